@@ -194,7 +194,7 @@ var mergedCreateStatements = []statement{
 	{"create:152", "EBUSY: The completion counter is still attached to a QP (ibv_destroy_comp_cntr() only).", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			if errno := b.lib.v.destroyCompCntr(k.h); errno != syscall.EBUSY {
 				t.Errorf("the library answers %v", errno)

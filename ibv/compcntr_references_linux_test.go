@@ -59,7 +59,7 @@ var draftStatements = []statement{
 	{"003:32", "The QP must be in IBV_QPS_RESET or IBV_QPS_INIT state when attaching a completion counter.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			b.toInit(q)
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpRecv))
@@ -67,7 +67,7 @@ var draftStatements = []statement{
 	{"003:33", "Attempting to attach a counter to a QP in any other state will fail with EINVAL.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			b.toInit(q)
 			refused := func(in QPState) {
 				t.Helper()
@@ -76,9 +76,9 @@ var draftStatements = []statement{
 					t.Errorf("the error does not name the state %v: %v", in, err)
 				}
 			}
-			b.check(q.Modify(b.way(QPSRTR, q, q), needed(QPTRC, QPSRTR)))
+			b.check(q.Modify(b.way(QPSRTR, q, q), needed(q.typ, QPSRTR)))
 			refused(QPSRTR)
-			b.check(q.Modify(b.way(QPSRTS, q, q), needed(QPTRC, QPSRTS)))
+			b.check(q.Modify(b.way(QPSRTS, q, q), needed(q.typ, QPSRTS)))
 			refused(QPSRTS)
 			b.check(q.Modify(QPAttr{State: QPSSQD}, QPAttrState))
 			refused(QPSSQD)
@@ -183,7 +183,7 @@ var draftStatements = []statement{
 	{"003:50", "Supported op_mask values may vary by device; unsupported values will result in an ENOTSUP error.", []string{"COMP_CNTR_OPS", "send,recv,rdma_write"},
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			err := q.AttachCompCntr(k, QPAttachCompCntrOpSend|QPAttachCompCntrOpRDMARead|QPAttachCompCntrOpRemoteRDMAWrite)
 			if wantErrno(t, err, attachVerb, syscall.ENOTSUP); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "RDMA_READ|REMOTE_RDMA_WRITE") {
 				t.Errorf("the error does not answer a probe, or does not name the operations: %v", err)
@@ -215,7 +215,7 @@ var draftStatements = []statement{
 			b.everything(x, y, m)
 			b.check(x.Close())
 			b.counts(k, 10, 0) // the counter keeps its value
-			z := b.queuePair(QPTRC)
+			z := b.pair()
 			b.check(z.AttachCompCntr(k, localOps))
 			b.check(z.Close())
 			b.check(k.Close())
@@ -223,7 +223,7 @@ var draftStatements = []statement{
 	{"003:54", "A completion counter cannot be destroyed while it is still attached to any QP; the QP must be destroyed first.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			x, y := b.queuePair(QPTRC), b.queuePair(QPTUD)
+			x, y := b.pair(), b.queuePair(QPTUD)
 			b.check(x.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			b.check(x.AttachCompCntr(k, QPAttachCompCntrOpRecv)) // held once for all operations
 			b.check(y.AttachCompCntr(k, QPAttachCompCntrOpSend))
@@ -242,7 +242,7 @@ var draftStatements = []statement{
 	{"003:60", "qp: The queue pair to attach the completion counter to.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q, other := b.queuePair(QPTRC), b.queuePair(QPTRC)
+			q, other := b.pair(), b.pair()
 			b.check(q.Close())
 			if err := q.AttachCompCntr(k, QPAttachCompCntrOpSend); !errors.Is(err, ErrClosed) {
 				t.Errorf("attaching to a queue pair that was destroyed: %v", err)
@@ -253,7 +253,7 @@ var draftStatements = []statement{
 		}},
 	{"003:63", "comp_cntr: The completion counter to attach, previously created with ibv_create_comp_cntr().", nil,
 		func(t *testing.T, b *bench) {
-			k, q := b.compCntr(), b.queuePair(QPTRC)
+			k, q := b.compCntr(), b.pair()
 			b.check(k.Close())
 			if err := q.AttachCompCntr(k, QPAttachCompCntrOpSend); !errors.Is(err, ErrClosed) {
 				t.Errorf("attaching a counter that was destroyed: %v", err)
@@ -262,14 +262,14 @@ var draftStatements = []statement{
 	{"003:88", "comp_mask: Bitmask specifying what fields in the structure are valid.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			if errno := attachErrno(b.queuePair(QPTRC), k, 1, QPAttachCompCntrOpSend); errno != 0 {
+			if errno := attachErrno(b.pair(), k, 1, QPAttachCompCntrOpSend); errno != 0 {
 				t.Errorf("libibverbs does not look at it, and returns %v", errno)
 			}
 		}},
 	{"003:92", "op_mask: Bitmask of ibv_comp_cntr_attach_op values specifying which operation types should update the counter.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			err := q.AttachCompCntr(k, 0) // the kernel's errno for an empty set of operations
 			if wantErrno(t, err, attachVerb, syscall.EINVAL); !strings.Contains(err.Error(), "no operation") {
 				t.Errorf("the error does not say that none is named: %v", err)
@@ -283,7 +283,7 @@ var draftStatements = []statement{
 	{"003:97", "ibv_qp_attach_comp_cntr() returns 0 on success, or the value of errno on failure (which indicates the failure reason).", []string{"FAIL", "ibv_qp_attach_comp_cntr=EAGAIN@1-1"},
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			wantErrno(t, q.AttachCompCntr(k, QPAttachCompCntrOpSend), attachVerb, syscall.EAGAIN)
 			b.check(k.Close()) // a failed attach holds no reference
 			k = must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t)
@@ -297,7 +297,7 @@ var draftStatements = []statement{
 			b.open()
 			k := b.compCntr() // of another context of the same device
 			b.ctx = mine
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			err := q.AttachCompCntr(k, QPAttachCompCntrOpSend)
 			if wantErrno(t, err, attachVerb, syscall.EINVAL); !strings.Contains(err.Error(), "another context") {
 				t.Errorf("the error does not say why: %v", err)
@@ -309,7 +309,7 @@ var draftStatements = []statement{
 	{"003:105", "ENOTSUP: Requested operation is not supported on this device.", []string{"FAIL", "ibv_qp_attach_comp_cntr=ENOTSUP"},
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			err := b.queuePair(QPTRC).AttachCompCntr(k, QPAttachCompCntrOpSend)
+			err := b.pair().AttachCompCntr(k, QPAttachCompCntrOpSend)
 			if wantErrno(t, err, attachVerb, syscall.ENOTSUP); !errors.Is(err, probe.ErrNotSupported) {
 				t.Errorf("%v does not answer a probe", err)
 			}
@@ -317,7 +317,7 @@ var draftStatements = []statement{
 	{"003:108", "EBUSY: The op_mask overlaps with a completion counter already attached to this QP.", nil,
 		func(t *testing.T, b *bench) {
 			k, other := b.compCntr(), b.compCntr()
-			x, y := b.queuePair(QPTRC), b.queuePair(QPTRC)
+			x, y := b.pair(), b.pair()
 			for op := range 6 {
 				b.check(x.AttachCompCntr(k, 1<<op))
 			}
@@ -332,7 +332,7 @@ var mergedAttachStatements = []statement{
 	{"attach:46", "Supported op_mask values may vary by device and can be queried using ibv_query_comp_cntr_caps(3).", []string{"COMP_CNTR_OPS", "send,recv,remote_rdma_read,remote_rdma_write"},
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			caps := must(b.ctx.QueryCompCntrCaps())(t)
 			if caps.SupportedQPAttachOps != QPAttachCompCntrOpSend|QPAttachCompCntrOpRecv|remoteOps {
 				t.Errorf("the device has %v", caps.SupportedQPAttachOps)
@@ -347,7 +347,7 @@ var mergedAttachStatements = []statement{
 	{"attach:51", "Each QP and operation type pair can be associated with at most one completion counter.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			wantErrno(t, q.AttachCompCntr(k, QPAttachCompCntrOpSend), attachVerb, syscall.EBUSY) // not twice either
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpRecv))
@@ -355,7 +355,7 @@ var mergedAttachStatements = []statement{
 	{"attach:92", "comp_mask: Used for extensibility, should be set to 0.", nil,
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
-			q := b.queuePair(QPTRC)
+			q := b.pair()
 			if errno := attachErrno(q, k, 0, QPAttachCompCntrOpSend); errno != 0 {
 				t.Errorf("without it: %v", errno)
 			}

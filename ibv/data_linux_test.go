@@ -3,6 +3,8 @@
 package ibv
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,11 +18,23 @@ func newData(t *testing.T, wire *lab.Wire, o Options, env ...string) *bench {
 	b := newLibrary(t, wire, o.Library, env...)
 	b.lib.opts.MLX5, b.lib.opts.EFA = o.MLX5, o.EFA
 	b.open()
-	b.pd = must(b.ctx.AllocPD())(t)
-	b.closes(b.pd)
-	b.cq = must(b.ctx.CreateCQ(CQOptions{CQE: 256}))(t)
-	b.closes(b.cq)
+	b.queues()
 	return b
+}
+
+// queues makes the protection domain and the completion queue.
+func (b *bench) queues() {
+	b.t.Helper()
+	b.pd = must(b.ctx.AllocPD())(b.t)
+	b.closes(b.pd)
+	b.cq = must(b.ctx.CreateCQ(CQOptions{CQE: 256}))(b.t)
+	b.closes(b.cq)
+}
+
+// pair makes a reliable queue pair in RESET.
+func (b *bench) pair() *QP {
+	b.t.Helper()
+	return b.queuePair(cmp.Or(b.reliable, QPTRC))
 }
 
 // everyAccess is the access that the tests' regions and queue pairs allow.
@@ -43,7 +57,11 @@ var dataCap = QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1, 
 // queuePair makes a queue pair in RESET; a request chooses whether its send is signalled.
 func (b *bench) queuePair(typ QPType) *QP {
 	b.t.Helper()
-	q := must(b.pd.CreateQP(QPOptions{Type: typ, SendCQ: b.cq, RecvCQ: b.cq, Cap: dataCap}))(b.t)
+	size := dataCap
+	if b.reliable == QPTSRD { // the largest of an EFA
+		size.MaxInlineData = 32
+	}
+	q := must(b.pd.CreateQP(QPOptions{Type: typ, SendCQ: b.cq, RecvCQ: b.cq, Cap: size}))(b.t)
 	b.closes(q)
 	return q
 }
@@ -84,12 +102,25 @@ func (b *bench) connect(x, y *QP) {
 	b.t.Helper()
 	b.toRTS(x, y)
 	b.toRTS(y, x)
+	if x.typ == QPTSRD {
+		b.meet(x, y)
+	}
 }
 
-// rc is two connected queue pairs, with the counters of attach in INIT.
+// meet has x and y, of type SRD, send to each other: each request names its destination.
+func (b *bench) meet(x, y *QP) {
+	b.t.Helper()
+	if b.ah == nil {
+		b.ah, b.peers = must(b.pd.CreateAH(b.address()))(b.t), make(map[*QP]*QP)
+		b.closes(b.ah)
+	}
+	b.peers[x], b.peers[y] = y, x
+}
+
+// rc is two connected reliable queue pairs, with the counters of attach in INIT.
 func (b *bench) rc(attach func(x, y *QP)) (x, y *QP) {
 	b.t.Helper()
-	x, y = b.queuePair(QPTRC), b.queuePair(QPTRC)
+	x, y = b.pair(), b.pair()
 	b.toInit(x)
 	b.toInit(y)
 	if attach != nil {
@@ -102,6 +133,12 @@ func (b *bench) rc(attach func(x, y *QP)) (x, y *QP) {
 // post posts the requests and checks that the library accepts every one.
 func (b *bench) post(q *QP, wrs ...SendWR) {
 	b.t.Helper()
+	if q.typ == QPTSRD {
+		wrs = slices.Clone(wrs)
+		for i := range wrs {
+			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = b.ah, b.peers[q].number, testQKey
+		}
+	}
 	if n, err := q.PostSend(wrs); err != nil || n != len(wrs) {
 		b.t.Fatalf("posted %d of %d: %v", n, len(wrs), err)
 	}

@@ -38,6 +38,10 @@ type bench struct {
 	qp   *QP // RAW_PACKET, in RTS
 
 	abandons bool // the test leaves an object to the library
+
+	reliable QPType      // of its reliable queue pairs; 0: RC
+	ah       *AH         // of the device itself, for SRD
+	peers    map[*QP]*QP // of SRD
 }
 
 // newBench sets the environment that the library reads (pairs of name and value, without

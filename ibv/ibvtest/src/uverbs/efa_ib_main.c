@@ -1,122 +1,207 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * efa_ib_main.c: an EFA as the driver efa has it: context, device, port, protection domains, memory regions, address
- * handles. */
+ * efa_ib_main.c: the driver's operations, and its contexts, protection domains, memory regions and address handles. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "../verbs_soft.h"
 #include "efa_ib.h"
 
-uint32_t efa_number(void)
+struct efa_dev *efa_dev(struct uv_device *device)
 {
-	static uint32_t last; /* under the lock */
-	return ++last & 0xffff;
+	struct efa_dev *dev = device->priv;
+	if (!dev && (dev = device->priv = calloc(1, sizeof(*dev))))
+		verbs_comp_cntr_limits(device->name, &dev->max_value, &dev->ops);
+	return dev;
+}
+
+/* The link-local GID of the netdev's address, the only one of a device. */
+void efa_gid(const struct uv_device *device, uint8_t gid[16])
+{
+	const uint8_t *m = device->mac;
+	const uint8_t own[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+	memcpy(gid, own, sizeof(own));
 }
 
 static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 {
-	struct efa_ibv_alloc_ucontext_cmd c;
-	struct efa_ibv_alloc_ucontext_resp r = {
+	struct efa_ibv_alloc_ucontext_cmd cmd;
+	struct efa_ibv_alloc_ucontext_resp resp = {
 		.cmds_supp_udata_mask = EFA_USER_CMDS_SUPP_UDATA_QUERY_DEVICE | EFA_USER_CMDS_SUPP_UDATA_CREATE_AH,
-		.sub_cqs_per_cq = 2, .inline_buf_size = 32, .inline_buf_size_ex = 32, .max_llq_size = 131072, .max_tx_batch = 16,
-		.min_sq_wr = 16};
+		.sub_cqs_per_cq = EFA_SUB_CQS,
+		.inline_buf_size = EFA_INLINE,
+		.inline_buf_size_ex = EFA_INLINE,
+		.max_llq_size = EFA_MAX_LLQ,
+		.max_tx_batch = 16,
+		.min_sq_wr = 16,
+	};
+	const uint32_t caps = EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_TX_BATCH | EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_MIN_SQ_WR;
 	(void)context;
-	int err = uv_udata_in(call, &call->driver, &c, sizeof(c));
-	if (err)
-		return err;
-	/* The caller must know the limits of the device. */
-	if (!(c.supported_caps & EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_TX_BATCH) ||
-	    !(c.supported_caps & EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_MIN_SQ_WR))
-		return EOPNOTSUPP;
-	return uv_udata_out(call, &call->driver, &r, sizeof(r));
+	if (!efa_dev(call->device))
+		return ENOMEM;
+	int err = uv_udata_in(call, &call->driver, &cmd, sizeof(cmd));
+	if (!err && (cmd.supported_caps & caps) != caps) /* efa_user_comp_handshake */
+		err = EOPNOTSUPP;
+	return err ? err : uv_udata_out(call, &call->driver, &resp, sizeof(resp));
 }
 
-static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_device_resp *attr, struct uv_call *call,
-			bool extended)
+static uint32_t device_caps(const struct uv_device *d)
 {
-	struct ib_uverbs_query_device_resp *a = &attr->base;
-	struct efa_ibv_ex_query_device_resp r = {
-		.max_sq_wr = 4096, .max_rq_wr = 32768, .max_sq_sge = 2, .max_rq_sge = 3, .max_rdma_size = 1 << 30,
-		.device_caps = EFA_QUERY_DEVICE_CAPS_RDMA_READ | EFA_QUERY_DEVICE_CAPS_RNR_RETRY |
-			       EFA_QUERY_DEVICE_CAPS_CQ_NOTIFICATIONS | EFA_QUERY_DEVICE_CAPS_CQ_WITH_SGID |
-			       EFA_QUERY_DEVICE_CAPS_RDMA_WRITE};
-	if (extended && !uv_udata_cleared(call, &call->driver, 0))
-		return EINVAL;
-	if (!uv_without(device, "comp_cntr"))
-		r.device_caps |= EFA_QUERY_DEVICE_CAPS_COMP_CNTR;
-	a->max_mr_size = 1ull << 40;
-	a->vendor_id = 0x1d0f;
-	a->vendor_part_id = 0xefa2;
-	a->hw_ver = 0xefa2;
-	a->max_qp = a->max_cq = a->max_pd = a->max_ah = a->max_mr = 1024;
-	a->max_qp_wr = 4096;
-	a->max_cqe = 32768;
-	a->max_sge = 2;
-	a->max_sge_rd = 1;
-	a->max_pkeys = 1;
-	return extended ? uv_udata_out(call, &call->driver, &r, sizeof(r)) : 0;
+	return (uv_without(d, "rdma_read") ? 0 : EFA_QUERY_DEVICE_CAPS_RDMA_READ) | EFA_QUERY_DEVICE_CAPS_RNR_RETRY |
+	       (uv_without(d, "rdma_write") ? 0 : EFA_QUERY_DEVICE_CAPS_RDMA_WRITE) |
+	       (uv_without(d, "comp_cntr") ? 0 : EFA_QUERY_DEVICE_CAPS_COMP_CNTR);
+}
+
+static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_device_resp *attr, struct uv_call *call, bool extended)
+{
+	const struct efa_ibv_ex_query_device_resp resp = {
+		.max_sq_wr = EFA_MAX_LLQ / 64,
+		.max_rq_wr = EFA_MAX_RQ_WR,
+		.max_sq_sge = EFA_MAX_SQ_SGE,
+		.max_rq_sge = EFA_MAX_RQ_SGE,
+		.max_rdma_size = EFA_MAX_RDMA,
+		.device_caps = device_caps(device),
+	};
+	uint8_t gid[16];
+	efa_gid(device, gid);
+	memcpy(&attr->base.node_guid, gid + 8, 8);
+	attr->base.sys_image_guid = attr->base.node_guid;
+	attr->base.max_mr_size = UINT64_MAX;
+	attr->base.page_size_cap = ~UINT64_C(0xfff);
+	attr->base.vendor_id = 0x1d0f;
+	attr->base.vendor_part_id = 0xefa2;
+	attr->base.max_qp = EFA_MAX_QP;
+	attr->base.max_qp_wr = EFA_MAX_LLQ / 64;
+	attr->base.max_sge = EFA_MAX_SQ_SGE;
+	attr->base.max_sge_rd = 1;
+	attr->base.max_cq = EFA_MAX_QP;
+	attr->base.max_cqe = EFA_MAX_CQE;
+	attr->base.max_mr = EFA_MAX_MR;
+	attr->base.max_pd = UINT16_MAX;
+	attr->base.max_ah = EFA_MAX_AH;
+	attr->base.max_pkeys = 1;
+	attr->base.phys_port_cnt = 1;
+	return extended ? uv_udata_out(call, &call->driver, &resp, sizeof(resp)) : 0;
 }
 
 static int query_port(struct uv_device *device, struct ib_uverbs_query_port_resp_ex *attr)
 {
 	struct ib_uverbs_query_port_resp *p = &attr->legacy_resp;
 	(void)device;
-	p->state = 4;
-	p->phys_state = 5;
-	p->max_mtu = p->active_mtu = 5;
+	p->state = 4;      /* IB_PORT_ACTIVE */
+	p->phys_state = 5; /* IB_PORT_PHYS_STATE_LINK_UP */
 	p->gid_tbl_len = 1;
 	p->pkey_tbl_len = 1;
+	p->max_mtu = p->active_mtu = 5; /* IB_MTU_4096, the largest of the enum below EFA_MTU */
 	p->lmc = 1;
+	p->max_msg_sz = EFA_MTU;
 	p->max_vl_num = 1;
-	p->max_msg_sz = 8928;
-	p->active_width = 2;
-	p->active_speed = 32;
-	p->link_layer = 0;
+	p->active_speed = 32; /* IB_SPEED_EDR */
+	p->active_width = 2;  /* IB_WIDTH_4X */
 	return 0;
 }
 
 static int alloc_pd(struct uv_pd *pd, struct uv_call *call)
 {
-	struct efa_pd *p = (struct efa_pd *)pd;
-	struct efa_ibv_alloc_pd_resp r = {.pdn = p->pdn = efa_number()};
-	if (!uv_udata_cleared(call, &call->driver, 0))
+	struct efa_ibv_alloc_pd_resp resp = {.pdn = ++efa_dev(call->device)->last_pdn};
+	if (call->driver.inlen && !uv_udata_cleared(call, &call->driver, 0))
 		return EINVAL;
-	return uv_udata_out(call, &call->driver, &r, sizeof(r));
+	((struct efa_pd *)pd)->pdn = resp.pdn;
+	return uv_udata_out(call, &call->driver, &resp, sizeof(resp));
 }
 
 static int reg_user_mr(struct uv_mr *mr, struct uv_call *call)
 {
-	if (!uv_udata_cleared(call, &call->driver, 0))
-		return EINVAL;
-	mr->lkey = efa_number() << 8 | 0x11;
-	mr->rkey = mr->lkey;
+	struct efa_dev *dev = efa_dev(call->device);
+	uint32_t caps = device_caps(call->device), known = IB_UVERBS_ACCESS_LOCAL_WRITE;
+	unsigned i = 1;
+	if (mr->dmabuf >= 0)
+		return EOPNOTSUPP;
+	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_READ)
+		known |= IB_UVERBS_ACCESS_REMOTE_READ;
+	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_WRITE)
+		known |= IB_UVERBS_ACCESS_REMOTE_WRITE;
+	if (mr->access & ~(known | IB_UVERBS_ACCESS_OPTIONAL_RANGE))
+		return EOPNOTSUPP;
+	while (i < EFA_MAX_MR && dev->mrs[i])
+		i++;
+	if (i == EFA_MAX_MR)
+		return ENOMEM;
+	dev->mrs[i] = (struct efa_mr *)mr;
+	dev->mrs[i]->index = i;
+	mr->lkey = i << 8;
+	mr->rkey = i << 8 | 1; /* a local key is not the remote one */
+	return 0;
+}
+
+static int dereg_mr(struct uv_mr *mr, struct uv_call *call)
+{
+	(void)call;
+	efa_dev(mr->object.device)->mrs[((struct efa_mr *)mr)->index] = NULL;
 	return 0;
 }
 
 static int create_ah(struct uv_ah *ah, struct uv_call *call)
 {
-	struct efa_ah *a = (struct efa_ah *)ah;
-	struct efa_ibv_create_ah_resp r = {.efa_address_handle = a->number = efa_number()};
-	if (!uv_udata_cleared(call, &call->driver, 0))
+	struct efa_dev *dev = efa_dev(call->device);
+	struct efa_ibv_create_ah_resp resp = {0};
+	unsigned i = 1;
+	if (call->driver.inlen && !uv_udata_cleared(call, &call->driver, 0))
 		return EINVAL;
-	return uv_udata_out(call, &call->driver, &r, sizeof(r));
+	while (i < EFA_MAX_AH && dev->ahs[i])
+		i++;
+	if (i == EFA_MAX_AH)
+		return ENOMEM;
+	resp.efa_address_handle = i;
+	int err = uv_udata_out(call, &call->driver, &resp, sizeof(resp));
+	if (err)
+		return err;
+	dev->ahs[i] = (struct efa_ah *)ah;
+	dev->ahs[i]->index = i;
+	return 0;
 }
 
-static const struct uv_device_ops efa_dev_ops = {
+static int destroy_ah(struct uv_ah *ah, struct uv_call *call)
+{
+	(void)call;
+	efa_dev(ah->object.device)->ahs[((struct efa_ah *)ah)->index] = NULL;
+	return 0;
+}
+
+static const struct uv_device_ops ops = {
 	.driver_id = RDMA_DRIVER_EFA,
-	.num_comp_vectors = 2,
+	.num_comp_vectors = 1,
 	.size_ib_ucontext = sizeof(struct uv_ucontext),
 	.size_ib_pd = sizeof(struct efa_pd),
-	.size_ib_mr = sizeof(struct uv_mr),
+	.size_ib_mr = sizeof(struct efa_mr),
 	.size_ib_ah = sizeof(struct efa_ah),
+	.size_ib_cq = sizeof(struct efa_cq),
+	.size_ib_qp = sizeof(struct efa_qp),
+	.size_ib_comp_cntr = sizeof(struct efa_comp_cntr),
 	.alloc_ucontext = alloc_ucontext,
 	.query_device = query_device,
 	.query_port = query_port,
 	.alloc_pd = alloc_pd,
 	.reg_user_mr = reg_user_mr,
+	.dereg_mr = dereg_mr,
 	.create_ah = create_ah,
+	.destroy_ah = destroy_ah,
+	.create_cq = efa_create_cq,
+	.destroy_cq = efa_destroy_cq,
+	.create_qp = efa_create_qp,
+	.modify_qp = efa_modify_qp,
+	.query_qp = efa_query_qp,
+	.destroy_qp = efa_destroy_qp,
+	.query_comp_cntr_caps = efa_query_comp_cntr_caps,
+	.create_comp_cntr = efa_create_comp_cntr,
+	.destroy_comp_cntr = efa_destroy_comp_cntr,
+	.set_comp_cntr = efa_set_comp_cntr,
+	.inc_comp_cntr = efa_inc_comp_cntr,
+	.qp_attach_comp_cntr = efa_qp_attach_comp_cntr,
+	.card = efa_card,
 };
 
-static const struct uv_method *const methods[] = {NULL};
+static const struct uv_method *const methods[] = {efa_comp_cntr_methods, NULL};
 
-const struct uv_driver efa_ib_driver = {"efa", &efa_dev_ops, methods};
+const struct uv_driver efa_ib_driver = {"efa", &ops, methods};

@@ -79,6 +79,7 @@ static void configure(void)
 	kernel.ready = true;
 	verbs_environ_load(&e);
 	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
+	verbs_comp_cntr_configure(e.comp_cntr_max, e.comp_cntr_ops);
 	for (const char *list = e.devices; verbs_next_item(&list, &item); number++) {
 		add(end, &item, number);
 		while (*end)

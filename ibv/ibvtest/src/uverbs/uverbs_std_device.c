@@ -119,13 +119,12 @@ static int query_gid_table(struct uv_call *call)
 static int query_gid_entry(struct uv_call *call)
 {
 	struct ib_uverbs_gid_entry e = gid_of(call->device);
-	uint64_t flags;
-	uint32_t port, index;
+	uint64_t flags, port, index;
 	int err = uv_get_flags(call, UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0, &flags);
 	if (!err)
-		err = uv_copy_from(call, UVERBS_ATTR_QUERY_GID_ENTRY_PORT, &port, sizeof(port));
+		err = uv_get_const(call, UVERBS_ATTR_QUERY_GID_ENTRY_PORT, UINT32_MAX, &port);
 	if (!err)
-		err = uv_copy_from(call, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, &index, sizeof(index));
+		err = uv_get_const(call, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, UINT32_MAX, &index);
 	if (!err)
 		err = uv_get_context(call);
 	if (!err && port != 1)
@@ -178,8 +177,8 @@ static const struct uv_attr_spec query_gid_table_attrs[] = {
 	UV_ATTR_TYPE_OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64_t, UV_MANDATORY),
 	{0}};
 static const struct uv_attr_spec query_gid_entry_attrs[] = {
-	UV_ATTR_TYPE_IN(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, uint32_t, UV_MANDATORY),
-	UV_ATTR_TYPE_IN(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, uint32_t, UV_MANDATORY),
+	UV_ATTR_CONST_IN(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, UV_MANDATORY),
+	UV_ATTR_CONST_IN(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, UV_MANDATORY),
 	UV_ATTR_FLAGS_IN(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, UV_OPTIONAL),
 	UV_ATTR_STRUCT_OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, struct ib_uverbs_gid_entry, netdev_ifindex, UV_MANDATORY),
 	{0}};
