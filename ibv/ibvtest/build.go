@@ -75,7 +75,7 @@ func libraries(libs Libs) []library {
 	}
 	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
 	kernel := func(name string) bool {
-		return strings.HasPrefix(name, "uverbs/") || strings.HasPrefix(name, "nic") ||
+		return strings.HasPrefix(name, "uverbs/") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
 			name == "verbs_environ.c" || name == "verbs_calls.c" || name == "verbs_limits.c"
 	}
 	return []library{

@@ -20,7 +20,8 @@
 #include "rdma_link.h"
 #include "verbs_abi.h"
 
-#define RDMA_MAX_SGE 16   /* of a work request */
+#define RDMA_MAX_SGE 16   /* of a work request of the software libraries */
+#define RDMA_SEGMENTS 64
 #define RDMA_RD_ATOMIC 16 /* reads that a queue pair has under way */
 #define RDMA_NEVER UINT64_MAX
 #define RDMA_MAX_SCATTER 64 /* bytes of a message that an entry of a completion queue can hold */
@@ -163,7 +164,7 @@ struct rdma_segments {
 		const void *task;
 		uint8_t *at;
 		uint64_t length;
-	} of[RDMA_MAX_SGE];
+	} of[RDMA_SEGMENTS];
 	uint64_t length;
 };
 /* The region of a key, of that domain, with that access, that holds this memory; NULL. */

@@ -83,4 +83,73 @@ struct mlx5_ib_create_ah_resp {
 	uint8_t reserved[6];
 };
 
+enum {
+	MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD = 1 << 0,
+	MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX = 1 << 1,
+	MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS = 1 << 2,
+};
+
+struct mlx5_ib_create_cq {
+	uint64_t buf_addr;
+	uint64_t db_addr;
+	uint32_t cqe_size;
+	uint8_t cqe_comp_en;
+	uint8_t cqe_comp_res_format;
+	uint16_t flags;
+	uint16_t uar_page_index;
+	uint16_t reserved0;
+	uint32_t reserved1;
+};
+
+struct mlx5_ib_create_cq_resp {
+	uint32_t cqn;
+	uint32_t reserved;
+};
+
+struct mlx5_ib_resize_cq {
+	uint64_t buf_addr;
+	uint16_t cqe_size;
+	uint16_t reserved0;
+	uint32_t reserved1;
+};
+
+enum {
+	MLX5_QP_FLAG_SIGNATURE = 1 << 0,
+	MLX5_QP_FLAG_SCATTER_CQE = 1 << 1,
+	MLX5_QP_FLAG_TUNNEL_OFFLOADS = 1 << 2,
+	MLX5_QP_FLAG_BFREG_INDEX = 1 << 3,
+	MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC = 1 << 6,
+	MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC = 1 << 7,
+	MLX5_QP_FLAG_ALLOW_SCATTER_CQE = 1 << 8,
+	MLX5_QP_FLAG_PACKET_BASED_CREDIT_MODE = 1 << 9,
+	MLX5_QP_FLAG_UAR_PAGE_INDEX = 1 << 10,
+};
+
+struct mlx5_ib_create_qp {
+	uint64_t buf_addr;
+	uint64_t db_addr;
+	uint32_t sq_wqe_count;
+	uint32_t rq_wqe_count;
+	uint32_t rq_wqe_shift;
+	uint32_t flags;
+	uint32_t uidx;
+	uint32_t bfreg_index;
+	uint64_t sq_buf_addr;
+	uint32_t ece_options;
+	uint8_t dci_streams[2];
+	uint16_t reserved;
+};
+
+struct mlx5_ib_create_qp_resp {
+	uint32_t bfreg_index;
+	uint32_t ece_options;
+	uint32_t comp_mask;
+	uint32_t tirn;
+	uint32_t tisn;
+	uint32_t rqn;
+	uint32_t sqn;
+	uint32_t reserved1;
+	uint64_t tir_icm_addr;
+};
+
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "mlx5_hw.h"
 #include "mlx5_ib.h"
 
 uint32_t mlx5_ib_number(void)
@@ -94,11 +95,22 @@ static int alloc_pd(struct uv_pd *pd, struct uv_call *call)
 	return uv_udata_out(call, &call->driver, &r, sizeof(r));
 }
 
+/* The card has a region from the end of its registration on to its own end. */
 static int reg_user_mr(struct uv_mr *mr, struct uv_call *call)
 {
+	struct rdma_mr *m = &((struct mlx5_ib_mr *)mr)->card;
 	(void)call;
-	mr->lkey = mlx5_ib_number() << 8 | 0x42;
-	mr->rkey = mr->lkey;
+	mr->lkey = mr->rkey = mlx5_ib_number() << 8 | 0x42;
+	*m = (struct rdma_mr){.pd = mr->pd, .task = mr->object.file, .addr = mr->start, .length = mr->length, .iova = mr->iova,
+			      .lkey = mr->lkey, .rkey = mr->rkey, .access = mr->access};
+	rdma_link_append(rdma_wire_mrs(), &m->wire);
+	return 0;
+}
+
+static int dereg_mr(struct uv_mr *mr, struct uv_call *call)
+{
+	(void)call;
+	rdma_link_remove(&((struct mlx5_ib_mr *)mr)->card.wire);
 	return 0;
 }
 
@@ -118,14 +130,25 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.num_comp_vectors = 2,
 	.size_ib_ucontext = sizeof(struct mlx5_ib_ucontext),
 	.size_ib_pd = sizeof(struct mlx5_ib_pd),
-	.size_ib_mr = sizeof(struct uv_mr),
+	.size_ib_mr = sizeof(struct mlx5_ib_mr),
 	.size_ib_ah = sizeof(struct uv_ah),
+	.size_ib_cq = sizeof(struct mlx5_ib_cq),
+	.size_ib_qp = sizeof(struct mlx5_ib_qp),
 	.alloc_ucontext = alloc_ucontext,
 	.query_device = query_device,
 	.query_port = query_port,
 	.alloc_pd = alloc_pd,
 	.reg_user_mr = reg_user_mr,
+	.dereg_mr = dereg_mr,
 	.create_ah = create_ah,
+	.create_cq = mlx5_ib_create_cq,
+	.resize_cq = mlx5_ib_resize_cq,
+	.destroy_cq = mlx5_ib_destroy_cq,
+	.create_qp = mlx5_ib_create_qp,
+	.modify_qp = mlx5_ib_modify_qp,
+	.query_qp = mlx5_ib_query_qp,
+	.destroy_qp = mlx5_ib_destroy_qp,
+	.card = mlx5_hw_card,
 };
 
 static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, NULL};

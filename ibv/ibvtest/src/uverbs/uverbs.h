@@ -283,6 +283,7 @@ struct uv_device_ops {
 	int (*destroy_ah)(struct uv_ah *ah, struct uv_call *call);
 
 	int (*create_cq)(struct uv_cq *cq, struct uv_call *call);
+	int (*resize_cq)(struct uv_cq *cq, uint32_t cqe, struct uv_call *call); /* sets cq->cqe */
 	int (*destroy_cq)(struct uv_cq *cq, struct uv_call *call);
 	int (*req_notify_cq)(struct uv_cq *cq, bool solicited_only);
 	int (*create_qp)(struct uv_qp *qp, struct uv_call *call);

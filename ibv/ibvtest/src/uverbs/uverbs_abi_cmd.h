@@ -275,6 +275,15 @@ struct ib_uverbs_create_comp_channel_resp {
 
 enum { IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION = 1 << 0, IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN = 1 << 1 };
 
+struct ib_uverbs_resize_cq {
+	uint64_t response;
+	uint32_t cq_handle;
+	uint32_t cqe;
+};
+struct ib_uverbs_resize_cq_resp {
+	uint32_t cqe;
+	uint32_t reserved;
+};
 struct ib_uverbs_req_notify_cq {
 	uint32_t cq_handle;
 	uint32_t solicited_only;

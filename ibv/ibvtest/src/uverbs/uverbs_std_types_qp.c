@@ -183,6 +183,24 @@ static int req_notify_cq(struct uv_call *call)
 						: EOPNOTSUPP;
 }
 
+static int resize_cq(struct uv_call *call)
+{
+	struct ib_uverbs_resize_cq c;
+	struct ib_uverbs_resize_cq_resp r = {0};
+	struct uv_object *o;
+	int err = uv_udata_in(call, &call->core, &c, sizeof(c));
+	if (!err)
+		err = uv_get_context(call);
+	if (!err)
+		err = uv_object_get(call->file, UVERBS_OBJECT_CQ, c.cq_handle, &o);
+	if (!err)
+		err = call->device->ops->resize_cq ? call->device->ops->resize_cq((struct uv_cq *)o, c.cqe, call) : EOPNOTSUPP;
+	if (err)
+		return err;
+	r.cqe = ((struct uv_cq *)o)->cqe;
+	return uv_udata_out(call, &call->core, &r, sizeof(r));
+}
+
 static const struct uv_attr_spec create_attrs[] = {
 	UV_ATTR_IDR(UVERBS_ATTR_CREATE_QP_HANDLE, UVERBS_OBJECT_QP, UV_NEW, UV_MANDATORY),
 	UV_ATTR_IDR(UVERBS_ATTR_CREATE_QP_PD_HANDLE, UVERBS_OBJECT_PD, UV_READ, UV_OPTIONAL),
@@ -214,5 +232,7 @@ const struct uv_write_cmd uv_qp_cmds[] = {
 	 sizeof(struct ib_uverbs_ex_modify_qp_resp), ex_modify_qp},
 	{IB_USER_VERBS_CMD_QUERY_QP, "QUERY_QP", sizeof(struct ib_uverbs_query_qp), sizeof(struct ib_uverbs_query_qp_resp),
 	 query_qp},
+	{IB_USER_VERBS_CMD_RESIZE_CQ, "RESIZE_CQ", sizeof(struct ib_uverbs_resize_cq), sizeof(struct ib_uverbs_resize_cq_resp),
+	 resize_cq},
 	{IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, "REQ_NOTIFY_CQ", sizeof(struct ib_uverbs_req_notify_cq), 0, req_notify_cq},
 	{0}};

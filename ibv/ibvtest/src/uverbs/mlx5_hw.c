@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mlx5_hw.c: the card at work: it passes over the queue pairs, fetches their requests and executes them. */
+#include "mlx5_hw.h"
+
+static struct mlx5_ib_qp *of(struct rdma_qp *q)
+{
+	return RDMA_OUTER(q, struct mlx5_ib_qp, card);
+}
+
+static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
+{
+	return mlx5_hw_cq_push(receive ? q->recv_cq : q->send_cq, e);
+}
+
+static void event(struct rdma_qp *q, uint32_t type)
+{
+	uv_qp_event(&of(q)->ibqp, type);
+}
+
+/* Of the port, as query_port says. */
+static uint32_t mtu(struct rdma_qp *q)
+{
+	(void)q;
+	return 4096;
+}
+
+const struct rdma_ops mlx5_hw_ops = {.complete = complete, .event = event, .fetch = mlx5_hw_fetch_receives, .mtu = mtu};
+
+/* Fetches and executes until there is nothing more, or the first request has to wait. In an error state the requests are
+ * flushed. */
+void mlx5_hw_run(struct rdma_qp *q)
+{
+	uint64_t sent, received;
+	do {
+		sent = q->sq.next;
+		received = q->rq.next;
+		if (q->state == IBV_QPS_RTS) {
+			mlx5_hw_fetch_sends(of(q));
+			rdma_run(q);
+		}
+		if (q->state == IBV_QPS_ERR || q->state == IBV_QPS_SQE) {
+			mlx5_hw_fetch_sends(of(q));
+			if (q->state == IBV_QPS_ERR)
+				mlx5_hw_fetch_receives(q);
+			rdma_flush(q);
+		}
+	} while (q->sq.next != sent || q->rq.next != received);
+}
+
+unsigned mlx5_hw_card(struct uv_device *device)
+{
+	unsigned done = 0;
+	struct rdma_link *qps = rdma_wire_qps();
+	for (struct rdma_link *l = qps->next; l != qps; l = l->next) {
+		struct rdma_qp *q = RDMA_OUTER(l, struct rdma_qp, wire);
+		if (q->ops != &mlx5_hw_ops || of(q)->ibqp.object.device != device)
+			continue;
+		uint64_t before = q->sq.next + q->rq.next;
+		q->gone = uv_lost(of(q)->ibqp.object.file);
+		if (!q->gone)
+			mlx5_hw_run(q);
+		done += q->sq.next + q->rq.next - before;
+	}
+	mlx5_hw_cq_flush();
+	return done;
+}
