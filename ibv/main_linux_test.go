@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -21,13 +22,28 @@ func TestMain(m *testing.M) {
 
 var software soft.Libraries
 
-// softLibs is the software libraries, built once per run.
+// overReal is set where the tests run in the root of a release, over its libraries and the uverbs kernel in software.
+var overReal bool
+
+// softLibs is the software libraries, built once per run. In the root of a release it is the names by which the
+// release's own libraries are found.
 func softLibs(t *testing.T) ibvtest.Libs {
 	t.Helper()
+	if overReal {
+		return ibvtest.Libs{}
+	}
 	return software.Get(t)
 }
 
-// bench is a wire whose near end is the software device swnic0, open, with a queue pair.
+// device is the name of the device that tests open.
+func device() string {
+	if overReal {
+		return "mlx5_0"
+	}
+	return "swnic0"
+}
+
+// bench is a wire whose near end is the software device, open, with a queue pair.
 type bench struct {
 	t    *testing.T
 	wire *lab.Wire
@@ -65,6 +81,13 @@ func newBench(t *testing.T, wire *lab.Wire, library string, env ...string) *benc
 
 var smallCap = QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
+// kernelNames are the methods of the kernel that verbs call, as FAIL and DELAY name them.
+var kernelNames = strings.NewReplacer(
+	"ibv_create_counters=", "COUNTERS_CREATE=", "ibv_destroy_counters=", "COUNTERS_DESTROY=", "ibv_read_counters=", "COUNTERS_READ=",
+	"ibv_create_flow=", "EX_CREATE_FLOW=", "ibv_destroy_flow=", "FLOW_DESTROY=",
+	"mlx5dv_devx_create_cmd_comp=", "DEVX_ASYNC_CMD_FD_ALLOC=", "mlx5dv_devx_obj_query_async=", "DEVX_OBJ_ASYNC_QUERY=",
+)
+
 // newWire makes a wire for the test and those below it.
 func newWire(t *testing.T) *lab.Wire {
 	t.Helper()
@@ -84,9 +107,13 @@ func newLibrary(t *testing.T, wire *lab.Wire, library string, env ...string) *be
 	for _, v := range []string{"FAIL", "DELAY", "WITHOUT", "CONTROL", "STATISTICS", "COMP_CNTR_MAX", "COMP_CNTR_OPS"} {
 		t.Setenv("FLOWTALLY_IBVTEST_"+v, "")
 	}
-	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", "swnic0="+wire.Near.Name)
+	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", device()+"="+wire.Near.Name)
 	for i := 0; i < len(env); i += 2 {
-		t.Setenv("FLOWTALLY_IBVTEST_"+env[i], env[i+1])
+		value := env[i+1]
+		if overReal {
+			value = kernelNames.Replace(value)
+		}
+		t.Setenv("FLOWTALLY_IBVTEST_"+env[i], value)
 	}
 	b := &bench{t: t, wire: wire}
 	b.lib = must(Load(Options{Library: library}))(t)
@@ -98,7 +125,7 @@ func newLibrary(t *testing.T, wire *lab.Wire, library string, env ...string) *be
 func (b *bench) open() {
 	b.t.Helper()
 	b.check(b.wire.Near.NS.Do(func() (err error) {
-		b.ctx, err = b.lib.Open("swnic0")
+		b.ctx, err = b.lib.Open(device())
 		return err
 	}))
 	b.closes(b.ctx)

@@ -144,6 +144,9 @@ func TestDevXAsyncQueryFails(t *testing.T) {
 		{"mlx5dv_devx_get_async_cmd_comp", "next", "mlx5dv_devx_get_async_cmd_comp", ""},
 		{"QUERY_FLOW_COUNTER", "answer", "mlx5dv_devx_obj_query_async", "firmware status"},
 	} {
+		if overReal && c.at == "next" {
+			continue // a read(2) of the descriptor, which the uverbs kernel does not see
+		}
 		t.Run(c.fails, func(t *testing.T) {
 			b := newDevXBench(t, "FAIL", c.fails+"=ENOMEM")
 			counters := b.counts(1)
@@ -162,7 +165,7 @@ func TestDevXAsyncQueryFails(t *testing.T) {
 				}
 			}
 			var e *Error
-			if !errors.As(err, &e) || at != c.at || e.Device != "swnic0" || !strings.Contains(e.Verb, c.verb) || !strings.Contains(err.Error(), c.firmware) {
+			if !errors.As(err, &e) || at != c.at || e.Device != device() || !strings.Contains(e.Verb, c.verb) || !strings.Contains(err.Error(), c.firmware) {
 				t.Errorf("at %q: %v", at, err)
 			}
 			if dst[0].Packets != 7 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "mlx5_hw.h"
-#include "mlx5_ib.h"
+#include "mlx5_ib_flow.h"
 
 uint32_t mlx5_ib_number(void)
 {
@@ -21,6 +21,7 @@ static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 {
 	struct mlx5_ib_ucontext *c = (struct mlx5_ib_ucontext *)context;
 	struct mlx5_ib_alloc_ucontext_req_v2 q;
+	struct nic *nic;
 	struct mlx5_ib_alloc_ucontext_resp r = {
 		.qp_tab_size = 1 << 18, .bf_reg_size = 512, .cache_line_size = 64, .max_sq_desc_sz = 1024, .max_rq_desc_sz = 512,
 		.max_send_wqebb = 32768, .max_recv_wr = 32768, .max_srq_recv_wr = 32768, .num_ports = 1, .cqe_version = 1,
@@ -41,6 +42,8 @@ static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 		return EINVAL;
 	c->flags = q.flags;
 	c->lib_caps = q.lib_caps;
+	/* Here the calling thread is in the namespace of the netdev. Without the engine only flows and their counters fail. */
+	(void)uv_device_nic(call->device, &nic);
 	if (!(q.lib_caps & MLX5_LIB_CAP_DYN_UAR))
 		r.tot_bfregs = q.total_num_bfregs;
 	r.response_length = min(sizeof(r), call->driver.outlen);
@@ -134,6 +137,8 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.size_ib_ah = sizeof(struct uv_ah),
 	.size_ib_cq = sizeof(struct mlx5_ib_cq),
 	.size_ib_qp = sizeof(struct mlx5_ib_qp),
+	.size_ib_flow = sizeof(struct mlx5_ib_flow),
+	.size_ib_counters = sizeof(struct mlx5_ib_mcounters),
 	.alloc_ucontext = alloc_ucontext,
 	.query_device = query_device,
 	.query_port = query_port,
@@ -149,8 +154,13 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.query_qp = mlx5_ib_query_qp,
 	.destroy_qp = mlx5_ib_destroy_qp,
 	.card = mlx5_hw_card,
+	.create_flow = mlx5_ib_create_flow,
+	.destroy_flow = mlx5_ib_destroy_flow,
+	.create_counters = mlx5_ib_create_counters,
+	.destroy_counters = mlx5_ib_destroy_counters,
+	.read_counters = mlx5_ib_read_counters,
 };
 
-static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, NULL};
+static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, mlx5_ib_flow_methods, mlx5_ib_devx_methods, NULL};
 
 const struct uv_driver mlx5_ib_driver = {"mlx5", &mlx5_ib_ops, methods};

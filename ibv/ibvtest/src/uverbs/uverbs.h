@@ -208,10 +208,12 @@ struct uv_ah {
 	struct ib_uverbs_ah_attr attr;
 };
 
-/* uv_channel is a completion channel or the asynchronous descriptor: a pipe whose reading end the caller has. */
+/* uv_channel is a completion channel or the asynchronous descriptor: a pipe whose reading end the caller has. A descriptor
+ * of a driver's type is a socket that keeps the bounds of messages. */
 struct uv_channel {
 	struct uv_object object;
 	int write_fd;
+	int read_fd; /* -1, or a duplicate of the caller's end of a driver's descriptor */
 	uint64_t inode; /* of the pipe: the caller's descriptor must be it still */
 };
 

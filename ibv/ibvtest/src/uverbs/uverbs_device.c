@@ -22,11 +22,10 @@ static const struct uv_driver *const drivers[] = {&mlx5_ib_driver, &efa_ib_drive
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The kernel's only state, under the lock. */
+/* The kernel's state, under the lock. */
 static struct {
-	bool ready;
 	struct uv_device *devices;
-	char mutant[64];
+	char mutant[64], *said;
 } kernel;
 
 void uv_lock(void) { pthread_mutex_lock(&lock); }
@@ -68,16 +67,47 @@ static void add(struct uv_device **end, const struct verbs_item *item, unsigned 
 	fprintf(stderr, "uverbs: %s: no driver has this device\n", item->name);
 }
 
+/* Frees the devices: none has an open file. */
+static void forget(void)
+{
+	for (struct uv_device *d; (d = kernel.devices); free(d)) {
+		kernel.devices = d->next;
+		if (d->nic)
+			nic_close(d->nic);
+		free(d->priv);
+	}
+}
+
+/* The environment as one text, to see a change. */
+static char *said(const struct verbs_environ *e, const char *mutant)
+{
+	char *text = NULL;
+	if (asprintf(&text, "%s;%s;%s;%s;%s;%s", e->devices, e->fail, e->delay, e->without, e->statistics, mutant) < 0)
+		return NULL;
+	return text;
+}
+
+/* Reads the environment. If it changed, and no file is open, the kernel starts again by it. */
 static void configure(void)
 {
 	struct verbs_environ e;
 	struct verbs_item item;
 	struct uv_device **end = &kernel.devices;
 	unsigned number = 0;
-	if (kernel.ready)
-		return;
-	kernel.ready = true;
+	for (struct uv_device *d = kernel.devices; d; d = d->next)
+		if (d->files)
+			return;
+	const char *mutant = secure_getenv("FLOWTALLY_IBVTEST_MUTANT");
 	verbs_environ_load(&e);
+	char *now = said(&e, mutant ? mutant : "");
+	if (!now || (kernel.said && !strcmp(kernel.said, now))) {
+		free(now);
+		verbs_environ_free(&e);
+		return;
+	}
+	free(kernel.said);
+	kernel.said = now;
+	forget();
 	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
 	verbs_comp_cntr_configure(e.comp_cntr_max, e.comp_cntr_ops);
 	for (const char *list = e.devices; verbs_next_item(&list, &item); number++) {
@@ -85,7 +115,6 @@ static void configure(void)
 		while (*end)
 			end = &(*end)->next;
 	}
-	const char *mutant = secure_getenv("FLOWTALLY_IBVTEST_MUTANT");
 	snprintf(kernel.mutant, sizeof(kernel.mutant), "%s", mutant ? mutant : "");
 	verbs_environ_free(&e);
 }

@@ -6,20 +6,37 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "uverbs_core.h"
 
+/* A driver's descriptor carries messages: a read takes one. c->read_fd tells how many bytes are not read. */
+static int open_messages(struct uv_channel *c, int *ends)
+{
+	int room = 8 << 20;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return errno;
+	if (setsockopt(ends[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
+		(void)setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	c->read_fd = fcntl(ends[0], F_DUPFD_CLOEXEC, 0);
+	return 0;
+}
+
 int uv_channel_open(struct uv_channel *c, int *fd)
 {
-	int p[2];
+	int p[2], err = 0;
 	struct stat st;
 	struct uv_file *file = c->object.file;
-	c->write_fd = -1;
-	if (pipe2(p, O_CLOEXEC))
-		return errno;
+	c->write_fd = c->read_fd = -1;
+	if (c->object.type >= UVERBS_ID_DRIVER_NS)
+		err = open_messages(c, p);
+	else if (pipe2(p, O_CLOEXEC))
+		err = errno;
+	if (err)
+		return err;
 	fcntl(p[1], F_SETFL, O_NONBLOCK); /* the caller may not read: then events are lost */
 	c->write_fd = p[1];
 	c->object.destroy = uv_channel_close;
@@ -27,8 +44,7 @@ int uv_channel_open(struct uv_channel *c, int *fd)
 		c->inode = st.st_ino;
 	int n = file->install_fd(file, p[0]);
 	if (n < 0) {
-		syscall(SYS_close, p[1]);
-		c->write_fd = -1;
+		(void)uv_channel_close(&c->object, NULL);
 		return -n;
 	}
 	c->object.handle = UINT32_MAX; /* no handle finds it: uv_channel_get does */
@@ -44,7 +60,9 @@ int uv_channel_close(struct uv_object *object, struct uv_call *call)
 		object->file->async = NULL;
 	if (c->write_fd >= 0)
 		syscall(SYS_close, c->write_fd);
-	c->write_fd = -1;
+	if (c->read_fd >= 0)
+		syscall(SYS_close, c->read_fd);
+	c->write_fd = c->read_fd = -1;
 	return 0;
 }
 
@@ -59,7 +77,8 @@ int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_ob
 	if (file->task == getpid() ? syscall(SYS_newfstatat, (int)fd, "", &st, AT_EMPTY_PATH) : stat(path, &st))
 		return EBADF;
 	for (struct uv_object *o = file->objects; o; o = o->next)
-		if (o->type == type && o->committed && ((struct uv_channel *)o)->inode == st.st_ino && S_ISFIFO(st.st_mode)) {
+		if (o->type == type && o->committed && ((struct uv_channel *)o)->inode == st.st_ino &&
+		    (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
 			*object = o;
 			return 0;
 		}
