@@ -117,8 +117,9 @@ var conditionInfos = []ConditionInfo{
 			"as one packet.",
 		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
 	{CodeXDPBeside, Medium,
-		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress. " +
-			"Packets that the other program drops, sends back, redirects or gives to an AF_XDP socket are not counted. Packets " +
+		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress, " +
+			"or in the libxdp dispatcher that holds it, in front of its other programs (Low). Behind it, " +
+			"packets that the other program drops, sends back, redirects or gives to an AF_XDP socket are not counted. Packets " +
 			"that it changes are counted as it leaves them.",
 		"Free the hook, as the text says: after 30 s counting moves to XDP by itself. Or accept the difference."},
 	{CodeTCXBefore, Medium,

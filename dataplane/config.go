@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -95,7 +96,7 @@ type XDPConfig struct {
 	// An attached program keeps its place.
 	TCX string
 	// Beside lists the ways to count the received packets of an interface whose XDP hook another program holds, best
-	// first. Empty means [BesideTCX], then [BesideRefuse].
+	// first. Empty means [Besides].
 	Beside []Beside
 }
 
@@ -105,6 +106,9 @@ type Beside string
 // The ways to count beside another program. They are for [ModeAuto]: an interface of [ModeNative] or [ModeGeneric] is
 // refused, and one of [ModeTCX] counts by TCX.
 const (
+	// BesideDispatcher: by XDP, in front of the other programs, as a component of the libxdp dispatcher that holds the hook.
+	// It takes CAP_SYS_ADMIN. Another program, and a process without that privilege, leave it to the next way.
+	BesideDispatcher Beside = "dispatcher"
 	// BesideTCX: by TCX ingress, behind the other program. Packets that it drops, redirects or sends back are not
 	// counted.
 	BesideTCX Beside = "tcx"
@@ -112,12 +116,19 @@ const (
 	BesideRefuse Beside = "refuse"
 )
 
-// Besides returns the words for [XDPConfig.Beside].
-func Besides() []Beside { return []Beside{BesideTCX, BesideRefuse} }
+// Besides returns the words for [XDPConfig.Beside], in the order that an empty list means.
+func Besides() []Beside { return []Beside{BesideDispatcher, BesideTCX, BesideRefuse} }
 
-// CountsBeside reports whether received packets are counted by TCX where another program holds the XDP hook.
-func (c XDPConfig) CountsBeside() bool {
-	return len(c.Beside) == 0 || c.Beside[0] == BesideTCX
+// CountsBeside reports whether received packets may be counted in a way where another program holds the XDP hook.
+func (c XDPConfig) CountsBeside(by Beside) bool {
+	list := c.Beside
+	if len(list) == 0 {
+		list = Besides()
+	}
+	if i := slices.Index(list, BesideRefuse); i >= 0 {
+		list = list[:i]
+	}
+	return slices.Contains(list, by)
 }
 
 // RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and the rules for counting in flow

@@ -37,6 +37,9 @@ const (
 	ModeNative  Mode = "native"  // XDP in the driver
 	ModeGeneric Mode = "generic" // XDP on socket buffers
 	ModeTCX     Mode = "tcx"     // TCX: on egress, and on ingress behind XDP
+	// ModeDispatcher is XDP, in front of the other components of a libxdp dispatcher. An interface has it by
+	// [BesideDispatcher], and not as its configured mode.
+	ModeDispatcher Mode = "dispatcher"
 )
 
 // The modes of RDMA.

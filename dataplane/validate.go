@@ -131,9 +131,11 @@ func (c Config) Validate() error {
 	for i, b := range c.XDP.Beside {
 		switch {
 		case !slices.Contains(Besides(), b):
-			bad("xdp.beside %q: use tcx or refuse", b)
+			bad("xdp.beside %q: use dispatcher, tcx or refuse", b)
 		case slices.Contains(c.XDP.Beside[:i], b):
 			bad("xdp.beside: %s is listed twice; remove one", b)
+		case b == BesideDispatcher && slices.Contains(c.XDP.Beside[:i], BesideTCX):
+			bad("xdp.beside: dispatcher stands behind tcx, which is always possible first; list dispatcher before tcx, or leave it out")
 		}
 	}
 	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {

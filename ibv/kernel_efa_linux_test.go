@@ -21,7 +21,8 @@ func newEFA(t *testing.T) *bench {
 	b := &bench{t: t, reliable: QPTSRD}
 	b.lib = must(Load(Options{}))(t)
 	b.closes(b.lib)
-	b.open()
+	b.ctx = must(b.lib.Open("efa_0"))(t)
+	b.closes(b.ctx)
 	b.queues()
 	return b
 }

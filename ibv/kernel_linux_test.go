@@ -4,7 +4,6 @@ package ibv
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,12 +16,6 @@ import (
 // same binary. The devices are mlx5_0 and efa_0 on the ends v0 and v1 of a veth pair. e adds to the environment of the kernel.
 // The name of a test that uses it begins as the name of TestKernelOpens: `make test-releases` runs such tests.
 func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *testing.T)) {
-	t.Helper()
-	overKernels(t, [][]string{e.Environ()}, suites, inside)
-}
-
-// overKernels is overKernel with a process, and so a kernel, for each environment.
-func overKernels(t *testing.T, environs [][]string, suites []string, inside func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
 		inside(t)
@@ -37,7 +30,7 @@ func overKernels(t *testing.T, environs [][]string, suites []string, inside func
 	if err != nil {
 		t.Fatal(err)
 	}
-	devices := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}}
+	e.Devices = []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
 			r := release(t, suite).NewRoot(t)
@@ -45,29 +38,23 @@ func overKernels(t *testing.T, environs [][]string, suites []string, inside func
 			defer ns.Close()
 			pair := must(lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{}))(t)
 			defer pair.Close()
-			common := append(r.Preload(t, softLibs(t).Kernel, "v0", "v1"), insideEnv+"="+r.Version, "GOTRACEBACK=all")
+			env := append(r.Preload(t, softLibs(t).Kernel, "v0", "v1"), e.Environ()...)
+			env = append(env, insideEnv+"="+r.Version, "GOTRACEBACK=all")
 			name, _, _ := strings.Cut(t.Name(), "/")
-			for _, environ := range environs {
-				err := ns.Do(func() error {
-					// The first of two values of a variable that are not empty counts.
-					env := slices.Concat(slices.DeleteFunc(slices.Clone(environ), empty), slices.DeleteFunc(devices.Environ(), empty), common)
-					out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
-					t.Logf("inside, with %q:\n%s", environ, out)
-					if err == nil && !strings.Contains(string(out), "--- PASS: "+name) {
-						t.Errorf("%s did not run", name)
-					}
-					return err
-				})
-				if err != nil {
-					t.Errorf("over the libraries of %s, with %q: %v", r, environ, err)
+			err := ns.Do(func() error {
+				out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
+				t.Logf("inside:\n%s", out)
+				if err == nil && !strings.Contains(string(out), "--- PASS: "+name) {
+					t.Errorf("%s did not run", name)
 				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("over the libraries of %s: %v", r, err)
 			}
 		})
 	}
 }
-
-// empty reports whether a variable of the environment has no value.
-func empty(variable string) bool { return strings.HasSuffix(variable, "=") }
 
 // TestKernelOpens opens both devices by the providers of each release, and makes a protection domain, a memory region and
 // the queries of a device over the uverbs kernel in software.

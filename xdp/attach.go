@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/probe"
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 // Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
@@ -144,7 +145,7 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 	level := slog.LevelInfo
 	if h := rs.hooks[k]; h != nil {
 		if h.ifindex == ifi.Index && h.alive() && h.layer3 == layer3 {
-			best := modes(k.hook, o.Mode, early)[0]
+			best := rs.modes(k.hook, ifi.Index, o, early)[0]
 			satisfied := satisfies(h.mode, k.hook, o.Mode)
 			switch {
 			case satisfied && (!o.Retake || best == h.mode):
@@ -163,9 +164,9 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 		level = slog.LevelDebug // again
 	}
 	busy := false
-	for _, m := range modes(k.hook, o.Mode, early) {
+	for _, m := range rs.modes(k.hook, ifi.Index, o, early) {
 		tcx := m == modeTCX
-		if busy && !tcx {
+		if busy && !tcx && m != modeDispatcher {
 			continue
 		}
 		if tcx && k.hook == HookIngress {
@@ -175,14 +176,14 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 				continue
 			}
 		}
-		at.tcx = tcx
+		at.tcx, at.slot = tcx, m == modeDispatcher
 		h, err := rs.attach(at, ifi, m, o.Last)
 		if err == nil {
 			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
 		}
 		rejected = append(rejected, err)
-		if errors.Is(err, ErrPermission) {
+		if errors.Is(err, ErrPermission) && m != modeDispatcher { // which takes more than the others
 			break
 		}
 		busy = busy || errors.Is(err, ErrBusy)
@@ -193,12 +194,12 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 // attach tries one mode, with its own flags: flags of 0 would choose in silence.
 func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	k := at.hookKey
-	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(k)}
+	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(at)}
 	p, err := rs.loadFor(rs.constants, at)
 	if err != nil {
 		return nil, err
 	}
-	if h.link, err = attachLink(p, ifi.Index, at, mode, last); err != nil {
+	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		p.Close()
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
@@ -218,8 +219,17 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	return h, nil
 }
 
-func attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
+func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
 	switch mode {
+	case modeDispatcher:
+		s, err := dispatcher.NewSlot(ifindex, rs.maps.counters.m, rs.wait)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Update(p); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return s, nil
 	case modeNative:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
 	case modeGeneric:
@@ -235,6 +245,9 @@ func attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (
 // refusal explains why a hook could not be taken, and adds the remedy.
 func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	feature := mode + " XDP"
+	if mode == modeDispatcher {
+		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
+	}
 	if mode == modeTCX {
 		feature = map[Hook]string{HookIngress: "TCX ingress", HookEgress: "TCX egress"}[h]
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 // Neighbour is a TCX program of another owner on a hook that this rule set holds.
@@ -23,7 +25,7 @@ func (n Neighbour) String() string {
 	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
 }
 
-// Before lists the TCX programs that run before ours on a hook of an interface, in
+// Before lists the TCX programs, or the components of the libxdp dispatcher, that run before ours on a hook of an interface, in
 // their order. Each of them can end the chain: ours does not see the packet then. The interface is
 // looked up in the network namespace of the calling thread.
 func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
@@ -33,7 +35,7 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 		return nil, err
 	}
 	for _, h := range rs.hooks {
-		if h.hook == at && h.tcx && h.name == ifname && h.alive() {
+		if h.hook == at && (h.tcx || h.slot) && h.name == ifname && h.alive() {
 			return h.before()
 		}
 	}
@@ -43,6 +45,11 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 func (h *hook) before() ([]Neighbour, error) {
 	if ifi, err := net.InterfaceByName(h.name); err != nil || ifi.Index != h.ifindex {
 		return nil, nil // renamed or removed: the next look at the interface lets go of it
+	}
+	if s, is := h.link.(*dispatcher.Slot); is {
+		var out []Neighbour
+		err := s.Before(func(name string, id ebpf.ProgramID) { out = append(out, Neighbour{Program: uint32(id), Name: name}) })
+		return out, err
 	}
 	info, err := h.link.Info()
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 type hookKey struct {
@@ -21,6 +23,7 @@ type site struct {
 	hookKey
 	layer3 bool // frames of the interface begin with IP
 	tcx    bool // a program of TCX: on egress, and on ingress behind XDP
+	slot   bool // a program of XDP, in a libxdp dispatcher
 }
 
 // hook is one program on one hook of one interface. It holds the link: a link without a reference
@@ -56,6 +59,9 @@ func (h *hook) update(p *ebpf.Program) error {
 // alive says whether the link is still attached to the interface it was made
 // for: an interface that is deleted takes the program with it.
 func (h *hook) alive() bool {
+	if s, is := h.link.(*dispatcher.Slot); is {
+		return s.Alive()
+	}
 	i, err := linkIndex(h.link)
 	return err == nil && i == h.ifindex
 }
@@ -93,6 +99,9 @@ func (h *hook) detach() error {
 	if err := h.link.Detach(); err != nil {
 		return fmt.Errorf("detaching the %s program of %s: %w", h.hook, h.name, explain(err))
 	}
+	if h.slot {
+		return nil
+	}
 	ifindex, err := linkIndex(h.link)
 	if err != nil {
 		return fmt.Errorf("checking that the %s program of %s is detached: %w", h.hook, h.name, err)
@@ -108,11 +117,11 @@ const linkPrefix = "link-"
 func isLinkPin(name string) bool { return strings.HasPrefix(name, linkPrefix) }
 
 // pinPath has the number of the port, not its name: bpffs takes no name with a dot.
-func (rs *RuleSet) pinPath(k hookKey) string {
-	if rs.dir == "" {
+func (rs *RuleSet) pinPath(at site) string {
+	if rs.dir == "" || at.slot {
 		return ""
 	}
-	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, k.port, k.hook))
+	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
 }
 
 // drop forgets a hook, detaches it and removes its pin.
@@ -139,14 +148,22 @@ func (rs *RuleSet) adoptHooks() {
 		}
 		for _, at := range []Hook{HookIngress, HookEgress} {
 			k := hookKey{port: n, hook: at}
-			l, err := link.LoadPinnedLink(rs.pinPath(k), nil)
+			if r.mode(at) == modeDispatcher {
+				s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.m, rs.wait)
+				if err == nil && s.Alive() {
+					rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3(), slot: true}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: s}
+				}
+				continue
+			}
+			l, err := link.LoadPinnedLink(rs.pinPath(site{hookKey: k}), nil)
 			if err != nil {
 				if !errors.Is(err, os.ErrNotExist) {
 					rs.log.Warn("adopting a link", "interface", r.name(), "hook", at, "error", err)
 				}
 				continue
 			}
-			h := &hook{site: site{k, r.layer3(), r.mode(at) == modeTCX}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
+			h := &hook{site: site{hookKey: k, layer3: r.layer3(), tcx: r.mode(at) == modeTCX}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l}
+			h.pin = rs.pinPath(h.site)
 			rs.hooks[k] = h
 			if !h.alive() || h.mode == "" {
 				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)

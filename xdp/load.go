@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 // loader makes programs of the object, each with its own constants, all on the same maps.
@@ -83,14 +85,22 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		CpuBlock:    uint64(l.g.block),
 		Marks:       uint64(l.g.marksAt()),
 	}
-	var v4, v6 Key
-	v4.Out.Flags, v6.Out.Flags = FlagEth|FlagIPv4|FlagL4, FlagEth|FlagIPv6|FlagL4
-	if at.hook == HookEgress {
-		conf.Egress = uint32(FlagEgress)
-		v4.Out.Flags |= FlagEgress
-		v6.Out.Flags |= FlagEgress
+	for i, proto := range []uint8{17, 6} {
+		var v4, v6 Key
+		v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
+		v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
+		v4.Out.Proto, v6.Out.Proto = proto, proto
+		if proto == 6 && c.need&needTCPFlags != 0 {
+			v4.Out.Flags |= FlagTCPFlags
+			v6.Out.Flags |= FlagTCPFlags
+		}
+		if at.hook == HookEgress {
+			conf.Egress = uint32(FlagEgress)
+			v4.Out.Flags |= FlagEgress
+			v6.Out.Flags |= FlagEgress
+		}
+		conf.Hot4[i], conf.Hot6[i] = v4.words()[wordHot], v6.words()[wordHot]
 	}
-	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
 	if c.need&needLayers&^(needIPv4|needL4) == 0 {
 		conf.Plain = 1
 	}
@@ -160,6 +170,15 @@ func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error)
 	}
 	if at.tcx {
 		spec.Programs[name].AttachType = at.attachType()
+	}
+	if at.slot {
+		mould, err := dispatcher.Mould()
+		if err != nil {
+			return nil, err
+		}
+		defer mould.Close()
+		p := spec.Programs[name]
+		p.Type, p.AttachType, p.AttachTarget, p.AttachTo, p.Flags = ebpf.Extension, ebpf.AttachNone, mould, dispatcher.Place, 0
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements(), Cache: l.types})
 	if err != nil {

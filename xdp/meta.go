@@ -18,7 +18,7 @@ import (
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 8
+	metaLayout = 7
 
 	metaHeader      = 10
 	metaTupleWords  = 2 + Words
@@ -218,7 +218,7 @@ func hookWord(h Hook) int {
 	return 5
 }
 
-var modeNames = [...]string{"", "native", "generic", "tcx"}
+var modeNames = [...]string{"", "native", "generic", "tcx", "dispatcher"}
 
 func modeCode(name string) int {
 	for i, n := range modeNames {

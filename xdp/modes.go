@@ -8,13 +8,15 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/flowtally/flowtally/probe"
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 // The modes of an attached program, as [Attachment].Mode has them.
 const (
-	modeNative  = "native"
-	modeGeneric = "generic"
-	modeTCX     = "tcx"
+	modeNative     = "native"
+	modeGeneric    = "generic"
+	modeTCX        = "tcx"
+	modeDispatcher = "dispatcher" // XDP, as a component of a libxdp dispatcher
 )
 
 // kindsEarly are the devices that make a socket buffer of each received packet before XDP runs, also native XDP.
@@ -34,6 +36,16 @@ func modes(h Hook, m Mode, early bool) []string {
 		return []string{modeTCX, modeNative, modeGeneric}
 	}
 	return []string{modeNative, modeTCX, modeGeneric}
+}
+
+// modes is the function modes with the place in a libxdp dispatcher that holds the hook, if o prefers it to TCX. Such a
+// place outlives the process, as pins do.
+func (rs *RuleSet) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
+	all := modes(h, o.Mode, early)
+	if h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && rs.dir != "" && dispatcher.Holds(ifindex) {
+		all = slices.Insert(all, 0, modeDispatcher)
+	}
+	return all
 }
 
 // satisfies reports whether a program that is attached in the mode have may stay.
@@ -70,6 +82,8 @@ func (l *loader) tcxIngressSupported(ifname string) error {
 type Holder struct {
 	Text string // its instance of flowtally, or its name and id
 	Fix  string // how to free the hook
+	// Dispatcher: it is a libxdp dispatcher.
+	Dispatcher bool
 }
 
 // HolderOf returns the holder of the XDP hook of an interface, for an interface on which this process has no XDP program.
@@ -79,7 +93,7 @@ func HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
 	if h.program == 0 {
 		return Holder{}, false
 	}
-	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname)}, true
+	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname), Dispatcher: dispatcher.Holds(ifindex)}, true
 }
 
 // attachType is the hook of a TCX program.

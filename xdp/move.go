@@ -26,14 +26,14 @@ const drain = 100 * time.Millisecond
 // not counted. After an error the interface is counted as before.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site
-	at.tcx = mode == modeTCX
+	at.tcx, at.slot = mode == modeTCX, mode == modeDispatcher
 	feature := func(err error) error { return fmt.Errorf("moving %s from %s to %s: %w", ifi.Name, old.mode, mode, err) }
 	if at.tcx {
 		if err := rs.load.tcxIngressSupported(ifi.Name); err != nil {
 			return nil, feature(err)
 		}
 	}
-	xdpSite := site{hookKey: at.hookKey, layer3: at.layer3}
+	xdpSite := site{hookKey: at.hookKey, layer3: at.layer3, slot: at.slot || old.slot}
 	marking, err := rs.load.named(rs.constants, xdpSite, flowtallyProgFlowtallyXdpMark)
 	if err != nil {
 		return nil, feature(err)
@@ -43,7 +43,7 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		marking.Close()
 		return nil, feature(err)
 	}
-	h := &hook{site: at, name: old.name, ifindex: old.ifindex, mode: mode, pin: old.pin, again: true, prog: plain}
+	h := &hook{site: at, name: old.name, ifindex: old.ifindex, mode: mode, pin: rs.pinPath(at), again: true, prog: plain}
 	// The next process exchanges all programs if this one dies before the end.
 	rs.meta.clearLoaded()
 	if at.tcx {
@@ -69,7 +69,7 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 	}
 	rs.drained()
 	var err error
-	if h.link, err = attachLink(h.prog, ifi.Index, h.site, h.mode, last); err != nil {
+	if h.link, err = rs.attachLink(h.prog, ifi.Index, h.site, h.mode, last); err != nil {
 		err = refusal(err, ifi, h.hook, h.mode)
 		if ordinary == nil {
 			ordinary, _ = rs.loadFor(rs.constants, old.site)
@@ -88,7 +88,7 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 
 // moveBefore moves from TCX to XDP.
 func (rs *RuleSet) moveBefore(old, h *hook, ifi *net.Interface, marking *ebpf.Program) error {
-	l, err := attachLink(marking, ifi.Index, h.site, h.mode, false)
+	l, err := rs.attachLink(marking, ifi.Index, h.site, h.mode, false)
 	if err != nil {
 		return errors.Join(refusal(err, ifi, h.hook, h.mode), marking.Close(), h.prog.Close())
 	}
@@ -115,8 +115,13 @@ func (rs *RuleSet) drained() {
 func (rs *RuleSet) replace(old, h *hook) {
 	rs.meta.port(h.port).setHook(h.site, h.ifindex, h.mode)
 	var errs []error
-	if old.pin != "" && rs.inPlace() { // else Repin makes the pin
-		errs = append(errs, unpin(rs.lock, filepath.Base(old.pin)), h.link.Pin(h.pin))
+	if rs.dir != "" && rs.inPlace() { // else Repin makes the pin
+		if old.pin != "" {
+			errs = append(errs, unpin(rs.lock, filepath.Base(old.pin)))
+		}
+		if h.pin != "" {
+			errs = append(errs, h.link.Pin(h.pin))
+		}
 	}
 	rs.hooks[h.hookKey] = h
 	errs = append(errs, old.detach(), old.close())

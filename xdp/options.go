@@ -37,7 +37,10 @@ type AttachOptions struct {
 	Last bool
 	// Beside lets ModeAuto count by TCX an interface whose XDP hook another program holds. Without it that is ErrBusy.
 	Beside bool
-	// Retake lets ModeAuto move an interface from TCX to native XDP. It stays where it is if that fails.
+	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
+	// Options.PinDir; without them, and where that fails, Beside applies.
+	Dispatcher bool
+	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. It stays where it is if that fails.
 	Retake bool
 }
 
@@ -55,7 +58,7 @@ type Attachment struct {
 	Index     int // ifindex
 	Port      uint16
 	Hook      Hook
-	Mode      string // "native", "generic" or "tcx"
+	Mode      string // "native", "generic", "tcx" or "dispatcher"
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
 	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before

@@ -35,7 +35,9 @@ type pin struct {
 func (rs *RuleSet) pins() []pin {
 	var all []pin
 	for _, h := range rs.hooks {
-		all = append(all, pin{filepath.Base(h.pin), h.link})
+		if h.pin != "" {
+			all = append(all, pin{filepath.Base(h.pin), h.link})
+		}
 	}
 	for _, m := range rs.maps.all {
 		all = append(all, pin{m.name, m.m})

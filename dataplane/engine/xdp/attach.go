@@ -72,7 +72,7 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[dataplane.Mode]xdp.Mode{
 		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
 	}[i.Mode]
-	o.Beside = h.config.CountsBeside()
+	o.Beside, o.Dispatcher = h.config.CountsBeside(dataplane.BesideTCX), h.config.CountsBeside(dataplane.BesideDispatcher)
 	o.Last = h.config.TCX == "last"
 	err := h.ns.Do(func() error {
 		done, err := h.rules.Attach(i.Name, o)

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -15,11 +16,12 @@ const freeFor = 30 * time.Second
 // beside follows the XDP programs of other owners on interfaces that are counted by TCX.
 type beside struct {
 	holder map[string]xdp.Holder // by interface
+	joins  map[string]bool       // interfaces whose holder is a libxdp dispatcher that was not tried
 	free   map[string]time.Time  // by interface whose holder has left: the first time at which the hook was free; zero after a move
 }
 
 func newBeside() beside {
-	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]time.Time)}
+	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]time.Time), joins: make(map[string]bool)}
 }
 
 // note notes the holder of the XDP hook of an interface that is counted by TCX. The kernel sends no event.
@@ -27,6 +29,9 @@ func (b *beside) note(a xdp.Attachment, holder xdp.Holder, taken bool, now time.
 	_, waits := b.free[a.Interface]
 	switch {
 	case taken:
+		if b.holder[a.Interface] != holder {
+			b.joins[a.Interface] = holder.Dispatcher
+		}
 		b.holder[a.Interface] = holder
 		delete(b.free, a.Interface)
 		return
@@ -43,6 +48,11 @@ func (b *beside) forget(byTCX map[string]bool) {
 			delete(b.holder, name)
 		}
 	}
+	for name := range b.joins {
+		if !byTCX[name] {
+			delete(b.joins, name)
+		}
+	}
 	for name := range b.free {
 		if !byTCX[name] {
 			delete(b.free, name)
@@ -50,14 +60,40 @@ func (b *beside) forget(byTCX map[string]bool) {
 	}
 }
 
-// retakes reports whether the XDP hook of an interface has been free for long enough. It is tried once.
+// retakes reports whether the XDP hook of an interface has been free for long enough, or has a dispatcher to join. It is
+// tried once.
 func (b *beside) retakes(name string, now time.Time) bool {
+	if b.joins[name] {
+		b.joins[name] = false
+		return true
+	}
 	since := b.free[name]
 	if since.IsZero() || now.Sub(since) < freeFor {
 		return false
 	}
 	b.free[name] = time.Time{}
 	return true
+}
+
+// dispatcherCondition is the condition of a place in a libxdp dispatcher, behind some components.
+func dispatcherCondition(ifname string, before []xdp.Neighbour) dataplane.Condition {
+	c := dataplane.Condition{
+		Code: dataplane.CodeXDPBeside, Severity: dataplane.Low, Object: ifname,
+		Text: "a libxdp dispatcher holds the XDP hook, and received packets are counted in it, by a component in front of all others: each " +
+			"packet is counted, and a packet that a flow drops reaches none of the others",
+		Fix: "no step is needed; xdp-loader status lists the components",
+	}
+	if len(before) > 0 {
+		var names []string
+		for _, n := range before {
+			names = append(names, n.String())
+		}
+		c.Severity = dataplane.Medium
+		c.Text = "a libxdp dispatcher holds the XDP hook, and received packets are counted in it behind these components: " + strings.Join(names, ", ") +
+			"; packets that they drop, send back or redirect are not counted, and packets that they change are counted as they leave them"
+		c.Fix = "load these programs with a priority above 0: xdp-loader status lists the components"
+	}
+	return c
 }
 
 // besideCondition is the condition of an XDP program of another owner before our program of TCX.

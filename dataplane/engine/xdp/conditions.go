@@ -39,7 +39,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 		if a.Hook == xdp.HookIngress {
 			out = append(out, h.upstreamConditions(a)...)
 		}
-		if others := h.upstream.before[hookName{a.Interface, a.Hook}]; len(others) > 0 {
+		if others := h.upstream.before[hookName{a.Interface, a.Hook}]; len(others) > 0 && isTCX(a) {
 			out = append(out, h.tcxBefore(a, others))
 		}
 	}
@@ -72,9 +72,12 @@ func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition)
 		}
 		return out
 	}
+	if isDispatched(a) {
+		out = append(out, dispatcherCondition(a.Interface, h.upstream.before[hookName{a.Interface, a.Hook}]))
+	}
 	r := h.upstream.receive[a.Interface]
 	if r.TakesTags && h.needsTags(a) {
-		out = append(out, takesTags(a.Interface, r.Receive, h.matchesTags(a), h.upstream.vlansAbove(a)))
+		out = append(out, takesTags(a.Interface, r.receive, h.matchesTags(a), h.upstream.vlansAbove(a)))
 	}
 	if r.Merges && a.Mode == "native" { // generic mode has its own condition
 		out = append(out, dataplane.Condition{

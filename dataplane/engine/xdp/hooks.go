@@ -206,14 +206,19 @@ func (h *hooks) refreshUpstream() {
 				errs = append(errs, err)
 				if a.Hook == xdp.HookIngress {
 					holder, taken := xdp.HolderOf(a.Index, a.Interface)
+					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
 					u.beside.note(a, holder, taken, time.Now())
 				}
 				continue
 			}
+			if isDispatched(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+			}
 			r, known := old[a.Interface]
 			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
 				r.index = a.Index
-				if r.Receive, err = xdp.ReceiveOf(a.Interface); err != nil {
+				if r.receive, err = receiveOf(a.Interface); err != nil {
 					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
 				}
 			}

@@ -17,7 +17,7 @@ type vlanDevice struct {
 // received lists the changes that a device makes to received packets before XDP sees them. index is the
 // interface's index.
 type received struct {
-	xdp.Receive
+	receive
 	index int
 }
 
@@ -35,6 +35,8 @@ func newUpstream() upstream {
 		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
 }
+
+func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeDispatcher }
 
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
@@ -62,7 +64,7 @@ func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	return names
 }
 
-func takesTags(ifname string, r xdp.Receive, tagged bool, above []string) dataplane.Condition {
+func takesTags(ifname string, r receive, tagged bool, above []string) dataplane.Condition {
 	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
 	var why []string
 	if tagged {

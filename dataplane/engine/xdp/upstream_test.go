@@ -10,7 +10,7 @@ import (
 // A VLAN device above an interface is reason enough for the condition: bytes are short then.
 func TestVLANDevicesAbove(t *testing.T) {
 	h := &hooks{upstream: upstream{vlans: make(map[int]vlanDevice), receive: map[string]received{
-		"eth0": {Receive: xdp.Receive{TakesTags: true}}, "eth1": {Receive: xdp.Receive{TakesTags: true, Fixed: true}},
+		"eth0": {receive: receive{TakesTags: true}}, "eth1": {receive: receive{TakesTags: true, Fixed: true}},
 	}}}
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
 	for _, ev := range []xdp.LinkEvent{

@@ -1965,7 +1965,7 @@ type XDPConfig struct {
 	MaxFlows      int64                  `protobuf:"varint,2,opt,name=max_flows,json=maxFlows,proto3" json:"max_flows,omitempty"`
 	KeepPins      bool                   `protobuf:"varint,3,opt,name=keep_pins,json=keepPins,proto3" json:"keep_pins,omitempty"`
 	Tcx           string                 `protobuf:"bytes,4,opt,name=tcx,proto3" json:"tcx,omitempty"`       // "", "first" or "last"
-	Beside        []string               `protobuf:"bytes,5,rep,name=beside,proto3" json:"beside,omitempty"` // "tcx", "refuse"; none means both, in this order
+	Beside        []string               `protobuf:"bytes,5,rep,name=beside,proto3" json:"beside,omitempty"` // "dispatcher", "tcx", "refuse"; none means all, in this order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

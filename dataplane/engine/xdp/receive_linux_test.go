@@ -6,10 +6,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-func receiveOf(t *testing.T, e *lab.End) (r Receive) {
+func receiveOfEnd(t *testing.T, e *lab.End) (r receive) {
 	t.Helper()
 	err := e.NS.Do(func() (err error) {
-		r, err = ReceiveOf(e.Name)
+		r, err = receiveOf(e.Name)
 		return err
 	})
 	if err != nil {
@@ -20,17 +20,21 @@ func receiveOf(t *testing.T, e *lab.End) (r Receive) {
 
 // A feature that ethtool turns off is reported as off.
 func TestReceiveOf(t *testing.T) {
-	w := testWire(t)
+	w, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	for _, on := range []bool{true, false, true} {
 		if err := w.Near.SetOffload(on, lab.RxVLAN); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := receiveOf(t, w.Near), (Receive{TakesTags: on, Veth: true}); got != want {
+		if got, want := receiveOfEnd(t, w.Near), (receive{TakesTags: on, Veth: true}); got != want {
 			t.Errorf("rx-vlan-offload %t: got %+v, want %+v", on, got, want)
 		}
 	}
 	lo := &lab.End{NS: w.Near.NS, Name: "lo"}
-	if got, want := receiveOf(t, lo), (Receive{Fixed: true}); got != want {
+	if got, want := receiveOfEnd(t, lo), (receive{Fixed: true}); got != want {
 		t.Errorf("lo: got %+v, want %+v", got, want)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReceiveOf asks about an interface of the calling thread's network namespace. Parts that the kernel
+// receiveOf asks about an interface of the calling thread's network namespace. Parts that the kernel
 // does not tell are as in the zero value.
-func ReceiveOf(ifname string) (Receive, error) {
+func receiveOf(ifname string) (receive, error) {
 	l, err := netlink.LinkByName(ifname)
 	if err != nil {
-		return Receive{}, fmt.Errorf("asking for interface %s: %w", ifname, err)
+		return receive{}, fmt.Errorf("asking for interface %s: %w", ifname, err)
 	}
-	var r Receive
+	var r receive
 	r.Veth = l.Type() == "veth"
 	if t, ok := l.(*netlink.Tuntap); ok {
 		r.Merges = t.Flags&netlink.TUNTAP_VNET_HDR != 0
@@ -41,7 +41,7 @@ func offloads(ifindex int) (active, changeable map[string]bool, err error) {
 		return nil, nil, err
 	}
 	req := nl.NewNetlinkRequest(int(f.ID), 0)
-	req.AddData(genlHeader{unix.ETHTOOL_MSG_FEATURES_GET, unix.ETHTOOL_GENL_VERSION})
+	req.AddData(&nl.Genlmsg{Command: unix.ETHTOOL_MSG_FEATURES_GET, Version: unix.ETHTOOL_GENL_VERSION})
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(ifindex)))
 	req.AddData(header)

@@ -1,8 +1,8 @@
 package xdp
 
-// Receive describes the treatment of an interface's packets before XDP sees them. The zero value
+// receive describes the treatment of an interface's packets before XDP sees them. The zero value
 // means that none is known.
-type Receive struct {
+type receive struct {
 	// TakesTags: VLAN tags are beside the frame (rx-vlan-offload), where XDP does not see them.
 	TakesTags bool
 	// Fixed: that cannot be turned off.

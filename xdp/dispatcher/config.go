@@ -1,0 +1,95 @@
+package dispatcher
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Most is the number of components that a dispatcher may have.
+const Most = 10
+
+// Versions of the configuration. Version 3 is longer than version 2.
+const (
+	magic      = 236
+	oldVersion = 2
+	newVersion = 3
+)
+
+// goesOn is the verdict that means that a place has no program. After it the next component runs.
+const goesOn = 31
+
+// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys has for Linux alone.
+const hasFrags = 1 << 5
+
+// config is struct xdp_dispatcher_config of version 2, in the byte order of the host.
+type config struct {
+	Magic      uint8
+	Version    uint8
+	Programs   uint8
+	Frags      uint8 // 1: the dispatcher takes frames of several buffers, because all components do
+	Actions    [Most]uint32
+	Priorities [Most]uint32
+	Flags      [Most]uint32
+}
+
+// tail is the end of the configuration of version 3.
+type tail struct {
+	Bound uint8 // 1: the dispatcher is bound to its device
+	_     [3]uint8
+}
+
+var errConfig = errors.New("configuration of the dispatcher is not known")
+
+// decode reads a configuration.
+func decode(value []byte) (config, error) {
+	var c config
+	var t tail
+	r := bytes.NewReader(value)
+	if err := binary.Read(r, binary.NativeEndian, &c); err != nil {
+		return c, fmt.Errorf("%w: it has %d bytes", errConfig, len(value))
+	}
+	size := binary.Size(c)
+	if c.Version == newVersion {
+		size += binary.Size(t)
+	}
+	switch {
+	case c.Magic != magic || c.Version < oldVersion || c.Version > newVersion:
+		return c, fmt.Errorf("%w: version %d, and versions %d and %d are", errConfig, c.Version, oldVersion, newVersion)
+	case len(value) != size || c.Programs > Most:
+		return c, fmt.Errorf("%w: %d bytes and %d programs in version %d", errConfig, len(value), c.Programs, c.Version)
+	}
+	if c.Version == newVersion {
+		if err := binary.Read(r, binary.NativeEndian, &t); err != nil {
+			return c, err
+		}
+		if t.Bound != 0 {
+			return c, fmt.Errorf("%w: the dispatcher and its programs are bound to the device", errConfig)
+		}
+	}
+	return c, nil
+}
+
+// encode is the inverse of decode.
+func (c *config) encode() []byte {
+	b, _ := binary.Append(nil, binary.NativeEndian, c) // of a fixed size
+	if c.Version == newVersion {
+		b, _ = binary.Append(b, binary.NativeEndian, tail{})
+	}
+	return b
+}
+
+// configOf returns the configuration of a dispatcher of members.
+func configOf(version uint8, members []Member) *config {
+	c := &config{Magic: magic, Version: version, Programs: uint8(len(members)), Frags: 1}
+	for i, m := range members {
+		c.Actions[i], c.Priorities[i] = m.Actions|1<<goesOn, m.Priority
+		if m.Frags {
+			c.Flags[i] = hasFrags
+		} else {
+			c.Frags = 0
+		}
+	}
+	return c
+}

@@ -1,0 +1,263 @@
+package dispatcher
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Dir holds libxdp's pins, of every dispatcher of the host.
+const Dir = "/sys/fs/bpf/xdp"
+
+// ErrNone means that the hook holds no dispatcher.
+var ErrNone = errors.New("no libxdp dispatcher holds the hook")
+
+// ErrBusy means that other processes changed the dispatcher all the time, or held the lock of the pins.
+var ErrBusy = errors.New("other processes change the dispatcher")
+
+// Member is a component of a dispatcher.
+type Member struct {
+	Program  *ebpf.Program
+	Name     string // of the program
+	Priority uint32 // the lowest runs first
+	Actions  uint32 // bit V: after the verdict V the next component runs
+	Frags    bool   // takes frames of several buffers
+}
+
+// dispatcher is the dispatcher that holds a hook, with its components.
+type dispatcher struct {
+	id      ebpf.ProgramID
+	program *ebpf.Program
+	mode    uint32 // how it is attached, as XDP_FLAGS_
+	version uint8
+	members []Member
+}
+
+func (d *dispatcher) close() {
+	closeAll(d.members)
+	d.program.Close()
+}
+
+func closeAll(members []Member) {
+	for _, m := range members {
+		m.Program.Close()
+	}
+}
+
+func (h *Hook) dir(id ebpf.ProgramID) string {
+	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
+}
+
+// read reads the dispatcher that holds the hook. The caller holds the lock of the pins.
+func (h *Hook) read() (_ *dispatcher, err error) {
+	id, mode, err := h.attached()
+	if err != nil {
+		return nil, err
+	}
+	if id == 0 {
+		return nil, ErrNone
+	}
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil, fmt.Errorf("opening the program of the hook: %w", err)
+	}
+	d := &dispatcher{id: id, program: p, mode: mode}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	c, err := configured(p)
+	if err != nil {
+		return nil, err
+	}
+	if mode == 0 {
+		return nil, errors.New("the dispatcher runs in the device, or in two modes")
+	}
+	d.version = c.Version
+	for i := range int(c.Programs) {
+		member, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(id), place(i)+"-prog"), nil)
+		if err != nil {
+			return nil, fmt.Errorf("opening program %d of the dispatcher, which was not pinned by libxdp in %s: %w", i, Dir, err)
+		}
+		m := Member{Program: member, Priority: c.Priorities[i], Actions: c.Actions[i], Frags: c.Flags[i]&hasFrags != 0}
+		d.members = append(d.members, m)
+		info, err := member.Info()
+		if err != nil {
+			return nil, fmt.Errorf("asking for program %d of the dispatcher: %w", i, err)
+		}
+		d.members[i].Name = info.Name
+	}
+	return d, nil
+}
+
+// configured returns the configuration of a dispatcher, and ErrNone for another program.
+func configured(p *ebpf.Program) (config, error) {
+	info, err := p.Info()
+	if err != nil {
+		return config{}, fmt.Errorf("asking for the program of the hook: %w", err)
+	}
+	ids, _ := info.MapIDs()
+	if info.Name != name || len(ids) != 1 {
+		return config{}, ErrNone
+	}
+	m, err := ebpf.NewMapFromID(ids[0])
+	if err != nil {
+		return config{}, fmt.Errorf("opening the configuration of the dispatcher: %w", err)
+	}
+	defer m.Close()
+	value, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return config{}, fmt.Errorf("reading the configuration of the dispatcher: %w", err)
+	}
+	return decode(value)
+}
+
+// Edit changes the list of components. It may be called several times, and closes no program.
+type Edit func([]Member) ([]Member, error)
+
+// Change exchanges the dispatcher that holds the hook for one with the components that edit returns, and returns its id.
+// Without components the hook becomes free, and the id is 0. After an error the hook is as before.
+func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
+	unlock, err := lock()
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	for range 20 {
+		if id, err = h.change(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+			return id, err
+		}
+		time.Sleep(50 * time.Millisecond) // libxdp exchanged it meanwhile, and pins without the lock
+	}
+	return 0, fmt.Errorf("%w: %w", ErrBusy, err)
+}
+
+func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
+	old, err := h.read()
+	if err != nil {
+		return 0, err
+	}
+	defer old.close()
+	members, err := edit(slices.Clone(old.members))
+	if err != nil {
+		return 0, err
+	}
+	slices.SortStableFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	switch {
+	case len(members) > Most:
+		return 0, fmt.Errorf("all %d places of the dispatcher are taken", Most)
+	case len(members) == 0:
+		if err := h.exchange(nil, old); err != nil {
+			return 0, err
+		}
+		h.discard(old)
+		return 0, nil
+	}
+	fresh, err := load(configOf(old.version, members))
+	if err != nil {
+		return 0, err
+	}
+	defer fresh.Close()
+	info, err := fresh.Info()
+	if err != nil {
+		return 0, fmt.Errorf("asking for a dispatcher: %w", err)
+	}
+	id, _ := info.ID()
+	err = h.pin(h.dir(id), fresh, members)
+	if err == nil {
+		err = h.exchange(fresh, old)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.RemoveAll(h.dir(id)))
+	}
+	h.discard(old)
+	return id, nil
+}
+
+// discard takes a dispatcher apart when no packet runs through it any more: its places become empty.
+func (h *Hook) discard(old *dispatcher) {
+	if err := h.grace(); err != nil {
+		time.Sleep(time.Second) // in the place of the grace period
+	}
+	os.RemoveAll(h.dir(old.id)) // libxdp leaves such pins too, and nothing runs by them
+}
+
+// pin attaches components to a dispatcher, and pins them as libxdp does.
+func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("pinning a dispatcher: %w", err)
+	}
+	for i, m := range members {
+		l, err := link.AttachFreplace(d, place(i), m.Program)
+		if err != nil {
+			return fmt.Errorf("attaching program %s to place %d of a dispatcher: %w", m.Name, i, err)
+		}
+		err = errors.Join(l.Pin(filepath.Join(dir, place(i)+"-link")), l.Close())
+		if err == nil {
+			err = pinCopy(m.Program, filepath.Join(dir, place(i)+"-prog"))
+		}
+		if err != nil {
+			return fmt.Errorf("pinning program %s of a dispatcher: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// pinCopy pins a program that has another pin: [ebpf.Program.Pin] moves that one.
+func pinCopy(p *ebpf.Program, path string) error {
+	c, err := p.Clone()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Pin(path)
+}
+
+// look calls f with the dispatcher that holds the hook, if one does, and closes it.
+func (h *Hook) look(f func(*dispatcher)) error {
+	unlock, err := lock()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // there are no pins of libxdp
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	d, err := h.read()
+	if errors.Is(err, ErrNone) {
+		return nil
+	}
+	if err == nil {
+		f(d)
+		d.close()
+	}
+	return err
+}
+
+// lock locks libxdp's pins. libxdp holds the lock for milliseconds.
+func lock() (unlock func(), err error) {
+	f, err := openTrusted()
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := flock(f)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if time.Now().After(end) {
+			f.Close()
+			return nil, fmt.Errorf("locking %s: %w: %w", Dir, ErrBusy, err)
+		}
+	}
+}

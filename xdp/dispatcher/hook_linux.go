@@ -1,0 +1,107 @@
+package dispatcher
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
+)
+
+// Hook is the XDP hook of an interface. It keeps the network namespace in which it was made.
+type Hook struct {
+	grace   func() error // waits for an RCU grace period
+	ifindex int
+	socket  *nl.NetlinkSocket
+}
+
+// NewHook returns the hook of an interface in the network namespace of the calling thread.
+func NewHook(ifindex int, grace func() error) (*Hook, error) {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket for the hook: %w", err)
+	}
+	return &Hook{grace: grace, ifindex: ifindex, socket: s}, nil
+}
+
+// Close leaves the hook as it is.
+func (h *Hook) Close() error {
+	h.socket.Close()
+	return nil
+}
+
+func (h *Hook) request(kind, flags int) *nl.NetlinkRequest {
+	r := nl.NewNetlinkRequest(kind, flags)
+	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Seq: r.Seq, Socket: h.socket}}
+	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	m.Index = int32(h.ifindex)
+	r.AddData(m)
+	return r
+}
+
+// Modes of an attached program, as IFLA_XDP_ATTACHED tells them.
+const (
+	attachedNative  = 1
+	attachedGeneric = 2
+)
+
+// attached returns the id of the program on the hook, and its mode as XDP_FLAGS_, or 0 for another mode.
+func (h *Hook) attached() (id ebpf.ProgramID, mode uint32, err error) {
+	replies, err := h.request(unix.RTM_GETLINK, unix.NLM_F_ACK).Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil || len(replies) == 0 {
+		return 0, 0, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+	}
+	l, err := netlink.LinkDeserialize(nil, replies[0])
+	if err != nil {
+		return 0, 0, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+	}
+	x := l.Attrs().Xdp
+	if x == nil {
+		return 0, 0, nil
+	}
+	mode = map[uint32]uint32{attachedNative: unix.XDP_FLAGS_DRV_MODE, attachedGeneric: unix.XDP_FLAGS_SKB_MODE}[x.AttachMode]
+	return ebpf.ProgramID(x.ProgId), mode, nil
+}
+
+// exchange exchanges the program on the hook, if it is old's. Without a fresh one the hook becomes free.
+func (h *Hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
+	fd := int32(-1)
+	if fresh != nil {
+		fd = int32(fresh.FD())
+	}
+	number := func(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+	x := nl.NewRtAttr(unix.IFLA_XDP|unix.NLA_F_NESTED, nil)
+	x.AddRtAttr(unix.IFLA_XDP_FD, number(uint32(fd)))
+	x.AddRtAttr(unix.IFLA_XDP_FLAGS, number(old.mode|unix.XDP_FLAGS_REPLACE))
+	x.AddRtAttr(unix.IFLA_XDP_EXPECTED_FD, number(uint32(old.program.FD())))
+	r := h.request(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	r.AddData(x)
+	if _, err := r.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("exchanging the dispatcher of interface %d: %w", h.ifindex, err)
+	}
+	return nil
+}
+
+// openTrusted opens the directory of the pins, if root alone can write it.
+func openTrusted() (*os.File, error) {
+	path, why, err := trust.Open(Dir, func(uid uint32) bool { return uid == 0 })
+	if err == nil && why != "" {
+		err = fmt.Errorf("%s", why)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening libxdp's pins: %w", err)
+	}
+	defer path.Close()
+	fd, err := unix.Openat(int(path.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening libxdp's pins: %w", err)
+	}
+	return os.NewFile(uintptr(fd), Dir), nil
+}
+
+func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

@@ -1,0 +1,57 @@
+package dispatcher
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// TestPlaces runs dispatchers with empty places: each is passed over, and the end passes the packet.
+func TestPlaces(t *testing.T) {
+	for _, version := range []uint8{oldVersion, newVersion} {
+		for n := range Most + 1 {
+			for _, frags := range []bool{false, true} {
+				members := make([]Member, n)
+				for i := range members {
+					members[i] = Member{Priority: uint32(10 * i), Actions: 1 << verdictPass, Frags: frags || i > 0}
+				}
+				c := configOf(version, members)
+				p, err := load(c)
+				if err != nil {
+					t.Fatalf("%d places: %+v", n, err)
+				}
+				defer p.Close()
+				got, err := configured(p)
+				if err != nil || got != *c {
+					t.Errorf("%d places: read %+v, %v, want %+v", n, got, err, *c)
+				}
+				v, err := p.Run(&ebpf.RunOptions{Data: bytes.Repeat([]byte{1}, 64)})
+				if v != verdictPass || err != nil {
+					t.Errorf("%d places: verdict %d, %v", n, v, err)
+				}
+			}
+		}
+	}
+}
+
+// TestMould loads the program for which extensions are loaded.
+func TestMould(t *testing.T) {
+	p, err := Mould()
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer p.Close()
+	h, err := p.Handle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	spec, err := h.Spec(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if types, err := spec.AnyTypesByName(Place); err != nil || len(types) != 1 {
+		t.Errorf("%v, %v", types, err)
+	}
+}

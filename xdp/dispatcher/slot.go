@@ -1,0 +1,139 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Slot is the link of a program in a dispatcher. It holds no descriptor of the program: libxdp's pins keep it, also over
+// the end of this process. A component is the slot's if it uses the slot's map.
+type Slot struct {
+	link.Link // nil: the methods that a slot does not have
+	hook      *Hook
+	uses      ebpf.MapID
+	at        ebpf.ProgramID // the dispatcher that had the component when it was last seen; 0: none
+}
+
+// first is the priority of a slot's program: in front, it sees each packet that the NIC gives to the kernel. libxdp's
+// default is 50.
+const first = 0
+
+// NewSlot returns the slot of the programs that use a map, in the dispatcher of an interface in the network namespace of the
+// calling thread. grace waits for an RCU grace period. The slot is empty until Update, or was filled by an earlier process.
+func NewSlot(ifindex int, uses *ebpf.Map, grace func() error) (*Slot, error) {
+	info, err := uses.Info()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the map of a slot: %w", err)
+	}
+	h, err := NewHook(ifindex, grace)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := info.ID()
+	return &Slot{hook: h, uses: id}, nil
+}
+
+func (s *Slot) fills(p *ebpf.Program) bool {
+	info, err := p.Info()
+	if err != nil {
+		return false
+	}
+	ids, _ := info.MapIDs()
+	return slices.Contains(ids, s.uses)
+}
+
+func (s *Slot) others(members []Member) []Member {
+	return slices.DeleteFunc(members, func(m Member) bool { return s.fills(m.Program) })
+}
+
+// Alive reports whether the program is in the dispatcher that holds the hook. libxdp takes it along into another dispatcher.
+func (s *Slot) Alive() bool {
+	if id, _, err := s.hook.attached(); err == nil && id == s.at {
+		return id != 0
+	}
+	s.at = 0
+	err := s.hook.look(func(d *dispatcher) {
+		if slices.ContainsFunc(d.members, func(m Member) bool { return s.fills(m.Program) }) {
+			s.at = d.id
+		}
+	})
+	return err == nil && s.at != 0
+}
+
+// Update implements link.Link: the program, which was loaded for a mould, takes the place of the slot's program.
+func (s *Slot) Update(p *ebpf.Program) error {
+	info, err := p.Info()
+	if err != nil {
+		return fmt.Errorf("asking for the program of a slot: %w", err)
+	}
+	id, err := s.hook.Change(func(members []Member) ([]Member, error) {
+		return append(s.others(members), Member{Program: p, Name: info.Name, Priority: first, Actions: 1 << verdictPass, Frags: true}), nil
+	})
+	if err == nil {
+		s.at = id
+	}
+	return err
+}
+
+// Detach implements link.Link.
+func (s *Slot) Detach() error {
+	if !s.Alive() {
+		return nil
+	}
+	_, err := s.hook.Change(func(members []Member) ([]Member, error) { return s.others(members), nil })
+	if errors.Is(err, ErrNone) {
+		err = nil
+	}
+	if err == nil {
+		s.at = 0
+	}
+	return err
+}
+
+// Close implements link.Link. The program stays.
+func (s *Slot) Close() error { return s.hook.Close() }
+
+// Pin implements link.Link: libxdp's pins are there.
+func (s *Slot) Pin(string) error { return nil }
+
+// Unpin implements link.Link.
+func (s *Slot) Unpin() error { return nil }
+
+// Before calls f with each component that runs before the slot's program.
+func (s *Slot) Before(f func(name string, id ebpf.ProgramID)) error {
+	return s.hook.look(func(d *dispatcher) {
+		for _, m := range d.members {
+			if s.fills(m.Program) {
+				return
+			}
+			if info, err := m.Program.Info(); err == nil {
+				id, _ := info.ID()
+				f(m.Name, id)
+			}
+		}
+	})
+}
+
+// Holds reports whether a dispatcher holds the XDP hook of an interface, as far as this process may look.
+func Holds(ifindex int) bool {
+	h, err := NewHook(ifindex, nil)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	id, _, err := h.attached()
+	if err != nil || id == 0 {
+		return false
+	}
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	_, err = configured(p)
+	return !errors.Is(err, ErrNone)
+}

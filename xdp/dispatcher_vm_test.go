@@ -1,0 +1,299 @@
+//go:build vm && linux
+
+package xdp
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// tools runs the distribution's xdp-tools on an interface.
+type tools struct {
+	t   *testing.T
+	end *lab.End
+}
+
+func (x tools) run(name string, args ...string) string {
+	x.t.Helper()
+	out, err := x.output(name, args...)
+	if err != nil {
+		x.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (x tools) output(name string, args ...string) (out string, err error) {
+	x.t.Helper()
+	err = x.end.NS.Do(func() error {
+		text, err := exec.CommandContext(x.t.Context(), name, args...).CombinedOutput()
+		out = string(text)
+		return err
+	})
+	return out, err
+}
+
+// components lists the programs in the dispatcher, in their order.
+func (x tools) components() (names []string) {
+	for _, m := range regexp.MustCompile(`(?m)^ => +\d+ +(\S+)`).FindAllStringSubmatch(x.run("xdp-loader", "status", x.end.Name), -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// pass is an object of xdp-tools with the program xdp_pass.
+const passObject = "/usr/lib/x86_64-linux-gnu/bpf/xdp-dispatcher.o"
+
+// hits is how many packets of a source port xdp-filter has dropped. Its status exits with an error where it has no map of
+// addresses.
+func (x tools) hits(port int) uint64 {
+	x.t.Helper()
+	out, _ := x.output("xdp-filter", "status")
+	m := regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +src,udp +(\d+)`, port)).FindStringSubmatch(out)
+	if m == nil {
+		x.t.Fatalf("xdp-filter knows no port %d", port)
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return n
+}
+
+func dispatcherWire(t *testing.T) (*lab.Wire, tools) {
+	t.Helper()
+	w, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	x := tools{t, w.Near}
+	x.run("xdp-filter", "load", w.Near.Name, "-m", "native", "-f", "udp", "-p", "allow")
+	x.run("xdp-filter", "port", "1001", "-m", "src", "-p", "udp")
+	return w, x
+}
+
+// TestDispatcher counts in the dispatcher of the distribution's xdp-filter, which drops the second flow: both count all, to the
+// packet, over each change that either side makes.
+func TestDispatcher(t *testing.T) {
+	w, x := dispatcherWire(t)
+	if got := x.components(); !slices.Equal(got, []string{"xdpfilt_alw_udp"}) {
+		t.Fatalf("components %v before", got)
+	}
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, rs, 3)
+	var want []Pair
+	dropped := x.hits(1001)
+	check := func(when string) {
+		t.Helper()
+		s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+		if err := s.Run(t.Context(), 3000); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = make([]Pair, len(ids))
+		}
+		for i, p := range s.Sent() {
+			want[i].Packets += p.Packets
+			want[i].Bytes += p.Bytes
+		}
+		dropped += s.Sent()[1].Packets
+		var got []Pair
+		for _, id := range ids {
+			got = append(got, readOne(t, rs, id))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: counted %d, want %d", when, got, want)
+		}
+		t.Logf("%s: counted %d", when, got)
+	}
+	o := AttachOptions{Ingress: true, Dispatcher: true}
+	if a := attach(t, rs, w.Near, o); a[0].Mode != modeDispatcher || !a[0].Fresh {
+		t.Fatalf("attachment %+v, want mode dispatcher", a[0])
+	}
+	if got := x.components(); len(got) != 2 || got[1] != "xdpfilt_alw_udp" {
+		t.Fatalf("components %v, want ours and xdp-filter's", got)
+	}
+	check("beside xdp-filter")
+	if n := x.hits(1001); n != dropped {
+		t.Errorf("xdp-filter dropped %d packets, want %d", n, dropped)
+	}
+
+	// A rule of a new layer exchanges our program.
+	was := rs.Stats().Programs
+	r := exact4(1, 2, 3, 4, mustCounter(t, rs, "another layer"))
+	r.Key.Out.VLAN[0], r.Mask.Out.VLAN[0] = [2]byte{0, 7}, [2]byte{0x0f, 0xff}
+	r.Key.Out.Flags |= FlagTag1
+	r.Mask.Out.Flags |= FlagTag1
+	mustAdd(t, rs, r)
+	if rs.Stats().Programs == was {
+		t.Error("no program was exchanged")
+	}
+	check("after an exchange of ours")
+
+	x.run("xdp-loader", "load", "-m", "native", "-n", "xdp_pass", w.Near.Name, passObject)
+	if rs.Held() != 1 {
+		t.Error("not held after libxdp changed the dispatcher")
+	}
+	if a := attach(t, rs, w.Near, o); a[0].Fresh || a[0].Mode != modeDispatcher {
+		t.Errorf("attachment %+v, want the one of before", a[0])
+	}
+	check("after libxdp added a program")
+
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check2 := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+	if err := check2.Run(t.Context(), 3000); err != nil {
+		t.Fatal(err)
+	}
+	if err := check2.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range check2.Sent() {
+		want[i].Packets += p.Packets
+		want[i].Bytes += p.Bytes
+	}
+	dropped += check2.Sent()[1].Packets
+	dir := rs.dir
+	err := w.Near.NS.Do(func() error {
+		rs = openTest(t, Options{MaxRules: 1024, PinDir: dir})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := rs.Attachments(); len(a) != 1 || a[0].Mode != modeDispatcher || !a[0].Adopted {
+		t.Fatalf("after a restart: %+v", a)
+	}
+	check("after a restart")
+	if n := x.hits(1001); n != dropped {
+		t.Errorf("xdp-filter dropped %d packets, want %d", n, dropped)
+	}
+
+	// A flow that drops hides its packets from the other components.
+	all := rs.Rules()
+	drop := all[slices.IndexFunc(all, func(r Rule) bool { return r.Counter == ids[1] })]
+	fresh := drop
+	fresh.Drop = true
+	if err := rs.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
+		t.Fatal(err)
+	}
+	before := x.hits(1001)
+	check("with a flow that drops")
+	if n := x.hits(1001); n != before {
+		t.Errorf("xdp-filter saw %d packets that a flow dropped", n-before)
+	}
+
+	x.run("xdp-filter", "unload", w.Near.Name)
+	check("after xdp-filter has left")
+	x.run("xdp-loader", "unload", w.Near.Name, "--all")
+	if rs.Held() != 0 {
+		t.Error("held after the dispatcher has left")
+	}
+	if a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true}); !a[0].Fresh || a[0].Mode != modeNative {
+		t.Errorf("attachment %+v, want a native one", a[0])
+	}
+	check("after the dispatcher has left")
+}
+
+// TestDispatcherUnderTraffic changes the dispatcher ten times under traffic, by either side in turns. Each packet is counted once.
+func TestDispatcherUnderTraffic(t *testing.T) {
+	w, x := dispatcherWire(t)
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, rs, 3)
+	attach(t, rs, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{Rate: 2000})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, 1<<40) }()
+	for i := range 5 {
+		was := readOne(t, rs, ids[0]).Packets
+		lab.Eventually(t, "packets between two changes", func() bool { return readOne(t, rs, ids[0]).Packets > was+50 })
+		if err := rs.reloadTest(); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			x.run("xdp-loader", "load", "-m", "native", "-n", "xdp_pass", w.Near.Name, passObject)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var sent, got []Pair
+	for i, id := range ids {
+		sent, got = append(sent, Pair(s.Sent()[i])), append(got, readOne(t, rs, id))
+	}
+	if !slices.Equal(got, sent) {
+		t.Errorf("counted %d, want %d", got, sent)
+	}
+	t.Logf("sent %d, counted %d over 8 changes of the dispatcher", sent, got)
+	if err := rs.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.components(); len(got) != 4 || slices.Contains(got, flowtallyProgFlowtallyXdp) {
+		t.Errorf("components %v are left, want xdp-filter's and three", got)
+	}
+}
+
+// reloadTest exchanges all programs.
+func (rs *RuleSet) reloadTest() error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.reload()
+}
+
+// TestDispatcherMoves moves an interface between TCX and a dispatcher under traffic, ten times each way. Each packet that
+// xdp-filter passes is counted once, and in the dispatcher also those that it drops.
+func TestDispatcherMoves(t *testing.T) {
+	w, x := dispatcherWire(t)
+	x.run("xdp-filter", "port", "1001", "-m", "src", "-p", "udp", "-r")
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, rs, 2)
+	passed := behind(t, w.Near)
+	if a := attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
+		t.Fatalf("attachment %+v, want mode tcx", a[0])
+	}
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{Rate: 2000})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, 1<<40) }()
+	for range 10 {
+		for want, o := range map[string]AttachOptions{
+			modeDispatcher: {Ingress: true, Beside: true, Dispatcher: true, Retake: true}, modeTCX: {Ingress: true, Mode: ModeTCX},
+		} {
+			was := readOne(t, rs, ids[0]).Packets
+			if a := attach(t, rs, w.Near, o); a[0].Mode != want || a[0].Fresh {
+				t.Fatalf("attachment %+v, want mode %s", a[0], want)
+			}
+			lab.Eventually(t, "packets between two moves", func() bool { return readOne(t, rs, ids[0]).Packets > was+50 })
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "every packet that passed counted once", func() bool {
+		return readOne(t, rs, ids[0]).Packets+readOne(t, rs, ids[1]).Packets == passed()
+	})
+	t.Logf("%d packets over the moves, each counted once", passed())
+}
