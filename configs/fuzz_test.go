@@ -79,6 +79,9 @@ func checkRoundTrip(t *rapid.T) {
 	cfg.Mirror.LiveMode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o660, 0o666, 0o200}).Draw(t, "live mode")
 	cfg.Mirror.LiveGroup = rapid.SampledFrom([]string{"", "0", "readers", "~"}).Draw(t, "live group")
 	cfg.Mirror.WaitGroup = rapid.SampledFrom([]string{"", "0", "~", "null", "é", "#x", "'"}).Draw(t, "wait group")
+	cfg.Mirror.WordsMode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o660, 0o666, 0o200}).Draw(t, "words mode")
+	cfg.Mirror.WordsGroup = rapid.SampledFrom([]string{"", "0", "~", "null"}).Draw(t, "words group")
+	cfg.Words = rapid.SampledFrom([][]string{nil, {"words-null"}, {"words-1e3", "words/a"}}).Draw(t, "words")
 	cfg.QueuePairs = drawQueuePairs(t)
 	if err := cfg.Validate(); err != nil {
 		t.Fatalf("drawn: %v", err)

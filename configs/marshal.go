@@ -23,6 +23,7 @@ type configYAML struct {
 	Flows      []flowYAML `yaml:"flows,omitempty"`
 
 	QueuePairs []queuePairYAML `yaml:"queue_pairs,omitempty"`
+	Words      []string        `yaml:"words,omitempty,flow"`
 }
 
 type interfaceYAML struct {
@@ -42,6 +43,8 @@ type mirrorYAML struct {
 	WaitGroup       string `yaml:"wait_group,omitempty"`
 	LiveMode        string `yaml:"live_mode,omitempty"`
 	LiveGroup       string `yaml:"live_group,omitempty"`
+	WordsMode       string `yaml:"words_mode,omitempty"`
+	WordsGroup      string `yaml:"words_group,omitempty"`
 }
 
 type pollYAML struct {
@@ -107,7 +110,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	for what, path := range map[string]string{
-		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "mirror.live_group": cfg.Mirror.LiveGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
+		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "mirror.live_group": cfg.Mirror.LiveGroup, "mirror.words_group": cfg.Mirror.WordsGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
 	} {
 		if !utf8.ValidString(path) {
 			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
@@ -118,7 +121,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		Mirror: mirrorYAML{
 			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
-			LiveGroup: cfg.Mirror.LiveGroup,
+			LiveGroup: cfg.Mirror.LiveGroup, WordsGroup: cfg.Mirror.WordsGroup,
 		},
 		Poll: pollYAML{Period: durationText(cfg.Poll.Period), IdlePeriod: durationText(cfg.Poll.IdlePeriod), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
 		XDP:  xdpYAML(cfg.XDP),
@@ -130,6 +133,10 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	if cfg.Mirror.LiveMode != 0 {
 		out.Mirror.LiveMode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.LiveMode))
 	}
+	if cfg.Mirror.WordsMode != 0 {
+		out.Mirror.WordsMode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.WordsMode))
+	}
+	out.Words = cfg.Words
 	for _, in := range cfg.Interfaces {
 		if in == (dataplane.Interface{Name: in.Name}) {
 			out.Interfaces = append(out.Interfaces, in.Name)

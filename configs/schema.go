@@ -30,6 +30,7 @@ const (
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	main := &fragment{decoder: d}
 	files := []*fragment{main}
+	var words *yaml.Node
 	simulated := false // or meant to be something that could not be read
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) {
@@ -72,8 +73,12 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
 		entry{"flows", func(_, v *yaml.Node) { main.flows = v }},
 		entry{"queue_pairs", func(_, v *yaml.Node) { main.pairs = v }},
+		entry{"words", func(_, v *yaml.Node) { words = v; d.words(v, &cfg.Words) }},
 	)
 	sure := entries(files, cfg)
+	for _, err := range cfg.WordsErrors() {
+		d.bad(words, err.Error(), "see docs/words.md")
+	}
 	d.included = files[1:]
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
 		return
@@ -87,7 +92,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 
 // noInterface reports flows that need an interface in a configuration without one.
 func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated bool) {
-	if !simulated && len(cfg.QueuePairs) == 0 {
+	if !simulated && len(cfg.QueuePairs)+len(cfg.Words) == 0 {
 		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
 		return
 	}
@@ -191,7 +196,18 @@ func (d *decoder) mirror(n *yaml.Node, m *dataplane.MirrorConfig) {
 		entry{"wait_group", func(_, v *yaml.Node) { d.group(v, "mirror.wait_group", &m.WaitGroup) }},
 		entry{"live_mode", func(_, v *yaml.Node) { d.mode(v, "mirror.live_mode", 0o666, &m.LiveMode) }},
 		entry{"live_group", func(_, v *yaml.Node) { d.group(v, "mirror.live_group", &m.LiveGroup) }},
+		entry{"words_mode", func(_, v *yaml.Node) { d.mode(v, "mirror.words_mode", 0o666, &m.WordsMode) }},
+		entry{"words_group", func(_, v *yaml.Node) { d.group(v, "mirror.words_group", &m.WordsGroup) }},
 	)
+}
+
+// words reads the names of reserved words.
+func (d *decoder) words(n *yaml.Node, to *[]string) {
+	d.sequence(n, "words", func(i int, n *yaml.Node) {
+		if s, ok := d.scalar(n, fmt.Sprintf("words[%d]", i)); ok {
+			*to = append(*to, s)
+		}
+	})
 }
 
 // group reads the name or the number of a group.

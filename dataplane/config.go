@@ -25,10 +25,12 @@ type Config struct {
 	Flows []flow.Flow
 	// QueuePairs that the instance makes and counts.
 	QueuePairs []QueuePair
-	Mirror     MirrorConfig
-	Poll       PollConfig
-	XDP        XDPConfig
-	RDMA       RDMAConfig
+	// Words are the names of counters whose values other programs write. [ReservedWords] describes them.
+	Words  []string
+	Mirror MirrorConfig
+	Poll   PollConfig
+	XDP    XDPConfig
+	RDMA   RDMAConfig
 }
 
 // StartMode says how an instance starts where an interface or a flow is refused.
@@ -69,6 +71,12 @@ type MirrorConfig struct {
 	LiveMode fs.FileMode
 	// LiveGroup is the group of that socket, by name or number. Empty means the group of the process that counts.
 	LiveGroup string
+	// WordsMode is the mode of the socket INSTANCE.words beside the mirror, which hands out reserved words: the right to
+	// write is the right to take and to read them. 0 means 0600, or 0660 where WordsGroup is set. The socket is there
+	// when words are reserved.
+	WordsMode fs.FileMode
+	// WordsGroup is the group of that socket, by name or number. Empty means the group of the process that counts.
+	WordsGroup string
 }
 
 // PollConfig has the period at which the poller reads the backends and publishes to the mirror.

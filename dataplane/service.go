@@ -56,6 +56,14 @@ type Service interface {
 	Events(ctx context.Context) (<-chan Event, error)
 	// QueuePairs returns the queue pairs of the instance.
 	QueuePairs() QueuePairs
+	// ReserveWords makes a counter of that name whose value another program writes: it takes the words on the socket
+	// beside the mirror. A name that a flow or another counter has is refused with ErrExists. A configuration that
+	// SetFlows is to apply later names the words too ([Config.Words]).
+	ReserveWords(ctx context.Context, name string) (ReservedWords, error)
+	// ReleaseWords removes the counter of reserved words. A program that has them goes on without a counter. ErrNotFound.
+	ReleaseWords(ctx context.Context, name string) error
+	// ReservedWords lists the reserved words, ordered by name.
+	ReservedWords(ctx context.Context) ([]ReservedWords, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error
 }

@@ -63,7 +63,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if len(c.Interfaces) == 0 && c.needsInterface() {
-		bad("interfaces: none to count on; name at least one, or a queue pair, or use backend sim")
+		bad("interfaces: none to count on; name at least one, or a queue pair, or words, or use backend sim")
 	}
 	if err := ValidateInterfaces(c.Interfaces); err != nil {
 		errs = append(errs, err.(problems)...)
@@ -90,6 +90,7 @@ func (c Config) Validate() error {
 	for _, err := range c.QueuePairErrors() {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.WordsErrors()...)
 	if n := c.Mirror.Counters; n < 0 || n > 1<<24 {
 		bad("mirror.counters %d: 0 to %d", n, 1<<24)
 	}
@@ -108,7 +109,10 @@ func (c Config) Validate() error {
 	if m := c.Mirror.LiveMode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 {
 		bad("mirror.live_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m))
 	}
-	for _, g := range []struct{ field, name string }{{"wait_group", c.Mirror.WaitGroup}, {"live_group", c.Mirror.LiveGroup}} {
+	if m := c.Mirror.WordsMode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 {
+		bad("mirror.words_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m))
+	}
+	for _, g := range []struct{ field, name string }{{"wait_group", c.Mirror.WaitGroup}, {"live_group", c.Mirror.LiveGroup}, {"words_group", c.Mirror.WordsGroup}} {
 		if strings.ContainsFunc(g.name, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
 			bad("mirror.%s %q: name a group of /etc/group, or its number", g.field, g.name)
 		}
@@ -155,7 +159,7 @@ func (c Config) Validate() error {
 // needsInterface reports whether a flow may need an interface: a configured flow, or a later one if there is nothing
 // else to count.
 func (c Config) needsInterface() bool {
-	if c.Backend != "sim" && len(c.QueuePairs) == 0 {
+	if c.Backend != "sim" && len(c.QueuePairs)+len(c.Words) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(c.Flows, func(f flow.Flow) bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin/internal/queue"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -152,19 +153,19 @@ func (r *remote) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 }
 
 func (r *remote) Events(ctx context.Context) (<-chan dataplane.Event, error) {
-	q := newQueue(ctx)
-	next, err := r.subscribe(q.ctx)
+	q := queue.New(ctx)
+	next, err := r.subscribe(q.Context())
 	if err != nil {
-		q.close()
+		q.Close()
 		return nil, err
 	}
 	go func() {
-		defer q.close()
+		defer q.Close()
 		for ev, err := next(); err == nil; ev, err = next() {
-			q.push(ev)
+			q.Push(ev)
 		}
 	}()
-	return q.out, nil
+	return q.Out, nil
 }
 
 // subscribe returns when the plugin has confirmed the subscription. next blocks for one event. The caller calls next

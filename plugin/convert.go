@@ -165,11 +165,12 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		return nil, err
 	}
 	out := &pluginv1.Config{
-		Instance: c.Instance, Backend: string(c.Backend), Start: string(c.Start), Flows: flows, QueuePairs: pairs,
+		Instance: c.Instance, Backend: string(c.Backend), Start: string(c.Start), Flows: flows, QueuePairs: pairs, Words: c.Words,
 		Mirror: &pluginv1.MirrorConfig{
 			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
 			WaitGroup: c.Mirror.WaitGroup, LiveMode: uint32(c.Mirror.LiveMode), LiveGroup: c.Mirror.LiveGroup,
+			WordsMode: uint32(c.Mirror.WordsMode), WordsGroup: c.Mirror.WordsGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), IdlePeriodNs: int64(c.Poll.IdlePeriod), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
@@ -181,7 +182,8 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	if out.Interfaces, err = interfacesToProto(c.Interfaces); err != nil {
 		return nil, err
 	}
-	for _, s := range []string{c.Instance, string(c.Backend), string(c.Start), c.Mirror.Path, c.Mirror.WaitGroup, c.Mirror.LiveGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
+	texts := []string{c.Instance, string(c.Backend), string(c.Start), c.Mirror.Path, c.Mirror.WaitGroup, c.Mirror.LiveGroup, c.Mirror.WordsGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA}
+	for _, s := range append(texts, c.Words...) {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
@@ -205,7 +207,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	pairs, perr := queuePairsFromProto(p.QueuePairs, num)
 	errs = append(errs, perr)
 	c := dataplane.Config{
-		Instance: p.Instance, Backend: flow.Backend(p.Backend), Start: dataplane.StartMode(p.Start), Flows: flows, QueuePairs: pairs,
+		Instance: p.Instance, Backend: flow.Backend(p.Backend), Start: dataplane.StartMode(p.Start), Flows: flows, QueuePairs: pairs, Words: p.Words,
 		Mirror: dataplane.MirrorConfig{
 			Path:            p.GetMirror().GetPath(),
 			Counters:        num("mirror.counters", p.GetMirror().GetCounters()),
@@ -216,6 +218,8 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			WaitGroup:       p.GetMirror().GetWaitGroup(),
 			LiveMode:        fs.FileMode(p.GetMirror().GetLiveMode()),
 			LiveGroup:       p.GetMirror().GetLiveGroup(),
+			WordsMode:       fs.FileMode(p.GetMirror().GetWordsMode()),
+			WordsGroup:      p.GetMirror().GetWordsGroup(),
 		},
 		Poll: dataplane.PollConfig{
 			Period:     time.Duration(p.GetPoll().GetPeriodNs()),

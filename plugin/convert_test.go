@@ -87,6 +87,9 @@ func TestConfigCrosses(t *testing.T) {
 		}
 		want.Mirror.LiveMode = fs.FileMode(rapid.Uint32().Draw(t, "live mode"))
 		want.Mirror.LiveGroup = rapid.StringN(0, 5, 20).Draw(t, "live group")
+		want.Mirror.WordsMode = fs.FileMode(rapid.Uint32().Draw(t, "words mode"))
+		want.Mirror.WordsGroup = rapid.StringN(0, 5, 20).Draw(t, "words group")
+		want.Words = rapid.SampledFrom([][]string{nil, {"a"}, {"b", ""}}).Draw(t, "words")
 		want.Mirror.WaitGroup = rapid.StringN(0, 5, 20).Draw(t, "wait group")
 		for range rapid.IntRange(0, 3).Draw(t, "queue pairs") {
 			want.QueuePairs = append(want.QueuePairs, drawQueuePair(t))

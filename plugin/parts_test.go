@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin/internal/child"
 	"github.com/flowtally/flowtally/plugin/internal/logwire"
+	"github.com/flowtally/flowtally/plugin/internal/queue"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -23,10 +24,10 @@ func TestQueueModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		q := newQueue(ctx)
+		q := queue.New(ctx)
 		var pushed, seen uint64 // seen counts the lost ones
 		read := func() {
-			ev, ok := <-q.out
+			ev, ok := <-q.Out
 			if !ok {
 				t.Fatal("the stream ended")
 			}
@@ -36,10 +37,10 @@ func TestQueueModel(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
-			for range rapid.IntRange(0, 2*queueLength).Draw(t, "pushes") {
+			for range rapid.IntRange(0, 2*queue.Length).Draw(t, "pushes") {
 				lost := uint64(rapid.IntRange(0, 1).Draw(t, "lost before")) // by the plugin
 				pushed += lost
-				q.push(dataplane.Event{Object: fmt.Sprint(pushed), Lost: lost})
+				q.Push(dataplane.Event{Object: fmt.Sprint(pushed), Lost: lost})
 				pushed++
 			}
 			for range rapid.IntRange(0, 50).Draw(t, "reads") {
@@ -48,11 +49,11 @@ func TestQueueModel(t *testing.T) {
 				}
 			}
 		}
-		q.close()
+		q.Close()
 		for seen < pushed {
 			read()
 		}
-		if _, open := <-q.out; open {
+		if _, open := <-q.Out; open {
 			t.Fatal("the stream goes on after its close")
 		}
 	})
@@ -60,14 +61,14 @@ func TestQueueModel(t *testing.T) {
 
 // The losses that all flows of a large device declare at once reach a receiver that was busy elsewhere.
 func TestQueueHoldsWhatADeviceSaysAtOnce(t *testing.T) {
-	q := newQueue(t.Context())
+	q := queue.New(t.Context())
 	const flows = 2000
 	for range 2 * flows { // it goes, and comes back
-		q.push(dataplane.Event{Uncounted: dataplane.Uncounted{Packets: 1}})
+		q.Push(dataplane.Event{Uncounted: dataplane.Uncounted{Packets: 1}})
 	}
-	q.close()
+	q.Close()
 	var declared uint64
-	for ev := range q.out {
+	for ev := range q.Out {
 		declared += ev.Uncounted.Packets
 	}
 	if declared != 2*flows {
@@ -77,16 +78,16 @@ func TestQueueHoldsWhatADeviceSaysAtOnce(t *testing.T) {
 
 func TestQueueEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := newQueue(ctx)
+	q := queue.New(ctx)
 	for range 10 {
-		q.push(dataplane.Event{})
+		q.Push(dataplane.Event{})
 	}
 	cancel()
-	for range q.out { // ends, whatever is queued
+	for range q.Out { // ends, whatever is queued
 	}
-	q.push(dataplane.Event{})
-	q.close()
-	q.close()
+	q.Push(dataplane.Event{})
+	q.Close()
+	q.Close()
 }
 
 func TestBackoff(t *testing.T) {

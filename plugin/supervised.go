@@ -40,6 +40,7 @@ type Client struct {
 	flows flowList
 	added map[string]bool  // flows that AddFlows has added, by name; a new process does not know them from the others
 	base  *pluginv1.Config // without flows
+	words []string         // that ReserveWords has reserved
 
 	mu        sync.Mutex
 	cur       *session // nil while the plugin is down
@@ -92,6 +93,7 @@ func (c *Client) config() (*pluginv1.Config, error) {
 	c.op <- struct{}{}
 	defer func() { <-c.op }()
 	cfg := proto.CloneOf(c.base)
+	c.keepWords(cfg)
 	var err error
 	cfg.Flows, err = c.flows.messages()
 	return cfg, err
@@ -200,6 +202,7 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 			return d, err
 		}
 		c.keepAdded(req)
+		c.keepWords(req.Config)
 		<-c.op
 		d, err = s.svc.setFlows(ctx, 0, req)
 		return d, c.sessionError(ctx, s, err)
@@ -209,6 +212,7 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 	err = c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) (err error) {
 			c.keepAdded(req)
+			c.keepWords(req.Config)
 			got, err = s.svc.setFlows(ctx, 0, req)
 			return err
 		},
@@ -376,7 +380,7 @@ func (c *Client) Close() error {
 	c.receivers = nil
 	c.mu.Unlock()
 	for r := range left {
-		r.q.close()
+		r.q.Close()
 	}
 	return c.result
 }

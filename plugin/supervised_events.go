@@ -6,11 +6,12 @@ import (
 	"io"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin/internal/queue"
 )
 
 // receiver is one stream of events, which outlives sessions.
 type receiver struct {
-	q  *queue
+	q  *queue.Queue
 	on *session // the last one that it was attached to; guarded by Client.mu
 }
 
@@ -20,20 +21,20 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &receiver{q: newQueue(ctx)}
+	r := &receiver{q: queue.New(ctx)}
 	c.mu.Lock()
 	if c.life.Err() != nil {
 		c.mu.Unlock()
-		r.q.close()
+		r.q.Close()
 		return nil, dataplane.ErrClosed
 	}
 	c.receivers[r] = struct{}{}
 	s := c.cur
 	r.on = s
 	c.mu.Unlock()
-	context.AfterFunc(r.q.ctx, func() { c.drop(r) })
+	context.AfterFunc(r.q.Context(), func() { c.drop(r) })
 	if s == nil {
-		return r.q.out, nil // the next session attaches it
+		return r.q.Out, nil // the next session attaches it
 	}
 	if err := c.attach(r, s); err != nil {
 		if err = c.sessionError(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
@@ -41,13 +42,13 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 			return nil, err
 		}
 	}
-	return r.q.out, nil
+	return r.q.Out, nil
 }
 
 // attach subscribes r on s and returns when the plugin has confirmed the subscription. When s ends without the
 // instance, the next session attaches r again.
 func (c *Client) attach(r *receiver, s *session) error {
-	next, err := s.svc.subscribe(r.q.ctx)
+	next, err := s.svc.subscribe(r.q.Context())
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (c *Client) attach(r *receiver, s *session) error {
 			if err != nil {
 				return
 			}
-			r.q.push(ev)
+			r.q.Push(ev)
 		}
 	}()
 	return nil
@@ -74,12 +75,12 @@ func (c *Client) drop(r *receiver) {
 	c.mu.Lock()
 	delete(c.receivers, r)
 	c.mu.Unlock()
-	r.q.close()
+	r.q.Close()
 }
 
 // broadcast sends an event of the supervisor itself. The caller holds c.mu; push never waits.
 func (c *Client) broadcast(ev dataplane.Event) {
 	for r := range c.receivers {
-		r.q.push(ev)
+		r.q.Push(ev)
 	}
 }

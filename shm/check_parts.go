@@ -12,7 +12,7 @@ import (
 // entry checks the entry of index i and returns whether it is live; e is a copy of it then.
 func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	p := &at.entry().identity
-	if isZero(words(at.entry())) {
+	if isZero(wordsAt(at.entry())) {
 		return false
 	}
 	object, off := fmt.Sprintf("entry %d", i), c.v.entryOffset(i)
@@ -140,12 +140,12 @@ func (c *checker) block(n int, b block) {
 		s := atomic.LoadUint64(b.seq())
 		before := len(c.ps)
 		var cp copyMem
-		copyWords(words(&cp), words(b.copy(s)))
+		copyWords(wordsAt(&cp), wordsAt(b.copy(s)))
 		at := start + []uint64{segCopy0, segCopy1}[s&1] + uint64(b.n)*copySize
 		c.blockCopy(object, at, &cp, s)
 		// No publish stores into the reserved words of either copy.
 		var other copyMem
-		copyWords(words(&other), words(b.copy(s^1)))
+		copyWords(wordsAt(&other), wordsAt(b.copy(s^1)))
 		if other.reserved() {
 			c.add(object, start+[]uint64{segCopy1, segCopy0}[s&1]+uint64(b.n)*copySize+cpyEpoch+8, "reserved words of the other copy are not 0")
 		}
@@ -176,7 +176,7 @@ func (c *checker) block(n int, b block) {
 }
 
 // reserved tells whether a reserved word is not 0.
-func (cp *copyMem) reserved() bool { return slices.Max(words(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
+func (cp *copyMem) reserved() bool { return slices.Max(wordsAt(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
 
 // blockCopy checks the header of a published copy.
 func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
@@ -217,13 +217,13 @@ func (c *checker) records(n int, s *segment) {
 
 func (c *checker) record(n int, p place) {
 	v, r, e := c.v, p.record(), p.entry()
-	if atomic.LoadUint64(&e.identity) == 0 && isZero(words(r)) {
+	if atomic.LoadUint64(&e.identity) == 0 && isZero(wordsAt(r)) {
 		return
 	}
 	object, at := fmt.Sprintf("record %d", uint32(n)*SegmentLen+p.n), v.segmentOffset(n)+segRecords+uint64(p.n)*recordSize
 	if id := atomic.LoadUint64(&e.identity); id>>32 == entUnused {
 		var copied recordMem
-		copyWords(words(&copied), words(r))
+		copyWords(wordsAt(&copied), wordsAt(r))
 		if copied != (recordMem{}) && atomic.LoadUint64(&e.identity) == id {
 			c.add(object, at, "was never used and is not zero")
 		}
@@ -256,7 +256,7 @@ func (c *checker) history() {
 	for n := intent - min(intent, size); n < tail && !c.full(); n++ {
 		slot := n & (size - 1)
 		var rec historyMem
-		copyWords(words(&rec), words(&v.history[slot]))
+		copyWords(wordsAt(&rec), wordsAt(&v.history[slot]))
 		loadFence()
 		if atomic.LoadUint64(&h.historyIntent) > n+size {
 			continue // overwritten meanwhile

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // Create makes the mirror at o.Path, or takes over the one that is there: its
@@ -105,7 +107,9 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 
 func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
-	_ = unix.Unlink(LivePath(o.Path)) // of a writer that is gone
+	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} {
+		_ = unix.Unlink(socket) // of a writer that is gone
+	}
 	v, err := openExisting(o)
 	defer runtime.KeepAlive(v)
 	switch {

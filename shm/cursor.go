@@ -101,7 +101,7 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 		for c.at < tail && n < len(dst) {
 			src := &c.v.history[c.at&(size-1)]
 			var rec historyMem
-			copyWords(words(&rec), words(src))
+			copyWords(wordsAt(&rec), wordsAt(src))
 			loadFence() // barrier history-read-fence
 			if c.behind(atomic.LoadUint64(&h.historyIntent), size) > 0 {
 				break

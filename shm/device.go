@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // DeviceSegment is the file NAME.device beside a mirror: words that a device
@@ -27,6 +29,7 @@ type DeviceSegment struct {
 type DeviceSlot struct {
 	seg    *DeviceSegment
 	number uint32
+	apart  *words.File // has the words; nil: the slot has them
 
 	// Guarded by the writer's lock.
 	handle Handle // of the counter that it serves, while set
@@ -39,6 +42,14 @@ type DeviceSlot struct {
 }
 
 func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }
+
+// words returns the two words of the slot.
+func (s *DeviceSlot) words() *[2]uint64 {
+	if s.apart != nil {
+		return s.apart.Words()
+	}
+	return &s.mem().words
+}
 
 // newDeviceSegment lays a segment over b, which is zero.
 func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (*DeviceSegment, error) {
@@ -123,7 +134,7 @@ func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 
 func (s *DeviceSlot) rebase(which int) (uint64, error) {
 	m := s.mem()
-	total, err := m.total(which)
+	total, err := m.total(s.words(), which)
 	if err != nil {
 		return 0, err
 	}
@@ -142,10 +153,16 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	m := s.mem()
 	var words [2]uint64
 	for i := range words {
-		if words[i] = atomic.LoadUint64(&m.words[i]); words[i] > limit {
+		if words[i] = atomic.LoadUint64(&s.words()[i]); words[i] > limit {
 			return fmt.Errorf("the device's word is %d, above its largest value %d: %w", words[i], limit, ErrInvalid)
 		}
 	}
+	state, apart := uint32(0), uint64(0)
+	if s.apart != nil {
+		state, apart = wordsApart, s.apart.Number()
+	}
+	atomic.StoreUint32(&m.state, state)
+	atomic.StoreUint64(&m.owner, apart)
 	atomic.StoreUint64(&m.maxValue, limit)
 	for i, total := range [...]uint64{comp, errs} {
 		atomic.StoreUint64(&m.shift[i], shiftOf(words[i], total, limit))

@@ -86,9 +86,9 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 				return
 			}
 			s := &v.slots[n-1]
-			comp, cerr := s.total(completions)
-			errs, eerr := s.total(failures)
-			if s.seq&1 == 1 && cerr == nil && eerr == nil {
+			comp, cerr := s.total(&s.words, completions)
+			errs, eerr := s.total(&s.words, failures)
+			if s.seq&1 == 1 && s.state != wordsApart && cerr == nil && eerr == nil {
 				w.lastDevice[Handle{Index: i, Generation: uint32(e.identity)}] = [2]uint64{comp, errs}
 			}
 		})

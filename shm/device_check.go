@@ -57,7 +57,7 @@ func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
 	object, at := fmt.Sprintf("device slot %d", i), deviceHeaderSize+uint64(i)*deviceSlotSize
 	b := bytesOf(s)
 	c.zero(object, at+dslWords+16, b[dslWords+16:dslSeq])
-	c.zero(object, at+dslSeen+16, b[dslSeen+16:])
+	c.zero(object, at+dslState+4, b[dslState+4:dslOwner])
 	seq, before := atomic.LoadUint64(&s.seq), len(c.ps)
 	if seq&1 == 0 {
 		return
@@ -65,6 +65,12 @@ func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
 	limit := atomic.LoadUint64(&s.maxValue)
 	if limit == 0 {
 		c.add(object, at+dslMaxValue, "serves a counter, with a largest value of 0")
+	}
+	switch state, apart := atomic.LoadUint32(&s.state), atomic.LoadUint64(&s.owner); {
+	case state > wordsApart:
+		c.add(object, at+dslState, "state is %d", state)
+	case (state == wordsApart) != (apart != 0):
+		c.add(object, at+dslOwner, "state is %d, and the number of the words file is %d", state, apart)
 	}
 	for which := range uint64(2) {
 		if word := atomic.LoadUint64(&s.words[which]); word > limit {

@@ -22,7 +22,10 @@ func TestCheckFindsInDeviceSegment(t *testing.T) {
 		{"device segment", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[len(w.device.v.b)-1] = 1 }},
 		{"device segment", "checksum", func(w *Writer, _ []Handle) { w.device.v.hdr.createdWall++ }},
 		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize+2*deviceSlotSize+16] = 1 }},
-		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize+3*deviceSlotSize-1] = 1 }},
+		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize+2*deviceSlotSize+dslState+4] = 1 }},
+		{"device slot 0", "state is 2", func(w *Writer, _ []Handle) { w.device.v.slots[0].state = 2 }},
+		{"device slot 0", "number of the words file is 9", func(w *Writer, _ []Handle) { w.device.v.slots[0].owner = 9 }},
+		{"device slot 1", "number of the words file is 0", func(w *Writer, _ []Handle) { w.device.v.slots[1].state = wordsApart }},
 		{"device slot 0", "largest value of 0", func(w *Writer, _ []Handle) {
 			s := &w.device.v.slots[0]
 			s.maxValue, s.shift = 0, [2]uint64{}

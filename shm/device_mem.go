@@ -86,7 +86,7 @@ func attachDevice(b []byte) (*deviceView, error) {
 	}
 	hdr, h := &overlay[deviceHeaderMem](b, 0, 1)[0], new(deviceHeaderMem)
 	atomic.LoadUint32(&hdr.version) // with acquire: a version that is not 0 was stored last
-	copyWords(words(h), words(hdr))
+	copyWords(wordsAt(h), wordsAt(hdr))
 	switch {
 	case string(h.magic[:]) != deviceMagic:
 		return nil, fmt.Errorf("starts with %q, not %q: %w", h.magic[:], deviceMagic, ErrFormat)
@@ -116,11 +116,11 @@ func attachDevice(b []byte) (*deviceView, error) {
 // ended tells whether a later writer has taken over from the segment's.
 func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
 
-// total returns how far the word has counted.
-func (s *deviceSlotMem) total(which int) (uint64, error) {
+// total returns how far the word has counted. words are in the slot, or in the words file that it names.
+func (s *deviceSlotMem) total(words *[2]uint64, which int) (uint64, error) {
 	for range maxTries {
 		seen := atomic.LoadUint64(&s.seen[which]) // barrier seen-acquire
-		if total, ok, err := s.above(seen, which); ok {
+		if total, ok, err := s.above(words, seen, which); ok {
 			return total, err
 		}
 	}
@@ -129,8 +129,8 @@ func (s *deviceSlotMem) total(which int) (uint64, error) {
 
 // above returns the total: seen and the distance that the word has moved since. ok: seen stands still.
 // Then at most max_value were counted above it, so that the distance is their number.
-func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, err error) {
-	word := atomic.LoadUint64(&s.words[which]) // barrier word-acquire
+func (s *deviceSlotMem) above(words *[2]uint64, seen uint64, which int) (total uint64, ok bool, err error) {
+	word := atomic.LoadUint64(&words[which]) // barrier word-acquire
 	if atomic.LoadUint64(&s.seen[which]) != seen {
 		return 0, false, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // Device reads the two words of one counter that a device writes. A copy of it
@@ -12,13 +14,15 @@ import (
 // mirrors that replace one another: its words do not move.
 type Device struct {
 	slot     *deviceSlotMem
-	seq      uint64  // under which the slot serves this counter
-	ended    *int64  // of the segment
-	identity *uint64 // of the entry, in the mirror that it was resolved in
+	words    *[2]uint64 // of the slot, or of the words file that it names
+	seq      uint64     // under which the slot serves this counter
+	ended    *int64     // of the segment
+	identity *uint64    // of the entry, in the mirror that it was resolved in
 	handle   Handle
 
 	// They keep the memory mapped.
 	segment *mapping
+	apart   *words.Mapping // the words file; nil: the words are in the segment
 	mirror  *view
 }
 
@@ -38,8 +42,8 @@ func (d *Device) Handle() Handle { return d.handle }
 // and like Counter.Load is not guarded.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
-	comp, cerr := d.slot.total(completions)
-	errs, eerr := d.slot.total(failures)
+	comp, cerr := d.slot.total(d.words, completions)
+	errs, eerr := d.slot.total(d.words, failures)
 	// Last: the words were the counter's when they were read. (barrier device-fence:
 	// each of their loads is an acquire)
 	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
@@ -97,10 +101,21 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		if err != nil {
 			return Device{}, err
 		}
-		if p.stands(h, &c) && atomic.LoadUint64(generation) == g {
-			return Device{slot: c.slot, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &p.entry().identity, handle: h,
-				segment: f.m, mirror: r.v}, nil
+		if !p.stands(h, &c) || atomic.LoadUint64(generation) != g {
+			continue
 		}
+		d := Device{slot: c.slot, words: &c.slot.words, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &p.entry().identity, handle: h,
+			segment: f.m, mirror: r.v}
+		if c.apart != 0 {
+			if d.apart, err = r.wordsFile(c.apart); err != nil && p.stands(h, &c) {
+				return Device{}, err
+			}
+			if err != nil {
+				continue // the slot serves another program by now
+			}
+			d.words = d.apart.Words
+		}
+		return d, nil
 	}
 	return Device{}, ErrBusy
 }
@@ -110,6 +125,7 @@ type claim struct {
 	slot         *deviceSlotMem
 	seq          uint64 // of the slot, loaded behind the entry
 	id, entrySeq uint64 // of the entry
+	apart        uint64 // number of the words file; 0: the slot has the words
 }
 
 func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
@@ -127,6 +143,11 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 	}
 	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
 	c.seq = atomic.LoadUint64(&c.slot.seq) // barrier slot-given-acquire
+	if atomic.LoadUint32(&c.slot.state) == wordsApart {
+		if c.apart = atomic.LoadUint64(&c.slot.owner); c.apart == 0 {
+			return claim{}, fmt.Errorf("slot %d names words file 0: %w", n-1, ErrFormat)
+		}
+	}
 	// Loaded behind seq: which counter has the slot after the mirror was replaced
 	// stands in the catalogue of the next one.
 	return c, r.v.stale()
@@ -137,7 +158,7 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 func (p place) stands(h Handle, c *claim) bool {
 	e := p.entry()
 	return c.seq&1 == 1 && c.id == identity(entLive, h.Generation) &&
-		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id
+		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id && atomic.LoadUint64(&c.slot.seq) == c.seq
 }
 
 // noDevice tells a catalogue that says so from one that no longer learns.

@@ -232,7 +232,7 @@ func TestDeviceWrap(t *testing.T) {
 					t.Fatalf("%d counted, and not noted", since)
 				}
 			}
-			if got, err := m.total(completions); got != total || err != nil {
+			if got, err := m.total(&m.words, completions); got != total || err != nil {
 				t.Fatalf("total %d, want %d, %v", got, total, err)
 			}
 		}
@@ -259,7 +259,7 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 		if _, _, err := s.Rebase(); err != nil {
 			t.Fatal(err)
 		}
-		if total, ok, err := m.above(seen, completions); total != 160 || !ok || err != nil {
+		if total, ok, err := m.above(&m.words, seen, completions); total != 160 || !ok || err != nil {
 			t.Error(total, ok, err)
 		}
 		for range 4 {
@@ -268,7 +268,7 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if total, ok, _ := m.above(seen, completions); ok {
+		if total, ok, _ := m.above(&m.words, seen, completions); ok {
 			t.Errorf("%d counted by a base that is worth nothing any more", total)
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // draft is a file of a mirror that is made whole under another name before it
@@ -102,7 +104,7 @@ func sweep(path string, log *slog.Logger) {
 		return
 	}
 	for _, d := range list {
-		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path), LivePath(path)}, func(path string) bool {
+		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path), LivePath(path), words.Path(path)}, func(path string) bool {
 			return strings.HasPrefix(d.Name(), tempPrefix(path))
 		}) {
 			continue

@@ -23,7 +23,7 @@ func (e *entryMem) readUsed(dst *entryMem) (id, slot uint64, err error) {
 			return 0, 0, ErrGone
 		}
 		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire
-		copyWords(words(dst), words(e))
+		copyWords(wordsAt(dst), wordsAt(e))
 		loadFence() // barrier entry-fence
 		if atomic.LoadUint64(&e.seq) == seq && atomic.LoadUint64(&e.identity) == id {
 			return id, seq & 1, nil

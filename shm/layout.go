@@ -227,8 +227,8 @@ const (
 	dslMaxValue = 72
 	dslShift    = 80  // two u64: word = (total + shift) mod (max_value + 1)
 	dslSeen     = 96  // two u64: a total that was reached; the present one is at most max_value above it
-	dslState    = 112 // u32, reserved: 0
-	dslOwner    = 120 // reserved: 0
+	dslState    = 112 // u32; 0: the words are here; 1: they are in the words file that owner names
+	dslOwner    = 120 // number of the words file
 
 	deviceSlotSize = 128
 )

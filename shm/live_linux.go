@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// liveTimeout bounds connecting to a socket NAME.live, and waiting for its message.
-const liveTimeout = time.Second
+	"github.com/flowtally/flowtally/shm/words"
+)
 
 // dialLive asks the socket at path for its map, and maps it read-only.
 func dialLive(path string, o ReaderOptions) (*liveFile, error) {
@@ -26,27 +24,11 @@ func dialLive(path string, o ReaderOptions) (*liveFile, error) {
 		}
 		return nil, fmt.Errorf("%s: %s: %w: %w%s", path, doing, err, ErrNoLive, next)
 	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	fd, doing, err := words.Connect(path, o.trustsPeer)
 	if err != nil {
-		return fail("making a socket", err)
+		return fail(doing, err)
 	}
 	defer unix.Close(fd)
-	bound := unix.NsecToTimeval(int64(liveTimeout))
-	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &bound),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &bound)); err != nil {
-		return fail("bounding the wait for a message", err)
-	}
-	if err := uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
-		return fail("connecting", err)
-	}
-	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return fail("reading the user of the other end", err)
-	}
-	if !o.trusts(peer.Uid) {
-		return fail("connecting", fmt.Errorf("the other end belongs to user %d, not to root or user %d: name that user if its numbers are to be trusted: %w",
-			peer.Uid, os.Geteuid(), ErrPermission))
-	}
 	f, err := receiveLive(fd)
 	if err != nil {
 		return fail("receiving a descriptor", err)
@@ -56,21 +38,9 @@ func dialLive(path string, o ReaderOptions) (*liveFile, error) {
 
 // receiveLive receives the message of a connected socket, and maps the descriptor that comes with it.
 func receiveLive(fd int) (*liveFile, error) {
-	var n, controls int
-	message, control := make([]byte, liveSize+1), make([]byte, unix.CmsgSpace(4*4))
-	err := uninterrupted(func() (err error) {
-		n, controls, _, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	fds, err := descriptors(control[:controls])
-	defer func() {
-		for _, fd := range fds {
-			_ = unix.Close(fd)
-		}
-	}()
+	message, fds, err := words.Receive(fd, liveSize)
+	defer words.CloseAll(fds)
+	n := len(message)
 	switch {
 	case err != nil:
 		return nil, err
@@ -79,18 +49,7 @@ func receiveLive(fd int) (*liveFile, error) {
 	case n != liveSize || len(fds) != 1:
 		return nil, fmt.Errorf("%d bytes and %d descriptors, where %d and 1 belong: %w", n, len(fds), liveSize, ErrFormat)
 	}
-	return mapLive(message[:n], fds[0])
-}
-
-// descriptors returns the descriptors of control messages.
-func descriptors(control []byte) (fds []int, err error) {
-	list, err := unix.ParseSocketControlMessage(control)
-	for i := range list {
-		if some, err := unix.ParseUnixRights(&list[i]); err == nil {
-			fds = append(fds, some...)
-		}
-	}
-	return fds, err
+	return mapLive(message, fds[0])
 }
 
 // mapLive maps the map that a message describes. A map accepts no longer mapping than its value, and keeps all of it
@@ -127,13 +86,4 @@ func mapLive(message []byte, fd int) (*liveFile, error) {
 		m: m, id: u32(lvmMap), counters: int(counters), stride: int(stride / 8),
 		words: overlay[uint64](m.b, 0, uint32(cpus*stride/8)), epoch: &overlay[uint64](m.b, cpus*stride, 1)[0],
 	}, nil
-}
-
-// uninterrupted repeats a system call that a signal interrupts.
-func uninterrupted(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

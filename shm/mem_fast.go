@@ -22,7 +22,7 @@ func announce64(p *uint64, v uint64)
 // wrote meanwhile: the sequence word tells.
 func copyWords(dst, src []uint64) { copy(dst, src) }
 
-func copyBlock(dst, src *Block) { copyWords(words(dst), words(src)) }
+func copyBlock(dst, src *Block) { copyWords(wordsAt(dst), wordsAt(src)) }
 
 func storeValue(dst *Value, v Value) { *dst = v }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // beside is the file that goes with the mirror at path: NAME.suffix of NAME.mirror.
@@ -19,7 +21,7 @@ func beside(path, suffix string) string { return strings.TrimSuffix(path, ".mirr
 // Files are all files that a writer of the mirror at path may leave, the mirror first. A program that
 // removes a mirror removes them all, once its writer has ended.
 func Files(path string) []string {
-	return []string{path, lockPath(path), waitPath(path), devicePath(path), LivePath(path)}
+	return []string{path, lockPath(path), waitPath(path), devicePath(path), LivePath(path), words.Path(path)}
 }
 
 // lockPath is the file whose lock the writer of path holds.

@@ -249,7 +249,7 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 		time: v.SampledAt, packets: v.Packets, bytes: v.Bytes, cycle: w.cycle,
 	}
 	dst := &w.v.history[(n-1)&(size-1)]
-	copyWords(words(dst), words(&rec))
+	copyWords(wordsAt(dst), wordsAt(&rec))
 	w.step("history-filled")
 	publish64(&hdr.historyTail, n) // barrier history-release
 	w.step("history-done")

@@ -198,7 +198,7 @@ func lie(path string, random uint64) error {
 			atomic.StoreUint32(&h.history, other.history)
 			atomic.AddUint64(&board[0], 1)
 			pause()
-			copyWords(words(&h.fixedMem), words(&honest))
+			copyWords(wordsAt(&h.fixedMem), wordsAt(&honest))
 			continue
 		}
 		i := rnd.IntN(len(at))

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // ReaderOptions shape a Reader. The zero value is usable.
@@ -29,10 +31,11 @@ type Reader struct {
 	left    atomic.Bool // an Instance has left this file for the next: waits end with ErrStale
 
 	mu      sync.RWMutex
-	names   map[string]Handle // by the last scan of the catalogue
-	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
-	device  *deviceFile       // the segment that was opened last
-	live    *liveFile         // the map that was handed out last
+	names   map[string]Handle         // by the last scan of the catalogue
+	namesAt uint64                    // catalogueChanges before that scan, plus one; 0: never scanned
+	device  *deviceFile               // the segment that was opened last
+	live    *liveFile                 // the map that was handed out last
+	apart   map[uint64]*words.Mapping // words files that were handed out, by number
 
 	page readerPage // for Wait
 }

@@ -70,7 +70,7 @@ func tooShort(length int64) error {
 // bytes may change under a hostile writer: nothing reads them again.
 func (h *headerMem) fixed() (f fixedMem, err error) {
 	atomic.LoadUint32(&h.version) // with acquire: a version that is not 0 was stored last
-	copyWords(words(&f), words(&h.fixedMem))
+	copyWords(wordsAt(&f), wordsAt(&h.fixedMem))
 	switch {
 	case string(f.magic[:]) != Magic:
 		return f, foreign(f.magic[:])

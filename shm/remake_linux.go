@@ -180,7 +180,7 @@ func (v *view) fill(entries []Entry) error {
 			return fmt.Errorf("counter %q: %w", e.Name, err)
 		}
 		scratch.identity = identity(entLive, e.Handle.Generation)
-		copyWords(words(p.entry()), words(&scratch))
+		copyWords(wordsAt(p.entry()), wordsAt(&scratch))
 		d := &v.hdr.table[e.Handle.Index/SegmentLen]
 		d.high = max(d.high, p.n+1)
 		if p.latency() {

@@ -304,7 +304,7 @@ func (p pick) stands(b block) bool {
 func (b block) copyOut(dst *copyMem, k uint64) bool {
 	for range maxTries {
 		p := b.pick(atomic.LoadUint64(b.seq()), k) // barrier read-acquire
-		copyWords(words(dst), words(b.copy(p.parity)))
+		copyWords(wordsAt(dst), wordsAt(b.copy(p.parity)))
 		loadFence() // barrier read-fence
 		if p.stands(b) {
 			return true

@@ -189,13 +189,13 @@ func overlay[T any](b []byte, off uint64, n uint32) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[off])), n)
 }
 
-// words returns the memory of *p as 64-bit words, for copying. T is one of the
+// wordsAt returns the memory of *p as 64-bit words, for copying. T is one of the
 // structs above: 8-byte aligned and a multiple of 8 bytes long.
-func words[T any](p *T) []uint64 {
+func wordsAt[T any](p *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), unsafe.Sizeof(*p)/8)
 }
 
-// wordsOf is words of all elements of s.
+// wordsOf is wordsAt of all elements of s.
 func wordsOf[T any](s []T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(s[0])/8)
 }

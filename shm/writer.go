@@ -185,7 +185,7 @@ func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 	atomic.StoreUint64(&ent.identity, w.scratch.identity)
 	storeFence() // barrier add-fence (idle: the publish of the removal before has one)
 	w.step("add-building")
-	copyWords(words(ent), words(&w.scratch))
+	copyWords(wordsAt(ent), wordsAt(&w.scratch))
 	w.step("add-filled")
 	w.publishAbsent(i, p, true, false)
 	w.step("add-absent")
@@ -295,7 +295,7 @@ func (w *Writer) putSlot(ent *entryMem, s *slotMem) {
 	next := ent.seq + 1
 	w.step("update-begin")
 	storeFence() // barrier publish-fence
-	copyWords(words(&ent.slots[next&1]), words(s))
+	copyWords(wordsAt(&ent.slots[next&1]), wordsAt(s))
 	w.step("update-filled")
 	publish64(&ent.seq, next) // barrier publish-release
 	w.step("update-done")

@@ -18,6 +18,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/engine/words"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/inject"
@@ -52,9 +53,10 @@ type Engine struct {
 	watcher   *watcher // made by start
 	writer    *shm.Writer
 	pairs     *queuepair.Set
-	guard     *trial.Guard
-	events    event.Broadcaster
-	info      dataplane.Info
+	words.Service
+	guard  *trial.Guard
+	events event.Broadcaster
+	info   dataplane.Info
 
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
@@ -100,7 +102,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	defer func() {
 		if err != nil {
 			e.quit()
-			err = errors.Join(err, e.pairs.Close(), e.release(true, (*shm.Writer).Discard))
+			err = errors.Join(err, e.pairs.Close(), e.Set.Close(), e.release(true, (*shm.Writer).Discard))
 		}
 	}()
 	if e.writer, err = catalogue.Create(e.cfg.Mirror, e.log); err != nil {
@@ -134,9 +136,9 @@ func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
 	e.catalogue = catalogue.New(catalogue.Options{
 		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan,
-		Entries: e.entries, Remade: func() { e.pairs.WriteAgain() },
+		Entries: e.entries, Remade: func() { e.pairs.WriteAgain(); e.Set.WriteAgain() }, Keep: func() { e.Set.Keep() },
 	})
-	e.pairs = newQueuePairs(e)
+	e.pairs, e.Service = newQueuePairs(e), newWords(e)
 	e.mover = &mover{
 		stack: newStack(e.backends, absent, e.cfg.RDMA.Audit), catalogue: e.catalogue, plan: e.plan, events: &e.events, log: e.log,
 	}
@@ -162,7 +164,7 @@ func (e *Engine) resume(ctx context.Context) error {
 		return err
 	}
 	e.refused.end(nil)
-	if err := startQueuePairs(e.pairs, e.plan); err != nil {
+	if err := errors.Join(startQueuePairs(e.pairs, e.plan), e.Service.Start(e.cfg.Words)); err != nil {
 		return err
 	}
 	if err := e.catalogue.RemoveInherited(); err != nil {
@@ -253,7 +255,7 @@ func (e *Engine) Close() error {
 
 // end is called once, with ctl held.
 func (e *Engine) end() error {
-	err := e.pairs.Close() // before the last cycle, which publishes their counts
+	err := errors.Join(e.pairs.Close(), e.Set.Close()) // before the last cycle, which publishes their counts
 	e.auditor.alignAtEnd()
 	e.stop()
 	e.stopped.Wait()

@@ -16,7 +16,7 @@ func entryOf(f flow.Flow) shm.Entry {
 
 // entries returns the entries of all counters, for a mirror that is made again.
 func (e *Engine) entries() []shm.Entry {
-	out := e.pairs.Entries()
+	out := append(e.pairs.Entries(), e.Set.Entries()...)
 	add := func(c *flowState) {
 		entry, lost := entryOf(c.Flow), c.isDown()
 		entry.Handle, entry.Continuity = c.handle, c.past

@@ -130,7 +130,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) error {
 	var errs []error
 	for _, f := range flows {
-		if e.pairs.HasCounter(f.Name) {
+		if e.pairs.HasCounter(f.Name) || e.Set.Has(f.Name) {
 			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
 		}
 		if err := dataplane.ReachesInterface(interfaces, f); err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/engine/words"
 )
 
 // newQueuePairs returns the queue pairs of the configuration. startQueuePairs makes them.
@@ -14,6 +15,21 @@ func newQueuePairs(e *Engine) *queuepair.Set {
 		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.catalogue.Completion, Publish: e.events.Publish,
 		Refuse: refuseDevice(e.guard), Calls: e.guard.Calls(), Closed: e.closed,
 	})
+}
+
+// newWords returns the reserved words of an instance, without any.
+func newWords(e *Engine) words.Service {
+	m := e.cfg.Mirror
+	return words.Service{
+		Set: words.New(words.Options{
+			Path: m.Path, Mode: m.WordsMode, Group: m.WordsGroup, QueuePairs: e.cfg.QueuePairs, Logger: e.log, Mirror: e.writer,
+			Entry: e.catalogue.Completion, Remove: e.catalogue.Remove, SetSource: e.plan.SetSource, Publish: e.events.Publish,
+		}),
+		Lock: e.lock, Unlock: e.ctl.Unlock, Changed: func(names []string) { e.cfg.Words = names },
+		Taken: func(name string) bool {
+			return e.flows[name] != nil || e.refused.flows[name] != nil || e.pairs.HasCounter(name)
+		},
+	}
 }
 
 // refuseDevice returns a function that returns why a device is not used; "" is libibverbs itself.

@@ -75,7 +75,8 @@ func TestImportDirections(t *testing.T) {
 	allowed := map[string][]string{
 		"dataplane/flow":    {},
 		"probe":             {},
-		"shm":               {"internal/trust"},
+		"shm":               {"internal/trust", "shm/words"},
+		"shm/words":         {},
 		"shm/include":       {},
 		"xdp":               {"probe", "internal/trust", "xdp/dispatcher", "xdp/tree"},
 		"xdp/dispatcher":    {"internal/trust"},
@@ -87,12 +88,13 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/xdp", "internal/inject",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/words", "dataplane/engine/xdp", "internal/inject",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
 		"internal/inject":            {"dataplane/engine/backend"},
 		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/live", "dataplane/engine/poll", "shm"},
 		"dataplane/engine/live":      {"dataplane", "probe", "shm"},
+		"dataplane/engine/words":     {"dataplane", "dataplane/flow", "dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/live", "dataplane/engine/queuepair", "probe", "shm", "shm/words"},
 		"dataplane/engine/change":    {"dataplane", "dataplane/engine/backend", "dataplane/flow"},
 		"dataplane/engine/control":   {},
 		"dataplane/engine/event":     {"dataplane"},
@@ -102,7 +104,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "probe", "shm", "xdp"},
-		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/proto/v1"},
+		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
 		"internal/linear":            {"dataplane/flow"},
@@ -113,6 +115,7 @@ func TestImportDirections(t *testing.T) {
 
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},
+		"plugin/internal/queue":   {"dataplane"},
 		"cmd/internal/eventlog":   {"dataplane"},
 		"cmd/internal/usage":      {"dataplane/flow"},
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},

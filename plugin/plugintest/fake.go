@@ -32,6 +32,7 @@ type Fake struct {
 	next       uint32
 	conditions []dataplane.Condition
 	pairs      map[string]*fakePair
+	words      map[string]dataplane.ReservedWords
 	receivers  map[chan dataplane.Event]*uint64 // to the number lost
 	interfaces []dataplane.Interface
 }
@@ -53,6 +54,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		period:    cfg.Poll.Period,
 		placed:    make(map[string]dataplane.Placement),
 		added:     make(map[string]bool),
+		words:     make(map[string]dataplane.ReservedWords),
 		receivers: make(map[chan dataplane.Event]*uint64), interfaces: slices.Clone(cfg.Interfaces),
 	}
 	if err := cfg.Validate(); len(cfg.QueuePairs) > 0 && err != nil {
@@ -63,6 +65,11 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		return nil, err
 	}
 	clear(f.added)
+	for _, name := range cfg.Words {
+		if _, err := f.ReserveWords(ctx, name); err != nil {
+			return nil, err
+		}
+	}
 	if log != nil {
 		log.Info("fake instance started", "instance", cfg.Instance, "flows", len(cfg.Flows))
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	Entries func() []shm.Entry
 	// Remade is called after the mirror was made again.
 	Remade func()
+	// Keep is called at each Repair, to make sockets anew that have lost their names.
+	Keep func()
 }
 
 // Catalogue keeps the entries of all counters.
@@ -42,6 +44,7 @@ type Catalogue struct {
 	plan    *poll.Plan
 	current func() []shm.Entry
 	remade  func()
+	keep    func()
 	// inherited holds the entries of an earlier process by name until RemoveInherited, without the entries that
 	// were taken over. renamed holds all of them by cookie.
 	inherited map[string]*Inherited
@@ -53,7 +56,7 @@ type Catalogue struct {
 
 // New returns the catalogue of a mirror.
 func New(o Options) *Catalogue {
-	return &Catalogue{path: o.Path, log: o.Logger, writer: o.Writer, plan: o.Plan, current: o.Entries, remade: o.Remade}
+	return &Catalogue{path: o.Path, log: o.Logger, writer: o.Writer, plan: o.Plan, current: o.Entries, remade: o.Remade, keep: o.Keep}
 }
 
 // Inherited is an entry of an earlier process, and the last total that it published.

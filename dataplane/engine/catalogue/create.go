@@ -17,7 +17,7 @@ import (
 
 // Create creates the mirror, or takes over the mirror of an earlier process.
 func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
-	group, err := groupOf("wait_group", cfg.WaitGroup)
+	group, err := GroupOf("wait_group", cfg.WaitGroup)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,8 @@ func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
 	return w, nil
 }
 
-// groupOf returns the number of a group that a setting names by name or number; 0 means none.
-func groupOf(setting, name string) (int, error) {
+// GroupOf returns the number of a group that a setting names by name or number; 0 means none.
+func GroupOf(setting, name string) (int, error) {
 	if name == "" {
 		return 0, nil
 	}
@@ -67,7 +67,7 @@ func (m *Catalogue) ServeLive(cfg dataplane.MirrorConfig, sources []backend.Back
 	if cfg.LiveMode == 0 && cfg.LiveGroup == "" {
 		return nil
 	}
-	group, err := groupOf("live_group", cfg.LiveGroup)
+	group, err := GroupOf("live_group", cfg.LiveGroup)
 	if err != nil {
 		return err
 	}

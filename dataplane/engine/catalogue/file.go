@@ -40,6 +40,7 @@ func (m *Catalogue) Repair() {
 		m.remade()
 	}
 	m.socket.Keep()
+	m.keep()
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	if damage == nil {

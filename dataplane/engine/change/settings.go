@@ -40,7 +40,7 @@ func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 
 // normal writes out the defaults that the parts of an instance know.
 func normal(c dataplane.Config) dataplane.Config {
-	c.Flows = nil
+	c.Flows, c.Words = nil, slices.Sorted(slices.Values(c.Words))
 	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
 	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, backend.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)

@@ -54,15 +54,19 @@ func Listen(o Options) (*Socket, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	fail := func(err error) (*Socket, error) { return nil, fmt.Errorf("%s: handing out a map: %w", o.Path, err) }
-	fd, err := unix.FcntlInt(uintptr(o.Map.FD), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fail(fmt.Errorf("duplicating descriptor %d: %w", o.Map.FD, err))
+	fail := func(err error) (*Socket, error) {
+		return nil, fmt.Errorf("%s: handing out descriptors: %w", o.Path, err)
 	}
-	o.Map.FD = fd
-	s := &Socket{o: o, message: o.Map.Message()}
+	s := &Socket{o: o}
+	var err error
+	if o.Serve == nil {
+		if s.o.Map.FD, err = unix.FcntlInt(uintptr(o.Map.FD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return fail(fmt.Errorf("duplicating descriptor %d: %w", o.Map.FD, err))
+		}
+		s.message = o.Map.Message()
+	}
 	if s.now, err = s.listen(); err != nil {
-		_ = unix.Close(fd)
+		_ = s.closeMap()
 		return fail(err)
 	}
 	return s, nil
@@ -133,7 +137,9 @@ func (s *Socket) run(l *listener) {
 			return
 		}
 		pause := pauseAfter
-		if failed == nil {
+		if failed == nil && s.o.Serve != nil {
+			s.o.Serve(conn)
+		} else if failed == nil {
 			failed = unix.Sendmsg(conn, s.message, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			_ = unix.Close(conn)
 			if errors.Is(failed, unix.EPIPE) || errors.Is(failed, unix.ECONNRESET) {
@@ -144,7 +150,7 @@ func (s *Socket) run(l *listener) {
 		}
 		if failed != nil && !told {
 			told = true
-			s.o.Logger.Warn("a client of the live view was not served", "path", s.o.Path, "err", failed)
+			s.o.Logger.Warn("a client of a socket beside the mirror was not served", "path", s.o.Path, "err", failed)
 		}
 		time.Sleep(pause)
 	}
@@ -166,10 +172,10 @@ func (s *Socket) Keep() {
 	}
 	now, err := s.listen()
 	if err != nil {
-		s.o.Logger.Debug("the socket of the live view has lost its name", "path", s.o.Path, "err", err)
+		s.o.Logger.Debug("a socket beside the mirror has lost its name", "path", s.o.Path, "err", err)
 		return
 	}
-	s.o.Logger.Warn("the socket of the live view was removed or replaced: made anew", "path", s.o.Path)
+	s.o.Logger.Warn("a socket beside the mirror was removed or replaced: made anew", "path", s.o.Path)
 	s.now.close()
 	s.now = now
 }
@@ -181,5 +187,13 @@ func (s *Socket) Close() error {
 	}
 	s.now.close()
 	s.now = nil
+	return s.closeMap()
+}
+
+// closeMap closes the duplicate of the map's descriptor.
+func (s *Socket) closeMap() error {
+	if s.o.Serve != nil {
+		return nil
+	}
 	return unix.Close(s.o.Map.FD)
 }

@@ -126,7 +126,7 @@ var errNoCounters = errors.New("it feeds no counter")
 
 // inMirror makes a counter in a slot of the device segment, whose words are 0.
 func (c *deviceCounters) inMirror(e *endpoint) (*ibv.CompCntr, error) {
-	seg, err := c.mirror.DeviceSegment(max(leastSlots, slotsPerCounter*len(e.set.byID)))
+	seg, err := c.mirror.DeviceSegment(max(leastSlots, SlotsPerCounter*len(e.set.byID)))
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +148,9 @@ func (c *deviceCounters) inMirror(e *endpoint) (*ibv.CompCntr, error) {
 // The device segment cannot grow. A slot that a lost device may still write to stays in use
 // until its context is closed.
 const (
-	leastSlots      = 256
-	slotsPerCounter = 4
+	leastSlots = 256
+	// SlotsPerCounter is the number of slots of the device segment for each counter.
+	SlotsPerCounter = 4
 )
 
 // inLibrary makes a counter in memory of the library.

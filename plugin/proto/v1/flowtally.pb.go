@@ -1526,6 +1526,180 @@ func (x *PostOperationsResponse) GetEndedErrors() uint64 {
 	return 0
 }
 
+type ReservedWordsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reserve       *string                `protobuf:"bytes,1,opt,name=reserve,proto3,oneof" json:"reserve,omitempty"` // a name
+	Release       *string                `protobuf:"bytes,2,opt,name=release,proto3,oneof" json:"release,omitempty"` // a name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservedWordsRequest) Reset() {
+	*x = ReservedWordsRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservedWordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservedWordsRequest) ProtoMessage() {}
+
+func (x *ReservedWordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservedWordsRequest.ProtoReflect.Descriptor instead.
+func (*ReservedWordsRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReservedWordsRequest) GetReserve() string {
+	if x != nil && x.Reserve != nil {
+		return *x.Reserve
+	}
+	return ""
+}
+
+func (x *ReservedWordsRequest) GetRelease() string {
+	if x != nil && x.Release != nil {
+		return *x.Release
+	}
+	return ""
+}
+
+// ReservedWordsResponse has the words that were reserved, or nothing after a release, or all.
+type ReservedWordsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Words         []*Words               `protobuf:"bytes,1,rep,name=words,proto3" json:"words,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservedWordsResponse) Reset() {
+	*x = ReservedWordsResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservedWordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservedWordsResponse) ProtoMessage() {}
+
+func (x *ReservedWordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservedWordsResponse.ProtoReflect.Descriptor instead.
+func (*ReservedWordsResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReservedWordsResponse) GetWords() []*Words {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+// Words are reserved words, and whether a program has them.
+type Words struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CounterIndex      uint32                 `protobuf:"varint,2,opt,name=counter_index,json=counterIndex,proto3" json:"counter_index,omitempty"`
+	CounterGeneration uint32                 `protobuf:"varint,3,opt,name=counter_generation,json=counterGeneration,proto3" json:"counter_generation,omitempty"`
+	State             string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "free", "taken" or "abandoned"; an open set
+	Since             *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Words) Reset() {
+	*x = Words{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Words) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Words) ProtoMessage() {}
+
+func (x *Words) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Words.ProtoReflect.Descriptor instead.
+func (*Words) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Words) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Words) GetCounterIndex() uint32 {
+	if x != nil {
+		return x.CounterIndex
+	}
+	return 0
+}
+
+func (x *Words) GetCounterGeneration() uint32 {
+	if x != nil {
+		return x.CounterGeneration
+	}
+	return 0
+}
+
+func (x *Words) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Words) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1534,7 +1708,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1720,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1733,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 type CloseResponse struct {
@@ -1570,7 +1744,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1756,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1769,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 // Config is the configuration of an instance. An absent field means its default.
@@ -1611,13 +1785,14 @@ type Config struct {
 	Rdma          *RDMAConfig            `protobuf:"bytes,8,opt,name=rdma,proto3" json:"rdma,omitempty"`
 	QueuePairs    []*QueuePair           `protobuf:"bytes,9,rep,name=queue_pairs,json=queuePairs,proto3" json:"queue_pairs,omitempty"`
 	Start         string                 `protobuf:"bytes,10,opt,name=start,proto3" json:"start,omitempty"` // "", "strict" or "degraded"
+	Words         []string               `protobuf:"bytes,11,rep,name=words,proto3" json:"words,omitempty"` // names of counters whose values other programs write
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1804,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1817,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Config) GetInstance() string {
@@ -1715,6 +1890,13 @@ func (x *Config) GetStart() string {
 	return ""
 }
 
+func (x *Config) GetWords() []string {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
 type Interface struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or a pattern of names
@@ -1727,7 +1909,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1921,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1934,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Interface) GetName() string {
@@ -1794,13 +1976,15 @@ type MirrorConfig struct {
 	WaitGroup       string                 `protobuf:"bytes,7,opt,name=wait_group,json=waitGroup,proto3" json:"wait_group,omitempty"`
 	LiveMode        uint32                 `protobuf:"varint,8,opt,name=live_mode,json=liveMode,proto3" json:"live_mode,omitempty"` // permission bits
 	LiveGroup       string                 `protobuf:"bytes,9,opt,name=live_group,json=liveGroup,proto3" json:"live_group,omitempty"`
+	WordsMode       uint32                 `protobuf:"varint,10,opt,name=words_mode,json=wordsMode,proto3" json:"words_mode,omitempty"` // permission bits
+	WordsGroup      string                 `protobuf:"bytes,11,opt,name=words_group,json=wordsGroup,proto3" json:"words_group,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1996,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2009,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -1891,6 +2075,20 @@ func (x *MirrorConfig) GetLiveGroup() string {
 	return ""
 }
 
+func (x *MirrorConfig) GetWordsMode() uint32 {
+	if x != nil {
+		return x.WordsMode
+	}
+	return 0
+}
+
+func (x *MirrorConfig) GetWordsGroup() string {
+	if x != nil {
+		return x.WordsGroup
+	}
+	return ""
+}
+
 type PollConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PeriodNs      int64                  `protobuf:"varint,1,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"`
@@ -1903,7 +2101,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2113,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2126,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -1972,7 +2170,7 @@ type XDPConfig struct {
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2182,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2195,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -2049,7 +2247,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2259,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2272,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -2140,7 +2338,7 @@ type QueuePair struct {
 
 func (x *QueuePair) Reset() {
 	*x = QueuePair{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2350,7 @@ func (x *QueuePair) String() string {
 func (*QueuePair) ProtoMessage() {}
 
 func (x *QueuePair) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2363,7 @@ func (x *QueuePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
 func (*QueuePair) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *QueuePair) GetName() string {
@@ -2262,7 +2460,7 @@ type CompletionCounter struct {
 
 func (x *CompletionCounter) Reset() {
 	*x = CompletionCounter{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2472,7 @@ func (x *CompletionCounter) String() string {
 func (*CompletionCounter) ProtoMessage() {}
 
 func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2485,7 @@ func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
 func (*CompletionCounter) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CompletionCounter) GetName() string {
@@ -2320,7 +2518,7 @@ type QueuePairAddress struct {
 
 func (x *QueuePairAddress) Reset() {
 	*x = QueuePairAddress{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2530,7 @@ func (x *QueuePairAddress) String() string {
 func (*QueuePairAddress) ProtoMessage() {}
 
 func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2543,7 @@ func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
 func (*QueuePairAddress) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *QueuePairAddress) GetGid() string {
@@ -2415,7 +2613,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2625,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2638,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Flow) GetName() string {
@@ -2519,7 +2717,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2729,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2742,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Info) GetInstance() string {
@@ -2594,7 +2792,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2804,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2817,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -2660,7 +2858,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2870,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2883,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Source) GetBackend() string {
@@ -2714,7 +2912,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2924,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2937,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Device) GetBackend() string {
@@ -2774,7 +2972,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2984,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2997,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -2827,7 +3025,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3037,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3050,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -2896,7 +3094,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3106,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3119,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -3011,7 +3209,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3221,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3234,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -3067,7 +3265,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3277,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3290,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Condition) GetCode() string {
@@ -3151,7 +3349,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3361,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3374,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3233,7 +3431,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3443,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3456,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -3373,9 +3571,24 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x05count\x18\x03 \x01(\x03R\x05count\"d\n" +
 	"\x16PostOperationsResponse\x12'\n" +
 	"\x0fended_completed\x18\x01 \x01(\x04R\x0eendedCompleted\x12!\n" +
-	"\fended_errors\x18\x02 \x01(\x04R\vendedErrors\"\x0e\n" +
+	"\fended_errors\x18\x02 \x01(\x04R\vendedErrors\"l\n" +
+	"\x14ReservedWordsRequest\x12\x1d\n" +
+	"\areserve\x18\x01 \x01(\tH\x00R\areserve\x88\x01\x01\x12\x1d\n" +
+	"\arelease\x18\x02 \x01(\tH\x01R\arelease\x88\x01\x01B\n" +
+	"\n" +
+	"\b_reserveB\n" +
+	"\n" +
+	"\b_release\"I\n" +
+	"\x15ReservedWordsResponse\x120\n" +
+	"\x05words\x18\x01 \x03(\v2\x1a.flowtally.plugin.v1.WordsR\x05words\"\xb7\x01\n" +
+	"\x05Words\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\rcounter_index\x18\x02 \x01(\rR\fcounterIndex\x12-\n" +
+	"\x12counter_generation\x18\x03 \x01(\rR\x11counterGeneration\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
-	"\rCloseResponse\"\xdd\x03\n" +
+	"\rCloseResponse\"\xf3\x03\n" +
 	"\x06Config\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12>\n" +
@@ -3390,12 +3603,13 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\vqueue_pairs\x18\t \x03(\v2\x1e.flowtally.plugin.v1.QueuePairR\n" +
 	"queuePairs\x12\x14\n" +
 	"\x05start\x18\n" +
-	" \x01(\tR\x05start\"m\n" +
+	" \x01(\tR\x05start\x12\x14\n" +
+	"\x05words\x18\v \x03(\tR\x05words\"m\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
 	"\boptional\x18\x03 \x01(\bR\boptional\x12\x1c\n" +
-	"\tdirection\x18\x04 \x01(\tR\tdirection\"\x9e\x02\n" +
+	"\tdirection\x18\x04 \x01(\tR\tdirection\"\xde\x02\n" +
 	"\fMirrorConfig\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcounters\x18\x02 \x01(\x03R\bcounters\x12)\n" +
@@ -3407,7 +3621,12 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"wait_group\x18\a \x01(\tR\twaitGroup\x12\x1b\n" +
 	"\tlive_mode\x18\b \x01(\rR\bliveMode\x12\x1d\n" +
 	"\n" +
-	"live_group\x18\t \x01(\tR\tliveGroup\"u\n" +
+	"live_group\x18\t \x01(\tR\tliveGroup\x12\x1d\n" +
+	"\n" +
+	"words_mode\x18\n" +
+	" \x01(\rR\twordsMode\x12\x1f\n" +
+	"\vwords_group\x18\v \x01(\tR\n" +
+	"wordsGroup\"u\n" +
 	"\n" +
 	"PollConfig\x12\x1b\n" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +
@@ -3542,7 +3761,8 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\xcb\t\n" +
+	"\rSEVERITY_HIGH\x10\x032\xb3\n" +
+	"\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
 	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12Y\n" +
@@ -3559,7 +3779,8 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\n" +
 	"QueuePairs\x12&.flowtally.plugin.v1.QueuePairsRequest\x1a'.flowtally.plugin.v1.QueuePairsResponse\x12o\n" +
 	"\x10ConnectQueuePair\x12,.flowtally.plugin.v1.ConnectQueuePairRequest\x1a-.flowtally.plugin.v1.ConnectQueuePairResponse\x12k\n" +
-	"\x0ePostOperations\x12*.flowtally.plugin.v1.PostOperationsRequest\x1a+.flowtally.plugin.v1.PostOperationsResponse(\x01\x12N\n" +
+	"\x0ePostOperations\x12*.flowtally.plugin.v1.PostOperationsRequest\x1a+.flowtally.plugin.v1.PostOperationsResponse(\x01\x12f\n" +
+	"\rReservedWords\x12).flowtally.plugin.v1.ReservedWordsRequest\x1a*.flowtally.plugin.v1.ReservedWordsResponse\x12N\n" +
 	"\x05Close\x12!.flowtally.plugin.v1.CloseRequest\x1a\".flowtally.plugin.v1.CloseResponseB9Z7github.com/flowtally/flowtally/plugin/proto/v1;pluginv1b\x06proto3"
 
 var (
@@ -3575,7 +3796,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -3608,113 +3829,120 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*ConnectQueuePairResponse)(nil), // 28: flowtally.plugin.v1.ConnectQueuePairResponse
 	(*PostOperationsRequest)(nil),    // 29: flowtally.plugin.v1.PostOperationsRequest
 	(*PostOperationsResponse)(nil),   // 30: flowtally.plugin.v1.PostOperationsResponse
-	(*CloseRequest)(nil),             // 31: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),            // 32: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                   // 33: flowtally.plugin.v1.Config
-	(*Interface)(nil),                // 34: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),             // 35: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),               // 36: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),                // 37: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),               // 38: flowtally.plugin.v1.RDMAConfig
-	(*QueuePair)(nil),                // 39: flowtally.plugin.v1.QueuePair
-	(*CompletionCounter)(nil),        // 40: flowtally.plugin.v1.CompletionCounter
-	(*QueuePairAddress)(nil),         // 41: flowtally.plugin.v1.QueuePairAddress
-	(*Flow)(nil),                     // 42: flowtally.plugin.v1.Flow
-	(*Info)(nil),                     // 43: flowtally.plugin.v1.Info
-	(*Placement)(nil),                // 44: flowtally.plugin.v1.Placement
-	(*Source)(nil),                   // 45: flowtally.plugin.v1.Source
-	(*Device)(nil),                   // 46: flowtally.plugin.v1.Device
-	(*Handle)(nil),                   // 47: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 48: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 49: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 50: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 51: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 52: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 53: flowtally.plugin.v1.Uncounted
-	nil,                              // 54: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	nil,                              // 55: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 56: google.protobuf.Timestamp
+	(*ReservedWordsRequest)(nil),     // 31: flowtally.plugin.v1.ReservedWordsRequest
+	(*ReservedWordsResponse)(nil),    // 32: flowtally.plugin.v1.ReservedWordsResponse
+	(*Words)(nil),                    // 33: flowtally.plugin.v1.Words
+	(*CloseRequest)(nil),             // 34: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 35: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 36: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 37: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 38: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 39: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 40: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 41: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 42: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 43: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 44: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 45: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 46: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 47: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 48: flowtally.plugin.v1.Source
+	(*Device)(nil),                   // 49: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 50: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 51: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 52: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 53: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 54: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 55: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 56: flowtally.plugin.v1.Uncounted
+	nil,                              // 57: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	nil,                              // 58: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	33, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	43, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	43, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	42, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	44, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	42, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	54, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	33, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
+	36, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	46, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	46, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	45, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	47, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	45, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	57, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	36, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
 	11, // 8: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
 	12, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
 	13, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
 	14, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
 	14, // 12: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
-	34, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
-	44, // 14: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	51, // 15: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	52, // 16: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	49, // 17: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	41, // 18: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	34, // 19: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	42, // 20: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	35, // 21: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	36, // 22: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	37, // 23: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	38, // 24: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	39, // 25: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	40, // 26: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	41, // 27: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 28: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 29: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	55, // 30: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	56, // 31: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	42, // 32: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	45, // 33: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	47, // 34: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	48, // 35: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	46, // 36: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	41, // 37: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	41, // 38: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	45, // 39: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	50, // 40: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	48, // 41: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	40, // 42: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	47, // 43: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 44: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	56, // 45: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	56, // 46: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	53, // 47: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 48: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 49: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 50: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 51: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
-	15, // 52: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
-	17, // 53: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	19, // 54: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	21, // 55: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	23, // 56: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	25, // 57: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	27, // 58: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	29, // 59: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	31, // 60: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 61: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 62: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 63: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 64: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
-	16, // 65: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
-	18, // 66: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	20, // 67: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	22, // 68: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	24, // 69: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	26, // 70: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	28, // 71: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	30, // 72: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	32, // 73: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	61, // [61:74] is the sub-list for method output_type
-	48, // [48:61] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	37, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
+	47, // 14: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	54, // 15: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	55, // 16: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	52, // 17: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	44, // 18: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	33, // 19: flowtally.plugin.v1.ReservedWordsResponse.words:type_name -> flowtally.plugin.v1.Words
+	59, // 20: flowtally.plugin.v1.Words.since:type_name -> google.protobuf.Timestamp
+	37, // 21: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	45, // 22: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	38, // 23: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	39, // 24: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	40, // 25: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	41, // 26: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	42, // 27: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	43, // 28: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	44, // 29: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 30: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 31: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	58, // 32: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	59, // 33: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	45, // 34: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	48, // 35: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	50, // 36: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	51, // 37: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	49, // 38: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	44, // 39: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	44, // 40: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	48, // 41: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	53, // 42: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	51, // 43: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	43, // 44: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	50, // 45: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 46: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	59, // 47: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	59, // 48: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	56, // 49: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 50: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 51: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 52: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 53: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	15, // 54: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
+	17, // 55: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	19, // 56: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	21, // 57: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	23, // 58: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	25, // 59: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	27, // 60: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	29, // 61: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	31, // 62: flowtally.plugin.v1.Dataplane.ReservedWords:input_type -> flowtally.plugin.v1.ReservedWordsRequest
+	34, // 63: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 64: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 65: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 66: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 67: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	16, // 68: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
+	18, // 69: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	20, // 70: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	22, // 71: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	24, // 72: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	26, // 73: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	28, // 74: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	30, // 75: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	32, // 76: flowtally.plugin.v1.Dataplane.ReservedWords:output_type -> flowtally.plugin.v1.ReservedWordsResponse
+	35, // 77: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	64, // [64:78] is the sub-list for method output_type
+	50, // [50:64] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3722,13 +3950,14 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 	if File_plugin_proto_v1_flowtally_proto != nil {
 		return
 	}
+	file_plugin_proto_v1_flowtally_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   53,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -48,6 +48,7 @@ const (
 	Dataplane_QueuePairs_FullMethodName       = "/flowtally.plugin.v1.Dataplane/QueuePairs"
 	Dataplane_ConnectQueuePair_FullMethodName = "/flowtally.plugin.v1.Dataplane/ConnectQueuePair"
 	Dataplane_PostOperations_FullMethodName   = "/flowtally.plugin.v1.Dataplane/PostOperations"
+	Dataplane_ReservedWords_FullMethodName    = "/flowtally.plugin.v1.Dataplane/ReservedWords"
 	Dataplane_Close_FullMethodName            = "/flowtally.plugin.v1.Dataplane/Close"
 )
 
@@ -91,6 +92,9 @@ type DataplaneClient interface {
 	// one request. A client that ends its side of the stream before the response stops the
 	// posting, and gets the completions until then. A client that cancels the call gets none.
 	PostOperations(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse], error)
+	// ReservedWords reserves words, which make a counter whose value another program writes, or releases them, or lists
+	// all, ordered by name.
+	ReservedWords(ctx context.Context, in *ReservedWordsRequest, opts ...grpc.CallOption) (*ReservedWordsResponse, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
@@ -242,6 +246,16 @@ func (c *dataplaneClient) PostOperations(ctx context.Context, opts ...grpc.CallO
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_PostOperationsClient = grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse]
 
+func (c *dataplaneClient) ReservedWords(ctx context.Context, in *ReservedWordsRequest, opts ...grpc.CallOption) (*ReservedWordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservedWordsResponse)
+	err := c.cc.Invoke(ctx, Dataplane_ReservedWords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dataplaneClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
@@ -292,6 +306,9 @@ type DataplaneServer interface {
 	// one request. A client that ends its side of the stream before the response stops the
 	// posting, and gets the completions until then. A client that cancels the call gets none.
 	PostOperations(grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]) error
+	// ReservedWords reserves words, which make a counter whose value another program writes, or releases them, or lists
+	// all, ordered by name.
+	ReservedWords(context.Context, *ReservedWordsRequest) (*ReservedWordsResponse, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
@@ -340,6 +357,9 @@ func (UnimplementedDataplaneServer) ConnectQueuePair(context.Context, *ConnectQu
 }
 func (UnimplementedDataplaneServer) PostOperations(grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]) error {
 	return status.Error(codes.Unimplemented, "method PostOperations not implemented")
+}
+func (UnimplementedDataplaneServer) ReservedWords(context.Context, *ReservedWordsRequest) (*ReservedWordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReservedWords not implemented")
 }
 func (UnimplementedDataplaneServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -541,6 +561,24 @@ func _Dataplane_PostOperations_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_PostOperationsServer = grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]
 
+func _Dataplane_ReservedWords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReservedWordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).ReservedWords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_ReservedWords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).ReservedWords(ctx, req.(*ReservedWordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Dataplane_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -597,6 +635,10 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ConnectQueuePair",
 			Handler:    _Dataplane_ConnectQueuePair_Handler,
+		},
+		{
+			MethodName: "ReservedWords",
+			Handler:    _Dataplane_ReservedWords_Handler,
 		},
 		{
 			MethodName: "Close",

@@ -1,4 +1,5 @@
-package plugin
+// Package queue has the receiver's end of a stream of events, which never delays the sender.
+package queue
 
 import (
 	"context"
@@ -7,27 +8,28 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queueLength is the number of events by which a receiver may lag before it loses the oldest, as in the engine, which
+// Length is the number of events by which a receiver may lag before it loses the oldest, as in the engine, which
 // reports the losses of some thousand flows of a device at once.
-const queueLength = 4096
+const Length = 4096
 
-// queue is one receiver's end of a stream of events. push never waits: it drops the oldest event of a receiver that
+// Queue is one receiver's end of a stream of events. Push never waits: it drops the oldest event of a receiver that
 // lags, and counts it in the next event's Lost.
-type queue struct {
-	out    chan dataplane.Event
-	ctx    context.Context // ends with the receiver's context or by close
+type Queue struct {
+	Out    chan dataplane.Event // closed at the end
+	ctx    context.Context      // ends with the receiver's context or by Close
 	cancel context.CancelFunc
 
 	mu   sync.Mutex
 	ring []dataplane.Event
 	wake chan struct{} // holds a token when ring is not empty
-	done chan struct{} // closed by close; the events in the ring are still delivered
+	done chan struct{} // closed by Close; the events in the ring are still delivered
 	once sync.Once
 }
 
-func newQueue(ctx context.Context) *queue {
-	q := &queue{
-		out:  make(chan dataplane.Event),
+// New returns a queue that ends with ctx, or by Close.
+func New(ctx context.Context) *Queue {
+	q := &Queue{
+		Out:  make(chan dataplane.Event),
 		wake: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
@@ -36,9 +38,10 @@ func newQueue(ctx context.Context) *queue {
 	return q
 }
 
-func (q *queue) push(ev dataplane.Event) {
+// Push queues an event.
+func (q *Queue) Push(ev dataplane.Event) {
 	q.mu.Lock()
-	if len(q.ring) == queueLength {
+	if len(q.ring) == Length {
 		lost := q.ring[0].Lost + 1
 		q.drop()
 		q.ring[0].Lost += lost
@@ -52,7 +55,7 @@ func (q *queue) push(ev dataplane.Event) {
 }
 
 // pop takes the oldest event.
-func (q *queue) pop() (ev dataplane.Event, ok bool) {
+func (q *Queue) pop() (ev dataplane.Event, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.ring) == 0 {
@@ -64,19 +67,19 @@ func (q *queue) pop() (ev dataplane.Event, ok bool) {
 }
 
 // drop removes the oldest event from the ring, and frees its strings.
-func (q *queue) drop() {
+func (q *Queue) drop() {
 	q.ring[0] = dataplane.Event{}
 	q.ring = q.ring[1:]
 }
 
-// close ends the stream when the receiver has taken the queued events, or when its context ends.
-func (q *queue) close() { q.once.Do(func() { close(q.done) }) }
+// Close ends the stream when the receiver has taken the queued events, or when its context ends.
+func (q *Queue) Close() { q.once.Do(func() { close(q.done) }) }
 
 // pump hands events out one by one, and closes the channel at the end. The
 // event on offer is no longer in the ring, so it outlives younger ones that are
 // dropped; the order holds, and the event behind the gap says how wide it is.
-func (q *queue) pump() {
-	defer close(q.out)
+func (q *Queue) pump() {
+	defer close(q.Out)
 	defer q.cancel()
 	for {
 		ev, ok := q.pop()
@@ -93,9 +96,12 @@ func (q *queue) pump() {
 			}
 		}
 		select {
-		case q.out <- ev:
+		case q.Out <- ev:
 		case <-q.ctx.Done():
 			return
 		}
 	}
 }
+
+// Context ends with the receiver.
+func (q *Queue) Context() context.Context { return q.ctx }

@@ -1,0 +1,247 @@
+package words
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
+	"github.com/flowtally/flowtally/dataplane/engine/live"
+	"github.com/flowtally/flowtally/shm"
+	shmwords "github.com/flowtally/flowtally/shm/words"
+)
+
+const (
+	// mostClients bounds the connections: each program has one, and readers have one for a moment.
+	mostClients = 2 * most
+	// requestTimeout bounds the wait for the request of a client.
+	requestTimeout = time.Second
+)
+
+// client is a connection to the socket NAME.words.
+type client struct {
+	f    *os.File
+	once sync.Once
+}
+
+func (c *client) end() { c.once.Do(func() { _ = c.f.Close() }) }
+
+// listen makes the socket when words are reserved first.
+func (s *Set) listen() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return dataplane.ErrClosed
+	case s.socket != nil:
+		return nil
+	}
+	group, err := catalogue.GroupOf("words_group", s.opts.Group)
+	if err != nil {
+		return err
+	}
+	s.socket, err = live.Listen(live.Options{
+		Path: shmwords.Path(s.opts.Path), Mode: s.opts.Mode, Group: group, Serve: s.accept, Logger: s.opts.Logger,
+	})
+	return err
+}
+
+// accept serves a client on a goroutine of its own. Of too many clients the last is refused.
+func (s *Set) accept(fd int) {
+	c := &client{f: os.NewFile(uintptr(fd), "client")}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.clients) >= mostClients {
+		c.end()
+		return
+	}
+	s.clients[c] = true
+	s.serving.Go(func() {
+		s.serve(c)
+		s.mu.Lock()
+		delete(s.clients, c)
+		s.mu.Unlock()
+		c.end()
+	})
+}
+
+// serve replies to the request of a client, and waits for the end of a program that has words.
+func (s *Set) serve(c *client) {
+	if err := c.f.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return
+	}
+	request, err := c.receive()
+	if err != nil {
+		return
+	}
+	switch request.Kind {
+	case shmwords.ReadWords:
+		s.read(c, request.Number)
+	case shmwords.TakeWords:
+		if r := s.take(c, request); r != nil {
+			s.hold(c, r)
+		}
+	default:
+		_ = c.reply(shmwords.Reply{Errno: uint32(unix.EINVAL)}, nil)
+	}
+}
+
+func (c *client) receive() (shmwords.Request, error) {
+	b := make([]byte, 256)
+	n, err := c.f.Read(b)
+	if err != nil {
+		return shmwords.Request{}, err
+	}
+	return shmwords.ParseRequest(b[:n])
+}
+
+// reply sends a reply, with a descriptor of f if there is one.
+func (c *client) reply(r shmwords.Reply, f *os.File) error {
+	raw, err := c.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if f != nil {
+		from, err := f.SyscallConn()
+		if err != nil {
+			return err
+		}
+		if err := from.Control(func(fd uintptr) { rights = unix.UnixRights(int(fd)); err = c.send(raw, r.Message(), rights) }); err != nil {
+			return err
+		}
+		return err
+	}
+	return c.send(raw, r.Message(), nil)
+}
+
+type rawConn interface {
+	Write(func(fd uintptr) bool) error
+}
+
+func (c *client) send(raw rawConn, message, rights []byte) (failed error) {
+	err := raw.Write(func(fd uintptr) bool {
+		failed = unix.Sendmsg(int(fd), message, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return !errors.Is(failed, unix.EAGAIN)
+	})
+	return errors.Join(err, failed)
+}
+
+// read hands out a words file for reading.
+func (s *Set) read(c *client, number uint64) {
+	s.mu.Lock()
+	var file *os.File
+	for _, r := range s.byName {
+		if r.file != nil && r.file.Number() == number {
+			file = r.file.Descriptor(false)
+		}
+	}
+	if file == nil {
+		s.mu.Unlock()
+		_ = c.reply(shmwords.Reply{Errno: uint32(unix.ENOENT)}, nil)
+		return
+	}
+	defer s.mu.Unlock() // the reply does not block: it fits the empty buffer of a new connection
+	_ = c.reply(shmwords.Reply{Number: number}, file)
+}
+
+// take gives reserved words to a client. It returns nil if the client has got none.
+func (s *Set) take(c *client, request shmwords.Request) *reservation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.byName[request.Name]
+	refuse := func(errno unix.Errno, wait time.Duration) *reservation {
+		_ = c.reply(shmwords.Reply{Errno: uint32(errno), Wait: int64(wait)}, nil)
+		return nil
+	}
+	switch {
+	case s.closed:
+		return nil
+	case r == nil:
+		return refuse(unix.ENOENT, 0)
+	case r.state == dataplane.WordsTaken:
+		return refuse(unix.EBUSY, 0)
+	case request.Limit < shmwords.LeastLimit:
+		return refuse(unix.EINVAL, 0)
+	}
+	anew := r.state == dataplane.WordsAbandoned
+	// A device of the last program may write until the kernel has destroyed its objects.
+	if left := s.opts.CoolDown - time.Since(r.since); anew && left > 0 {
+		return refuse(unix.EAGAIN, left)
+	}
+	if err := s.prepare(r, request.Limit); err != nil {
+		s.opts.Logger.Warn("reserved words were not handed out", "counter", r.name, "err", err)
+		if errors.Is(err, shm.ErrFull) {
+			return refuse(unix.ENOSPC, 0)
+		}
+		return refuse(unix.EIO, 0)
+	}
+	if anew {
+		r.continuity.Discontinuities++ // operations of the last program may have ended uncounted
+	}
+	if err := c.reply(shmwords.Reply{Number: r.file.Number(), Index: r.handle.Index, Generation: r.handle.Generation}, r.file.Descriptor(true)); err != nil {
+		s.withdraw(r)
+		return nil
+	}
+	r.taker = c
+	s.setState(r, dataplane.WordsTaken, "a program has taken the words")
+	return r
+}
+
+// prepare gives the counter words in a new file, where its total goes on. It is called with mu held.
+func (s *Set) prepare(r *reservation, limit uint64) error {
+	s.withdraw(r)
+	seg, err := s.opts.Mirror.DeviceSegment(s.slots)
+	if errors.Is(err, shm.ErrFull) { // queue pairs have made it
+		seg, err = s.opts.Mirror.DeviceSegment(1)
+	}
+	if err != nil {
+		return err
+	}
+	file, err := shmwords.NewFile()
+	if err != nil {
+		return err
+	}
+	slot, err := seg.SlotApart(file)
+	if err != nil {
+		file.Close()
+		return err
+	}
+	total, _ := r.last.Load()
+	if err := s.opts.Mirror.SetDevice(r.handle, slot, total.Packets, total.Bytes, limit); err != nil {
+		slot.Free()
+		file.Close()
+		return fmt.Errorf("naming the words in the mirror: %w", err)
+	}
+	r.file = file
+	r.slot.Store(slot)
+	return nil
+}
+
+// hold waits until the program that has the words gives them back, or ends.
+func (s *Set) hold(c *client, r *reservation) {
+	returned := false
+	if c.f.SetDeadline(time.Time{}) == nil {
+		request, err := c.receive()
+		returned = err == nil && request.Kind == shmwords.ReturnWords
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.taker != c { // released meanwhile
+		return
+	}
+	r.taker = nil
+	switch {
+	case s.closed: // the next process of the instance goes on with the total
+	case returned:
+		s.withdraw(r)
+		s.setState(r, dataplane.WordsFree, "the program has given the words back")
+	default:
+		s.setState(r, dataplane.WordsAbandoned, "the program ended without giving the words back")
+	}
+}

@@ -1,0 +1,78 @@
+package words
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Service has the methods of dataplane.Service about reserved words.
+type Service struct {
+	Set *Set
+	// Lock takes the lock of control calls, as long as ctx lasts; Unlock gives it back. doing describes the call.
+	Lock   func(ctx context.Context, doing string) error
+	Unlock func()
+	// Taken reports whether another counter has a name. It is called with the lock held, as Changed is.
+	Taken func(name string) bool
+	// Changed gets the names of all reserved words after a change.
+	Changed func(names []string)
+}
+
+// Start reserves the words of the configuration.
+func (s Service) Start(names []string) error {
+	for _, name := range names {
+		if _, err := s.Set.Reserve(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReserveWords implements dataplane.Service.
+func (s Service) ReserveWords(ctx context.Context, name string) (out dataplane.ReservedWords, err error) {
+	doing := fmt.Sprintf("reserving words %.80q", name)
+	if err := flow.ValidateName(name); err != nil {
+		return out, fmt.Errorf("%s: %w: %w", doing, dataplane.ErrInvalid, err)
+	}
+	if err := s.Lock(ctx, doing); err != nil {
+		return out, err
+	}
+	defer s.Unlock()
+	if s.Taken(name) {
+		return out, fmt.Errorf("%s: a flow or a queue pair has a counter of that name: %w; choose another name", doing, dataplane.ErrExists)
+	}
+	if out, err = s.Set.Reserve(name); err == nil {
+		s.changed()
+	}
+	return out, err
+}
+
+// ReleaseWords implements dataplane.Service.
+func (s Service) ReleaseWords(ctx context.Context, name string) error {
+	if err := s.Lock(ctx, fmt.Sprintf("releasing words %.80q", name)); err != nil {
+		return err
+	}
+	defer s.Unlock()
+	err := s.Set.Release(name)
+	s.changed()
+	return err
+}
+
+func (s Service) changed() {
+	var names []string
+	for _, w := range s.Set.List() {
+		names = append(names, w.Name)
+	}
+	s.Changed(names)
+}
+
+// ReservedWords implements dataplane.Service.
+func (s Service) ReservedWords(ctx context.Context) ([]dataplane.ReservedWords, error) {
+	if err := s.Lock(ctx, "listing the reserved words"); err != nil {
+		return nil, err
+	}
+	defer s.Unlock()
+	return s.Set.List(), nil
+}

@@ -1,0 +1,82 @@
+package words
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// timeout bounds connecting to a socket beside a mirror, and each wait for its message.
+const timeout = time.Second
+
+// Connect connects to a socket beside a mirror, and bounds each wait for it. doing names the step that failed. trusts
+// returns an error if the user at the other end is not trusted.
+func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, err error) {
+	if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
+		return -1, "making a socket", err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	bound := unix.NsecToTimeval(int64(timeout))
+	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &bound),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &bound)); err != nil {
+		return -1, "bounding the wait for a message", err
+	}
+	if err := uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
+		return -1, "connecting", err
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return -1, "reading the user of the other end", err
+	}
+	if err := trusts(peer.Uid); err != nil {
+		return -1, "connecting", err
+	}
+	return fd, "", nil
+}
+
+// Receive receives one message of size bytes at most, and its descriptors, which the caller closes.
+func Receive(fd, size int) (message []byte, fds []int, err error) {
+	var n, controls int
+	message, control := make([]byte, size+1), make([]byte, unix.CmsgSpace(4*4))
+	err = uninterrupted(func() (err error) {
+		n, controls, _, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	fds, err = descriptors(control[:controls])
+	return message[:n], fds, err
+}
+
+// CloseAll closes descriptors.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// descriptors returns the descriptors of control messages.
+func descriptors(control []byte) (fds []int, err error) {
+	list, err := unix.ParseSocketControlMessage(control)
+	for i := range list {
+		if some, err := unix.ParseUnixRights(&list[i]); err == nil {
+			fds = append(fds, some...)
+		}
+	}
+	return fds, err
+}
+
+// uninterrupted repeats a system call that a signal interrupts.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

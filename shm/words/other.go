@@ -1,0 +1,36 @@
+//go:build !linux
+
+package words
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// File is a words file as its writer has it.
+type File struct{}
+
+// NewFile returns an error on this platform.
+func NewFile() (*File, error) {
+	return nil, fmt.Errorf("making a words file: %w", errors.ErrUnsupported)
+}
+
+// Number returns 0.
+func (*File) Number() uint64 { return 0 }
+
+// Words returns nil.
+func (*File) Words() *[2]uint64 { return nil }
+
+// Descriptor returns nil.
+func (*File) Descriptor(bool) *os.File { return nil }
+
+// Close does nothing.
+func (*File) Close() {}
+
+type connection struct{}
+
+// Ask returns an error on this platform.
+func Ask(path string, _ uint64, _ func(uid uint32) error) (*Mapping, error) {
+	return nil, fmt.Errorf("%s: asking for a words file: %w", path, errors.ErrUnsupported)
+}

@@ -1,0 +1,293 @@
+package words
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
+)
+
+// fileSeals fix the length of a words file for ever.
+const fileSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// File is a words file as its writer has it. Made by NewFile.
+type File struct {
+	number uint64
+	f      *os.File // for writing
+	r      *os.File // for reading
+	m      *Mapping
+}
+
+// NewFile makes a words file whose words are 0.
+func NewFile() (_ *File, err error) {
+	fail := func(doing string, err error) (*File, error) {
+		return nil, fmt.Errorf("words file: %s: %w", doing, err)
+	}
+	fd, err := unix.MemfdCreate("flowtally-words", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return fail("making it", err)
+	}
+	f := &File{f: os.NewFile(uintptr(fd), "words")}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	// The mode keeps a reader, which has a descriptor for reading, from opening the file for writing by /proc.
+	if err := errors.Join(f.f.Truncate(fileSize), f.f.Chmod(0o400)); err != nil {
+		return fail("setting its length and mode", err)
+	}
+	if err := unix.Fallocate(fd, 0, 0, fileSize); err != nil {
+		return fail("reserving its memory", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, fileSeals); err != nil {
+		return fail("sealing its length", err)
+	}
+	if f.r, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
+		return fail("opening it for readers", err)
+	}
+	if f.m, err = mapFile(fd, true); err != nil {
+		return fail("mapping it", err)
+	}
+	var b [8]byte
+	for f.number == 0 {
+		_, _ = rand.Read(b[:])
+		f.number = binary.NativeEndian.Uint64(b[:])
+	}
+	return f, nil
+}
+
+// Number returns the number that names the file in the mirror.
+func (f *File) Number() uint64 { return f.number }
+
+// Descriptor returns a descriptor of the file, which stays the file's own.
+func (f *File) Descriptor(writable bool) *os.File {
+	if writable {
+		return f.f
+	}
+	return f.r
+}
+
+// Words returns the words of the file.
+func (f *File) Words() *[2]uint64 { return f.m.Words }
+
+// Close closes the descriptors. The words stay mapped as long as they are referred to. Idempotent.
+func (f *File) Close() {
+	if f.f != nil {
+		_ = f.f.Close()
+	}
+	if f.r != nil {
+		_ = f.r.Close()
+	}
+}
+
+// mapFile maps a descriptor that the socket handed out. The seals say that its length never changes: no access to the
+// mapping can fault.
+func mapFile(fd int, writable bool) (*Mapping, error) {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&(unix.F_SEAL_SHRINK|unix.F_SEAL_GROW) != unix.F_SEAL_SHRINK|unix.F_SEAL_GROW {
+		return nil, fmt.Errorf("the descriptor is of a file that could be cut short: %w", ErrFormat)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Size != fileSize {
+		return nil, fmt.Errorf("the file has %d bytes, where %d belong: %w", st.Size, fileSize, ErrFormat)
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicating the descriptor: %w", err)
+	}
+	f, prot := os.NewFile(uintptr(own), "words"), mmap.RDONLY
+	defer f.Close()
+	if writable {
+		prot = mmap.RDWR
+	}
+	b, err := mmap.MapRegion(f, fileSize, prot, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the words: %w", err)
+	}
+	return newMapping(b), nil
+}
+
+// connection is the connection by which a process has words.
+type connection struct {
+	mu sync.Mutex
+	fd int // -1: closed
+}
+
+// askOnce sends one request and returns the reply, and the descriptor of a reply without an errno.
+func askOnce(fd int, request Request) (reply Reply, file int, err error) {
+	if err := uninterrupted(func() error { return unix.Sendmsg(fd, request.Message(), nil, nil, unix.MSG_NOSIGNAL) }); err != nil {
+		return reply, -1, err
+	}
+	message, fds, err := Receive(fd, messageSize)
+	if err == nil && len(message) == 0 {
+		err = fmt.Errorf("the other end closed the connection: %w", ErrFormat)
+	}
+	if err == nil {
+		reply, err = parseReply(message)
+	}
+	if err == nil && (len(fds) == 1) != (reply.Errno == 0) {
+		err = fmt.Errorf("%d descriptors with errno %d: %w", len(fds), reply.Errno, ErrFormat)
+	}
+	if err != nil || reply.Errno != 0 {
+		CloseAll(fds)
+		return reply, -1, err
+	}
+	return reply, fds[0], nil
+}
+
+// hint returns the next step after an error of connecting.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return ": no words are reserved in that instance: name the counter under words in its configuration, or reserve it with flowtally queue-pairs reserve"
+	case errors.Is(err, fs.ErrPermission):
+		return ": this process may not connect: set mirror.words_mode, and join the group mirror.words_group"
+	}
+	return ""
+}
+
+// Ask asks the socket at path for the words file of a number, and maps it read-only. trusts returns an error if the user
+// at the other end is not trusted.
+func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, error) {
+	fail := func(doing string, err error) (*Mapping, error) {
+		return nil, fmt.Errorf("%s: %s: %w%s", path, doing, err, hint(err))
+	}
+	fd, doing, err := Connect(path, trusts)
+	if err != nil {
+		return fail(doing, err)
+	}
+	defer unix.Close(fd)
+	reply, file, err := askOnce(fd, Request{Kind: ReadWords, Number: number})
+	if err != nil {
+		return fail("asking for a words file", err)
+	}
+	if reply.Errno != 0 {
+		return fail("asking for a words file", unix.Errno(reply.Errno))
+	}
+	defer unix.Close(file)
+	m, err := mapFile(file, false)
+	if err != nil {
+		return fail("mapping a words file", err)
+	}
+	return m, nil
+}
+
+// Options are the options of Take. The zero value is for a program that counts by itself.
+type Options struct {
+	// Limit is the largest value of a word, after which it goes on at 0 (max_value of struct ibv_comp_cntr_caps). 0
+	// means 2^64 - 1; at least 2^24.
+	Limit uint64
+	// Owners are users who may have made the mirror, beside root and this process's user.
+	Owners []uint32
+}
+
+// trusts returns an error if the user at the other end of the socket is not trusted.
+func (o Options) trusts(uid uint32) error {
+	if uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid) {
+		return nil
+	}
+	return fmt.Errorf("the other end belongs to user %d, not to root or this process's user: name that user in Owners: %w", uid, fs.ErrPermission)
+}
+
+// Take takes the words that are reserved for the counter of that name in the mirror at path. They are this
+// process's until Close or its end. After an end without Close the words are abandoned: their last values stay, and
+// another process can take new words of the counter after the cool-down of the mirror. ErrNotFound: no words of that
+// name are reserved. ErrInUse: another process has them, or they cool down.
+func Take(path, name string, o Options) (*Words, error) {
+	socket := Path(path)
+	fail := func(doing string, err error) (*Words, error) {
+		return nil, fmt.Errorf("%s: words of %q: %s: %w%s", socket, name, doing, err, hint(err))
+	}
+	if o.Limit = cmp.Or(o.Limit, math.MaxUint64); o.Limit < LeastLimit {
+		return fail("taking them", fmt.Errorf("words that go on at 0 past %d do so between two poll cycles: %w", o.Limit, ErrInvalid))
+	}
+	if name == "" || len(name) > longestName {
+		return fail("taking them", fmt.Errorf("a name has 1 to %d bytes: %w", longestName, ErrInvalid))
+	}
+	fd, doing, err := Connect(socket, o.trusts)
+	if err != nil {
+		return fail(doing, err)
+	}
+	reply, file, err := askOnce(fd, Request{Kind: TakeWords, Name: name, Limit: o.Limit})
+	if err == nil && reply.Errno != 0 {
+		err = takeError(reply)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return fail("taking them", err)
+	}
+	defer unix.Close(file)
+	m, err := mapFile(file, true)
+	if err != nil {
+		_ = unix.Close(fd)
+		return fail("mapping them", err)
+	}
+	return &Words{m: m, reply: reply, conn: connection{fd: fd}}, nil
+}
+
+// takeError returns the error of a reply to TakeWords.
+func takeError(reply Reply) error {
+	switch errno := unix.Errno(reply.Errno); errno {
+	case unix.ENOENT:
+		return fmt.Errorf("none are reserved: %w", ErrNotFound)
+	case unix.EBUSY:
+		return fmt.Errorf("a process has them: %w", ErrInUse)
+	case unix.EAGAIN:
+		return fmt.Errorf("they were abandoned, and cool down for %v more: %w", time.Duration(reply.Wait).Round(time.Millisecond), ErrInUse)
+	case unix.ENOSPC:
+		return errors.New("the device segment has no free slot: release words, or restart the instance")
+	case unix.EINVAL:
+		return fmt.Errorf("the request: %w", ErrInvalid)
+	default:
+		return errno
+	}
+}
+
+// Served reports whether the instance still shows the words in its mirror: false after its end.
+func (w *Words) Served() bool {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	if w.conn.fd < 0 {
+		return false
+	}
+	var b [1]byte
+	_, _, err := unix.Recvfrom(w.conn.fd, b[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
+	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
+}
+
+// Close gives the words back: the total of the counter stays, and another process can take words of the counter. The
+// device's counters must have been destroyed. The words stay mapped as long as the Words are referred to. Idempotent.
+func (w *Words) Close() error {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	if w.conn.fd < 0 {
+		return nil
+	}
+	fd := w.conn.fd
+	w.conn.fd = -1
+	defer unix.Close(fd)
+	err := uninterrupted(func() error {
+		return unix.Sendmsg(fd, Request{Kind: ReturnWords}.Message(), nil, nil, unix.MSG_NOSIGNAL)
+	})
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil // the instance ended before
+	}
+	if err == nil { // the instance closes the connection when it has read the last values
+		_, _, err = unix.Recvfrom(fd, make([]byte, 1), 0)
+	}
+	return err
+}

@@ -1,0 +1,198 @@
+// Package words is for programs that feed a counter of a mirror by their own RDMA device, or by themselves: Take takes
+// reserved words, which are the value of the counter.
+//
+// A words file holds the two words of one counter. The program that has it can write nothing else. The file has no
+// name: the socket NAME.words beside the mirror hands out its descriptor. Its length is sealed, so that no process can cut
+// it short under the mapping of another. docs/words.md specifies the messages of the socket.
+package words
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"github.com/edsrzf/mmap-go"
+)
+
+// Sentinels of Take.
+var (
+	// ErrNotFound: no words are reserved under the name.
+	ErrNotFound = errors.New("no such reserved words")
+	// ErrInUse: another program has the words, or they cool down after its end.
+	ErrInUse = errors.New("words in use")
+	// ErrInvalid: an argument breaks a rule; the text says which.
+	ErrInvalid = errors.New("invalid")
+	// ErrFormat: the other end of the socket is not flowtally's, or of another version.
+	ErrFormat = errors.New("not a reply of this format")
+)
+
+// Path returns the path of the socket that hands out the words files of the mirror at path.
+func Path(mirror string) string { return strings.TrimSuffix(mirror, ".mirror") + ".words" }
+
+// fileSize is the length of a words file: a page, because a device is given whole pages to write to.
+const fileSize = 4096
+
+// longestName is the most bytes of the name of a counter.
+const longestName = 63
+
+// LeastLimit is the smallest limit of words in a words file: between two poll cycles a device must not count
+// half of it.
+const LeastLimit = 1 << 24
+
+// The layout of a message of the socket NAME.words, in either direction.
+const (
+	markOfOrder  = 0x01020304
+	wdmMagic     = "FLOWWORD"
+	wdmVersion   = 8
+	wdmByteOrder = 12
+	wdmKind      = 16 // of a request: a RequestKind; of a reply: an errno, 0 with a descriptor
+	wdmNumber    = 24 // of the words file
+	wdmLimit     = 32 // of a request: largest value of a word; of a reply: ns until the words can be taken
+	wdmIndex     = 40 // of a reply: the handle of the counter
+	wdmGenerated = 44
+	wdmName      = 64 // char[64]
+	messageSize  = 128
+)
+
+// RequestKind is the kind of a request to the socket NAME.words.
+type RequestKind uint32
+
+// The kinds of requests.
+const (
+	// TakeWords asks for the reserved words of a counter, to write to. The client has them until it closes the
+	// connection.
+	TakeWords RequestKind = 1
+	// ReadWords asks for the words file of a number, to read.
+	ReadWords RequestKind = 2
+	// ReturnWords gives taken words back, on the connection that has them: all their counts are in the words.
+	ReturnWords RequestKind = 3
+)
+
+// Request is a request to the socket NAME.words.
+type Request struct {
+	Kind   RequestKind
+	Name   string // of the counter, with TakeWords
+	Number uint64 // of the words file, with ReadWords
+	Limit  uint64 // with TakeWords: the words go on at 0 past it
+}
+
+// Reply is the reply of the socket NAME.words. A descriptor comes with Errno 0 alone.
+type Reply struct {
+	Errno  uint32
+	Number uint64 // of the words file
+	// Index and Generation are the handle of the counter.
+	Index, Generation uint32
+	Wait              int64 // ns until the words can be taken; 0: not known
+}
+
+func newMessage(kind uint32) []byte {
+	b := make([]byte, messageSize)
+	copy(b, wdmMagic)
+	binary.NativeEndian.PutUint32(b[wdmVersion:], 1)
+	binary.NativeEndian.PutUint32(b[wdmByteOrder:], markOfOrder)
+	binary.NativeEndian.PutUint32(b[wdmKind:], kind)
+	return b
+}
+
+func checkMessage(b []byte) error {
+	switch {
+	case len(b) != messageSize:
+		return fmt.Errorf("a message of %d bytes, where %d belong: %w", len(b), messageSize, ErrFormat)
+	case string(b[:len(wdmMagic)]) != wdmMagic || binary.NativeEndian.Uint32(b[wdmByteOrder:]) != markOfOrder || binary.NativeEndian.Uint32(b[wdmVersion:]) != 1:
+		return fmt.Errorf("not a message of version 1 in this machine's byte order: %w", ErrFormat)
+	}
+	return nil
+}
+
+// Message returns the request as bytes.
+func (r Request) Message() []byte {
+	b := newMessage(uint32(r.Kind))
+	binary.NativeEndian.PutUint64(b[wdmNumber:], r.Number)
+	binary.NativeEndian.PutUint64(b[wdmLimit:], r.Limit)
+	copy(b[wdmName:messageSize-1], r.Name)
+	return b
+}
+
+// ParseRequest returns the request that a client sent.
+func ParseRequest(b []byte) (Request, error) {
+	if err := checkMessage(b); err != nil {
+		return Request{}, err
+	}
+	name, _, _ := strings.Cut(string(b[wdmName:]), "\x00")
+	return Request{
+		Kind: RequestKind(binary.NativeEndian.Uint32(b[wdmKind:])), Name: name,
+		Number: binary.NativeEndian.Uint64(b[wdmNumber:]), Limit: binary.NativeEndian.Uint64(b[wdmLimit:]),
+	}, nil
+}
+
+// Message returns the reply as bytes.
+func (r Reply) Message() []byte {
+	b := newMessage(r.Errno)
+	binary.NativeEndian.PutUint64(b[wdmNumber:], r.Number)
+	binary.NativeEndian.PutUint64(b[wdmLimit:], uint64(r.Wait))
+	binary.NativeEndian.PutUint32(b[wdmIndex:], r.Index)
+	binary.NativeEndian.PutUint32(b[wdmGenerated:], r.Generation)
+	return b
+}
+
+func parseReply(b []byte) (Reply, error) {
+	if err := checkMessage(b); err != nil {
+		return Reply{}, err
+	}
+	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+	return Reply{
+		Errno: u32(wdmKind), Number: binary.NativeEndian.Uint64(b[wdmNumber:]),
+		Index: u32(wdmIndex), Generation: u32(wdmGenerated), Wait: int64(binary.NativeEndian.Uint64(b[wdmLimit:])),
+	}, nil
+}
+
+// Mapping is a mapped words file. It is unmapped when nothing refers to it any more.
+type Mapping struct {
+	b     []byte
+	Words *[2]uint64 // completions and errors
+}
+
+func newMapping(b mmap.MMap) *Mapping {
+	m := &Mapping{b: b, Words: overlay(b)}
+	runtime.AddCleanup(m, func(b mmap.MMap) { _ = b.Unmap() }, b)
+	return m
+}
+
+// Which of the two words.
+const (
+	completions = 0
+	failures    = 1
+)
+
+// Words are the reserved words of a counter, which this process feeds. Its device writes them, or Add does. Made by Take.
+// Its methods may be called from any goroutine.
+type Words struct {
+	m     *Mapping
+	reply Reply
+	conn  connection
+}
+
+// Handle returns the index and the generation of the counter's handle in the mirror.
+func (w *Words) Handle() (index, generation uint32) { return w.reply.Index, w.reply.Generation }
+
+// Memory returns the memory of the two words, completions and errors, 8 bytes each, in a mapping outside the Go heap:
+// the external memory of a completion counter. It is mapped as long as the Words are referred to.
+func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:8], w.m.b[8:16:16] }
+
+// Add counts completions and errors in the words, for a program that counts by itself. No device may write the words.
+func (w *Words) Add(comp, errs uint64) {
+	if comp != 0 {
+		atomic.AddUint64(&w.m.Words[completions], comp)
+	}
+	if errs != 0 {
+		atomic.AddUint64(&w.m.Words[failures], errs)
+	}
+}
+
+// Load returns the words as they are now. They began at 0.
+func (w *Words) Load() (comp, errs uint64) {
+	return atomic.LoadUint64(&w.m.Words[completions]), atomic.LoadUint64(&w.m.Words[failures])
+}
