@@ -69,7 +69,9 @@ func NewCollapsedCounter(queue *Collapsed, add func(completions, errors uint64))
 }
 
 // Count is Collapsed.Sample, whose result it adds to the words.
-func (c *CollapsedCounter) Count(clock func() time.Duration) Count { return c.take(c.queue.Sample(clock)) }
+func (c *CollapsedCounter) Count(clock func() time.Duration) Count {
+	return c.take(c.queue.Sample(clock))
+}
 
 // CountUpTo is Collapsed.SampleUpTo, whose result it adds to the words.
 func (c *CollapsedCounter) CountUpTo(posted func() uint64) Count {
