@@ -15,6 +15,8 @@ import (
 
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // small has a writer that is alive however late a test looks.
@@ -344,15 +346,17 @@ func TestTruncatedUnderReader(t *testing.T) {
 	}
 }
 
-// Files names every file that a writer with a device segment and a live view leaves, and no other.
+// Files names every file that a writer with a device segment, a live view and reserved words leaves, and no other.
 func TestFiles(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
 	if _, err := w.DeviceSegment(4); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(LivePath(o.Path), nil, 0o600); err != nil { // stands for the socket of a live view
-		t.Fatal(err)
+	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} { // a file stands for each
+		if err := os.WriteFile(socket, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -34,3 +34,20 @@ type connection struct{}
 func Ask(path string, _ uint64, _ func(uid uint32) error) (*Mapping, error) {
 	return nil, fmt.Errorf("%s: asking for a words file: %w", path, errors.ErrUnsupported)
 }
+
+// Options are the options of Take.
+type Options struct {
+	Limit  uint64
+	Owners []uint32
+}
+
+// Take returns an error on this platform.
+func Take(path, name string, _ Options) (*Words, error) {
+	return nil, fmt.Errorf("%s: taking words %q: %w", Path(path), name, errors.ErrUnsupported)
+}
+
+// Served returns false.
+func (*Words) Served() bool { return false }
+
+// Close does nothing.
+func (*Words) Close() error { return nil }
