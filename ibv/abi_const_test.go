@@ -205,6 +205,10 @@ WCRespTimeoutErr IBV_WC_RESP_TIMEOUT_ERR
 WCGeneralErr IBV_WC_GENERAL_ERR
 WCTMErr IBV_WC_TM_ERR
 WCTMRndvIncomplete IBV_WC_TM_RNDV_INCOMPLETE
+
+MLX5CompressHash MLX5DV_CQE_RES_FORMAT_HASH
+MLX5CompressCsum MLX5DV_CQE_RES_FORMAT_CSUM
+MLX5CompressCsumStrIdx MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX
 `
 
 // constants evaluates the constants that have a named type of this package. These are the values
@@ -351,7 +355,7 @@ func TestABIDefines(t *testing.T) {
 			names = append(names, m[1])
 		}
 	}
-	if len(names) != 20 {
+	if len(names) != 22 {
 		t.Fatalf("%d numbers: %v", len(names), names)
 	}
 	eachTarget(t, func(t *testing.T, cc abiTarget) {

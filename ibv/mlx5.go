@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
-
-	"github.com/flowtally/flowtally/probe"
 )
 
 // mlx5 is libmlx5 as this package calls it, in the manner of verbs. Flows that it
@@ -30,6 +28,7 @@ type mlx5 interface {
 	destroyMatcher(matcher handle) syscall.Errno
 	createFlow(matcher handle, value []byte, counters handle, offset uint32, defaultMiss, drop bool) (handle, syscall.Errno)
 
+	createCQ(ctx handle, o MLX5CQOptions) (cq handle, cqe int, errno syscall.Errno)
 	cqRing(cq handle) (MLX5CQ, syscall.Errno)
 }
 
@@ -58,7 +57,7 @@ func (c *Context) DevX() (*DevX, error) {
 	d := &DevX{ctx: c, m: m}
 	err = d.init("DevX context", c.device, func() (handle, error) {
 		if !m.supported(c.h) {
-			return 0, &probe.UnsupportedError{Feature: "DevX", Object: c.device, Reason: "the device is not one of mlx5"}
+			return 0, notMLX5("DevX", c.device)
 		}
 		h, errno := m.open(c.h)
 		return h, d.openError(errno)

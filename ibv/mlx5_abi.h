@@ -69,6 +69,28 @@ struct ft_flow_action_attr_60 {
 	};
 };
 
+#define MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE 1
+#define MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE 4
+
+/* Of <infiniband/verbs.h>. */
+struct ibv_cq_init_attr_ex {
+	uint32_t cqe;
+	void *cq_context;
+	struct ibv_comp_channel *channel;
+	uint32_t comp_vector;
+	uint64_t wc_flags;
+	uint32_t comp_mask;
+	uint32_t flags;
+	struct ibv_pd *parent_domain; /* read with a bit of comp_mask alone */
+};
+
+struct mlx5dv_cq_init_attr {
+	uint64_t comp_mask;
+	uint8_t cqe_comp_res_format;
+	uint32_t flags;
+	uint16_t cqe_size;
+};
+
 #define MLX5DV_OBJ_CQ 2
 
 /* A ring of completion queue entries, and the doorbell record, where the consumer writes the

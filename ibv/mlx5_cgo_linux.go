@@ -111,6 +111,13 @@ func (m *cMLX5) createFlow(matcher handle, value []byte, counters handle, offset
 	return handle(h), syscall.Errno(errno)
 }
 
+func (m *cMLX5) createCQ(ctx handle, o MLX5CQOptions) (handle, int, syscall.Errno) {
+	var h C.uintptr_t
+	var got C.int
+	errno := C.ft_mlx5_create_cq(m.t, C.uintptr_t(ctx), C.int(o.CQE), C.int(o.CompVector), C.int(o.EntrySize), C.int(o.Compression), &h, &got)
+	return handle(h), int(got), syscall.Errno(errno)
+}
+
 func (m *cMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
 	var c C.struct_mlx5dv_cq
 	if errno := C.ft_mlx5_cq(m.t, C.uintptr_t(cq), &c); errno != 0 {

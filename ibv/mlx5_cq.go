@@ -26,6 +26,60 @@ func (r MLX5CQ) SetConsumerIndex(taken uint32) {
 	atomic.StoreUint32(r.DBRec, binary.NativeEndian.Uint32(be[:]))
 }
 
+// MLX5Compression is enum mlx5dv_cqe_comp_res_format: the content of the first half of a receive's mini-CQE.
+type MLX5Compression uint8
+
+// The formats. 0: entries are not compressed.
+const (
+	MLX5CompressHash MLX5Compression = 1 << iota
+	MLX5CompressCsum
+	MLX5CompressCsumStrIdx
+)
+
+// MLX5CQOptions are the attributes of a completion queue of an mlx5 device.
+type MLX5CQOptions struct {
+	CQOptions
+	EntrySize   int // 64 or 128; 0: 64
+	Compression MLX5Compression
+}
+
+// CreateMLX5CQ makes a completion queue by mlx5dv_create_cq. The device may compress consecutive completions of a queue
+// with compression. [CQ.Poll] cannot read compressed entries: before each call the caller expands the entries that the
+// call is to take, in the ring (package ibv/flexio). CreateMLX5CQ returns a [probe.UnsupportedError] if libmlx5 is
+// absent or the device is not an mlx5 device.
+func (c *Context) CreateMLX5CQ(o MLX5CQOptions) (*CQ, error) {
+	if o.CQE == 0 {
+		o.CQE = 16
+	}
+	if o.EntrySize == 0 {
+		o.EntrySize = 64
+	}
+	const feature = "a completion queue of mlx5dv_create_cq"
+	m, err := c.loadMLX5(feature)
+	if err != nil {
+		return nil, err
+	}
+	q := &CQ{ctx: c, mlx5: m}
+	err = q.init("completion queue", c.device, func() (handle, error) {
+		if !m.supported(c.h) {
+			return 0, notMLX5(feature, c.device)
+		}
+		h, cqe, errno := m.createCQ(c.h, o)
+		q.cqe = cqe
+		return h, c.err("mlx5dv_create_cq", errno)
+	}, &c.object)
+	if err != nil {
+		m.unload()
+		return nil, err
+	}
+	remember(c, c.cqs, q.h, q)
+	return q, nil
+}
+
+func notMLX5(feature, device string) error {
+	return &probe.UnsupportedError{Feature: feature, Object: device, Reason: "the device is not one of mlx5"}
+}
+
 const featureRing = "the ring of a completion queue"
 
 // MLX5Ring returns the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Poll
@@ -48,7 +102,7 @@ func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 		}
 		if !m.supported(q.ctx.h) {
 			m.unload()
-			return MLX5CQ{}, &probe.UnsupportedError{Feature: featureRing, Object: q.device, Reason: "the device is not one of mlx5"}
+			return MLX5CQ{}, notMLX5(featureRing, q.device)
 		}
 		q.mlx5 = m // as long as the queue lives: its ring is the library's
 	}

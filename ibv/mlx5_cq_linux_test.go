@@ -110,3 +110,19 @@ func TestMLX5RingIsSound(t *testing.T) {
 		}
 	}
 }
+
+// TestMLX5CQRefused: a libmlx5 that cannot make a completion queue, and a device of another driver.
+func TestMLX5CQRefused(t *testing.T) {
+	libs, wire := softLibs(t), newWire(t)
+	b := newData(t, wire, Options{Library: libs.Verbs, MLX5: libs.MLX5})
+	_, err := b.ctx.CreateMLX5CQ(MLX5CQOptions{})
+	wantErrno(t, err, "mlx5dv_create_cq", syscall.ENOSYS)
+	b = newData(t, wire, Options{Library: libs.Verbs, MLX5: libs.MLX5}, "WITHOUT", "devx")
+	if _, err := b.ctx.CreateMLX5CQ(MLX5CQOptions{}); !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("a device of another driver: %v", err)
+	}
+	b = newData(t, wire, Options{Library: libs.Verbs, MLX5: filepath.Join(t.TempDir(), "none")})
+	if _, err := b.ctx.CreateMLX5CQ(MLX5CQOptions{}); !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("without libmlx5: %v", err)
+	}
+}

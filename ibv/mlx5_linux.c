@@ -28,6 +28,7 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_destroy_flow_matcher", "MLX5_1.6", &m->destroy_matcher, 1},
 		{"mlx5dv_create_flow", "MLX5_1.6", &m->create_flow, 1},
 		{"mlx5dv_init_obj", "MLX5_1.2", &m->init_obj, 0},
+		{"mlx5dv_create_cq", "MLX5_1.1", &m->create_cq, 0},
 		{"mlx5dv_devx_create_cmd_comp", "MLX5_1.9", &m->create_cmd_comp, 0},
 		{"mlx5dv_devx_destroy_cmd_comp", "MLX5_1.9", &m->destroy_cmd_comp, 0},
 		{"mlx5dv_devx_obj_query_async", "MLX5_1.9", &m->obj_query_async, 0},
@@ -189,6 +190,23 @@ int ft_mlx5_get_async_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp, uint64_t
 	}
 	free(resp);
 	return err;
+}
+
+/* The struct ibv_cq_ex that the call returns begins as a struct ibv_cq (ibv_cq_ex_to_cq). */
+int ft_mlx5_create_cq(const struct ft_mlx5 *m, uintptr_t ctx, int cqe, int vector, int size, int format, uintptr_t *cq, int *got) {
+	struct ibv_cq_init_attr_ex attr = {.cqe = cqe, .comp_vector = vector};
+	struct mlx5dv_cq_init_attr mlx5 = {.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, .cqe_size = size};
+	if (!m->create_cq) return ENOSYS;
+	if (format) {
+		mlx5.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE;
+		mlx5.cqe_comp_res_format = format;
+	}
+	errno = 0;
+	struct ibv_cq *q = m->create_cq((struct ibv_context *)ctx, &attr, &mlx5);
+	*cq = (uintptr_t)q;
+	if (!q) return errno ? errno : EIO;
+	*got = q->cqe;
+	return 0;
 }
 
 int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring) {

@@ -23,6 +23,7 @@ struct ft_mlx5 {
 	/* Actions that this one reads must read the same at two strides: see mlx5_abi.h. */
 	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t, void *);
 	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* only ft_mlx5_cq needs it */
+	struct ibv_cq *(*create_cq)(struct ibv_context *, struct ibv_cq_init_attr_ex *, struct mlx5dv_cq_init_attr *); /* only ft_mlx5_create_cq */
 	/* All four are present, or ft_mlx5_create_cmd_comp returns ENOSYS. */
 	struct mlx5dv_devx_cmd_comp *(*create_cmd_comp)(struct ibv_context *);
 	void (*destroy_cmd_comp)(struct mlx5dv_devx_cmd_comp *);
@@ -63,6 +64,9 @@ void ft_mlx5_destroy_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp);
 int ft_mlx5_obj_query_async(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, size_t outlen, uint64_t wr_id,
 			    uintptr_t comp);
 int ft_mlx5_get_async_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp, uint64_t *wr_id, uint8_t *out, size_t outlen);
+
+/* A completion queue with entries of that size, compressed if format is not 0. */
+int ft_mlx5_create_cq(const struct ft_mlx5 *m, uintptr_t ctx, int cqe, int vector, int size, int format, uintptr_t *cq, int *got);
 
 /* The ring of a completion queue; it is the queue's as long as that lives. */
 int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring);

@@ -73,6 +73,11 @@ func (n namedMLX5) createFlow(matcher handle, value []byte, counters handle, off
 	return n.mlx5.createFlow(matcher, value, counters, offset, defaultMiss, drop)
 }
 
+func (n namedMLX5) createCQ(ctx handle, o MLX5CQOptions) (handle, int, syscall.Errno) {
+	defer n.begin("mlx5dv_create_cq").end()
+	return n.mlx5.createCQ(ctx, o)
+}
+
 func (n namedMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
 	defer n.begin("mlx5dv_init_obj").end()
 	return n.mlx5.cqRing(cq)

@@ -41,6 +41,10 @@ type RingOptions struct {
 	// Format is the content of the first half of a responder's mini-CQE: MiniHash, MiniCsum or
 	// MiniCsumStrIdx. Under the other formats the byte count also holds parts of other fields.
 	Format CQECompFormat
+	// Expand has Next write each completion of a block under basic compression back to its slot, as the device would
+	// have written it alone. Another consumer of the same ring, as ibv_poll_cq of libmlx5, can then read the entries that Next
+	// has returned.
+	Expand bool
 }
 
 // Ring walks the completion queue ring of a device as its consumer: it follows the owner bit,
@@ -56,6 +60,7 @@ type Ring struct {
 	log     int // of the number of entries
 	comp    Compression
 	format  CQECompFormat
+	alone   bool   // RingOptions.Expand
 	ci      uint32 // consumer index: completions taken, mod 2^32
 	failed  error
 	title   CQE64 // of the block that is being expanded, or the last completion
@@ -90,7 +95,7 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if f := o.Format; f != MiniHash && f != MiniCsum && f != MiniCsumStrIdx {
 		return nil, fmt.Errorf("%w: mini-CQEs of format %s are not expanded: create the CQ with HASH, CSUM or CSUM_STRIDX", ErrRing, f)
 	}
-	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression, format: o.Format}, nil
+	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression, format: o.Format, alone: o.Expand}, nil
 }
 
 // logEntries is the logarithm of how many entries of size make up n bytes. The device's
@@ -212,10 +217,12 @@ func (r *Ring) expand(dst *CQE64) error {
 	dst.OpOwn = OpOwn(uint8(r.title.OpOwn)&^0x0d | uint8(r.pass(r.ci)&1)) // as if it had come alone
 	// Mini-CQEs were written over the byte that says whose the slot is, or the
 	// device left it as it was many passes ago: either could be read as an entry to come.
-	switch e := r.entry(r.ci); r.comp {
-	case Basic:
+	switch e := r.entry(r.ci); {
+	case r.alone && r.comp == Basic:
+		dst.store(e)
+	case r.comp == Basic:
 		e[63] = byte(OpInvalidCQE) << 4
-	case Enhanced:
+	default:
 		e[62] = uint8(r.pass(r.ci))
 	}
 	r.taken++
@@ -241,6 +248,26 @@ func (c *CQE64) load(e []byte) {
 	c.SopRdrop, c.QPN24 = e[0x38], [3]byte(e[0x39:])
 	c.WQECounter = be.Uint16(e[0x3c:])
 	c.Signature, c.OpOwn = e[0x3e], OpOwn(e[0x3f])
+}
+
+// store is the inverse of load.
+func (c *CQE64) store(e []byte) {
+	_ = e[63]
+	be := binary.BigEndian
+	copy(e, c.Rsvd00[:])
+	be.PutUint16(e[0x14:], c.CsumOK)
+	copy(e[0x16:], c.Rsvd22[:])
+	copy(e[0x18:], c.Rsvd24[:])
+	be.PutUint32(e[0x20:], c.SRQNUidx)
+	be.PutUint32(e[0x24:], c.ImmInvalPkey)
+	be.PutUint32(e[0x28:], c.Rsvd40)
+	be.PutUint32(e[0x2c:], c.ByteCnt)
+	be.PutUint32(e[0x30:], c.Rsvd48)
+	e[0x34], e[0x35], e[0x36], e[0x37] = c.HWErrSyndrome, c.Rsvd50, c.VendorErrSynd, byte(c.Syndrome)
+	e[0x38] = c.SopRdrop
+	copy(e[0x39:], c.QPN24[:])
+	be.PutUint16(e[0x3c:], c.WQECounter)
+	e[0x3e], e[0x3f] = c.Signature, byte(c.OpOwn)
 }
 
 // MiniCQE is a completion in 8 bytes: the fields that differ from the title, then the byte count

@@ -37,7 +37,11 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, format CQEComp
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := NewRing(zipped.mem, RingOptions{EntrySize: size, Compression: comp, Format: format})
+	b, err := NewRing(zipped.mem, RingOptions{EntrySize: size, Compression: comp, Format: format, Expand: comp == Basic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := NewRing(zipped.mem, RingOptions{EntrySize: size}) // the consumer behind b, which knows no compression
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +73,11 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, format CQEComp
 			got.Signature = want.Signature
 			if got != want {
 				t.Fatalf("%d entries, compression %d, completion %d:\n got %+v\nwant %+v", n, comp, total, got, want)
+			}
+			if comp == Basic {
+				if ok, err := second.Next(&got); !ok || err != nil || got != want {
+					t.Fatalf("%d entries, completion %d was not written back: %t, %v:\n got %+v\nwant %+v", n, total, ok, err, got, want)
+				}
 			}
 		}
 		if plain.pi == a.Consumed() {

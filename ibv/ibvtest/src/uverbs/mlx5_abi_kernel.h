@@ -84,6 +84,29 @@ struct mlx5_ib_create_ah_resp {
 };
 
 enum {
+	MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP = 1 << 0,
+	MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD = 1 << 1,
+};
+
+/* Later releases of rdma-core have more members behind these. */
+struct mlx5_ib_query_device_resp {
+	uint32_t comp_mask;
+	uint32_t response_length;
+	struct {
+		uint32_t max_tso;
+		uint32_t supported_qpts;
+	} tso_caps;
+	uint8_t rss_caps[16];
+	struct {
+		uint32_t max_num;
+		uint32_t supported_format;
+	} cqe_comp_caps;
+	uint8_t packet_pacing_caps[16];
+	uint32_t mlx5_ib_support_multi_pkt_send_wqes;
+	uint32_t flags;
+};
+
+enum {
 	MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD = 1 << 0,
 	MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX = 1 << 1,
 	MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS = 1 << 2,

@@ -54,7 +54,12 @@ static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_devi
 			bool extended)
 {
 	struct ib_uverbs_query_device_resp *a = &attr->base;
-	(void)device, (void)call, (void)extended;
+	struct mlx5_ib_query_device_resp r = {
+		.cqe_comp_caps = {.max_num = MLX5_HW_BLOCK,
+				  .supported_format = MLX5_HW_MINI_HASH | MLX5_HW_MINI_CSUM | MLX5_HW_MINI_CSUM_STRIDX},
+		.flags = MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP | MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD,
+	};
+	(void)device;
 	a->fw_ver = 16ull << 32 | 35 << 16 | 2000;
 	a->max_mr_size = ~0ull;
 	a->vendor_id = 0x02c9;
@@ -71,7 +76,12 @@ static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_devi
 			      IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT | IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
 			      IB_UVERBS_DEVICE_RC_RNR_NAK_GEN | IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING;
 	attr->device_cap_flags_ex = a->device_cap_flags;
-	return 0;
+	if (!extended || !call->driver.outlen)
+		return 0;
+	if (call->driver.outlen < offsetof(struct mlx5_ib_query_device_resp, tso_caps))
+		return EINVAL;
+	r.response_length = min(sizeof(r), call->driver.outlen);
+	return uv_udata_out(call, &call->driver, &r, r.response_length);
 }
 
 static int query_port(struct uv_device *device, struct ib_uverbs_query_port_resp_ex *attr)
