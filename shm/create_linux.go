@@ -108,7 +108,7 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
 	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} {
-		_ = unix.Unlink(socket) // of a writer that is gone
+		removeSocket(socket)
 	}
 	v, err := openExisting(o)
 	defer runtime.KeepAlive(v)
@@ -134,6 +134,14 @@ func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 		return nil, errors.Join(fmt.Errorf("%s: taking over mirror: %w", o.Path, err), v.close())
 	}
 	return w, nil
+}
+
+// removeSocket removes a socket that an earlier writer left. Another file of that name, or another user's, stays.
+func removeSocket(path string) {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK && st.Uid == uint32(os.Geteuid()) {
+		_ = unix.Unlink(path)
+	}
 }
 
 // openExisting maps the mirror at o.Path for writing and makes sure that it is

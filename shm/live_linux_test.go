@@ -193,3 +193,51 @@ func TestLiveSocketOfAnotherUser(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A writer removes the socket that an earlier writer left beside its mirror, and no other file of that name.
+func TestCreateRemovesOnlyItsSocket(t *testing.T) {
+	socket := func(path string) error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Close(fd))
+	}
+	for _, tt := range []struct {
+		name  string
+		root  bool // the case needs root
+		make  func(path string) error
+		stays bool
+	}{
+		{"socket", false, socket, false},
+		{"file", false, func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) }, true},
+		{"directory", false, func(path string) error { return os.Mkdir(path, 0o700) }, true},
+		{"FIFO", false, func(path string) error { return unix.Mkfifo(path, 0o600) }, true},
+		{"link to a socket", false, func(path string) error {
+			return errors.Join(socket(path+".other"), os.Symlink(path+".other", path))
+		}, true},
+		{"socket of another user", true, func(path string) error {
+			return errors.Join(socket(path), os.Chown(path, 65534, -1))
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.root {
+				need.Root(t)
+			}
+			o := with(small, mirrorPath(t))
+			name := LivePath(o.Path)
+			if err := tt.make(name); err != nil {
+				t.Fatal(err)
+			}
+			was, err := os.Lstat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustCreate(t, o)
+			is, err := os.Lstat(name)
+			if tt.stays != (err == nil && os.SameFile(was, is)) {
+				t.Errorf("%v, %v", is, err)
+			}
+		})
+	}
+}

@@ -110,12 +110,31 @@ func (s *Socket) listen() (_ *listener, err error) {
 	if err := unix.Listen(fd, waiting); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
+	if err := refuseForeign(s.o.Path); err != nil {
+		return nil, err
+	}
 	if err := os.Rename(tmp, s.o.Path); err != nil {
 		return nil, fmt.Errorf("naming it: %w", err)
 	}
 	l := &listener{f: f, id: idOf(&st), ended: make(chan struct{})}
 	go s.run(l)
 	return l, nil
+}
+
+// refuseForeign refuses a file in the place of the socket that is not a socket of this user. The directory is this user's:
+// no other process puts one there meanwhile.
+func refuseForeign(path string) error {
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK || st.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("a file of user %d that is not a socket of this user has its name: move it away, or choose another mirror.path: %w",
+			st.Uid, dataplane.ErrPermission)
+	}
+	return nil
 }
 
 // run serves clients until l is closed.

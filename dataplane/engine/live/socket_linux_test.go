@@ -165,3 +165,45 @@ func TestLiveSocketRefused(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// A file that is not a socket of this user keeps its name and its content, whether it was there before the socket or has
+// taken the socket's place.
+func TestLiveSocketReplacesNoOtherFile(t *testing.T) {
+	m := counters(t)
+	path, _ := mirror(t)
+	name := shm.LivePath(path)
+	check := func(when string) {
+		t.Helper()
+		if b, err := os.ReadFile(name); string(b) != "mine" || err != nil {
+			t.Errorf("%s: %q, %v", when, b, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*.live.*")); len(left) > 0 || err != nil {
+			t.Errorf("%s: %v, %v", when, left, err)
+		}
+	}
+	write := func() {
+		t.Helper()
+		if err := os.WriteFile(name, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if s, err := Listen(Options{Path: name, Map: m, Mode: 0o600}); !errors.Is(err, dataplane.ErrPermission) || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("%v, %v", s, err)
+	}
+	check("before the socket")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(Options{Path: name, Map: m, Mode: 0o600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	s.Keep()
+	check("in its place")
+}
