@@ -21,9 +21,9 @@ type Plan struct {
 	pairs    []backend.Pair          // scratch memory for one block
 	sampled  []int64                 // scratch memory for one block
 	marks    markedSources
-	changed  int64         // time of the last cycle that found another value, or of the last new source
-	sources  int           // number of counters that have a source
-	added    chan struct{} // for Added
+	changed  int64  // time of the last cycle that found another value, or of the last new source
+	sources  int    // number of counters that have a source
+	added    func() // is called when a counter has a source after a time in which none was new; nil: not
 
 	nextHistory, historyPeriod int64
 
@@ -51,7 +51,6 @@ func NewPlan(history time.Duration) *Plan {
 		records:       make(map[uint32]*sourceBlock),
 		pairs:         make([]backend.Pair, blockSize),
 		sampled:       make([]int64, blockSize),
-		added:         make(chan struct{}, 1),
 	}
 }
 
@@ -92,8 +91,12 @@ func (p *Plan) activity() (sources int, changed int64) {
 	return p.sources, p.changed
 }
 
-// Added receives when a counter has a source after a time in which none was new.
-func (p *Plan) Added() <-chan struct{} { return p.added }
+// onAdded makes the plan call added, which does not wait, when a counter has a source after a time in which none was new.
+func (p *Plan) onAdded(added func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.added = added
+}
 
 // block returns the block of index, or nil for a latency counter.
 func (p *Plan) block(index uint32) *blockPlan {
@@ -138,11 +141,8 @@ func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backe
 	p.removeSource(index)
 	p.live.show(p.history(index).handle, s, id, base)
 	now := shm.Now()
-	if p.sources == 0 || now-p.changed > int64(time.Second) { // of many at once, the first tells
-		select {
-		case p.added <- struct{}{}:
-		default:
-		}
+	if p.added != nil && (p.sources == 0 || now-p.changed > int64(time.Second)) { // of many at once, the first tells
+		p.added()
 	}
 	p.sources++
 	p.changed = now

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/tick"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -36,12 +37,13 @@ type Poller struct {
 	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
 	late    atomic.Bool            // more than one in eight cycles of the last window
 	periods atomic.Pointer[periods]
-	changed chan struct{} // periods has changed
+	ticker  *tick.Ticker
 }
 
-// New returns a poller that does not run yet.
+// New returns a poller that does not run yet. Run ends its ticker.
 func New(o Options) *Poller {
-	p := &Poller{opts: o, changed: make(chan struct{}, 1)}
+	p := &Poller{opts: o, ticker: tick.New()}
+	o.Plan.onAdded(p.ticker.Kick)
 	p.SetPeriods(o.Config.Period, o.Config.IdlePeriod)
 	return p
 }
@@ -50,14 +52,12 @@ func New(o Options) *Poller {
 // poller that polls without pause has no period. Any goroutine may call it.
 func (p *Poller) SetPeriods(period, idle time.Duration) {
 	p.periods.Store(newPeriods(period, idle))
-	select {
-	case p.changed <- struct{}{}:
-	default: // Run takes the newest periods
-	}
+	p.ticker.Kick()
 }
 
 // Run polls until ctx ends, then runs one more cycle, which publishes the last counts.
 func (p *Poller) Run(ctx context.Context) {
+	defer p.ticker.Close()
 	if p.opts.Config.Busy {
 		p.runBusy(ctx)
 	} else {
@@ -66,27 +66,12 @@ func (p *Poller) Run(ctx context.Context) {
 	p.Poll()
 }
 
+// runPeriodic runs a cycle at each tick, or a heartbeat where cycles are further apart than beatPeriod. The ticker drops
+// ticks that were not taken: a late cycle is followed by the next one on the grid, and never by a burst of missed cycles.
 func (p *Poller) runPeriodic(ctx context.Context) {
-	// A ticker drops ticks that were not taken. A late cycle is followed by the next one
-	// on the grid, and never by a burst of missed cycles.
-	period := p.periods.Load().fast
-	tick, between := time.NewTicker(period), time.NewTicker(beatPeriod)
-	defer tick.Stop()
-	defer between.Stop()
-	var beat <-chan time.Time
-	pace := func() {
-		period = p.pace()
-		p.tell(period) // before the pause
-		tick.Reset(period)
-		if beat = between.C; period <= beatPeriod {
-			between.Stop()
-			beat = nil
-		} else {
-			between.Reset(beatPeriod)
-		}
-	}
-	pace()
+	defer context.AfterFunc(ctx, p.ticker.Kick)()
 	var late int
+	period := p.setPace(0)
 	for n := 1; ; n++ {
 		start := time.Now()
 		p.Poll()
@@ -97,26 +82,34 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 			p.late.Store(late > conditionWindow/8)
 			late = 0
 		}
-		if p.pace() != period {
-			pace()
-		}
-		for due := false; !due; {
-			select {
-			case <-ctx.Done():
+		period = p.setPace(period)
+		for beats := beatsIn(period); beats > 0; beats-- {
+			p.ticker.Wait()
+			if ctx.Err() != nil {
 				return
-			case <-tick.C:
-				due = true
-			case <-p.changed:
-				pace()
-			case <-p.opts.Plan.Added():
-				if p.pace() != period {
-					pace()
-				}
-			case <-beat:
+			}
+			if p.pace() != period { // a cycle is due, which begins the other period
+				break
+			}
+			if beats > 1 {
 				p.opts.Writer.Heartbeat(shm.Now())
 			}
 		}
 	}
+}
+
+// beatsIn returns the number of ticks in a period.
+func beatsIn(period time.Duration) int { return int((period + beatPeriod - 1) / beatPeriod) }
+
+// setPace makes the present pace the period, and tells readers of another one before the first pause. It returns the
+// period.
+func (p *Poller) setPace(was time.Duration) time.Duration {
+	period := p.pace()
+	if period != was {
+		p.tell(period)
+		p.ticker.Reset(period / time.Duration(beatsIn(period)))
+	}
+	return period
 }
 
 // pace returns the time until the next cycle.

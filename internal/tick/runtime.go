@@ -1,0 +1,45 @@
+package tick
+
+import (
+	"sync"
+	"time"
+)
+
+// runtimeTimer is a timer of Go's runtime.
+type runtimeTimer struct {
+	ticker *time.Ticker
+	kicked chan struct{} // has room for one
+	closed func()
+	ended  chan struct{}
+}
+
+func newRuntimeTimer() *runtimeTimer {
+	t := &runtimeTimer{ticker: time.NewTicker(time.Hour), kicked: make(chan struct{}, 1), ended: make(chan struct{})}
+	t.ticker.Stop()
+	t.closed = sync.OnceFunc(func() { t.ticker.Stop(); close(t.ended) })
+	return t
+}
+
+func (t *runtimeTimer) wait() {
+	select {
+	case <-t.ticker.C:
+	case <-t.kicked:
+	case <-t.ended:
+	}
+}
+
+func (t *runtimeTimer) set(first, period time.Duration) {
+	if period > 0 {
+		t.ticker.Reset(period)
+	} else {
+		t.ticker.Stop()
+	}
+	if first != period {
+		select {
+		case t.kicked <- struct{}{}:
+		default: // one is pending
+		}
+	}
+}
+
+func (t *runtimeTimer) close() { t.closed() }
