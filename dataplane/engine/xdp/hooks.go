@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/tick"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -32,12 +33,13 @@ type hooks struct {
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
 
-	mu     *sync.Mutex         // Backend.mu: a link event and a control call exclude each other
-	demand map[string]demand   // by interface, "" for all: how many flows need counts there
-	held   []xdp.Attachment    // as of the last refreshHeld
-	since  map[hookName]uint64 // the epoch of each held hook
-	fresh  map[hookName]bool   // hooks of interfaces that came later, or were refused, until they are held
-	epochs uint64              // how many epochs have begun
+	mu         *sync.Mutex         // Backend.mu: a link event and a control call exclude each other
+	demand     map[string]demand   // by interface, "" for all: how many flows need counts there
+	held       []xdp.Attachment    // as of the last refreshHeld
+	heldTicker *tick.Ticker        // of watchHeld; it ticks while hooks are held
+	since      map[hookName]uint64 // the epoch of each held hook
+	fresh      map[hookName]bool   // hooks of interfaces that came later, or were refused, until they are held
+	epochs     uint64              // how many epochs have begun
 	// refreshes is the number of calls of refreshHeld.
 	refreshes uint64
 	asked     map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
@@ -71,6 +73,7 @@ func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) 
 	if h.interfaces, err = h.resolve(); err != nil {
 		return nil, err
 	}
+	h.heldTicker = tick.New()
 	h.refreshHeld()
 	return h, nil
 }
@@ -161,7 +164,11 @@ func (h *hooks) refresh() {
 // of an interface that came later: it counts from its start on, and has missed nothing.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
+	was := len(h.held)
 	h.held = h.rules.Attachments()
+	if period := heldPeriod(len(h.held)); period != heldPeriod(was) {
+		h.heldTicker.Reset(period)
+	}
 	for name := range h.since {
 		if !h.holds(name) {
 			delete(h.since, name)

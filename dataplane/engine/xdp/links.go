@@ -15,7 +15,7 @@ const (
 	// checkPeriod is how often everything is checked although no link has changed: a hook that
 	// another program holds can become free, TCX programs and pins come and go.
 	checkPeriod = 2 * time.Second
-	// detachPeriod is how often the watcher queries whether programs are still attached. The kernel sends no
+	// detachPeriod is how often watchHeld queries whether programs are still attached. The kernel sends no
 	// event when a program is detached by force, neither for XDP nor for TCX.
 	detachPeriod = 20 * time.Millisecond
 	// detachLink is the least period per attached program. One query takes 3 µs, so that
@@ -32,11 +32,28 @@ func (h *hooks) watch() error {
 		return err
 	}
 	h.stop = stop
-	h.stopped.Go(func() { h.watchLinks(ctx, events) })
+	lost := make(chan struct{})
+	h.stopped.Go(func() { h.watchLinks(ctx, events, lost) })
+	h.stopped.Go(func() { h.watchHeld(ctx, lost) })
 	return nil
 }
 
+// watchHeld queries whether programs are still attached, while some are, and sends to lost where one is not.
+func (h *hooks) watchHeld(ctx context.Context, lost chan<- struct{}) {
+	defer context.AfterFunc(ctx, h.heldTicker.Kick)()
+	for h.heldTicker.Wait(); ctx.Err() == nil; h.heldTicker.Wait() {
+		if !h.lostHooks() {
+			continue
+		}
+		select {
+		case lost <- struct{}{}:
+		case <-ctx.Done():
+		}
+	}
+}
+
 func (h *hooks) stopWatch() {
+	defer h.heldTicker.Close()
 	if h.stop != nil {
 		h.stop()
 		h.stopped.Wait()
@@ -56,10 +73,9 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err
 
 // watchLinks checks interfaces when links change, and every checkPeriod. The kernel ends a subscription that
 // falls behind; watchLinks then subscribes again and checks everything.
-func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent) {
-	tick, detached := time.NewTicker(checkPeriod), time.NewTimer(detachPeriod)
+func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent, lost <-chan struct{}) {
+	tick := time.NewTicker(checkPeriod)
 	defer tick.Stop()
-	defer detached.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,12 +86,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent) {
 				continue
 			}
 			events = nil
-		case <-detached.C:
-			lost, held := h.lostHooks()
-			detached.Reset(max(detachPeriod, time.Duration(held)*detachLink))
-			if !lost {
-				continue
-			}
+		case <-lost:
 		case <-tick.C:
 		}
 		fresh := false
@@ -227,12 +238,20 @@ func (h *hooks) forgetVLANs() {
 	clear(h.upstream.vlans)
 }
 
-// lostHooks reports whether a hook was lost since the last refreshHeld, and how many hooks were held then. A hook
-// that cannot be attached again counts as lost until checkAll finds that.
-func (h *hooks) lostHooks() (is bool, held int) {
+// lostHooks reports whether a hook was lost since the last refreshHeld. A hook that cannot be attached again counts as
+// lost until checkAll finds that.
+func (h *hooks) lostHooks() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.closed && h.rules.Held() < len(h.held), len(h.held)
+	return !h.closed && h.rules.Held() < len(h.held)
+}
+
+// heldPeriod returns how often watchHeld queries so many hooks; 0: not at all.
+func heldPeriod(held int) time.Duration {
+	if held == 0 {
+		return 0
+	}
+	return max(detachPeriod, time.Duration(held)*detachLink)
 }
 
 // checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events
