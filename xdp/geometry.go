@@ -34,7 +34,7 @@ type geometry struct {
 }
 
 // marked is the number of counters that one mark is for.
-const marked = 16
+const marked = 4
 
 func newGeometry(o Options, cpus int) (geometry, error) {
 	g := geometry{rules: o.MaxRules, counters: o.MaxCounters, cpus: cpus}

@@ -23,12 +23,13 @@ func (v *values) readMarks(dst []uint32) error {
 		return ErrNotFound
 	}
 	clear(dst)
-	for at := v.marks; at < len(v.words); at += v.block {
-		marks := marksOf(v.words[at:][:(len(dst)+1)/2])[:len(dst)]
-		n := 0
-		if canSum {
-			n = len(dst) &^ 7
-			addMarks(dst[:n], marks[:n])
+	four := len(dst) &^ 15 // marks that are added for four CPUs at once
+	for at, cpu := v.marks, 0; at < len(v.words); at, cpu = at+v.block, cpu+1 {
+		marks, n := marksOf(v.words[at:][:(len(dst)+1)/2])[:len(dst)], 0
+		if whole := len(v.words) / v.block &^ 3; canSum && four > 0 && cpu < whole {
+			if n = four; cpu%4 == 0 {
+				addMarks(dst[:n], &marks[0], uintptr(v.block)*8)
+			}
 		}
 		for ; n < len(dst); n++ {
 			dst[n] += atomic.LoadUint32(&marks[n]) // barrier mark-acquire

@@ -154,8 +154,8 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 	cpus := uintptr(len(v.words) / v.block)
 	for len(dst) > 0 {
 		n := 0
-		if canSum && len(dst) >= 8 {
-			n = int(sumRows(&v.words[id*2], uintptr(v.block)*8, cpus, uintptr(len(dst)&^7), &v.base[id], &dst[0], at))
+		if canSum && len(dst) >= 4 {
+			n = int(sumRows(&v.words[id*2], uintptr(v.block)*8, cpus, uintptr(len(dst)&^3), &v.base[id], &dst[0], at))
 		}
 		id, dst = id+uint32(n), dst[n:]
 		for n = min(8, len(dst)); n > 0; n-- {

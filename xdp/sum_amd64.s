@@ -96,8 +96,8 @@ cpus:
 
 // func sumRows(slots *uint64, stride, cpus, n uintptr, base *Pair, dst *Row, at int64) (done uintptr)
 //
-// As sumSlots, into rows of three words: 192 bytes of eight counters in six stores. It ends
-// before the first eight of which a slot was met between its stores.
+// As sumSlots, into rows of three words: 192 bytes of eight counters in six stores, and of the last four, where n is not
+// a multiple of 8, in three. It ends before the first group of which a slot was met between its stores.
 TEXT ·sumRows(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ         slots+0(FP), SI
 	MOVQ         stride+8(FP), DX
@@ -115,6 +115,8 @@ TEXT ·sumRows(SB), NOSPLIT|NOFRAME, $0-64
 	VPBROADCASTQ X12, Y12
 	XORQ         AX, AX
 	VPXOR        Y15, Y15, Y15
+	SUBQ         $8, CX
+	JCS          four
 
 group:
 	VPXOR Y0, Y0, Y0
@@ -204,30 +206,88 @@ each:
 	ADDQ       $192, DI
 	ADDQ       $8, AX
 	SUBQ       $8, CX
-	JNZ        group
+	JCC        group
+
+four:
+	ADDQ  $8, CX
+	JZ    done
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  R8, R10
+
+line:
+	VMOVDQA     0(SI), X4
+	VMOVDQA     16(SI), X8
+	VMOVDQA     32(SI), X5
+	VMOVDQA     48(SI), X9
+	VINSERTI128 $1, X8, Y4, Y4
+	VINSERTI128 $1, X9, Y5, Y5
+	VPSHUFD     $0x4E, Y4, Y8
+	VPSHUFD     $0x4E, Y5, Y9
+	VPXOR       Y4, Y8, Y8
+	VPXOR       Y5, Y9, Y9
+	VPOR        Y8, Y9, Y8
+	VPOR        Y8, Y15, Y15
+	VPADDQ      Y4, Y0, Y0
+	VPADDQ      Y5, Y1, Y1
+	ADDQ        DX, SI
+	DECQ        R10
+	JNZ         line
+	VPTEST      Y12, Y15
+	JNZ         done
+	VPSLLDQ     $8, Y0, Y8
+	VPSLLDQ     $8, Y1, Y9
+	VPSUBQ      Y8, Y0, Y0
+	VPSUBQ      Y9, Y1, Y1
+	VPSRLVQ     Y14, Y0, Y0
+	VPSRLVQ     Y14, Y1, Y1
+	VPSUBQ      0(BX), Y0, Y0
+	VPSUBQ      32(BX), Y1, Y1
+	VPERM2I128  $0x21, Y1, Y0, Y4
+	VPERMQ      $0x84, Y0, Y0
+	VPERMQ      $0xE1, Y4, Y4
+	VPERMQ      $0x38, Y1, Y1
+	VPBLENDD    $0x30, Y13, Y0, Y0
+	VPBLENDD    $0x0C, Y13, Y4, Y4
+	VPBLENDD    $0xC3, Y13, Y1, Y1
+	VMOVDQU     Y0, 0(DI)
+	VMOVDQU     Y4, 32(DI)
+	VMOVDQU     Y1, 64(DI)
+	ADDQ        $4, AX
 
 done:
 	VZEROUPPER
 	MOVQ AX, done+56(FP)
 	RET
 
-// func addMarks(dst, src []uint32)
-TEXT ·addMarks(SB), NOSPLIT|NOFRAME, $0-48
-	MOVQ  dst_base+0(FP), DI
-	MOVQ  dst_len+8(FP), CX
-	MOVQ  src_base+24(FP), SI
-	TESTQ CX, CX
-	JZ    added
+// func addMarks(dst []uint32, src *uint32, stride uintptr)
+TEXT ·addMarks(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ dst_base+0(FP), DI
+	MOVQ dst_len+8(FP), CX
+	MOVQ src+24(FP), SI
+	MOVQ stride+32(FP), DX
+	LEAQ (SI)(DX*1), R8
+	LEAQ (SI)(DX*2), R9
+	LEAQ (R8)(DX*2), R10
+	XORQ AX, AX
 
-eight:
-	VMOVDQU (SI), Y0
-	VPADDD  (DI), Y0, Y0
-	VMOVDQU Y0, (DI)
-	ADDQ    $32, SI
-	ADDQ    $32, DI
-	SUBQ    $8, CX
-	JNZ     eight
-
-added:
+sixteen:
+	VMOVDQU (SI)(AX*1), Y0
+	VMOVDQU 32(SI)(AX*1), Y1
+	VMOVDQU (R9)(AX*1), Y2
+	VMOVDQU 32(R9)(AX*1), Y3
+	VPADDD  (R8)(AX*1), Y0, Y0
+	VPADDD  32(R8)(AX*1), Y1, Y1
+	VPADDD  (R10)(AX*1), Y2, Y2
+	VPADDD  32(R10)(AX*1), Y3, Y3
+	VPADDD  (DI)(AX*1), Y0, Y0
+	VPADDD  32(DI)(AX*1), Y1, Y1
+	VPADDD  Y2, Y0, Y0
+	VPADDD  Y3, Y1, Y1
+	VMOVDQU Y0, (DI)(AX*1)
+	VMOVDQU Y1, 32(DI)(AX*1)
+	ADDQ    $64, AX
+	SUBQ    $16, CX
+	JNZ     sixteen
 	VZEROUPPER
 	RET

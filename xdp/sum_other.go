@@ -12,6 +12,6 @@ func sumRows(*uint64, uintptr, uintptr, uintptr, *Pair, *Row, int64) uintptr {
 	panic("xdp: sumRows is not for this CPU")
 }
 
-func addMarks(_, _ []uint32) {
+func addMarks([]uint32, *uint32, uintptr) {
 	panic("xdp: addMarks is not for this CPU")
 }

@@ -8,7 +8,7 @@
  * two stores became visible; where stores become visible in order the low bytes
  * also tell by how many packets the first is ahead. Slots are never zeroed.
  *
- * Behind the slots of a block stand its marks, one word for 16 counters. Every update raises the mark
+ * Behind the slots of a block stand its marks, one word for 4 counters. Every update raises the mark
  * of its counter, after its two stores: a reader that finds the marks of all CPUs as they were
  * before it read the slots has the present values.
  */
@@ -34,7 +34,7 @@ static __always_inline __u64 *ft_opaque(__u64 *p)
 }
 
 /* The mark of a slot at that offset, in bytes from the first mark. */
-#define FT_MARK(at) ((at) >> 8 << 2)
+#define FT_MARK(at) ((at) >> 6 << 2)
 
 /* Raises a mark, after every store before it (barrier mark-release). */
 static __always_inline void ft_mark(const volatile struct ft_config *k, volatile __u32 *mark)

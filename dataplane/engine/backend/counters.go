@@ -22,7 +22,7 @@ type Counters interface {
 }
 
 // Marked is the number of adjacent slots that have one mark.
-const Marked = 16
+const Marked = 4
 
 // RowCounters is implemented by a source that fills rows of a mirror's block by itself, and tells which slots
 // have changed.

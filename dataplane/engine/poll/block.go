@@ -19,10 +19,11 @@ type blockPlan struct {
 // run reads a block by few calls: its counters are adjacent at one source that fills rows, and their rows
 // are adjacent too. The zero run stands for a block that is read source by source.
 type run struct {
-	source *marked
-	spans  []span // of the block's only source
-	first  uint32 // id of the first counter
-	at, n  uint8  // first row, and the number of rows
+	source *marked  // the block's only source
+	seen   []uint32 // marks of the counters under which the rows were read
+	first  uint32   // id of the first counter
+	at, n  uint8    // first row, and the number of rows
+	known  bool     // all rows were read since the plan has changed
 }
 
 // sourceBlock is the counters of one source in one block, or in one record. The slices run in
@@ -31,7 +32,7 @@ type sourceBlock struct {
 	source backend.Counters
 	timed  backend.TimedCounters // source, if it samples each value on its own; else nil
 	marked *marked               // source, if it has marks; else nil
-	spans  []span                // of the counters, if the source has marks
+	spans  []span                // of the counters, if the source has marks and the block has no run
 	ids    []uint32              // at the source
 	at     []uint8               // rows
 	base   []backend.Pair        // total under earlier sources
@@ -58,33 +59,44 @@ func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
 	return &bp.sources[len(bp.sources)-1]
 }
 
-// sourceChanged recomputes b.plain, b.spans and the block's run after the counters of b have changed.
+// sourceChanged recomputes b.plain, and the block's run or its spans, after the counters of b have changed.
 func (bp *blockPlan) sourceChanged(b *sourceBlock) {
 	n := len(b.at)
 	b.plain = n > 0 && int(b.at[n-1]-b.at[0]) == n-1 && !slices.ContainsFunc(b.base, func(p backend.Pair) bool { return p != backend.Pair{} })
-	if b.marked != nil {
-		b.spans = b.marked.spansOf(b.spans[:0], b.ids)
+	if only := bp.only(); only != nil && only.marked != nil && only.plain && adjacent(only.ids) {
+		seen := only.marked.marksOf(bp.run.seen[:0], only.ids)
+		bp.run = run{source: only.marked, seen: seen, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
+		return
 	}
 	bp.run = run{}
-	var only *sourceBlock
+	for i := range bp.sources {
+		if b := &bp.sources[i]; b.marked != nil {
+			b.spans = b.marked.spansOf(b.spans[:0], b.ids)
+		}
+	}
+}
+
+// only returns the block's only source, or nil.
+func (bp *blockPlan) only() (only *sourceBlock) {
 	for i := range bp.sources {
 		switch {
 		case len(bp.sources[i].ids) == 0:
 		case only != nil:
-			return
+			return nil
 		default:
 			only = &bp.sources[i]
 		}
 	}
-	if only == nil || only.marked == nil || !only.plain {
-		return
-	}
-	for i, id := range only.ids {
-		if id != only.ids[0]+uint32(i) {
-			return
+	return only
+}
+
+func adjacent(ids []uint32) bool {
+	for i, id := range ids {
+		if id != ids[0]+uint32(i) {
+			return false
 		}
 	}
-	bp.run = run{source: only.marked, spans: only.spans, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
+	return true
 }
 
 // readBlock reads the sources of block number n into its rows. live is false if the block has no source.

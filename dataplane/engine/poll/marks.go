@@ -1,6 +1,8 @@
 package poll
 
 import (
+	"slices"
+
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -50,6 +52,20 @@ func (l *markedSources) read(now int64) {
 	l.readAt = now
 }
 
+// grow makes room for a mark.
+func (m *marked) grow(mark uint32) {
+	for len(m.now) <= int(mark) {
+		m.now = append(m.now, 0)
+	}
+}
+
+// marksOf appends a word to seen for each mark of counters that follow one another, and makes room for their marks.
+func (m *marked) marksOf(seen, ids []uint32) []uint32 {
+	first, last := ids[0]/backend.Marked, ids[len(ids)-1]/backend.Marked
+	m.grow(last)
+	return append(seen, make([]uint32, last-first+1)...)
+}
+
 // spansOf appends the spans of counters to spans, and makes room for their marks.
 func (m *marked) spansOf(spans []span, ids []uint32) []span {
 	for i, id := range ids {
@@ -58,9 +74,7 @@ func (m *marked) spansOf(spans []span, ids []uint32) []span {
 			spans[n-1].to++
 			continue
 		}
-		for len(m.now) <= int(mark) {
-			m.now = append(m.now, 0)
-		}
+		m.grow(mark)
 		spans = append(spans, span{mark: mark, from: uint8(i), to: uint8(i + 1)})
 	}
 	return spans
@@ -77,29 +91,42 @@ func (m *marked) hasRead(s *span) (updated bool) {
 	return updated
 }
 
-// read reads the spans that have changed, neighbours by one call, and makes now the sample time of all
-// rows that could be read.
+// read reads the rows whose marks have changed, neighbours by one call, and makes now the sample time of all rows that
+// could be read.
 func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
-	for i := 0; i < len(r.spans); {
-		from := i
-		for i < len(r.spans) && !r.source.stands(&r.spans[i]) {
+	marks := r.source.now[r.first/backend.Marked:][:len(r.seen)]
+	trusted := r.known && r.source.trusted
+	if trusted && slices.Equal(marks, r.seen) {
+		for i := range rows {
+			rows[i].SampledAt = now
+		}
+		return false, nil
+	}
+	r.known = true
+	for i := 0; i < len(marks); {
+		from, stands := i, trusted && marks[i] == r.seen[i]
+		for i < len(marks) && stands == (trusted && marks[i] == r.seen[i]) {
 			i++
 		}
-		if i == from {
-			for j := r.spans[i].from; j < r.spans[i].to; j++ {
-				rows[j].SampledAt = now
+		first, to := r.row(from), r.row(i)
+		if stands {
+			for j := range rows[first:to] {
+				rows[first+j].SampledAt = now
 			}
-			i++
 			continue
 		}
-		first, to := r.spans[from].from, r.spans[i-1].to
+		changed = changed || !slices.Equal(marks[from:i], r.seen[from:i])
 		if err := r.source.counters.ReadRows(r.first+uint32(first), rows[first:to], now); err != nil {
-			failed, changed = err, true // the spans are read again
+			failed, changed = err, true
+			r.known = trusted && r.known // else a mark need not differ: all rows are read again
 			continue
 		}
-		for j := range r.spans[from:i] {
-			changed = r.source.hasRead(&r.spans[from+j]) || changed
-		}
+		copy(r.seen[from:i], marks[from:i])
 	}
 	return changed, failed
+}
+
+// row returns the first row of mark i.
+func (r *run) row(i int) int {
+	return min(max(i*backend.Marked-int(r.first%backend.Marked), 0), int(r.n))
 }
