@@ -76,7 +76,7 @@ func kitError(err error) any {
 		is   error
 		name string
 	}{
-		{ErrStale, "stale"}, {ErrGone, "gone"}, {ErrNotFound, "gone"}, {ErrBusy, "busy"},
+		{ErrNoLive, "no-live"}, {ErrStale, "stale"}, {ErrGone, "gone"}, {ErrNotFound, "gone"}, {ErrBusy, "busy"},
 		{ErrNotReady, "refused"}, {ErrTruncated, "refused"}, {ErrFormat, "refused"}, {errNotOpen, "not-open"},
 	} {
 		if errors.Is(err, e.is) {
@@ -115,6 +115,7 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 			return nil, err
 		}
 		k.history.Rewind()
+		r.live = kitMap()
 		return map[string]bool{"ok": true}, nil
 	}
 	if k.r == nil {
@@ -153,6 +154,17 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 			return nil, err
 		}
 		return kitValue(v), nil
+	case "live":
+		c, ok := k.found[name]
+		if !ok {
+			return nil, errNotOpen
+		}
+		l, err := k.r.Live(c.Handle())
+		if err != nil {
+			return nil, err
+		}
+		packets, bytes, err := l.Load()
+		return map[string]uint64{"packets": packets, "bytes": bytes}, err
 	case "list":
 		return k.list()
 	case "snapshot":
@@ -161,6 +173,20 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 		return k.records()
 	}
 	return nil, fmt.Errorf("question %q is none of the kit's", verb)
+}
+
+// kitMap returns the map in which the kernel of the kit counts, as the kit's README.md describes it.
+func kitMap() *liveFile {
+	const cpus, counters = 2, 4
+	f := &liveFile{id: 7, counters: counters, stride: 2 * counters, epoch: new(uint64)}
+	*f.epoch = 3
+	for cpu := range uint64(cpus) {
+		for slot := range uint64(counters) {
+			packets := 100*(cpu+1) + slot
+			f.words = append(f.words, packets, 64*packets<<8+packets)
+		}
+	}
+	return f
 }
 
 // plain replies to "load NAME" by the plain form (R7), where ask uses the quick form (R8).

@@ -333,4 +333,40 @@ func kitSequences(t *testing.T) {
 	k.note("done")
 	k.ask("find fast", "load fast", "list")
 	k.write("sequence-growth")
+
+	k = begin("A counter is counted in the kernel, in another slot, elsewhere, and no more.", "L2", "L3", "L4")
+	k.ask("live web")
+	w = k.writer()
+	k.note("the writer is there")
+	k.every = []string{"live web", "load web"}
+	h := goldenEntries[0].Handle
+	at := entryAt(int64(h.Index)) + entLiveState
+	for _, s := range []struct {
+		about string
+		slot  LiveSlot
+	}{
+		{"slot 1", LiveSlot{Map: 7, Epoch: 3, Slot: 1, BasePackets: 1000, BaseBytes: 64000}},
+		{"slot 2, with a base below zero", LiveSlot{Map: 7, Epoch: 3, Slot: 2, BasePackets: 1<<64 - 300, BaseBytes: 1<<64 - 64*300}},
+		{"a slot that the map does not have", LiveSlot{Map: 7, Epoch: 3, Slot: 4}},
+		{"an earlier epoch", LiveSlot{Map: 7, Epoch: 2, Slot: 1}},
+		{"another map", LiveSlot{Map: 8, Epoch: 3, Slot: 1}},
+		{"elsewhere", LiveSlot{}},
+		{"slot 0", LiveSlot{Map: 7, Epoch: 3, Slot: 0}},
+	} {
+		if err := w.SetLive(h, s.slot); err != nil {
+			t.Fatal(err)
+		}
+		k.note(s.about)
+		k.ask("live web")
+	}
+	k.put32("its words stay in the middle of a change, as of a writer that hangs", at+4, binary.LittleEndian.Uint32(k.last[at+4:])|1)
+	k.ask("live web", "load web")
+	k.put32("the change is done", at+4, binary.LittleEndian.Uint32(k.last[at+4:])+1)
+	k.ask("live web")
+	if err := w.Remove(h); err != nil {
+		t.Fatal(err)
+	}
+	k.note("done")
+	k.ask("live web", "find web")
+	k.write("sequence-live")
 }

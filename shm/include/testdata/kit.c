@@ -2,6 +2,7 @@
  * through the C reader: kit PATH, a question on each line of standard input, a reply in
  * JSON on each line of standard output. */
 #include "flowtally.h"
+#include "flowtally_live.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ static void print_error(int err) {
 	case FT_ERR_BUSY:
 	case FT_ERR_WORN: name = "busy"; break;
 	case FT_ERR_ARGUMENT: name = "not-open"; break;
+	case FT_ERR_NO_LIVE: name = "no-live"; break;
 	default: break;
 	}
 	printf("{\"error\":\"%s\"}", name);
@@ -65,6 +67,42 @@ static void load(const char *name) {
 	ft_value v;
 	ft_counter *c = counter_of(name, 0);
 	print_value(c == NULL ? FT_ERR_ARGUMENT : ft_load(c, &v), &v);
+}
+
+/* Opens the map in which the kernel of the kit counts, as README.md describes it. */
+static int kit_map(ft_live_map *m) {
+	enum { CPUS = 2, COUNTERS = 4 };
+	static uint64_t words[2 * CPUS * COUNTERS + 1];
+	uint32_t message[FT_LIVE_SIZE / 4] = {0};
+	const uint64_t stride = 16 * COUNTERS;
+	for (uint64_t i = 0; i < CPUS * COUNTERS; i++) {
+		const uint64_t packets = 100 * (i / COUNTERS + 1) + i % COUNTERS;
+		words[2 * i] = packets;
+		words[2 * i + 1] = (64 * packets << 8) + packets;
+	}
+	words[2 * CPUS * COUNTERS] = 3;
+	memcpy(message, "FLOWLIVE", 8);
+	message[FT_LVM_VERSION / 4] = 1;
+	message[FT_LVM_BYTE_ORDER / 4] = 0x01020304;
+	message[FT_LVM_MAP / 4] = 7;
+	message[FT_LVM_CPUS / 4] = CPUS;
+	message[FT_LVM_COUNTERS / 4] = COUNTERS;
+	memcpy((char *)message + FT_LVM_STRIDE, &stride, sizeof stride);
+	return ft_live_open_memory(m, message, words, sizeof words);
+}
+
+static void live(const ft_reader *r, const char *name) {
+	ft_live_map m;
+	ft_live_counter l;
+	uint64_t packets = 0, bytes = 0;
+	const ft_counter *c = counter_of(name, 0);
+	int err = c == NULL ? FT_ERR_ARGUMENT : kit_map(&m);
+	if (!err) err = ft_live_attach(&m, r, c->handle, &l);
+	if (!err) err = ft_live(&l, &packets, &bytes);
+	if (err)
+		print_error(err);
+	else
+		printf("{\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", packets, bytes);
 }
 
 static void status(const ft_reader *r) {
@@ -182,6 +220,8 @@ int main(int argc, char **argv) {
 			find(&r, name);
 		else if (strncmp(line, "load ", 5) == 0)
 			load(name);
+		else if (strncmp(line, "live ", 5) == 0)
+			live(&r, name);
 		else if (strcmp(line, "status") == 0)
 			status(&r);
 		else if (strcmp(line, "list") == 0)
