@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,4 +252,126 @@ func TestLiveViewUnderTraffic(t *testing.T) {
 	}
 	checkLive(t, &l, backend.Pair(s.Sent()[0]))
 	t.Logf("%d reads beside %d packets", reads, s.Sent()[0].Packets)
+}
+
+// liveReader reads a flow live again and again, whatever counts it. It fails where a total falls, is below the mirror's, or
+// has bytes of another flow's packets.
+type liveReader struct {
+	read, refused atomic.Uint64
+}
+
+func (l *liveReader) run(t *testing.T, ctx context.Context, r *shm.Reader, c shm.Counter, size uint64) {
+	var view shm.Live
+	have, last := false, uint64(0)
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Microsecond) { // the other goroutines need a CPU too
+		v, err := c.Load()
+		if err != nil && !errors.Is(err, shm.ErrBusy) {
+			t.Error(err)
+			return
+		}
+		last = max(last, v.Packets)
+		if !have {
+			view, err = r.Live(c.Handle())
+			have = err == nil
+		}
+		var packets, bytes uint64
+		if have {
+			packets, bytes, err = view.Load()
+		}
+		switch {
+		case errors.Is(err, shm.ErrNoLive):
+			have = false
+			l.refused.Add(1)
+		case errors.Is(err, shm.ErrBusy):
+		case err != nil || packets < last || bytes != size*packets:
+			t.Errorf("%d packets, %d bytes, %v; %d were seen before", packets, bytes, err, last)
+			return
+		default:
+			last = packets
+			l.read.Add(1)
+		}
+	}
+}
+
+// more waits until n rises.
+func more(t *testing.T, n *atomic.Uint64, of string) {
+	t.Helper()
+	was := n.Load()
+	for end := time.Now().Add(20 * time.Second); n.Load() == was; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %s", of)
+		}
+	}
+}
+
+// A live reader while its flow moves between XDP and a device under traffic: it reads exact totals while XDP counts, and is
+// refused while the device does. It never reads another flow's count, although slots are reused meanwhile.
+func TestLiveViewWhileAFlowMoves(t *testing.T) {
+	b := newSoftBench(t,
+		flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
+		flow.Flow{Name: "other", Match: match(t, "ipv4 udp dport 1002"), Priority: 5})
+	b.Config.RDMA.Audit = true
+	b.Config.Mirror.LiveMode = 0o600
+	b.run(t)
+	r := reader(t, b.Config)
+	h, err := r.Lookup("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Counter(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Live(h); !errors.Is(err, shm.ErrNoLive) {
+		t.Fatalf("the device counts, and the live view: %v", err)
+	}
+	const size = 60
+	snd, err := b.Wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, size)}}, {Frames: [][]byte{udpTo(1002, 77)}}}, lab.SenderOptions{Rate: 20_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snd.Close()
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	var live liveReader
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := snd.Run(ctx, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	running.Go(func() { live.run(t, ctx, r, c, size) })
+	for round := range 2 {
+		if err := b.control.Remove(b.Device); err != nil {
+			t.Fatal(err)
+		}
+		b.counts(t, "web", "xdp")
+		more(t, &live.read, "live read while XDP counts")
+		name := fmt.Sprint("some", round)
+		if _, err := b.e.AddFlows(t.Context(), flow.Flow{Name: name, Match: match(t, "ipv4 udp dport 1003"), Priority: 5}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.e.RemoveFlows(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if round == 1 {
+			break
+		}
+		if err := b.control.Return(b.Device); err != nil {
+			t.Fatal(err)
+		}
+		b.counts(t, "web", "rdma")
+		more(t, &live.refused, "refused read while the device counts")
+	}
+	enough()
+	running.Wait()
+	if err := snd.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	view, err := r.Live(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLive(t, &view, backend.Pair(snd.Sent()[0]))
+	t.Logf("%d reads, %d refused, beside %d packets", live.read.Load(), live.refused.Load(), snd.Sent()[0].Packets)
 }
