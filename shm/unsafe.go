@@ -205,8 +205,8 @@ func bytesOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
 
-// syscallFutexWake makes system call trap, futex(2), on word, to wake n sleepers, a small number. The call does not
-// block. It is hidden from Go's runtime, whose monitor thread a visible call of an idle process wakes.
+// syscallFutexWake makes system call trap, futex(2), on word, to wake n sleepers. The call does not block. It is hidden
+// from Go's runtime, whose monitor thread a visible call of an idle process wakes.
 func syscallFutexWake(trap uintptr, word *uint32, op, n uintptr, bits uint32) (uintptr, syscall.Errno) {
 	woken, _, errno := syscall.RawSyscall6(trap, uintptr(unsafe.Pointer(word)), op, n, 0, 0, uintptr(bits))
 	return woken, errno

@@ -21,13 +21,7 @@ func futexWait(word *uint32, value uint32, until int64, bits uint32) syscall.Err
 
 // futexWake wakes up to n sleepers on word with one of bits, the longest first, and returns their number.
 func futexWake(word *uint32, n int, bits uint32) int {
-	call := func() (uintptr, syscall.Errno) {
-		if n <= wakeAtOnce {
-			return syscallFutexWake(unix.SYS_FUTEX, word, opWakeBitset, uintptr(n), bits)
-		}
-		return syscallFutex(unix.SYS_FUTEX, word, opWakeBitset, uintptr(n), 0, bits)
-	}
-	woken, errno := call()
+	woken, errno := syscallFutexWake(unix.SYS_FUTEX, word, opWakeBitset, uintptr(n), bits)
 	if errno != 0 {
 		return 0
 	}
