@@ -76,7 +76,7 @@ func libraries(libs Libs) []library {
 	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
 	kernel := func(name string) bool {
 		return strings.HasPrefix(name, "uverbs/") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
-			slices.Contains([]string{"verbs_environ.c", "verbs_calls.c", "verbs_limits.c", "mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
+			slices.Contains([]string{"verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c", "mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
 	}
 	return []library{
 		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},

@@ -31,41 +31,8 @@ static struct {
 	pthread_t thread;
 	bool running;
 	int fifo, stop;
+	void (*obey)(const char *word, const char *device);
 } control;
-
-static void obey(const char *word, const char *name)
-{
-	bool known = false;
-	verbs_table_lock();
-	for (struct soft_device *d = verbs_table(); d; d = d->next) {
-		if (strcmp(d->device.name, name))
-			continue;
-		known = true;
-		pthread_mutex_lock(&d->lock);
-		if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
-			d->fatal = true;
-			d->removed = *word == 'r';
-			verbs_device_gone(d, true);
-		} else if (!strcmp(word, "silent")) {
-			d->fatal = true;
-			verbs_device_gone(d, false);
-		} else if (!strcmp(word, "return")) {
-			d->fatal = d->removed = false;
-		} else if (!strcmp(word, "port_down")) {
-			d->port_down = true;
-			verbs_port_event(d, IBV_EVENT_PORT_ERR);
-		} else if (!strcmp(word, "port_up")) {
-			d->port_down = false;
-			verbs_port_event(d, IBV_EVENT_PORT_ACTIVE);
-		} else {
-			fprintf(stderr, "ibvtest: control: %s is not a command\n", word);
-		}
-		pthread_mutex_unlock(&d->lock);
-	}
-	verbs_table_unlock();
-	if (!known)
-		fprintf(stderr, "ibvtest: control: %s %s: no such device\n", word, name);
-}
 
 static void line(char *text)
 {
@@ -73,7 +40,7 @@ static void line(char *text)
 	const char *word = strtok_r(text, " \t\r", &rest);
 	const char *name = word ? strtok_r(NULL, " \t\r", &rest) : NULL;
 	if (name)
-		obey(word, name);
+		control.obey(word, name);
 	else if (word)
 		fprintf(stderr, "ibvtest: control: %s names no device\n", word);
 }
@@ -119,7 +86,7 @@ void verbs_control_close(void)
 }
 
 /* Called without the table's lock: the thread that ends may wait for it. */
-void verbs_control_configure(const char *path)
+void verbs_control_configure(const char *path, void (*obey)(const char *word, const char *device))
 {
 	struct stat st;
 	sigset_t all, old;
@@ -129,6 +96,7 @@ void verbs_control_configure(const char *path)
 	if (!*path)
 		return;
 	control.path = strdup(path);
+	control.obey = obey;
 	control.fifo = open(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 	if (control.fifo < 0 || fstat(control.fifo, &st) || !S_ISFIFO(st.st_mode)) {
 		fprintf(stderr, "ibvtest: %s: opening the control FIFO: %s\n", path,

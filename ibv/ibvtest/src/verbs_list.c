@@ -2,11 +2,47 @@
  *
  * verbs_list.c: the list of devices, which also configures the library, and the library's end. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nic_device.h"
 #include "verbs_data.h"
+
+/* A line of the control FIFO (verbs_control.c). */
+static void obey(const char *word, const char *name)
+{
+	bool known = false;
+	verbs_table_lock();
+	for (struct soft_device *d = verbs_table(); d; d = d->next) {
+		if (strcmp(d->device.name, name))
+			continue;
+		known = true;
+		pthread_mutex_lock(&d->lock);
+		if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
+			d->fatal = true;
+			d->removed = *word == 'r';
+			verbs_device_gone(d, true);
+		} else if (!strcmp(word, "silent")) {
+			d->fatal = true;
+			verbs_device_gone(d, false);
+		} else if (!strcmp(word, "return")) {
+			d->fatal = d->removed = false;
+		} else if (!strcmp(word, "port_down")) {
+			d->port_down = true;
+			verbs_port_event(d, IBV_EVENT_PORT_ERR);
+		} else if (!strcmp(word, "port_up")) {
+			d->port_down = false;
+			verbs_port_event(d, IBV_EVENT_PORT_ACTIVE);
+		} else {
+			fprintf(stderr, "ibvtest: control: %s is not a command\n", word);
+		}
+		pthread_mutex_unlock(&d->lock);
+	}
+	verbs_table_unlock();
+	if (!known)
+		fprintf(stderr, "ibvtest: control: %s %s: no such device\n", word, name);
+}
 
 VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 {
@@ -14,7 +50,7 @@ VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 	struct verbs_item item;
 	size_t n = 0;
 	verbs_environ_load(&e);
-	verbs_control_configure(e.control);
+	verbs_control_configure(e.control, obey);
 	verbs_table_lock();
 	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
 	verbs_comp_cntr_configure(e.comp_cntr_max, e.comp_cntr_ops);

@@ -111,8 +111,8 @@ void verbs_calls_close(void);
 void verbs_comp_cntr_configure(const char *max, const char *ops);
 void verbs_comp_cntr_limits(const char *device, uint64_t *max, uint32_t *ops);
 
-/* verbs_control.c: the thread that reads the FIFO. */
-void verbs_control_configure(const char *path);
+/* verbs_control.c: the thread that reads the FIFO, and calls obey for each line. */
+void verbs_control_configure(const char *path, void (*obey)(const char *word, const char *device));
 void verbs_control_close(void);
 
 /* verbs_sysfs.c: the directory that stands for /sys/class/infiniband. */

@@ -332,7 +332,7 @@ struct uv_device {
 	char name[64], netdev[16];
 	uint8_t mac[6];
 	unsigned generation;    /* rises when the device is lost */
-	bool removed, port_down;
+	bool removed, port_down; /* removed: it cannot be opened */
 	struct nic *nic;        /* by uv_device_nic */
 	void *priv;             /* of the driver, for all files */
 	struct uv_file *files;
@@ -359,7 +359,8 @@ struct uv_file {
 	struct uv_channel *async;   /* NULL before ASYNC_EVENT_ALLOC */
 	/* Puts a descriptor of the model into the caller, and closes it here: its number there, or -errno. */
 	int (*install_fd)(struct uv_file *file, int fd);
-	void *front_end;
+	unsigned calls;             /* in progress */
+	bool closing;               /* the last call closes it */
 	struct uv_file *next;
 };
 
@@ -380,8 +381,9 @@ void uv_comp_event(struct uv_cq *cq);
 /* uv_card_wake starts the card's thread, or ends its sleep: a queue was made. Called under uv_lock. */
 void uv_card_wake(struct uv_device *device);
 
-/* uv_gate is called before each method and command with its name, and by drivers before a firmware command with its
- * PRM name. It counts the call, waits for the time in DELAY (without the lock), and returns the errno of FAIL or 0. */
+/* uv_gate is called by drivers before a firmware command with its PRM name. It counts the call, waits for the time in
+ * DELAY, and returns the errno of FAIL or 0. The dispatcher calls it, without the lock, before each method and command
+ * with its name, and before it looks at the attributes. */
 int uv_gate(struct uv_device *device, const char *name);
 
 /* uv_mutant: is the kernel to behave in this wrong way? (FLOWTALLY_IBVTEST_MUTANT) */
@@ -395,7 +397,8 @@ void uv_unlock(void);
 /* uv_open opens uverbsN: the file has a descriptor, file->memory, for the caller. ENXIO without the device. */
 int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int), struct uv_file **file);
 int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg);
-/* uv_close destroys all objects of the file, the youngest first, whatever uses them, and frees it. memory stays open. */
+/* uv_close destroys all objects of the file, the youngest first, whatever uses them, and frees it: now, or when its
+ * last call returns. memory stays open. */
 void uv_close(struct uv_file *file);
 
 #endif

@@ -26,11 +26,15 @@ int uv_channel_open(struct uv_channel *channel, int *fd);
 int uv_channel_close(struct uv_object *object, struct uv_call *call);
 int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object);
 
+/* uv_gate without the lock. EBADF: the file was closed meanwhile. */
+int uv_gate_unlocked(struct uv_call *call, const char *name);
+
 void uv_object_free(struct uv_object *object);
 void uv_objects_close(struct uv_file *file);
 void uv_mappings_close(struct uv_file *file);
 int uv_memory_fd(void);
 
+int uv_invoke_write(struct uv_call *call);
 int uv_destroy_none(struct uv_call *call); /* the handler of a method that only destroys */
 
 #endif

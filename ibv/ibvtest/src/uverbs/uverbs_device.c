@@ -25,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The kernel's state, under the lock. */
 static struct {
 	struct uv_device *devices;
-	char mutant[64], *said;
+	char mutant[64], control[256], *said;
 } kernel;
 
 void uv_lock(void) { pthread_mutex_lock(&lock); }
@@ -87,6 +87,46 @@ static char *said(const struct verbs_environ *e, const char *mutant)
 	return text;
 }
 
+/* Commands of the open files return EIO from here on. */
+static void lose(struct uv_device *d, bool event)
+{
+	d->generation++;
+	for (struct uv_file *f = event ? d->files : NULL; f; f = f->next)
+		uv_async_event(f, IB_EVENT_DEVICE_FATAL, 0);
+}
+
+static void port(struct uv_device *d, bool down)
+{
+	d->port_down = down;
+	for (struct uv_file *f = d->files; f; f = f->next)
+		uv_async_event(f, down ? IB_EVENT_PORT_ERR : IB_EVENT_PORT_ACTIVE, 1);
+}
+
+/* A line of the control FIFO (../verbs_control.c). */
+static void obey(const char *word, const char *name)
+{
+	struct uv_device *d = kernel.devices;
+	uv_lock();
+	while (d && strcmp(d->name, name))
+		d = d->next;
+	if (!d) {
+		fprintf(stderr, "uverbs: control: %s %s: no such device\n", word, name);
+	} else if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
+		d->removed = true;
+		lose(d, true);
+	} else if (!strcmp(word, "silent")) {
+		d->removed = true;
+		lose(d, false);
+	} else if (!strcmp(word, "return")) {
+		d->removed = false;
+	} else if (!strcmp(word, "port_down") || !strcmp(word, "port_up")) {
+		port(d, word[5] == 'd');
+	} else {
+		fprintf(stderr, "uverbs: control: %s is not a command\n", word);
+	}
+	uv_unlock();
+}
+
 /* Reads the environment. If it changed, and no file is open, the kernel starts again by it. */
 static void configure(void)
 {
@@ -99,6 +139,12 @@ static void configure(void)
 			return;
 	const char *mutant = secure_getenv("FLOWTALLY_IBVTEST_MUTANT");
 	verbs_environ_load(&e);
+	if (strcmp(e.control, kernel.control)) {
+		snprintf(kernel.control, sizeof(kernel.control), "%s", e.control);
+		uv_unlock(); /* the thread that ends may wait for it */
+		verbs_control_configure(e.control, obey);
+		uv_lock();
+	}
 	char *now = said(&e, mutant ? mutant : "");
 	if (!now || (kernel.said && !strcmp(kernel.said, now))) {
 		free(now);
@@ -137,6 +183,14 @@ int uv_get_context(const struct uv_call *call)
 
 int uv_gate(struct uv_device *device, const char *name) { return verbs_call(device->name, name); }
 
+int uv_gate_unlocked(struct uv_call *call, const char *name)
+{
+	uv_unlock();
+	int err = verbs_call(call->device->name, name);
+	uv_lock();
+	return call->file->closing ? EBADF : err;
+}
+
 int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int), struct uv_file **file)
 {
 	configure();
@@ -167,6 +221,9 @@ int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int
 void uv_close(struct uv_file *file)
 {
 	struct uv_file **at = &file->device->files;
+	file->closing = true;
+	if (file->calls)
+		return;
 	uv_objects_close(file);
 	if (file->context) {
 		if (file->device->ops->dealloc_ucontext)

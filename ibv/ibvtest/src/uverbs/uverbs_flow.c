@@ -62,8 +62,8 @@ static int create_flow(struct uv_call *call)
 	err = uv_udata_in_at(call, &call->core, sizeof(c), specs, c.flow_attr.size);
 	if (!err)
 		err = uv_object_new(call, UVERBS_OBJECT_FLOW, call->device->ops->size_ib_flow, &o);
-	if (!err && (err = uv_object_get(call->file, UVERBS_OBJECT_QP, c.qp_handle, &qp)))
-		err = EINVAL; /* the kernel hides the reason */
+	if (!err)
+		err = uv_object_get(call->file, UVERBS_OBJECT_QP, c.qp_handle, &qp);
 	if (err)
 		return err;
 	struct uv_flow *flow = (struct uv_flow *)o;

@@ -107,6 +107,8 @@ static int set_object(struct uv_call *call, const struct ib_uverbs_attr *u, stru
 	const struct uv_attr_spec *s = a->spec;
 	if (u->attr_data.elem_id || u->attr_data.reserved || u->len)
 		return EINVAL;
+	if (s->access != UV_NEW && s->access != UV_DESTROY && uv_lost(call->file))
+		return EIO;
 	if (s->access != UV_NEW)
 		return s->type == UV_FD ? uv_channel_get(call->file, s->object, (int64_t)u->data, &a->object)
 					: uv_object_get(call->file, s->object, u->data, &a->object);
@@ -206,8 +208,6 @@ static int run(struct uv_call *call, const struct ib_uverbs_attr *u, unsigned n)
 		if (call->attr[i].object && call->attr[i].spec->access == UV_DESTROY)
 			destroyed = call->attr[i].object;
 	uv_fill_udata(call, &call->driver, UVERBS_ATTR_UHW_IN, UVERBS_ATTR_UHW_OUT);
-	if ((err = uv_gate(call->device, call->name)))
-		return err;
 	err = destroyed ? run_destroy(call, destroyed) : call->method->run(call);
 	const struct uv_attr *out = uv_attr_get(call, UVERBS_ATTR_UHW_OUT);
 	if (!err && out) /* as the kernel: it assumes that the driver wrote all of it */
@@ -231,7 +231,16 @@ static void finish(struct uv_call *call, int err)
 		free(call->attr[i].objects);
 }
 
-int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
+/* Is it a method that only destroys? It works on a lost device. */
+static bool destroys(const struct uv_method *m)
+{
+	for (const struct uv_attr_spec *s = m->attrs; s->type != UV_END; s++)
+		if (s->access == UV_DESTROY && s->type == UV_IDR)
+			return true;
+	return false;
+}
+
+static int ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
 {
 	struct ib_uverbs_ioctl_hdr h;
 	struct ib_uverbs_attr attrs[4096 / sizeof(struct ib_uverbs_attr)];
@@ -252,7 +261,20 @@ int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
 	call.name = call.method->name;
 	if (uv_copy_from_user(file, attrs, call.user_attrs, h.num_attrs * sizeof(attrs[0])))
 		return EFAULT;
-	int err = run(&call, attrs, h.num_attrs);
+	int err = call.method->run == uv_invoke_write ? 0 : uv_gate_unlocked(&call, call.name);
+	if (!err && uv_lost(file) && call.method->object >= UVERBS_ID_DRIVER_NS && !destroys(call.method))
+		err = EIO;
+	if (!err)
+		err = run(&call, attrs, h.num_attrs);
 	finish(&call, err);
+	return err;
+}
+
+int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
+{
+	file->calls++;
+	int err = ioctl(file, cmd, arg);
+	if (!--file->calls && file->closing)
+		uv_close(file);
 	return err;
 }

@@ -8,7 +8,7 @@
 
 #include "uverbs_core.h"
 
-static int invoke_write(struct uv_call *call)
+int uv_invoke_write(struct uv_call *call)
 {
 	uint64_t cmd;
 	int err = uv_get_const(call, UVERBS_ATTR_WRITE_CMD, UINT32_MAX, &cmd);
@@ -19,7 +19,7 @@ static int invoke_write(struct uv_call *call)
 	if (call->core.inlen < w->req || call->core.outlen < w->resp)
 		return ENOSPC;
 	call->name = w->name;
-	if ((err = uv_gate(call->device, w->name)))
+	if ((err = uv_gate_unlocked(call, w->name)))
 		return err;
 	err = w->run(call);
 	if (!err && call->core.outlen)
@@ -189,7 +189,7 @@ static const struct uv_attr_spec info_handles_attrs[] = {
 	{0}};
 
 const struct uv_method uv_device_methods[] = {
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, "INVOKE_WRITE", invoke_write_attrs, invoke_write},
+	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, "INVOKE_WRITE", invoke_write_attrs, uv_invoke_write},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, "INFO_HANDLES", info_handles_attrs, info_handles},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, "QUERY_PORT", query_port_attrs, query_port},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, "GET_CONTEXT", get_context_attrs, get_context},

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.c: makes calls of RDMA_VERBS_IOCTL as lines of its input say, and prints their results.
+ *
+ *     open N                             prints the descriptor or -errno
+ *     close
+ *     cmd NUMBER                         an ioctl of another number
+ *     call OBJECT METHOD DRIVER HEADER ATTRIBUTE...
+ *
+ * HEADER is ok, or the name of a defect: length, reserved, fault. An ATTRIBUTE is ID,FLAGS,RESERVED,LEN,KIND,DATA with
+ * the KIND v (DATA is the value), p (DATA are the bytes, in hex, that the address is of), o (an address for output), e (an
+ * empty address). The result is the errno, then for each attribute ID,FLAGS,VALUE,OUTPUT. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+struct attr {
+	uint16_t id, len, flags, reserved;
+	uint64_t data;
+};
+
+static struct {
+	uint16_t length, object, method, n;
+	uint64_t reserved1;
+	uint32_t driver, reserved2;
+	struct attr attr[256];
+} call;
+
+static unsigned char memory[64][65536];
+static char kind[256];
+
+static void bytes(const char *hex, unsigned char *to)
+{
+	unsigned b;
+	for (; sscanf(hex, "%2x", &b) == 1; hex += 2)
+		*to++ = b;
+}
+
+static int fd = -1;
+
+static void run(char *rest)
+{
+	char header[16], *word;
+	unsigned object, method, driver;
+	int used, n = 0;
+	memset(&call, 0, sizeof(call));
+	sscanf(rest, "%u %u %u %15s%n", &object, &method, &driver, header, &used);
+	for (word = strtok(rest + used, " \n"); word; word = strtok(NULL, " \n"), n++) {
+		unsigned id, flags, reserved, len;
+		int at = 0;
+		sscanf(word, "%u,%u,%u,%u,%c,%n", &id, &flags, &reserved, &len, &kind[n], &at);
+		call.attr[n] = (struct attr){id, len, flags, reserved, 0};
+		memset(memory[n % 64], kind[n] == 'o' ? 0xee : 0, sizeof(memory[0]));
+		switch (kind[n]) {
+		case 'v': call.attr[n].data = strtoull(word + at, NULL, 0); break;
+		case 'e': call.attr[n].data = 16; break;
+		case 'p': bytes(word + at, memory[n % 64]); /* fall through */
+		default: call.attr[n].data = (uintptr_t)memory[n % 64];
+		}
+	}
+	call.object = object;
+	call.method = method;
+	call.driver = driver;
+	call.n = n;
+	call.length = 24 + n * sizeof(struct attr);
+	call.length += !strcmp(header, "length");
+	call.reserved2 = !strcmp(header, "reserved");
+	int err = ioctl(fd, 0xc0181b01ul, !strcmp(header, "fault") ? (void *)16 : &call) ? errno : 0;
+	printf("%d", err);
+	for (int i = 0; i < n; i++) {
+		printf(" %u,%u,%llu,", call.attr[i].id, call.attr[i].flags, (unsigned long long)call.attr[i].data);
+		for (unsigned j = 0; kind[i] == 'o' && j < call.attr[i].len && j < 512; j++)
+			printf("%02x", memory[i % 64][j]);
+	}
+	printf("\n");
+}
+
+int main(void)
+{
+	static char line[1 << 20];
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	while (fgets(line, sizeof(line), stdin)) {
+		unsigned long n;
+		char path[64];
+		if (sscanf(line, "open %lu", &n) == 1) {
+			snprintf(path, sizeof(path), "/dev/infiniband/uverbs%lu", n);
+			fd = open(path, O_RDWR | O_CLOEXEC);
+			printf("%d\n", fd < 0 ? -errno : fd);
+		} else if (!strncmp(line, "close", 5)) {
+			printf("%d\n", close(fd) ? errno : 0);
+		} else if (sscanf(line, "cmd %lu", &n) == 1) {
+			printf("%d\n", ioctl(fd, n, &call) ? errno : 0);
+		} else if (!strncmp(line, "call ", 5)) {
+			run(line + 5);
+		}
+	}
+	return 0;
+}
