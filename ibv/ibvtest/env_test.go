@@ -22,7 +22,7 @@ func TestEnviron(t *testing.T) {
 	}{
 		{"nothing", ibvtest.Env{}, []string{
 			"FLOWTALLY_IBVTEST_DEVICES=", "FLOWTALLY_IBVTEST_FAIL=", "FLOWTALLY_IBVTEST_DELAY=",
-			"FLOWTALLY_IBVTEST_WITHOUT=", "FLOWTALLY_IBVTEST_CONTROL=", "FLOWTALLY_IBVTEST_STATISTICS=",
+			"FLOWTALLY_IBVTEST_WITHOUT=", "FLOWTALLY_IBVTEST_CONTROL=", "FLOWTALLY_IBVTEST_STATISTICS=", "FLOWTALLY_IBVTEST_MUTANT=",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=", "FLOWTALLY_IBVTEST_COMP_CNTR_OPS=",
 		}},
 		{"all", ibvtest.Env{
@@ -38,6 +38,8 @@ func TestEnviron(t *testing.T) {
 			Control:    "/run/c",
 			Statistics: "/run/s",
 
+			Mutant: "wrong_handle",
+
 			CompCntrMax: []string{"7", "swnic0/0xff"},
 			CompCntrOps: []string{"send", "swnic0/recv"},
 		}, []string{
@@ -47,6 +49,7 @@ func TestEnviron(t *testing.T) {
 			"FLOWTALLY_IBVTEST_WITHOUT=counters,swnic1/flows",
 			"FLOWTALLY_IBVTEST_CONTROL=/run/c",
 			"FLOWTALLY_IBVTEST_STATISTICS=/run/s",
+			"FLOWTALLY_IBVTEST_MUTANT=wrong_handle",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=7,swnic0/0xff",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_OPS=send,swnic0/recv",
 		}},

@@ -3,10 +3,15 @@
  * efa.c: the software libefa.so.1: completion counters in memory of the application
  * (efadv_create_comp_cntr(3)). It refuses the same calls as libefa of rdma-core 65. libibverbs
  * refuses the calls that the kernel would: memory that is not mapped, or not 8 bytes at a
- * multiple of 8. DMA-BUFs are memory of other devices, and the software NIC has no other devices. */
+ * multiple of 8. A memfd stands in for a DMA-BUF, which few hosts can make. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "provider.h"
 
@@ -63,6 +68,26 @@ static bool known(const struct efadv_comp_cntr_init_attr *a, uint32_t length)
 	return zero;
 }
 
+/* Maps the page of a DMA-BUF that has the word. The mapping stays until the process ends, as a device may write to it. */
+static int map(int fd, uint64_t offset, uint64_t **word)
+{
+	char path[64], target[64] = "";
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	off_t size = lseek(fd, 0, SEEK_END);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (readlink(path, target, sizeof(target) - 1) < 0)
+		return EBADF;
+	if (strncmp(target, "/dmabuf:", 8) && strncmp(target, "/memfd:", 7))
+		return EINVAL;
+	if (offset % sizeof(uint64_t) || size < 8 || offset > (uint64_t)size - 8)
+		return EINVAL;
+	uint8_t *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset & ~(page - 1));
+	if (at == MAP_FAILED)
+		return errno;
+	*word = (uint64_t *)(void *)(at + offset % page);
+	return 0;
+}
+
 /* The word of one side; *word is NULL when the library is to have its own. */
 static int locate(const struct efadv_memory_location *m, bool external, uint64_t **word)
 {
@@ -70,7 +95,7 @@ static int locate(const struct efadv_memory_location *m, bool external, uint64_t
 	if (!external)
 		return 0;
 	if (m->type == EFADV_MEMORY_LOCATION_DMABUF)
-		return EOPNOTSUPP;
+		return map(m->dmabuf.fd, m->dmabuf.offset, word);
 	*word = (uint64_t *)(void *)m->ptr;
 	return m->ptr ? 0 : EFAULT; /* the result of pinning the first page */
 }

@@ -36,7 +36,7 @@ static int descriptor(const struct uv_file *file, int fd)
 	return own;
 }
 
-/* Maps the page of a dma-buf that has the word. */
+/* Maps the page of a dma-buf that has the word. A memfd stands in for a dma-buf, which few hosts can make. */
 static int map_dmabuf(struct efa_word *w, const struct ib_uverbs_buffer_desc *b)
 {
 	char path[64], target[64] = "";
@@ -49,7 +49,8 @@ static int map_dmabuf(struct efa_word *w, const struct ib_uverbs_buffer_desc *b)
 	off_t size = lseek(fd, 0, SEEK_END);
 	void *at = MAP_FAILED;
 	int err = EINVAL; /* of a descriptor that is no dma-buf */
-	if (n > 0 && !strncmp(target, "/dmabuf:", 8) && size >= 0 && b->addr <= (uint64_t)size && (uint64_t)size - b->addr >= 8) {
+	bool is = !strncmp(target, "/dmabuf:", 8) || !strncmp(target, "/memfd:", 7);
+	if (n > 0 && is && size >= 0 && b->addr <= (uint64_t)size && (uint64_t)size - b->addr >= 8) {
 		at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, b->addr & ~(page - 1));
 		err = at == MAP_FAILED ? errno : 0;
 	}

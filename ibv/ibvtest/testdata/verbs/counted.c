@@ -189,7 +189,9 @@ void case_comp_cntr_limits(void)
 		WANT(ibv_read_comp_cntr(d, &v), 0);
 		WANT(v, (i + 1) % 6);
 	}
-	WANT(ibv_set_comp_cntr(d, 6), EINVAL);
+	WANT(ibv_set_comp_cntr(d, 6), 0); /* passed to the device, which goes on at 0 past 5 */
+	WANT(ibv_read_comp_cntr(d, &v), 0);
+	WANT(v, 0);
 	WANT(ibv_set_comp_cntr(d, 4), 0);
 	WANT(ibv_inc_comp_cntr(d, 5), 0);
 	WANT(ibv_read_comp_cntr(d, &v), 0);
@@ -261,7 +263,13 @@ void case_comp_cntr_external(void)
 	REFUSED(y.flags = 4, EOPNOTSUPP);
 	REFUSED(y.comp_mask = 1, EOPNOTSUPP);
 	REFUSED(y.err.type = 2, EOPNOTSUPP);
-	REFUSED(y.comp.type = 1, EOPNOTSUPP); /* a DMA-BUF */
+	int fd = memfd_create("dmabuf", 0); /* stands in for a DMA-BUF */
+	NEED(fd >= 0 && !ftruncate(fd, 8192));
+	struct location buffer = {.type = 1, .fd = fd, .offset = 4096 + 8};
+	REFUSED(y.comp = buffer; y.comp.fd = -1, EBADF);
+	REFUSED(y.comp = buffer; y.comp.fd = 0, EINVAL); /* no DMA-BUF */
+	REFUSED(y.comp = buffer; y.comp.offset += 4, EINVAL);
+	REFUSED(y.comp = buffer; y.comp.offset = 8192, EINVAL);
 	REFUSED(y.comp.ptr += 4, EINVAL);
 	REFUSED(y.err.ptr = NULL, EFAULT);
 	REFUSED(y.comp.ptr = (uint8_t *)(page + 512), EFAULT); /* read-only */
@@ -291,6 +299,14 @@ void case_comp_cntr_external(void)
 	WANT(page[2], 1);
 	WANT(ibv_set_err_comp_cntr(c, 5), 0);
 	WANT(page[1], 5);
+	y = (struct external){.flags = 2, .err = buffer};
+	struct comp_cntr *shared = create(a.context, wrs, &y, sizeof(y));
+	NEED(shared);
+	WANT(ibv_set_err_comp_cntr(shared, 41), 0);
+	WANT(pread(fd, &v, sizeof(v), buffer.offset), sizeof(v));
+	WANT(v, 41);
+	WANT(ibv_destroy_comp_cntr(shared), 0);
+	close(fd);
 	WANT(move(&a, IBV_QPS_ERR), 0);
 	WANT(post_recv(&a, 1, 0, 8), 0);
 	WANT(page[1], 6);
