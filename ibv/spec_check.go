@@ -2,6 +2,8 @@ package ibv
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"syscall"
 
 	"github.com/flowtally/flowtally/probe"
@@ -50,7 +52,7 @@ func (a FlowAttr) Check() error {
 	defaultRule := a.Type == FlowAttrAllDefault || a.Type == FlowAttrMCDefault
 	switch {
 	case a.Type > FlowAttrSniffer:
-		return refuse(syscall.EINVAL, "type %d does not exist", a.Type)
+		return refuse(syscall.EOPNOTSUPP, "type %d does not exist", a.Type)
 	case a.Flags&^(FlowDontTrap|FlowEgress) != 0:
 		return refuse(syscall.EINVAL, "flags %#x do not exist", uint32(a.Flags&^(FlowDontTrap|FlowEgress)))
 	case defaultRule && a.Flags != 0:
@@ -59,6 +61,9 @@ func (a FlowAttr) Check() error {
 		return refuse(syscall.EINVAL, "%d specs, uverbs take %d", len(a.Specs), maxSpecs)
 	case a.Priority > maxFlowPriority:
 		return refuse(syscall.ENOMEM, "priority %d, mlx5 takes 0 to %d", a.Priority, maxFlowPriority)
+	}
+	if a.Flags&(FlowDontTrap|FlowEgress) == FlowDontTrap|FlowEgress {
+		return refuse(syscall.EOPNOTSUPP, "a flow of EGRESS cannot be DONT_TRAP: packets that leave have no next table")
 	}
 	if a.Type != FlowAttrNormal {
 		return nil // drivers ignore the specs
@@ -85,6 +90,10 @@ func checkSpecs(specs []Spec) error {
 			layer = &layers[1]
 		}
 		r := layer.spec(s)
+		again := func(later Spec) bool { return later != nil && later.specType() == t } // it overwrites this one
+		if r.errno == 0 && !slices.ContainsFunc(specs[i+1:], again) && outside(reflect.ValueOf(s)) {
+			r = refusal{syscall.EINVAL, "a bit of the value is not in its mask"}
+		}
 		if t == specActionCount {
 			if counts++; counts > 1 {
 				r = refusal{syscall.EINVAL, "a flow has one counters object; it may have several indices"}
@@ -100,6 +109,32 @@ func checkSpecs(specs []Spec) error {
 		}
 	}
 	return nil
+}
+
+// unread are the fields of values that mlx5 reads only with a mask, or never.
+var unread = []string{"VLANTag", "Proto", "NextHdr", "TTL", "Flags", "HopLimit", "Seq", "CKSRes0Ver"}
+
+// outside reports whether a spec's value has a bit that its mask lacks, as mlx5_core's check_valid_spec.
+func outside(spec reflect.Value) bool {
+	if spec.Kind() != reflect.Struct || !spec.FieldByName("Mask").IsValid() {
+		return false // an action
+	}
+	val, mask := spec.FieldByName("Val"), spec.FieldByName("Mask")
+	for i := range val.NumField() {
+		v, m := val.Field(i), mask.Field(i)
+		switch name := val.Type().Field(i).Name; {
+		case v.Kind() == reflect.Array:
+			for b := range v.Len() {
+				if v.Index(b).Uint()&^m.Index(b).Uint() != 0 {
+					return true
+				}
+			}
+		case m.IsZero() && slices.Contains(unread, name):
+		case v.Uint()&^m.Uint() != 0:
+			return true
+		}
+	}
+	return false
 }
 
 // layerCheck accumulates the protocols that the specs of one layer fix.

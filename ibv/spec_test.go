@@ -218,9 +218,10 @@ func TestFlowCheck(t *testing.T) {
 		want syscall.Errno
 	}{
 		{"nothing at all", FlowAttr{}, 0},
-		{"an unknown type", FlowAttr{Type: 4}, syscall.EINVAL},
+		{"an unknown type", FlowAttr{Type: 4}, syscall.EOPNOTSUPP},
 		{"the deprecated flag", FlowAttr{Flags: 1}, syscall.EINVAL},
-		{"both flags", FlowAttr{Flags: FlowDontTrap | FlowEgress}, 0},
+		{"both flags", FlowAttr{Flags: FlowDontTrap | FlowEgress}, syscall.EOPNOTSUPP},
+		{"a value outside its mask", specs(UDPSpec{Val: TCPUDPFilter{DstPort: 3}, Mask: TCPUDPFilter{DstPort: 1}}), syscall.EINVAL},
 		{"DONT_TRAP in a default rule", FlowAttr{Type: FlowAttrAllDefault, Flags: FlowDontTrap}, syscall.EINVAL},
 		{"EGRESS in a default rule", FlowAttr{Type: FlowAttrMCDefault, Flags: FlowEgress}, syscall.EINVAL},
 		{"priority 15", FlowAttr{Priority: 15}, 0},

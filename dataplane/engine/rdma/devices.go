@@ -31,6 +31,9 @@ type portInfo struct {
 	netdev string
 	driver string // of the kernel
 	shared bool   // another port of the device has a network interface
+	// slaves of the bond netdev, whose packets the device counts all; nil: netdev is no such bond.
+	slaves  []string
+	refused error // why the port is not counted on; nil: it is
 }
 
 // openDevices opens the devices of the interfaces. It returns an error if it opened none.
@@ -88,6 +91,9 @@ func (b *Backend) absentReason(infos []portInfo) error {
 			if (dataplane.Interface{Name: name}).IsPattern() {
 				continue
 			}
+			if reason, fix := bondReason(infos, netClass, name); reason != "" {
+				e.Reason, e.Fix = reason, fix
+			}
 			if _, err := net.InterfaceByName(name); err != nil {
 				e.Reason = fmt.Sprintf("interface %s: no such network interface", name)
 				e.Fix = "see ip link"
@@ -117,7 +123,12 @@ func (b *Backend) openDevice(d *device, infos []portInfo) error {
 			continue
 		}
 		var n nic
-		err := b.ns.Do(func() (err error) {
+		err := info.refused
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		err = b.ns.Do(func() (err error) {
 			n, err = b.hw.open(info)
 			return err
 		})

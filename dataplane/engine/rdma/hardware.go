@@ -39,11 +39,13 @@ func (h *ibvHardware) devices() ([]portInfo, error) {
 	var out []portInfo
 	for _, d := range list {
 		ports := netdevs(d.Name, d.SysfsPath)
+		from := len(out)
 		for _, p := range ports {
 			out = append(out, portInfo{
 				name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath), shared: len(ports) > 1,
 			})
 		}
+		placePorts(out[from:], d.SysfsPath, netClass)
 	}
 	return out, nil
 }

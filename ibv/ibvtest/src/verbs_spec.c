@@ -7,7 +7,7 @@
  *   - TCP, UDP and GRE specs require their IP protocol, and an IP spec its Ethertype:
  *     a contradiction is EINVAL;
  *   - a second COUNT is EINVAL, a tag has 24 bits;
- *   - a bit of a value that its mask lacks is ignored.
+ *   - a bit of a value that its mask lacks is EINVAL (mlx5_core's check_valid_spec, here nic_rule_add).
  *
  * Stricter than mlx5: sizes must equal the sizes of the structures. */
 #include <arpa/inet.h>
@@ -44,16 +44,13 @@ struct layer {
 	struct nic_layer *value, *mask;
 };
 
-/* SET puts a masked number into a field of the rule; the value keeps no bit that the
- * mask lacks. */
-#define SET(to, field, v, m) ((to).mask->field = (m), (to).value->field = (v) & (m))
+/* SET puts a masked number into a field of the rule. */
+#define SET(to, field, v, m) ((to).mask->field = (m), (to).value->field = (v))
 
 static void set_bytes(uint8_t *value, uint8_t *mask, const void *v, const void *m, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		mask[i] = ((const uint8_t *)m)[i];
-		value[i] = ((const uint8_t *)v)[i] & mask[i];
-	}
+	memcpy(mask, m, n);
+	memcpy(value, v, n);
 }
 
 static void want(struct layer l, uint32_t present)
@@ -66,7 +63,7 @@ static int set_protocol(struct layer l, uint8_t v, uint8_t m)
 {
 	if (!m)
 		return 0;
-	if (l.mask->ip_protocol && (l.mask->ip_protocol != m || l.value->ip_protocol != (v & m)))
+	if (l.mask->ip_protocol && (l.mask->ip_protocol != m || l.value->ip_protocol != v))
 		return EINVAL;
 	SET(l, ip_protocol, v, m);
 	return 0;
@@ -128,9 +125,9 @@ static int parse_gre(const struct ibv_flow_spec_gre *s, struct nic_match *m, str
 	if (s->mask.c_ks_res0_ver)
 		return EOPNOTSUPP;
 	m->mask.gre_protocol = ntohs(s->mask.protocol);
-	m->value.gre_protocol = ntohs(s->val.protocol) & m->mask.gre_protocol;
+	m->value.gre_protocol = ntohs(s->val.protocol);
 	m->mask.gre_key = ntohl(s->mask.key);
-	m->value.gre_key = ntohl(s->val.key) & m->mask.gre_key;
+	m->value.gre_key = ntohl(s->val.key);
 	return set_protocol(l, IPPROTO_GRE, 0xff);
 }
 
@@ -147,7 +144,7 @@ static int parse_mpls(const struct ibv_flow_spec_mpls *s, struct nic_match *m, s
 	m->mask.tunnel |= in;
 	m->value.tunnel |= in;
 	m->mask.mpls = mask;
-	m->value.mpls = v & mask;
+	m->value.mpls = v;
 	return 0;
 }
 
@@ -234,7 +231,7 @@ static int parse_spec(const union spec *s, uint32_t before, struct verbs_flow_pa
 		if (inner || (ntohl(s->tunnel.mask.tunnel_id) | ntohl(s->tunnel.val.tunnel_id)) >> 24)
 			return EINVAL;
 		m->mask.vni = ntohl(s->tunnel.mask.tunnel_id);
-		m->value.vni = ntohl(s->tunnel.val.tunnel_id) & m->mask.vni;
+		m->value.vni = ntohl(s->tunnel.val.tunnel_id);
 		return 0;
 	default:
 		return parse_action(s, parts);

@@ -1,0 +1,127 @@
+package rdma
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/probe"
+)
+
+// sysfs is a tree as the kernel makes it: PCI functions, and the network interfaces and RDMA devices on them.
+type sysfs struct {
+	t    *testing.T
+	root string
+}
+
+func (s sysfs) file(path, text string) {
+	s.t.Helper()
+	path = filepath.Join(s.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text+"\n"), 0o644)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s sysfs) link(path, to string) {
+	s.t.Helper()
+	path = filepath.Join(s.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(filepath.Join(s.root, to), path)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// function makes a PCI function with an interface and, if it is named, an RDMA device whose GID table names gid.
+func (s sysfs) function(pci, netdev, rdma, gid string) {
+	s.file("pci/"+pci+"/vendor", "0x15b3")
+	s.link("net/"+netdev+"/device", "pci/"+pci)
+	if rdma != "" {
+		s.file("pci/"+pci+"/infiniband/"+rdma+"/node_type", "1: CA")
+		s.link("infiniband/"+rdma+"/device", "pci/"+pci)
+		s.file("infiniband/"+rdma+"/ports/1/gid_attrs/ndevs/0", gid)
+	}
+}
+
+// port returns the port of a device as devices lists it.
+func (s sysfs) port(rdma string) portInfo {
+	s.t.Helper()
+	dir := filepath.Join(s.root, "infiniband", rdma)
+	found := netdevsIn(dir)
+	if len(found) != 1 {
+		s.t.Fatalf("%s has ports %v", rdma, found)
+	}
+	ports := []portInfo{{name: rdma, port: found[0].port, netdev: found[0].netdev}}
+	placePorts(ports, dir, filepath.Join(s.root, "net"))
+	return ports[0]
+}
+
+// A port is counted on the interface whose packets its device counts: of a bond of two devices on its slave, of RoCE LAG on
+// the bond, and of a virtual function on the function's own interface.
+func TestPortsOfBondsAndVirtualFunctions(t *testing.T) {
+	s := sysfs{t, t.TempDir()}
+	net := filepath.Join(s.root, "net")
+	s.function("0000:01:00.0", "eth0", "mlx5_0", "bond0")
+	s.function("0000:02:00.0", "eth1", "mlx5_1", "bond0")
+	s.file("net/bond0/bonding/slaves", "eth0 eth1")
+	s.function("0000:03:00.0", "eth2", "mlx5_bond_0", "bond1")
+	s.function("0000:03:00.1", "eth3", "", "")
+	s.file("net/bond1/bonding/slaves", "eth2 eth3")
+	s.function("0000:01:00.2", "eth0v0", "mlx5_2", "eth0v0")
+	s.link("pci/0000:01:00.2/physfn", "pci/0000:01:00.0")
+	s.function("0000:04:00.0", "eth4", "mlx5_3", "eth4")
+	var all []portInfo
+	for rdma, want := range map[string]string{"mlx5_0": "eth0", "mlx5_1": "eth1", "mlx5_bond_0": "bond1", "mlx5_2": "eth0v0", "mlx5_3": "eth4"} {
+		got := s.port(rdma)
+		if got.netdev != want || got.refused != nil {
+			t.Errorf("%s counts on %s (%v), want %s", rdma, got.netdev, got.refused, want)
+		}
+		all = append(all, got)
+	}
+	for name, want := range map[string]string{
+		"bond0": "name the slaves of bond0", "eth2": "name bond1", "eth3": "name bond1", "eth0": "", "bond1": "", "eth4": "",
+	} {
+		if _, fix := bondReason(all, net, name); !strings.HasPrefix(fix, want) || want == "" && fix != "" {
+			t.Errorf("interface %s: next step %q, want %q", name, fix, want)
+		}
+	}
+}
+
+// The interfaces of a NIC in switchdev mode are refused with the reason: representors and the uplink.
+func TestSwitchdevIsRefused(t *testing.T) {
+	for _, tt := range []struct{ port, id, want string }{
+		{port: "p0", id: "e41d2d0003a1b2c4", want: "switchdev mode"},
+		{port: "pf0vf3", id: "e41d2d0003a1b2c4", want: "representor"},
+		{port: "c1pf0vf3", id: "e41d2d0003a1b2c4", want: "representor"},
+		{port: "pf0hpf", id: "e41d2d0003a1b2c4", want: "switchdev mode"},
+		{port: "pf1sf88", id: "e41d2d0003a1b2c4", want: "representor"},
+		{port: "p0", id: ""}, // legacy mode: the name of the port, and no switch
+	} {
+		s := sysfs{t, t.TempDir()}
+		s.function("0000:01:00.0", "eth0", "mlx5_0", "eth0")
+		s.file("net/eth0/phys_port_name", tt.port)
+		if tt.id != "" {
+			s.file("net/eth0/phys_switch_id", tt.id)
+		}
+		err := s.port("mlx5_0").refused
+		var unsupported *probe.UnsupportedError
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s in legacy mode: %v", tt.port, err)
+		case tt.want != "" && (!errors.As(err, &unsupported) || !strings.Contains(unsupported.Reason, tt.want) || unsupported.Fix == ""):
+			t.Errorf("%s: %v, want a reason with %q and a next step", tt.port, err, tt.want)
+		}
+	}
+}
+
+// A refused port is not opened, and the reason stands in the error.
+func TestRefusedPortIsNotOpened(t *testing.T) {
+	why := &probe.UnsupportedError{Feature: "counting in hardware", Object: "eth0", Reason: "it is a representor", Fix: "count by XDP"}
+	b := &Backend{}
+	d := &device{netdev: "eth0"}
+	b.now = func() int64 { return 0 }
+	err := b.openDevice(d, []portInfo{{name: "mlx5_0", port: 1, netdev: "eth0", refused: why}})
+	if !errors.Is(err, why) {
+		t.Errorf("%v, want %v", err, why)
+	}
+}
