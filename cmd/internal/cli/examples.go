@@ -124,6 +124,26 @@ Examples:
   flowtally qp list -o json --instance edge`
 }
 
+// Help is shown by queue-pairs reserve --help.
+func (*queuePairsReserveCmd) Help() string {
+	return `A program takes the words on the socket INSTANCE.words beside the mirror: shm/words.Take in Go. Its RDMA device, or the program itself, counts completions there. The words stay reserved until release or the end of the instance; name lasting ones under words in the configuration.
+
+Examples:
+
+  flowtally queue-pairs reserve app
+
+  flowtally qp reserve app -o json`
+}
+
+// Help is shown by queue-pairs release --help.
+func (*queuePairsReleaseCmd) Help() string {
+	return `A program that has the words goes on without a counter.
+
+Examples:
+
+  flowtally queue-pairs release app`
+}
+
 // Help is shown by queue-pairs connect --help.
 func (*queuePairsConnectCmd) Help() string {
 	return `A queue pair that is connected, or in error, is connected anew: outstanding operations end in error first. The connection does not survive a restart of the plugin, when numbers change: put a lasting one into the configuration.

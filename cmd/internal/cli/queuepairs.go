@@ -9,12 +9,15 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // queuePairsCmd talks to a running instance about the queue pairs of its configuration.
 type queuePairsCmd struct {
 	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, its source of counts and why no better one."`
 	Connect queuePairsConnectCmd `cmd:"" help:"Tell a queue pair its other end."`
+	Reserve queuePairsReserveCmd `cmd:"" help:"Reserve words: a counter of the queue pairs of another program, which writes its value."`
+	Release queuePairsReleaseCmd `cmd:"" help:"Release reserved words: the counter is removed."`
 	Post    queuePairsPostCmd    `cmd:"" help:"Post operations and wait for their completions: the proof that a queue pair counts."`
 }
 
@@ -45,7 +48,45 @@ func (c *queuePairsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("reading the conditions: %w", err)
 		}
-		return view.QueuePairs(env.Stdout, c.json(), pairs, view.OfQueuePairs(conditions), time.Now())
+		words, err := svc.ReservedWords(env.Context)
+		if err != nil && !errors.Is(err, probe.ErrNotSupported) { // an older plugin reserves none
+			return fmt.Errorf("listing the reserved words: %w", err)
+		}
+		return view.QueuePairs(env.Stdout, c.json(), pairs, words, view.OfQueuePairs(conditions), time.Now())
+	})
+}
+
+type queuePairsReserveCmd struct {
+	outputFlag
+	socketFlag
+	Name string `arg:"" help:"Name of the counter."`
+}
+
+func (c *queuePairsReserveCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		words, err := svc.ReserveWords(env.Context, c.Name)
+		if errors.Is(err, dataplane.ErrExists) {
+			err = withHint(err, "choose another name, or: flowtally queue-pairs release %s", c.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return view.QueuePairs(env.Stdout, c.json(), nil, []dataplane.ReservedWords{words}, nil, time.Now())
+	})
+}
+
+type queuePairsReleaseCmd struct {
+	socketFlag
+	Name string `arg:"" help:"Name of the counter."`
+}
+
+func (c *queuePairsReleaseCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		err := svc.ReleaseWords(env.Context, c.Name)
+		if errors.Is(err, dataplane.ErrNotFound) {
+			err = withHint(err, "flowtally queue-pairs list shows the reserved words")
+		}
+		return err
 	})
 }
 

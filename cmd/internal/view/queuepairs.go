@@ -48,17 +48,45 @@ type sourceRejectionJSON struct {
 	Reason string `json:"reason"`
 }
 
-func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, conditions []dataplane.Condition, now time.Time) error {
+func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, words []dataplane.ReservedWords, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
-		return printAbove(w, renderQueuePairs(pairs), conditions, now)
+		text := renderQueuePairs(pairs)
+		switch {
+		case len(words) > 0 && len(pairs) > 0:
+			text += "\n" + renderWords(words, now)
+		case len(words) > 0:
+			text = renderWords(words, now)
+		}
+		return printAbove(w, text, conditions, now)
 	}
-	return format.JSON(w, QueuePairsJSON{1, queuePairsJSON(pairs), conditionsJSON(conditions)})
+	out := make([]wordsJSON, len(words))
+	for i, r := range words {
+		out[i] = wordsJSON{r.Name, string(r.State), r.Since}
+	}
+	return format.JSON(w, QueuePairsJSON{1, queuePairsJSON(pairs), out, conditionsJSON(conditions)})
+}
+
+// renderWords returns a line for each counter of reserved words.
+func renderWords(words []dataplane.ReservedWords, now time.Time) string {
+	t := format.Table{Heading: []string{"RESERVED WORDS", "STATE", ">FOR"}}
+	for _, r := range words {
+		t.Add(r.Name, string(r.State), format.Age(max(0, now.Sub(r.Since))))
+	}
+	return t.Render()
+}
+
+// wordsJSON is the reserved words of one counter. State is free, taken or abandoned.
+type wordsJSON struct {
+	Name  string    `json:"name"`
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
 }
 
 // QueuePairsJSON is the output of queue-pairs list -o json. Programs read it: fields are only added.
 type QueuePairsJSON struct {
 	Schema     int             `json:"schema"`
 	QueuePairs []queuePairJSON `json:"queue_pairs"`
+	Words      []wordsJSON     `json:"words"`      // reserved for other programs
 	Conditions []conditionJSON `json:"conditions"` // about queue pairs
 }
 

@@ -42,9 +42,12 @@ func TestPrintQueuePairs(t *testing.T) {
 		{Code: "queue-pair-error", Severity: dataplane.High, Object: "near", Text: "in state ERR: rdma_write: remote access error",
 			Fix: "see the peer, then: flowtally queue-pairs connect near", Since: now.Add(-90 * time.Second)},
 	}
+	words := []dataplane.ReservedWords{
+		{Name: "app", State: dataplane.WordsTaken, Since: now.Add(-time.Minute)}, {Name: "old", State: dataplane.WordsAbandoned, Since: now.Add(-time.Second)},
+	}
 	for name, asJSON := range map[string]bool{"queue-pairs.txt": false, "queue-pairs.json": true} {
 		var b bytes.Buffer
-		if err := QueuePairs(&b, asJSON, pairs, OfQueuePairs(conditions), now); err != nil {
+		if err := QueuePairs(&b, asJSON, pairs, words, OfQueuePairs(conditions), now); err != nil {
 			t.Fatal(err)
 		}
 		compare(t, name, b.String())
