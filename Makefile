@@ -173,7 +173,7 @@ test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the
 
 test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor|TestKernel' -timeout 30m ./ibv ./internal/lab/rdmacore
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor|TestKernel|TestMutantKernels' -timeout 30m ./ibv ./internal/lab/rdmacore
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc

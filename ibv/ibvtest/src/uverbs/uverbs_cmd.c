@@ -54,6 +54,10 @@ static int ex_query_device(struct uv_call *call)
 	r.response_length = call->core.outlen < sizeof(r) ? call->core.outlen : sizeof(r);
 	if (uv_mutant("caps_lie"))
 		r.base.max_qp = r.base.max_cq = r.base.max_qp_wr = r.base.max_cqe = 0xffffffff;
+	if (uv_mutant("wrong_length"))
+		r.response_length = 0x7fffffff;
+	if (uv_mutant("unknown_comp_mask"))
+		r.comp_mask = r.device_cap_flags_ex = UINT32_MAX;
 	return err ? err : uv_udata_out(call, &call->core, &r, sizeof(r));
 }
 

@@ -37,6 +37,9 @@ static int read_counters(struct uv_call *call)
 	if (!values)
 		return ENOMEM;
 	err = call->device->ops->read_counters(c, values, n, flags);
+	if (!err && uv_mutant("wrong_stride"))
+		for (unsigned i = n; i-- > 0;)
+			values[i] = i % 2 ? UINT64_MAX : values[i / 2];
 	if (!err)
 		err = uv_copy_to(call, UVERBS_ATTR_READ_COUNTERS_BUFF, values, n * sizeof(*values));
 	free(values);
