@@ -21,8 +21,7 @@ func newEFA(t *testing.T) *bench {
 	b := &bench{t: t, reliable: QPTSRD}
 	b.lib = must(Load(Options{}))(t)
 	b.closes(b.lib)
-	b.ctx = must(b.lib.Open("efa_0"))(t)
-	b.closes(b.ctx)
+	b.open()
 	b.queues()
 	return b
 }

@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,12 @@ import (
 // same binary. The devices are mlx5_0 and efa_0 on the ends v0 and v1 of a veth pair. e adds to the environment of the kernel.
 // The name of a test that uses it begins as the name of TestKernelOpens: `make test-releases` runs such tests.
 func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *testing.T)) {
+	t.Helper()
+	overKernels(t, [][]string{e.Environ()}, suites, inside)
+}
+
+// overKernels is overKernel with a process, and so a kernel, for each environment.
+func overKernels(t *testing.T, environs [][]string, suites []string, inside func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
 		inside(t)
@@ -30,7 +37,7 @@ func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *tes
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Devices = []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}
+	devices := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}}
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
 			r := release(t, suite).NewRoot(t)
@@ -38,23 +45,29 @@ func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *tes
 			defer ns.Close()
 			pair := must(lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{}))(t)
 			defer pair.Close()
-			env := append(r.Preload(t, softLibs(t).Kernel, "v0", "v1"), e.Environ()...)
-			env = append(env, insideEnv+"="+r.Version, "GOTRACEBACK=all")
+			common := append(r.Preload(t, softLibs(t).Kernel, "v0", "v1"), insideEnv+"="+r.Version, "GOTRACEBACK=all")
 			name, _, _ := strings.Cut(t.Name(), "/")
-			err := ns.Do(func() error {
-				out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
-				t.Logf("inside:\n%s", out)
-				if err == nil && !strings.Contains(string(out), "--- PASS: "+name) {
-					t.Errorf("%s did not run", name)
+			for _, environ := range environs {
+				err := ns.Do(func() error {
+					// The first of two values of a variable that are not empty counts.
+					env := slices.Concat(slices.DeleteFunc(slices.Clone(environ), empty), slices.DeleteFunc(devices.Environ(), empty), common)
+					out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
+					t.Logf("inside, with %q:\n%s", environ, out)
+					if err == nil && !strings.Contains(string(out), "--- PASS: "+name) {
+						t.Errorf("%s did not run", name)
+					}
+					return err
+				})
+				if err != nil {
+					t.Errorf("over the libraries of %s, with %q: %v", r, environ, err)
 				}
-				return err
-			})
-			if err != nil {
-				t.Errorf("over the libraries of %s: %v", r, err)
 			}
 		})
 	}
 }
+
+// empty reports whether a variable of the environment has no value.
+func empty(variable string) bool { return strings.HasSuffix(variable, "=") }
 
 // TestKernelOpens opens both devices by the providers of each release, and makes a protection domain, a memory region and
 // the queries of a device over the uverbs kernel in software.

@@ -12,31 +12,38 @@ import (
 // The entry of a rule in the trees, as bpf/tree.h has it.
 const (
 	treeAlign      = 4 // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
-	treeRest       = 7 // words before those that few rules have
+	treeRest       = 8 // words before those that few rules have
 	treeInner      = 1 << 31
 	treePlace      = 32 // shift
-	treeEntryWords = treeRest + 1 + 2*(Words-2)
+	treeEntryWords = treeRest + 2 + 2*(Words-2)
+
+	anyPort = 1<<16 - 1
+	// portGuard is the bit above each of the two ports of a word.
+	portGuard = 1<<16 | 1<<48
 )
 
-// rangeWord is a pair of ranges as an entry has it.
-func rangeWord(p Ports) uint64 {
-	return rangeBits(p.Src) | rangeBits(p.Dst)<<32
+// rangeWords appends a pair of ranges as an entry has it: the first ports, and the last ports under their guards.
+func rangeWords(dst []uint64, p Ports) []uint64 {
+	first, last := uint64(p.Src.First)|uint64(p.Dst.First)<<32, uint64(lastOf(p.Src))|uint64(lastOf(p.Dst))<<32
+	return append(dst, first, last|portGuard)
 }
 
-func rangeBits(r Range) uint64 {
+// lastOf is the last port of a range, of which the zero value is every port.
+func lastOf(r Range) uint16 {
 	if r == (Range{}) {
-		r.Last = 0xffff
+		return anyPort
 	}
-	return uint64(r.First) | uint64(r.Last)<<16
+	return r.Last
 }
 
-func rangesOf(w uint64) Ports { return Ports{Src: rangeOf(uint32(w)), Dst: rangeOf(uint32(w >> 32))} }
-
-func rangeOf(w uint32) Range {
-	if w == 0xffff<<16 {
+func rangesOf(first, last uint64) Ports {
+	of := func(shift int) Range {
+		if r := (Range{First: uint16(first >> shift), Last: uint16(last >> shift)}); r != (Range{First: 0, Last: anyPort}) {
+			return r
+		}
 		return Range{}
 	}
-	return Range{First: uint16(w), Last: uint16(w >> 16)}
+	return Ports{Src: of(0), Dst: of(32)}
 }
 
 // classBits are the bits of a key that tell the class of its frame.
@@ -48,17 +55,24 @@ func classBits() tree.ClassBits {
 
 // ranged reports whether a rule has a range.
 func (r *Rule) ranged() bool {
-	const all = 0xffff0000_ffff0000
-	return rangeWord(r.Ports[0]) != all || rangeWord(r.Ports[1]) != all
+	for _, p := range r.Ports {
+		for _, at := range []Range{p.Src, p.Dst} {
+			if at.First != 0 || lastOf(at) != anyPort {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // treeEntry appends the words of the entry of r.
 func treeEntry(dst []uint64, r *Rule) []uint64 {
 	k, m := r.Key.words(), r.Mask.words()
-	dst = append(dst, 0, r.rank(), m[wordHot], k[wordHot], m[wordAddr], k[wordAddr], rangeWord(r.Ports[0]))
+	dst = append(dst, 0, r.rank(), m[wordHot], k[wordHot], m[wordAddr], k[wordAddr])
+	dst = rangeWords(dst, r.Ports[0])
 	if r.Ports[1] != (Ports{}) {
 		dst[0] |= treeInner
-		dst = append(dst, rangeWord(r.Ports[1]))
+		dst = rangeWords(dst, r.Ports[1])
 	}
 	rest := uint64(len(dst))
 	for w := wordAddr + 1; w < Words; w++ {
@@ -78,10 +92,10 @@ func (s *entryStore) readTree(unit uint32, r *Rule) {
 	e := s.words[int(unit)*unitWords:]
 	k, m := r.Key.words(), r.Mask.words()
 	m[wordHot], k[wordHot], m[wordAddr], k[wordAddr] = e[2], e[3], e[4], e[5]
-	r.Ports[0] = rangesOf(e[6])
+	r.Ports[0] = rangesOf(e[6], e[7])
 	rest := e[treeRest:]
 	if e[0]&treeInner != 0 {
-		r.Ports[1], rest = rangesOf(rest[0]), rest[1:]
+		r.Ports[1], rest = rangesOf(rest[0], rest[1]), rest[2:]
 	}
 	for w := wordAddr + 1; w < Words; w++ {
 		if e[0]>>w&1 != 0 {
@@ -95,7 +109,7 @@ func (s *entryStore) treeUnits(unit uint32) int {
 	words := s.words[int(unit)*unitWords]
 	n := treeRest + 2*bits.OnesCount32(uint32(words)&^treeInner)
 	if words&treeInner != 0 {
-		n++
+		n += 2
 	}
 	return sizeFor(n)
 }

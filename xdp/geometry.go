@@ -17,6 +17,8 @@ const (
 
 	// treeWords is the memory of the trees for each rule. A rebuild needs the old and the new trees at once.
 	treeWords = 32
+	// treeTail is the room behind the trees: the verifier lets a list begin at their last word (FT_TREE_STEP).
+	treeTail = 32
 
 	unitWords = 2 // an entry is units of 16 bytes
 )
@@ -66,7 +68,7 @@ func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return (maxTuples + 1) * 8 }
 func (g geometry) marksAt() int      { return g.counters * 16 }
-func (g geometry) treeBytes() int    { return pages(g.words * 8) }
+func (g geometry) treeBytes() int    { return pages((g.words + treeTail) * 8) }
 func (g geometry) counterBytes() int { return g.cpus * g.block }
 
 func pages(n int) int {

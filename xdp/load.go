@@ -85,22 +85,14 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		CpuBlock:    uint64(l.g.block),
 		Marks:       uint64(l.g.marksAt()),
 	}
-	for i, proto := range []uint8{17, 6} {
-		var v4, v6 Key
-		v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
-		v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
-		v4.Out.Proto, v6.Out.Proto = proto, proto
-		if proto == 6 && c.need&needTCPFlags != 0 {
-			v4.Out.Flags |= FlagTCPFlags
-			v6.Out.Flags |= FlagTCPFlags
-		}
-		if at.hook == HookEgress {
-			conf.Egress = uint32(FlagEgress)
-			v4.Out.Flags |= FlagEgress
-			v6.Out.Flags |= FlagEgress
-		}
-		conf.Hot4[i], conf.Hot6[i] = v4.words()[wordHot], v6.words()[wordHot]
+	var v4, v6 Key
+	v4.Out.Flags, v6.Out.Flags = FlagEth|FlagIPv4|FlagL4, FlagEth|FlagIPv6|FlagL4
+	if at.hook == HookEgress {
+		conf.Egress = uint32(FlagEgress)
+		v4.Out.Flags |= FlagEgress
+		v6.Out.Flags |= FlagEgress
 	}
+	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
 	if c.need&needLayers&^(needIPv4|needL4) == 0 {
 		conf.Plain = 1
 	}

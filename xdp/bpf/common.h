@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Most frames have no tag, IPv4 without options and fragments or IPv6 without extension headers,
- * and TCP or UDP with its ports in the frame. Their key is made here, its two hottest words in
+ * Most frames have no tag, and IPv4 without options and fragments, or IPv6 without extension headers and with
+ * TCP or UDP. Their key is made here, its two hottest words in
  * registers. Parsing an unneeded field costs less than a test for the need, and neighbours are
  * tested as one word: the length of this path, in instructions, is its cost.
  */
@@ -59,13 +59,31 @@ static __always_inline void ft_fill_common(const volatile struct ft_config *c, v
 /* The fewest bytes of a common frame: both of its kinds begin with as many. */
 #define FT_COMMON_MIN 38
 
-/* The flags of TCP, tcp bytes into the frame, which the hot word has under FT_TCPFLAGS. */
+/* Ports of TCP and UDP are a part of the frame's key. */
+#define FT_PORTED(proto) ((proto) < 64 && ((1ULL << 6 | 1ULL << 17) >> (proto) & 1))
+
+/* The flags of TCP, tcp bytes into the frame. */
 static __always_inline _Bool ft_common_flags(void *p, void *end, __u32 tcp, __u64 *hot)
 {
 	if (p + tcp + 14 > end)
 		return 0;
-	*hot |= FT_PACK(ft_load8(p, tcp + 13), 5, 1);
+	*hot |= FT_PACK(ft_load8(p, tcp + 13), 5, 1) | FT_PACK(FT_TCPFLAGS, 6, 2);
 	return 1;
+}
+
+/* The hot word of a frame of IPv4 without ports; 0: the frame is not a common one. */
+static __always_inline __u64 ft_portless4(const volatile struct ft_config *c, void *p, __u8 proto)
+{
+	const __u32 need = c->need;
+	__u64 hot = c->hot4 | FT_PACK(proto, 4, 1);
+
+	if (need & FT_N_GRE && proto == 47)
+		return 0;
+	if (proto == 1)
+		return hot | FT_PACK(ft_load16(p, 34), 0, 2);
+	if (need & FT_N_ESP && proto == 50)
+		return hot | FT_PACK(ft_load32(p, 34), 0, 4);
+	return hot ^ FT_PACK(FT_L4, 6, 2);
 }
 
 static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
@@ -75,13 +93,10 @@ static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c
 
 	if (ft_load16(p, 20) & bpf_htons(0x3fff))
 		return 0;
-	if (proto == 17)
-		*hot = c->hot4[0];
-	else if (proto == 6)
-		*hot = c->hot4[1];
-	else
+	if (FT_PORTED(proto))
+		*hot = c->hot4 | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 34), 0, 4);
+	else if (!(*hot = ft_portless4(c, p, proto)))
 		return 0;
-	*hot |= FT_PACK(ft_load32(p, 34), 0, 4);
 	*addr = ft_load64(p, 26);
 	if (!c->plain) {
 		const __u32 need = c->need;
@@ -104,17 +119,13 @@ static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c
 		return 0;
 	__u8 proto = ft_load8(p, 20);
 
-	if (proto == 17)
-		*hot = c->hot6[0];
-	else if (proto == 6)
-		*hot = c->hot6[1];
-	else
+	if (!FT_PORTED(proto))
 		return 0;
+	*hot = c->hot6 | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
 	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
 		return 0;
 	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;
-	*hot |= FT_PACK(ft_load32(p, 54), 0, 4);
 	*addr = ft_load64(p, 22);
 	ft_fill_common(c, p, k, need, 0);
 	return 1;

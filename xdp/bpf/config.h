@@ -65,8 +65,8 @@ struct ft_config {
 	__u32 counter_mask; /* of the counter's offset in a block */
 	__u32 cpus;
 	__u64 cpu_block; /* bytes */
-	__u64 hot4[2]; /* the hot word of the common IPv4 frame without its ports, UDP and TCP */
-	__u64 hot6[2];
+	__u64 hot4; /* the hot word of the common IPv4 frame without its ports and protocol */
+	__u64 hot6;
 	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
 	__u64 fold;	/* and of their sum */
 	__u64 mark;	/* metadata of a packet that XDP has counted, see flowtally_xdp_mark */

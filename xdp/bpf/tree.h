@@ -6,15 +6,15 @@
  * words (node.go), and walks them in Go as this file does.
  *
  * An entry of a tree is: bitmap of its words above FT_W_ADDR, with FT_E_INNER and the place of the first of
- * them, or 0; rank; mask and key of FT_W_HOT; mask and key of FT_W_ADDR; ranges of the outer ports; ranges
- * of the inner ports if FT_E_INNER; mask and key of each word of the bitmap. So a rule on the IPv4 5-tuple takes 64 bytes,
- * which are one line of the cache.
+ * them, or 0; rank; mask and key of FT_W_HOT; mask and key of FT_W_ADDR; first and last outer ports, as ft_ports has
+ * them; the same of the inner ports if FT_E_INNER; mask and key of each word of the bitmap. So a rule on the IPv4 5-tuple
+ * takes 64 bytes, which are one line of the cache.
  */
 #include "counters.h"
 
 #define FT_E_INNER (1u << 31)
 #define FT_E_REST 32 /* shift */
-#define FT_E_RANGES 6
+#define FT_E_INNER_RANGES 8
 
 __u64 ft_tree[8] SEC(".data.tree");
 
@@ -45,6 +45,13 @@ static __always_inline __u64 ft_node(const volatile struct ft_config *c, __u64 a
 	return ((volatile __u64 *)ft_opaque(ft_tree))[at & c->tree_mask];
 }
 
+/* v shifted by the low 6 bits of n, which the compiler would cut off. */
+static __always_inline __u64 ft_shift(__u64 v, __u64 n)
+{
+	asm volatile("%0 >>= %1" : "+r"(v) : "r"(n));
+	return v;
+}
+
 static __always_inline __u32 ft_class_of(const struct ft_key *k)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -61,16 +68,25 @@ static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct
 }
 
 /*
- * Not 0 if the ports are outside. ranges: first and last source port, first and last destination port, 16 bits
- * each. ports: of a key, be64. Without branches: the verifier follows the loop over a list through each of
+ * The ports of a level as an entry has them: the source port in the low half of the number, the destination port in the
+ * high half, and a bit above each, from which a subtraction may borrow.
+ */
+#define FT_GUARDS (1ULL << 16 | 1ULL << 48)
+
+static __always_inline __u64 ft_ports(__u64 hot)
+{
+	__u64 v = bpf_be64_to_cpu(hot);
+
+	return v >> 48 | (v & 0xffffULL << 32) | FT_GUARDS;
+}
+
+/*
+ * Not 0 if a port is outside of its range. Without branches: the verifier follows the loop over a list through each of
  * them, and it takes 8,192 of them in a row.
  */
-static __always_inline __u64 ft_outside_ranges(__u64 ports, __u64 ranges)
+static __always_inline __u64 ft_out_of_range(__u64 ports, __u64 first, __u64 last)
 {
-	__u64 src = ports >> 48, dst = ports >> 32 & 0xffff;
-
-	return ((src - (ranges & 0xffff)) | ((ranges >> 16 & 0xffff) - src) | (dst - (ranges >> 32 & 0xffff)) |
-		((ranges >> 48) - dst)) >> 63;
+	return ~((ports - first) & (last - (ports ^ FT_GUARDS))) & FT_GUARDS;
 }
 
 /*
@@ -86,7 +102,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 slot)
 		return 0;
 	__u64 words = e[0], at = words >> FT_E_REST & 63;
 
-	if (words & FT_E_INNER && ft_outside_ranges(bpf_be64_to_cpu(k->w[FT_INNER + FT_W_HOT]), e[FT_E_RANGES + 1]))
+	if (words & FT_E_INNER && ft_out_of_range(ft_ports(k->w[FT_INNER + FT_W_HOT]), e[FT_E_INNER_RANGES], e[FT_E_INNER_RANGES + 1]))
 		return 0;
 #pragma clang loop unroll(disable)
 	for (int w = 2; w < FT_WORDS; w++) {
@@ -102,30 +118,39 @@ __noinline int ft_rest(const struct ft_key *k, __u64 slot)
 /* No slot: the walk takes a word of the key that the caller does not have, or a list of more than FT_TREE_NEAR rules. */
 #define FT_AGAIN 2
 
-/* 1: the entry matches; 0: it does not; FT_AGAIN: k is NULL, and the entry has words above FT_W_ADDR. */
-static __always_inline int ft_entry_matches(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
-					    __u64 slot)
-{
-	const volatile __u64 *e = ft_tree_entry(c, slot);
+/* The two hot words of a key, and its ports. */
+struct ft_hot_key {
+	__u64 hot, addr, ports;
+};
 
-	if (((hot & e[2]) ^ e[3]) | ((addr & e[4]) ^ e[5]) | ft_outside_ranges(bpf_be64_to_cpu(hot), e[6]))
-		return 0;
-	if (!e[0])
-		return 1;
-	return k ? ft_rest(k, slot) : FT_AGAIN;
+/* Not 0 if the entry does not match the two hot words. */
+static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft_hot_key *h)
+{
+	return ((h->hot & e[2]) ^ e[3]) | ((h->addr & e[4]) ^ e[5]) | ft_out_of_range(h->ports, e[6], e[7]);
 }
 
-/* The first slot of n that matches, or 0, of the first most. Without k also FT_AGAIN. */
-static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr, __u64 at,
+/* The first slot of the n at a word of the trees that matches, or 0, of the first most. Without k also FT_AGAIN. */
+static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 at,
 				     __u32 n, const __u32 most)
 {
+	/* Behind the last word the map has room for a list. */
+	const volatile __u64 *list = (volatile __u64 *)ft_opaque(ft_tree) + (at & c->tree_mask);
+	const void *entries = ft_opaque(ft_entries);
+	const __u64 mask = c->entry_mask;
+
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < most && i < n; i++) {
-		__u64 slot = ft_node(c, at + i);
-		int matches = ft_entry_matches(c, k, hot, addr, slot);
+		__u64 slot = list[i];
+		const volatile __u64 *e = entries + (slot & mask);
 
-		if (matches)
-			return matches == 1 ? slot : FT_AGAIN;
+		if (ft_differs(e, h))
+			continue;
+		if (!e[0])
+			return slot;
+		if (!k)
+			return FT_AGAIN;
+		if (ft_rest(k, slot))
+			return slot;
 	}
 	return 0;
 }
@@ -135,7 +160,9 @@ __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 {
 	if (!k)
 		return 0;
-	return ft_near(ft_config(), k, k->w[FT_W_HOT], k->w[FT_W_ADDR], at, n, FT_TREE_STEP);
+	struct ft_hot_key h = { k->w[FT_W_HOT], k->w[FT_W_ADDR], ft_ports(k->w[FT_W_HOT]) };
+
+	return ft_near(ft_config(), k, &h, at, n, FT_TREE_STEP);
 }
 
 /*
@@ -151,6 +178,9 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 
 	if (!k)
 		hot ^= ft_node(c, FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
+	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
+	const __u64 number[2] = { bpf_be64_to_cpu(hot), bpf_be64_to_cpu(addr) };
+
 	if (FT_KIND(n) == FT_FORK) {
 		at = FT_BASE(n);
 		groups = FT_COUNT(n);
@@ -167,18 +197,18 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 			if (k) {
 				if (w >= FT_WORDS)
 					return found;
-				v = k->w[w];
+				v = bpf_be64_to_cpu(k->w[w]);
 			} else {
 				if (w > FT_W_ADDR)
 					return FT_AGAIN;
-				v = w ? addr : hot;
+				v = w ? number[1] : number[0];
 			}
-			n = ft_node(c, FT_BASE(n) + (bpf_be64_to_cpu(v) >> (n >> 8 & 63) & FT_COUNT(n)));
+			n = ft_node(c, FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
 		if (FT_KIND(n)) {
 			__u32 first = FT_BASE(n), count = FT_COUNT(n);
 
-			slot = ft_near(c, k, hot, addr, first, count, FT_TREE_NEAR);
+			slot = ft_near(c, k, &h, first, count, FT_TREE_NEAR);
 			if (!slot && count > FT_TREE_NEAR) {
 				if (!k)
 					return FT_AGAIN;
@@ -187,10 +217,16 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 					slot = ft_list(k, first + i, count - i);
 			}
 		} else if (n) {
-			int matches = ft_entry_matches(c, k, hot, addr, n);
+			const volatile __u64 *e = ft_tree_entry(c, n);
 
-			if (matches)
-				slot = matches == 1 ? n : FT_AGAIN;
+			if (!ft_differs(e, &h)) {
+				if (!e[0])
+					slot = n;
+				else if (!k)
+					return FT_AGAIN;
+				else if (ft_rest(k, n))
+					slot = n;
+			}
 		}
 		if (!k && slot == FT_AGAIN)
 			return slot;
