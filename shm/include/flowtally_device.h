@@ -85,6 +85,7 @@ enum {
 	FT_DSL_MAX_VALUE = 72,
 	FT_DSL_SHIFT = 80,
 	FT_DSL_SEEN = 96,
+	FT_DSL_STATE = 112,
 	FT_DSL_SIZE = 128,
 
 	FT_DEVICE_HEADER_SIZE = 4096, /* the file's length is a multiple of it too */
@@ -197,6 +198,8 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 		if (ft_u64(r->base, FT_HDR_DEVICE_GENERATION) != generation) continue;
 		if (!serves) return FT_ERR_NO_DEVICE;
 		if ((seq & 1) == 0) continue;
+		/* The words are in a words file, which this header does not map. */
+		if (ft_u32(slot, FT_DSL_STATE) != 0) return FT_ERR_NO_DEVICE;
 		out->slot = slot;
 		out->ended = ended;
 		out->identity = identity;
