@@ -26,8 +26,8 @@ type wireFtConfig struct {
 	Cpus        uint32
 	_           [4]byte
 	CpuBlock    uint64
-	Hot4        [2]uint64
-	Hot6        [2]uint64
+	Hot4        uint64
+	Hot6        uint64
 	Mul         [18][2]uint64
 	Fold        uint64
 	Mark        uint64
