@@ -179,7 +179,6 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 	if (!k)
 		hot ^= ft_node(c, FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
 	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
-	const __u64 number[2] = { bpf_be64_to_cpu(hot), bpf_be64_to_cpu(addr) };
 
 	if (FT_KIND(n) == FT_FORK) {
 		at = FT_BASE(n);
@@ -201,7 +200,7 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 			} else {
 				if (w > FT_W_ADDR)
 					return FT_AGAIN;
-				v = w ? number[1] : number[0];
+				v = bpf_be64_to_cpu(w ? addr : hot); /* kept as numbers they would exceed the stack of Linux 6.1 */
 			}
 			n = ft_node(c, FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
