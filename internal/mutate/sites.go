@@ -31,11 +31,14 @@ func (m Mutant) String() string { return m.File + "  " + m.Func + "  " + m.Chang
 // Package returns the directory of the mutant's package.
 func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
 
-// testPackages returns the directories of the packages whose tests may kill the mutant: its own where it has tests, and
-// for a part of a whole the whole.
+// testPackages returns the directories of the packages whose tests may kill the mutant: its own where it has tests, its
+// user where that has them, and for a part of a whole the whole.
 func (m Mutant) testPackages(root string) (dirs []string) {
 	if tested(root, m.Package()) {
 		dirs = append(dirs, m.Package())
+	}
+	if user := users[m.Package()]; user != "" {
+		dirs = append(dirs, user)
 	}
 	for _, whole := range wholes {
 		if strings.HasPrefix(m.Package(), whole+"/") {
@@ -50,6 +53,9 @@ const engine = "dataplane/engine"
 // wholes are the packages whose tests run the packages in their directories, too: the engine's tests run whole
 // instances, and plugin's run whole processes.
 var wholes = []string{engine, "plugin"}
+
+// users are the packages whose tests run a package that has none.
+var users = map[string]string{"shm/words": engine + "/words"} // both ends of one socket
 
 // tested reports whether the package in root/dir has tests.
 func tested(root, dir string) bool {

@@ -5,10 +5,13 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // TestPlaces runs dispatchers with empty places: each is passed over, and the end passes the packet.
 func TestPlaces(t *testing.T) {
+	need.BPF(t)
 	for _, version := range []uint8{oldVersion, newVersion} {
 		for n := range Most + 1 {
 			for _, frags := range []bool{false, true} {
@@ -37,6 +40,7 @@ func TestPlaces(t *testing.T) {
 
 // TestMould loads the program for which extensions are loaded.
 func TestMould(t *testing.T) {
+	need.BPF(t)
 	p, err := Mould()
 	if err != nil {
 		t.Fatalf("%+v", err)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 func receiveOfEnd(t *testing.T, e *lab.End) (r receive) {
@@ -20,6 +21,7 @@ func receiveOfEnd(t *testing.T, e *lab.End) (r receive) {
 
 // A feature that ethtool turns off is reported as off.
 func TestReceiveOf(t *testing.T) {
+	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
 		t.Fatal(err)
