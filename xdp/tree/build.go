@@ -14,10 +14,13 @@ type builder struct {
 	depth  int     // cuts above the node that is being built
 
 	// Bounds of the group.
-	last  bool    // there is no next group
-	words float64 // nodes of a cut for each of its rules
-	leaf  int     // rules that are a list without a look for a cut
-	quota int     // words that are left
+	last   bool    // there is no next group
+	copies int     // leaves of a rule
+	nsWord float64 // weight of memory
+	words  float64 // nodes of a cut for each of its rules
+	leaf   int     // rules that are a list without a look for a cut
+	quota  int     // words that are left
+	work   int     // copies of rules that may be made still
 
 	blocks []uint32         // allocated
 	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
@@ -79,7 +82,7 @@ func (b *builder) room(r *rule) int {
 	if b.depth == 0 && !b.last {
 		return rootCopies
 	}
-	return copies - int(r.copies) + 1
+	return b.copies - int(r.copies) + 1
 }
 
 // build returns the node of the region for the rules that are in it.
@@ -155,6 +158,10 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	}
 	for v := range size {
 		ends[v+1] += ends[v]
+	}
+	if b.work -= int(total); b.work < 0 {
+		b.err = errQuota
+		return 0
 	}
 	items := b.push(int(total))
 	next := b.push(size)

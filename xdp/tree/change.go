@@ -87,12 +87,18 @@ func (x *exchange) apply(gone map[*rule]bool) error {
 	s := x.s
 	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
 	if !many && s.decayed() {
+		s.divided = true
 		if x.rebuild(gone) == nil {
 			return nil
 		}
 		s.changes = 0 // the next attempt is after as many changes again
 	}
-	if many || x.plan() != nil {
+	if many {
+		s.divided = false
+		return x.rebuild(gone)
+	}
+	if x.plan() != nil {
+		s.divided = true
 		return x.rebuild(gone)
 	}
 	x.commit()
@@ -115,8 +121,15 @@ func (x *exchange) plan() error {
 	for c := range Classes {
 		for _, r := range x.remove {
 			for g := range MaxGroups {
-				if r.groups[c]>>g&1 != 0 {
-					x.visit(c, g, r, math.MaxInt, func(e *edit) { e.remove = append(e.remove, r) })
+				if r.groups[c]>>g&1 == 0 {
+					continue
+				}
+				limit := math.MaxInt
+				if x.s.one {
+					limit = leavesOfExchange
+				}
+				if !x.visit(c, g, r, limit, func(e *edit) { e.remove = append(e.remove, r) }) {
+					return errShape
 				}
 			}
 		}
@@ -283,13 +296,10 @@ func (x *exchange) successor(b *builder, e *edit) {
 	rules = slices.DeleteFunc(rules, func(r *rule) bool { return slices.Contains(e.remove, r) })
 	rules = append(rules, e.add...)
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
-	order := make([]int32, len(rules))
-	for i, r := range rules {
-		order[i] = int32(i)
-		r.copies = 1
-	}
-	b.rules, b.region, b.depth = rules, e.region, e.depth
-	b.words, b.leaf, b.quota, b.lists = 4, 1, 64+16*len(rules), map[uint64]int32{}
+	b.begin(rules, true)
+	order := b.order()
+	b.region, b.depth = e.region, e.depth
+	b.words, b.leaf, b.quota = 4, 1, 64+16*len(rules)
 	mark := len(b.blocks)
 	if e.node = b.build(order, hid); errors.Is(b.err, errQuota) {
 		b.undo(mark)

@@ -24,6 +24,8 @@ type Set struct {
 	rules   map[Node]*rule // by slot
 	builder *builder       // of the last change
 	changes int            // rules added and removed since the trees were built
+	one     bool           // the trees were built without groups
+	divided bool           // they are not to be built so: the set changes much
 }
 
 // New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
@@ -71,6 +73,7 @@ func (s *Set) Build(rules []Rule) error {
 		}
 		made[i], bySlot[r.slot] = r, r
 	}
+	s.divided = false
 	if err := s.replace(made); err != nil {
 		return err
 	}
@@ -105,6 +108,9 @@ func (s *Set) replace(rules []*rule) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
 	var err error
 	for _, quota := range quotas {
+		if quota == oneTree && (s.divided || len(rules) > oneTreeRules) {
+			continue
+		}
 		b := s.builder.fresh(s.mem)
 		s.builder = b
 		var roots [Classes]Node
@@ -129,7 +135,7 @@ func (s *Set) replace(rules []*rule) error {
 		for _, r := range rules {
 			r.groups = r.planned
 		}
-		s.changes = 0
+		s.changes, s.one = 0, quota == oneTree
 		return nil
 	}
 	return err

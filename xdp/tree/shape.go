@@ -8,13 +8,25 @@ import (
 
 // The memory of a class is bounded by words for each of its rules: quotas are tried one after the other until the
 // trees are in the memory. The last one makes lists.
-var quotas = []float64{24, 12, 6, 3, 1.5, 0}
+var quotas = []float64{oneTree, 24, 12, 6, 3, 1.5, 0}
+
+// oneTree is the quota of a set of at most oneTreeRules that is one tree for each class, whatever the number of leaves
+// that a rule is in. A walk of a second tree costs more than misses of the cache in a greater one, but a change of a
+// rule in thousands of leaves takes long: the set is divided into groups when the first such change comes.
+const (
+	oneTree      = 420
+	oneTreeRules = 2048
+	longestOfOne = 32   // rules of a list
+	workOfOne    = 1000 // copies of a rule, over all cuts: they bound the time of a build
+)
 
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
 // group. The first divides the rules by the fields that they name. The second is rare.
 const (
 	rootCopies = 16
 	copies     = 1024
+	// copiesOfOne is the number of leaves of a rule from which on a cut of a set without groups does not look at the rule.
+	copiesOfOne = 100_000
 )
 
 // few is the quota of a small set, in words.
@@ -35,6 +47,12 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 		left += few
 	}
 	b.region = region
+	if b.err != nil {
+		return 0 // of the class before
+	}
+	if quota == oneTree {
+		return b.one(todo, c, left)
+	}
 	var groups []Node
 	var ranks []uint64
 	for g := 0; len(todo) > 0 && b.err == nil; g++ {
@@ -77,29 +95,58 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// group builds the tree of some rules of all, and marks the rules that it leaves to the next group. A tree that
-// takes more words than its quota is built again, with narrower cuts and longer lists.
-func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
-	b.rules, b.last = rules, last
-	order := make([]int32, len(rules))
+// one builds the tree of a class that has no groups, with narrower cuts and longer lists if it exceeds the quota.
+func (b *builder) one(rules []*rule, c, quota int) Node {
+	for _, r := range rules {
+		r.planned[c] = 1
+	}
+	mark := len(b.blocks)
+	for words, leaf := 4.0, 2; ; words, leaf = words/4, leaf*4 {
+		b.begin(rules, true)
+		b.copies, b.nsWord, b.words, b.leaf, b.quota = copiesOfOne, nsWordOfOne, words, leaf, quota
+		b.work = workOfOne * len(rules)
+		n := b.build(b.order(), 0)
+		if !errors.Is(b.err, errQuota) || leaf >= longestOfOne {
+			return n
+		}
+		b.err = nil
+		b.undo(mark)
+	}
+}
+
+// begin prepares the build of a tree of rules.
+func (b *builder) begin(rules []*rule, last bool) {
+	b.rules, b.last, b.lists = rules, last, map[uint64]int32{}
+	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
+	for _, r := range rules {
+		r.copies, r.ejected = 1, false
+	}
+}
+
+// order is the places of all rules.
+func (b *builder) order() []int32 {
+	order := make([]int32, len(b.rules))
 	for i := range order {
 		order[i] = int32(i)
 	}
+	return order
+}
+
+// group builds the tree of some rules of all, and marks the rules that it leaves to the next group. A tree that
+// takes more words than its quota is built again, with narrower cuts and longer lists.
+func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
 	mark := len(b.blocks)
 	// The fewer the rules are, the more words may each of them take.
 	scale := float64(all) / float64(len(rules))
 	for try := 0; ; try++ {
-		for _, r := range rules {
-			r.copies, r.ejected = 1, false
-		}
+		b.begin(rules, last)
 		b.words = 8 * math.Sqrt(scale) / float64(int(1)<<try)
 		b.leaf = 1 << try
 		b.quota = quota
 		if b.leaf >= MaxList {
 			b.leaf, b.quota = MaxList, math.MaxInt
 		}
-		b.lists = map[uint64]int32{}
-		n := b.build(order, 0)
+		n := b.build(b.order(), 0)
 		if !errors.Is(b.err, errQuota) {
 			return n
 		}

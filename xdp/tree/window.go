@@ -12,7 +12,9 @@ const (
 	nsList    = 5.0
 	nsGroup   = 20.0 // a walk of one more group
 	nsEjected = 4.0  // a look whether to walk it
-	nsWord    = 0.3  // for each word of a cut's nodes and each rule
+	nsWord    = 0.3  // for each word of a cut's nodes and each rule,
+	// and if the set is one tree.
+	nsWordOfOne = 0.1
 )
 
 // wildLoss weighs the copies that a bit makes of the rules without it against the rules that it tells apart.
@@ -190,7 +192,7 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 	if kept == 0 {
 		return 0, false
 	}
-	cost = nsCut + cost/float64(kept) + nsWord*(float64(size)+copies*scale)/float64(n)
+	cost = nsCut + cost/float64(kept) + b.nsWord*(float64(size)+copies*scale)/float64(n)
 	if ejected > 0 {
 		share := float64(ejected) / float64(len(sample))
 		cost += nsEjected + nsGroup*share
