@@ -21,9 +21,11 @@ type builder struct {
 	leaf   int     // rules that are a list without a look for a cut
 	quota  int     // words that are left
 	work   int     // copies of rules that may be made still
+	done   float64 // share of the root's copies that are in finished children
 
-	blocks []uint32         // allocated
-	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
+	blocks []uint32          // allocated
+	lists  map[uint64]int32  // by hash; only blocks that an undo frees together
+	chosen map[uint64]choice // by hash, of a tree in which many nodes have equal rules; or nil
 	err    error
 
 	sample  [sampled]int32
@@ -181,6 +183,9 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	for v := range size {
 		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
+		if b.depth == 1 && b.err == nil {
+			b.done = float64(ends[v+1]) / float64(total)
+		}
 	}
 	b.depth--
 	b.region.leave(w, outer)

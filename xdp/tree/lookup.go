@@ -24,7 +24,10 @@ func (c ClassBits) Of(k *Key) int {
 }
 
 // Walk is the work of one lookup.
-type Walk struct{ Groups, Cuts, Lists, Entries int }
+type Walk struct {
+	Groups, Cuts, Lists, Entries int
+	Leaves                       int // slots and lists
+}
 
 // Lookup walks the memory as bpf/tree.h does, and returns the slot of the rule that wins, or 0. It may be called
 // while the set changes; the memory of blocks that it may see is not reused before a grace period.
@@ -65,12 +68,14 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, entry Entry) (slot, rank uin
 			return 0, NoRank
 		}
 		n &^= hidden
+		w.Leaves++
 		w.Entries++
 		if rank, ok := entry(uint64(n), key); ok {
 			return uint64(n), rank
 		}
 		return 0, NoRank
 	}
+	w.Leaves++
 	w.Lists++
 	for i := range n.Count() {
 		slot := atomic.LoadUint64(&mem[n.Base()+i]) &^ uint64(hidden)
@@ -83,7 +88,8 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, entry Entry) (slot, rank uin
 }
 
 // NS estimates the time of the lookups, in nanoseconds above the parser, for packets that find nodes and entries in
-// the second level of the cache. The builder weighs its choices by the same figures.
+// the second level of the cache.
 func (w *Walk) NS() float64 {
-	return nsGroup*float64(w.Groups) + nsCut*float64(w.Cuts) + nsList*float64(w.Lists) + nsEntry*float64(w.Entries)
+	return nsWalk*float64(w.Groups) + nsCut*float64(w.Cuts) + nsList*float64(w.Lists) +
+		nsEntry*float64(w.Leaves) + nsNext*float64(w.Entries-w.Leaves)
 }

@@ -33,6 +33,9 @@ func newMemory(words []uint64) *memory {
 	return m
 }
 
+// most is the greatest number of words that trees take: the next trees must find room beside them.
+func (m *memory) most() int { return len(m.words) * 9 / 20 }
+
 // reset makes everything but the header free.
 func (m *memory) reset() {
 	m.state = make([]uint8, len(m.words)/2)

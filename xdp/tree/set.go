@@ -117,8 +117,8 @@ func (s *Set) replace(rules []*rule) error {
 		for c := range roots {
 			roots[c] = b.class(rules, c, s.regions[c], quota)
 		}
-		if b.err == nil && quota > 0 && b.size() > len(s.mem.words)*9/20 {
-			b.err = errQuota // the next trees must find room beside these
+		if b.err == nil && quota > 0 && b.size() > s.mem.most() {
+			b.err = errQuota
 		}
 		if err = b.err; err != nil {
 			b.undo(0)

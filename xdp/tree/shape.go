@@ -16,9 +16,17 @@ var quotas = []float64{oneTree, 24, 12, 6, 3, 1.5, 0}
 const (
 	oneTree      = 420
 	oneTreeRules = 2048
-	longestOfOne = 32   // rules of a list
-	workOfOne    = 1000 // copies of a rule, over all cuts: they bound the time of a build
 )
+
+// triesOfOne are the builds of one tree, of which the first within the bounds is taken. A copy of a rule takes 100 to
+// 200 ns, so the number of copies over all cuts bounds the time of a build. A try is left out if the one before ended
+// before a share of the root was done.
+var triesOfOne = []struct {
+	words float64
+	leaf  int
+	work  int
+	after float64
+}{{4, 2, 50_000, 0}, {1, 16, 250_000, 0}, {1, 48, 400_000, 0}, {1, 64, 500_000, 0.25}}
 
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
 // group. The first divides the rules by the fields that they name. The second is rare.
@@ -95,28 +103,33 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// one builds the tree of a class that has no groups, with narrower cuts and longer lists if it exceeds the quota.
-func (b *builder) one(rules []*rule, c, quota int) Node {
+// one builds the tree of a class that has no groups, with longer lists if it exceeds a bound.
+func (b *builder) one(rules []*rule, c, quota int) (n Node) {
 	for _, r := range rules {
 		r.planned[c] = 1
 	}
 	mark := len(b.blocks)
-	for words, leaf := 4.0, 2; ; words, leaf = words/4, leaf*4 {
-		b.begin(rules, true)
-		b.copies, b.nsWord, b.words, b.leaf, b.quota = copiesOfOne, nsWordOfOne, words, leaf, quota
-		b.work = workOfOne * len(rules)
-		n := b.build(b.order(), 0)
-		if !errors.Is(b.err, errQuota) || leaf >= longestOfOne {
-			return n
+	quota = min(quota, b.mem.most()-b.size())
+	for _, try := range triesOfOne {
+		if b.err != nil && b.done < try.after {
+			break
 		}
-		b.err = nil
+		b.err, b.done = nil, 0
 		b.undo(mark)
+		b.begin(rules, true)
+		b.copies, b.nsWord, b.words, b.leaf, b.quota, b.work = copiesOfOne, nsWordOfOne, try.words, try.leaf, quota, try.work
+		b.chosen = map[uint64]choice{}
+		if n = b.build(b.order(), 0); !errors.Is(b.err, errQuota) {
+			break
+		}
 	}
+	b.chosen = nil
+	return n
 }
 
 // begin prepares the build of a tree of rules.
 func (b *builder) begin(rules []*rule, last bool) {
-	b.rules, b.last, b.lists = rules, last, map[uint64]int32{}
+	b.rules, b.last, b.lists, b.chosen = rules, last, map[uint64]int32{}, nil
 	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
 	for _, r := range rules {
 		r.copies, r.ejected = 1, false
