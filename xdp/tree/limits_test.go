@@ -113,7 +113,7 @@ func TestRetiredMemoryComesFirst(t *testing.T) {
 	first := used()
 	var err error
 	for range 10 {
-		if err = s.Rearrange(); err != nil {
+		if err = s.rearrange(); err != nil {
 			break
 		}
 		if used() != first {
@@ -124,7 +124,7 @@ func TestRetiredMemoryComesFirst(t *testing.T) {
 		t.Fatalf("ten arrangements without a grace period: %v", err)
 	}
 	s.Reclaim()
-	if err := s.Rearrange(); err != nil {
+	if err := s.rearrange(); err != nil {
 		t.Fatal(err)
 	}
 	if used() != first {

@@ -61,7 +61,7 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, entry Entry) (slot, rank uin
 	w.Groups++
 	for n.Kind() == KindCut {
 		w.Cuts++
-		n = Node(atomic.LoadUint64(&mem[n.Base()+int(be64(key[n.Word()])>>n.Shift()&n.Mask())]))
+		n = Node(atomic.LoadUint64(&mem[n.Base()+int(be64(key[n.Word()])>>n.shift()&n.Mask())]))
 	}
 	if n.Kind() == KindSlot {
 		if n == 0 {

@@ -161,7 +161,7 @@ func TestModel(t *testing.T) {
 				if d.g.IntN(4) > 0 {
 					return
 				}
-				if err := s.Rearrange(); err != nil {
+				if err := s.rearrange(); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -66,8 +66,8 @@ func (n Node) Kind() Node { return n & KindMask }
 // Word of the key that a cut looks at.
 func (n Node) Word() int { return int(n >> 3 & 31) }
 
-// Shift of a cut's window.
-func (n Node) Shift() int { return int(n >> 8 & 63) }
+// shift of a cut's window.
+func (n Node) shift() int { return int(n >> 8 & 63) }
 
 // Mask of a cut's window, before the shift.
 func (n Node) Mask() uint64 { return uint64(n >> 16 & 0xffff) }
@@ -78,7 +78,7 @@ func (n Node) Count() int { return int(n >> 16 & 0xffff) }
 // Base is the first word of a cut's nodes, of a list or of a fork.
 func (n Node) Base() int { return int(n >> 32) }
 
-func (n Node) window() window { return window{n.Word(), n.Shift(), bits.Len64(n.Mask())} }
+func (n Node) window() window { return window{n.Word(), n.shift(), bits.Len64(n.Mask())} }
 
 // size is the number of words behind the base.
 func (n Node) size() int {

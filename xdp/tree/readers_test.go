@@ -78,7 +78,7 @@ func TestReaders(t *testing.T) {
 		live = next
 		now.Store(&version{live, live})
 		if step%10 == 0 {
-			if err := s.Rearrange(); err != nil {
+			if err := s.rearrange(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestEveryStore(t *testing.T) {
 		}
 		live = next
 		if step%20 == 19 {
-			if err := s.Rearrange(); err != nil {
+			if err := s.rearrange(); err != nil {
 				t.Fatal(err)
 			}
 		}

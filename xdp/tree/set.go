@@ -94,8 +94,8 @@ func (s *Set) newRule(r *Rule) (*rule, error) {
 	return n, nil
 }
 
-// Rearrange builds the trees anew from the rules, into free memory.
-func (s *Set) Rearrange() error {
+// rearrange builds the trees anew from the rules, into free memory.
+func (s *Set) rearrange() error {
 	rules := make([]*rule, 0, len(s.rules))
 	for _, r := range s.rules {
 		rules = append(rules, r)
