@@ -6,16 +6,15 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
-	"github.com/flowtally/flowtally/dataplane/engine/rdma"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/dataplane/engine/trial/child"
 	"github.com/flowtally/flowtally/probe"
 )
 
 // The features of the host that Probe tests before it tests its RDMA devices.
 const (
-	FeatureRDMA        = "RDMA"
-	FeatureRDMADevices = "RDMA devices"
+	FeatureRDMA        = child.FeatureRDMA
+	FeatureRDMADevices = child.FeatureRDMADevices
 	FeatureCompletions = queuepair.FeatureCompletions
 )
 
@@ -25,22 +24,21 @@ const (
 // packets, and removes them.
 func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 	g := trial.New(trial.Options{RDMA: o.RDMA, Command: o.Trial, Logger: slog.New(slog.DiscardHandler)})
+	ask := g.Probe // in processes of their own, because the probes call verbs that no trial has called
+	if o.Trial.Path == "" {
+		ask = func(r trial.Request, _ []string) trial.Reply { r.RDMA = o.RDMA; return child.Probe(r, nil) }
+	}
 	if err := g.Library(); err != nil {
 		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
 	}
-	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, EFA: o.RDMA.EFA})
-	if err != nil {
-		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
+	list := ask(trial.Request{Probe: FeatureRDMADevices, Interfaces: o.Interfaces}, []string{FeatureRDMADevices})
+	if len(list.Results) > 0 {
+		return list.Results
 	}
-	defer lib.Close()
-	const feature, object = FeatureRDMADevices, "backend rdma"
-	there, err := lib.Devices()
-	if err != nil {
-		return []probe.Result{probe.Ask(feature, object, err)}
-	}
+	there := list.Devices
 	var out []probe.Result
 	for _, name := range o.Devices {
-		if !slices.ContainsFunc(there, func(d ibv.Device) bool { return d.Name == name }) {
+		if !slices.ContainsFunc(there, func(d trial.Device) bool { return d.Name == name }) {
 			out = append(out, probe.Ask(FeatureCompletions, "rdma "+name, &probe.UnsupportedError{
 				Feature: FeatureCompletions, Object: name, Reason: "there is no device of that name", Fix: "see `rdma dev`, and correct queue_pairs in the configuration",
 			}))
@@ -50,22 +48,23 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 		if ctx.Err() != nil {
 			break
 		}
-		object, counts := rdma.DescribeDevice(d, o.Interfaces)
-		if (o.DevicesOnly || !counts) && !slices.Contains(o.Devices, d.Name) {
+		if (o.DevicesOnly || !d.Counts) && !slices.Contains(o.Devices, d.Name) {
 			continue
 		}
 		if err := g.Device(trial.Request{Device: d.Name, Flows: true, Port: 1, Completions: true}); err != nil {
-			out = append(out, probe.Ask(FeatureRDMADevices, object, err))
+			out = append(out, probe.Ask(FeatureRDMADevices, d.Object, err))
 			continue
 		}
-		for _, r := range append(ibv.Probe(lib, d.Name), rdma.ProbeDevX(lib, d.Name), queuepair.Probe(lib, d.Name)) {
-			r.Object = object
-			out = append(out, r)
+		for _, p := range child.DeviceProbes() {
+			for _, r := range ask(trial.Request{Device: d.Name, Probe: p.Features[0]}, p.Features).Results {
+				r.Object = d.Object
+				out = append(out, r)
+			}
 		}
 	}
 	if len(out) == 0 {
-		return []probe.Result{probe.Ask(feature, object, &probe.UnsupportedError{
-			Feature: feature, Reason: "no RDMA device belongs to an interface that is asked about; flows are counted by XDP",
+		return []probe.Result{probe.Ask(FeatureRDMADevices, child.Object, &probe.UnsupportedError{
+			Feature: FeatureRDMADevices, Reason: "no RDMA device belongs to an interface that is asked about; flows are counted by XDP",
 			Fix: "see `rdma link`; for a ConnectX NIC, load mlx5_ib",
 		})}
 	}

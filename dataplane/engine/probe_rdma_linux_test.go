@@ -2,8 +2,13 @@ package engine
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -49,5 +54,55 @@ func TestProbe(t *testing.T) {
 	s.Config.RDMA.Library = filepath.Join(t.TempDir(), "nosuch.so")
 	if r := ask(); len(r) != 1 || r[0].Object != "libibverbs" || r[0].Answer != probe.No || r[0].Fix == "" {
 		t.Errorf("without a library: %+v", r)
+	}
+}
+
+// A library that crashes or hangs in a verb of a probe alone leaves the features of that probe inconclusive, with the
+// verb. The other probes give the results that they give without the fault.
+func TestProbeOfALibraryThatCrashes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault ibvtest.Fault
+		delay ibvtest.Delay
+		how   string
+	}{
+		{name: "a counter", fault: ibvtest.Fault{Verb: "ibv_create_counters", Errno: "ABORT"}, how: "aborts, as FAIL says"},
+		{name: "a flow", fault: ibvtest.Fault{Verb: "ibv_create_flow", Errno: "ABORT"}, how: "exit status 2"},
+		{name: "a queue pair", fault: ibvtest.Fault{Verb: "ibv_create_qp", Errno: "EXIT"}, how: "exit status 0"},
+		{name: "a verb that does not return", delay: ibvtest.Delay{Verb: "ibv_create_counters", Time: time.Hour}, how: "had not returned after 5s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			verb := c.fault.Verb + c.delay.Verb
+			if c.delay.Verb != "" && testing.Short() {
+				t.Skip("takes 5 s")
+			}
+			s := newSoftNIC(t)
+			if c.fault.Verb != "" {
+				s.Env.Fail = []ibvtest.Fault{c.fault}
+			} else {
+				s.Env.Delay = []ibvtest.Delay{c.delay}
+			}
+			s.Env.Set(t.Setenv)
+			answers := make(map[string]probe.Result)
+			if err := s.Wire.Near.NS.Do(func() error {
+				for _, r := range probeRDMA(t.Context(), ProbeOptions{RDMA: s.Config.RDMA, Interfaces: []string{s.Wire.Near.Name}, Trial: SelfTrial()}) {
+					answers[r.Feature] = r
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []string{ibv.FeatureRaw, ibv.FeatureFlows, ibv.FeatureCounters, ibv.FeatureDontTrap, ibv.FeatureEgress, ibv.FeatureCompCntrs} {
+				r := answers[f]
+				if r.Answer != probe.Inconclusive || !strings.Contains(r.Reason, " in "+verb) || !strings.Contains(r.Reason, c.how) || r.Fix != trial.FixCrash {
+					t.Errorf("%s: %+v, want inconclusive, %q in %s", f, r, c.how, verb)
+				}
+			}
+			for _, f := range []string{"DevX", FeatureCompletions} {
+				if r := answers[f]; r.Answer != probe.Yes {
+					t.Errorf("%s: %+v, want yes", f, r)
+				}
+			}
+		})
 	}
 }

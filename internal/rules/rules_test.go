@@ -88,7 +88,7 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/words", "dataplane/engine/xdp", "internal/inject",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/inject",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
 		"internal/inject":            {"dataplane/engine/backend"},
@@ -113,6 +113,8 @@ func TestImportDirections(t *testing.T) {
 		"internal/verbpage":          {},
 		"cmd/flowtally":              {"cmd/internal/cli"},
 		"cmd/flowtally-plugin":       {"plugin", "dataplane", "dataplane/engine"},
+
+		"dataplane/engine/trial/child": {"dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/trial", "ibv", "internal/verbpage", "probe"},
 
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},

@@ -18,16 +18,16 @@ const FeatureCompletions = "completions of queue pairs"
 
 // Probe returns the sources that can count the completions of a device's queue pairs, best first. It makes the
 // objects that each source needs, and destroys them.
-func Probe(lib *ibv.Library, device string) probe.Result {
+func Probe(lib *ibv.Library, device string) []probe.Result {
 	sources, err := Sources(lib, device)
 	if err != nil {
-		return probe.Ask(FeatureCompletions, device, err)
+		return []probe.Result{probe.Ask(FeatureCompletions, device, err)}
 	}
 	reason := "counted by " + strings.Join(sources, ", ")
 	if slices.Contains(sources, modeRing) { // an mlx5 device, whose firmware can make collapsed queues
 		reason += "; not by collapsed_cq, as ibv_create_qp takes no such queue: cq_ring is in its place"
 	}
-	return probe.Result{Feature: FeatureCompletions, Object: device, Answer: probe.Yes, Reason: reason}
+	return []probe.Result{{Feature: FeatureCompletions, Object: device, Answer: probe.Yes, Reason: reason}}
 }
 
 // Sources returns the modes in which the completions of a device's queue pairs can be counted, best first.

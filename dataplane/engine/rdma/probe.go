@@ -24,17 +24,19 @@ func DescribeDevice(d ibv.Device, interfaces []string) (object string, counts bo
 	return fmt.Sprintf("rdma %s (%s)", d.Name, join(names)), counts
 }
 
+// FeatureDevX is the feature of ProbeDevX's result.
+const FeatureDevX = "DevX"
+
 // ProbeDevX reports whether a device counts by DevX, which takes no packets and reads in bulk.
-func ProbeDevX(lib *ibv.Library, device string) probe.Result {
-	const feature = "DevX"
+func ProbeDevX(lib *ibv.Library, device string) []probe.Result {
 	ctx, err := lib.Open(device)
 	if err != nil {
-		return probe.Ask(feature, device, err)
+		return []probe.Result{probe.Ask(FeatureDevX, device, err)}
 	}
 	defer ctx.Close()
-	r := probe.Ask(feature, device, tryDevX(ctx))
+	r := probe.Ask(FeatureDevX, device, tryDevX(ctx))
 	if r.Answer != probe.Yes && r.Fix == "" {
 		r.Fix = "use a ConnectX device with libmlx5 and CAP_NET_RAW, or count by verbs or in XDP"
 	}
-	return r
+	return []probe.Result{r}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -110,9 +111,11 @@ func (g *Guard) pass(r Request) error {
 	if known && v.covers(r) || g.opts.Command.Path == "" {
 		return v.err
 	}
-	r.RDMA = g.opts.RDMA
 	v = result{flows: r.Flows}
-	if why := g.try(r); why != "" {
+	switch _, why, err := g.try(r); {
+	case err != nil: // the device is used without a trial
+		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
+	case why != "":
 		v.err = crashed(r.Device, why)
 		g.opts.Logger.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
 	}
@@ -120,6 +123,30 @@ func (g *Guard) pass(r Request) error {
 	defer g.mu.Unlock()
 	g.tried[r.Device] = v
 	return v.err
+}
+
+// Probe runs a process that probes the library or a device. r.Probe is the first of the features that the probe reports.
+// If the process crashes or hangs, or cannot be started, the results of all features are inconclusive. No result is kept.
+func (g *Guard) Probe(r Request, features []string) (reply Reply) {
+	fix := ""
+	text, why, err := g.try(r)
+	switch {
+	case err != nil:
+	case why != "":
+		err, fix = errors.New(why), FixCrash
+	default:
+		if err = json.Unmarshal(text, &reply); err == nil {
+			return reply
+		}
+		err = fmt.Errorf("decoding the reply of a process that probed %s: %w", orLibrary(r.Device), err)
+	}
+	reply = Reply{}
+	for _, f := range features {
+		result := probe.Ask(f, orLibrary(r.Device), err)
+		result.Fix = fix
+		reply.Results = append(reply.Results, result)
+	}
+	return reply
 }
 
 // crashedError is why a device, or the library, is not used: its trial crashed or hung, or it is excluded.
@@ -168,30 +195,41 @@ func (g *Guard) Conditions() (out []dataplane.Condition) {
 	return out
 }
 
-// try runs a trial and returns why it did not end well. The reason is empty also where the trial could not be
-// started: the device is used without one.
-func (g *Guard) try(r Request) (why string) {
+// try runs the process of a request. It returns the bytes that the process replied, and why the process did not end
+// well. The error is why the process could not be started.
+func (g *Guard) try(r Request) (reply []byte, why string, err error) {
+	r.RDMA = g.opts.RDMA
+	request, err := json.Marshal(r)
+	if err != nil {
+		return nil, "", fmt.Errorf("encoding the request of a trial: %w", err)
+	}
 	page, file, err := verbpage.New()
 	if err != nil {
-		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
-		return ""
+		return nil, "", err
 	}
 	defer page.Close()
 	defer file.Close()
-	request, err := json.Marshal(r)
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, "", fmt.Errorf("making the pipe of a trial: %w", err)
+	}
+	defer out.Close()
 	var wrote head
 	cmd := &exec.Cmd{
 		Path: g.opts.Command.Path, Args: g.opts.Command.Args, Stdin: bytes.NewReader(request), Stdout: &wrote, Stderr: &wrote,
-		ExtraFiles: []*os.File{file}, WaitDelay: time.Second,
+		ExtraFiles: []*os.File{file, in}, WaitDelay: time.Second,
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the signal also ends processes that the trial has started
-	if err == nil {
-		err = cmd.Start()
-	}
+	err = cmd.Start()
+	in.Close()
 	if err != nil {
-		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
-		return ""
+		return nil, "", fmt.Errorf("starting a trial: %w", err)
 	}
+	read := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(io.LimitReader(out, maxReply)) // half a reply cannot be decoded
+		read <- b
+	}()
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	how := ""
@@ -199,7 +237,8 @@ func (g *Guard) try(r Request) (why string) {
 	case err = <-done:
 		if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 			if _, _, inside := page.Last(); !inside {
-				return ""
+				_ = out.SetReadDeadline(time.Now().Add(time.Second)) // a process that the library started may hold the pipe
+				return <-read, "", nil
 			}
 			err = errors.New("exit status 0") // the library has called exit
 		}
@@ -220,8 +259,11 @@ func (g *Guard) try(r Request) (why string) {
 	if said := wrote.line(); said != "" {
 		why += ": it wrote " + said
 	}
-	return why
+	return nil, why, nil
 }
+
+// maxReply bounds the reply of a trial.
+const maxReply = 1 << 20
 
 // head keeps the first maxHead bytes that a process writes. The report of a crash by Go's runtime is
 // long, and the library's own message stands before it.
@@ -260,4 +302,19 @@ type Request struct {
 	Shared      bool // ports with interfaces share the device
 	Completions bool // the trial makes the objects that count completions
 	QueuePairs  []dataplane.QueuePair
+	Probe       string   // not empty: a feature of the probe that the process runs in place of a trial
+	Interfaces  []string // of a probe that lists the devices
+}
+
+// Reply is the reply of a process to a request with Probe: the devices, if the request names none, or the results.
+type Reply struct {
+	Devices []Device
+	Results []probe.Result
+}
+
+// Device is a device in a list, as rdma.DescribeDevice describes it.
+type Device struct {
+	Name   string
+	Object string // its name in results
+	Counts bool   // it belongs to one of the interfaces of the request
 }
