@@ -213,7 +213,7 @@ struct uv_ah {
 struct uv_channel {
 	struct uv_object object;
 	int write_fd;
-	int read_fd; /* -1, or a duplicate of the caller's end of a driver's descriptor */
+	int read_fd; /* -1, or a duplicate of the caller's end */
 	uint64_t inode; /* of the pipe: the caller's descriptor must be it still */
 };
 

@@ -26,6 +26,11 @@ int uv_channel_open(struct uv_channel *channel, int *fd);
 int uv_channel_close(struct uv_object *object, struct uv_call *call);
 int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object);
 
+/* Before an object is destroyed: drops its events that the caller has not read and takes them off the numbers of
+ * reported events, as ib_uverbs_release_ucq and ib_uverbs_release_uevent do. */
+void uv_cq_release_events(struct uv_cq *cq);
+void uv_qp_release_events(struct uv_qp *qp);
+
 /* uv_gate without the lock. EBADF: the file was closed meanwhile. */
 int uv_gate_unlocked(struct uv_call *call, const char *name);
 

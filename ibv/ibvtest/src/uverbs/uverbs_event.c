@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -35,6 +36,8 @@ int uv_channel_open(struct uv_channel *c, int *fd)
 		err = open_messages(c, p);
 	else if (pipe2(p, O_CLOEXEC))
 		err = errno;
+	else
+		c->read_fd = fcntl(p[0], F_DUPFD_CLOEXEC, 0);
 	if (err)
 		return err;
 	fcntl(p[1], F_SETFL, O_NONBLOCK); /* the caller may not read: then events are lost */
@@ -85,38 +88,90 @@ int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_ob
 	return EBADF;
 }
 
-static void report(struct uv_channel *c, const void *event, size_t n)
+static bool report(struct uv_channel *c, const void *event, size_t n)
 {
-	if (c && c->write_fd >= 0)
-		(void)!write(c->write_fd, event, n);
+	return c && c->write_fd >= 0 && write(c->write_fd, event, n) == (ssize_t)n;
+}
+
+/* Takes the records that the caller has not read out of a channel, and drops the records of an element. The other records
+ * go back in their order. Returns the number of dropped records. splice does not wait if the caller reads meanwhile. */
+static uint32_t release(struct uv_channel *c, size_t size, bool (*of)(const void *record, uint64_t element), uint64_t element)
+{
+	struct ib_uverbs_async_event_desc record;
+	uint32_t released = 0;
+	int p[2], unread = 0;
+	if (!c || c->read_fd < 0 || syscall(SYS_ioctl, c->read_fd, FIONREAD, &unread) || !unread || pipe2(p, O_CLOEXEC | O_NONBLOCK))
+		return 0;
+	while (splice(c->read_fd, NULL, p[1], NULL, 1 << 16, SPLICE_F_NONBLOCK) > 0)
+		;
+	while (read(p[0], &record, size) == (ssize_t)size) {
+		if (of(&record, element))
+			released++;
+		else
+			(void)report(c, &record, size);
+	}
+	syscall(SYS_close, p[0]);
+	syscall(SYS_close, p[1]);
+	return released;
+}
+
+static bool async_event(struct uv_file *file, uint32_t type, uint64_t element)
+{
+	struct ib_uverbs_async_event_desc e = {.element = element, .event_type = type};
+	return report(file->async, &e, sizeof(e));
 }
 
 void uv_async_event(struct uv_file *file, uint32_t type, uint64_t element)
 {
-	struct ib_uverbs_async_event_desc e = {.element = element, .event_type = type};
-	report(file->async, &e, sizeof(e));
+	(void)async_event(file, type, element);
 }
 
 void uv_cq_event(struct uv_cq *cq, uint32_t type)
 {
-	cq->async_events_reported++;
-	uv_async_event(cq->object.file, type, cq->object.user_handle);
+	cq->async_events_reported += async_event(cq->object.file, type, cq->object.user_handle);
 }
 
 void uv_qp_event(struct uv_qp *qp, uint32_t type)
 {
-	qp->async_events_reported++;
-	uv_async_event(qp->object.file, type, qp->object.user_handle);
+	qp->async_events_reported += async_event(qp->object.file, type, qp->object.user_handle);
 }
 
 void uv_comp_event(struct uv_cq *cq)
 {
 	struct ib_uverbs_comp_event_desc e = {.cq_handle = cq->object.user_handle};
 	cq->armed = false;
-	if (!cq->channel)
-		return;
-	cq->comp_events_reported++;
-	report(cq->channel, &e, sizeof(e));
+	cq->comp_events_reported += report(cq->channel, &e, sizeof(e));
+}
+
+/* The records of events of CQs, of QPs, and of completions. */
+static bool of_cq(const void *record, uint64_t element)
+{
+	const struct ib_uverbs_async_event_desc *e = record;
+	return e->element == element && e->event_type == IB_EVENT_CQ_ERR;
+}
+
+static bool of_qp(const void *record, uint64_t element)
+{
+	const struct ib_uverbs_async_event_desc *e = record;
+	return e->element == element && e->event_type > IB_EVENT_CQ_ERR && e->event_type < IB_EVENT_DEVICE_FATAL;
+}
+
+static bool of_completions(const void *record, uint64_t element)
+{
+	return ((const struct ib_uverbs_comp_event_desc *)record)->cq_handle == element;
+}
+
+void uv_cq_release_events(struct uv_cq *cq)
+{
+	uint64_t handle = cq->object.user_handle;
+	cq->comp_events_reported -= release(cq->channel, sizeof(struct ib_uverbs_comp_event_desc), of_completions, handle);
+	cq->async_events_reported -= release(cq->object.file->async, sizeof(struct ib_uverbs_async_event_desc), of_cq, handle);
+}
+
+void uv_qp_release_events(struct uv_qp *qp)
+{
+	qp->async_events_reported -=
+		release(qp->object.file->async, sizeof(struct ib_uverbs_async_event_desc), of_qp, qp->object.user_handle);
 }
 
 static int async_alloc(struct uv_call *call)

@@ -9,9 +9,12 @@ static int destroy_cq(struct uv_object *o, struct uv_call *call)
 {
 	struct uv_cq *cq = (struct uv_cq *)o;
 	int err = o->device->ops->destroy_cq ? o->device->ops->destroy_cq(cq, call) : 0;
-	if (!err && cq->channel)
+	if (err)
+		return err;
+	uv_cq_release_events(cq);
+	if (cq->channel)
 		cq->channel->object.uses--;
-	return err;
+	return 0;
 }
 
 static int create(struct uv_call *call)

@@ -16,6 +16,7 @@ static int destroy_qp(struct uv_object *o, struct uv_call *call)
 	int err = o->device->ops->destroy_qp ? o->device->ops->destroy_qp(qp, call) : 0;
 	if (err)
 		return err;
+	uv_qp_release_events(qp);
 	qp->pd->object.uses--;
 	if (qp->send_cq)
 		qp->send_cq->object.uses--;

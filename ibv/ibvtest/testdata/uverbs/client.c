@@ -5,6 +5,8 @@
  *     open N                             prints the descriptor or -errno
  *     close
  *     cmd NUMBER                         an ioctl of another number
+ *     memory                             prints the address of 64 KiB for queues and doorbells
+ *     event FD                           reads a record of an asynchronous descriptor: its element and type, or none
  *     call OBJECT METHOD DRIVER HEADER ATTRIBUTE...
  *
  * HEADER is ok, or the name of a defect: length, reserved, fault. An ATTRIBUTE is ID,FLAGS,RESERVED,LEN,KIND,DATA with
@@ -13,6 +15,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +36,7 @@ static struct {
 } call;
 
 static unsigned char memory[64][65536];
+static unsigned char queues[65536] __attribute__((aligned(4096)));
 static char kind[256];
 
 static void bytes(const char *hex, unsigned char *to)
@@ -43,6 +47,19 @@ static void bytes(const char *hex, unsigned char *to)
 }
 
 static int fd = -1;
+
+static void event(int from)
+{
+	struct {
+		uint64_t element;
+		uint32_t type, reserved;
+	} e;
+	struct pollfd p = {.fd = from, .events = POLLIN};
+	if (poll(&p, 1, 0) == 1 && read(from, &e, sizeof(e)) == sizeof(e))
+		printf("%llu %u\n", (unsigned long long)e.element, e.type);
+	else
+		printf("none\n");
+}
 
 static void run(char *rest)
 {
@@ -96,6 +113,10 @@ int main(void)
 			printf("%d\n", close(fd) ? errno : 0);
 		} else if (sscanf(line, "cmd %lu", &n) == 1) {
 			printf("%d\n", ioctl(fd, n, &call) ? errno : 0);
+		} else if (sscanf(line, "event %lu", &n) == 1) {
+			event(n);
+		} else if (!strncmp(line, "memory", 6)) {
+			printf("%llu\n", (unsigned long long)(uintptr_t)queues);
 		} else if (!strncmp(line, "call ", 5)) {
 			run(line + 5);
 		}
