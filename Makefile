@@ -15,6 +15,8 @@ ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,F
 # Packages whose tests ask for a capability or a tool of the machine.
 PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
+# The release of rdma-core of demo-rdma, such as 65.0; empty: the one of this distribution.
+RDMA_CORE ?=
 BIN ?= bin
 # Where install puts files. DESTDIR, a directory to make a package of, stands before every path.
 PREFIX ?= /usr/local
@@ -42,7 +44,7 @@ LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall package test-package container demo check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall package test-package container demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +119,10 @@ container: ## build the static programs into dist/static, and an image of them w
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
 
+demo-rdma: build ## the demo over the real libmlx5 of RDMA_CORE (Debian's archive has it), by DevX and by verbs, without a card (asks for root)
+	@.ci/need cc
+	$(ROOT) $(GO) run ./internal/lab/rdmacore/demo -release "$(RDMA_CORE)" -seconds $(SECONDS_OF_DEMO)
+
 # Ends with the summaries of its parts, also after a failure.
 test: ## every test, first as this user and then as root the packages that need privileges
 	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
@@ -171,9 +177,9 @@ test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the
 	@.ci/need cc qemu-x86_64 xz
 	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 80m ./internal/lab/vm
 
-test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor (asks for root)
+test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor, demo (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor|TestKernel|TestMutantKernels' -timeout 30m ./ibv ./internal/lab/rdmacore
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' -timeout 30m ./ibv ./internal/lab/rdmacore
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc

@@ -21,6 +21,8 @@ type demoCmd struct {
 	Seconds  int          `help:"How long traffic is sent at full speed." default:"5" placeholder:"N"`
 	Mode     string       `help:"Where XDP programs run: ${enum}. Both is one interface each." enum:"both,native,generic" default:"both"`
 	Backend  string       `help:"What counts: ${enum}. Rdma is over a software NIC, with XDP beside it." enum:"xdp,rdma" default:"xdp"`
+	RDMABy   string       `name:"rdma-by" help:"By which interface the NIC counts: ${enum}. Verbs leaves out the flows that only DevX can count." enum:"devx,verbs" default:"devx"`
+	Device   string       `name:"rdma-device" hidden:"" help:"The device of a preloaded uverbs kernel, below the installed libraries (make demo-rdma)." placeholder:"NAME"`
 	Instance instanceName `help:"The instance. Default: a unique one, removed at the end." placeholder:"NAME"`
 	Plugin   string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, or in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 }
@@ -29,7 +31,7 @@ type demoCmd struct {
 func (*demoCmd) Help() string {
 	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow the packets that the kernel accepted from the senders with the mirror's counts. Everything is gone afterwards. Needs root.
 
-With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own. This shows how flowtally drives libibverbs; it shows nothing about a card.
+With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own. This shows how flowtally drives libibverbs; it shows nothing about a card. With --rdma-by verbs the NIC counts without DevX. "make demo-rdma RDMA_CORE=65.0" runs the demo over the real libmlx5 of a release.
 
 Exit code 1 when any count differs.`
 }
@@ -42,12 +44,16 @@ func (c *demoCmd) Run(env *Env) error {
 	if c.Backend == "rdma" && c.Mode != string(demo.Both) {
 		return usagef("--mode %s: with --backend rdma there is one interface, whose XDP programs are native", c.Mode)
 	}
+	if c.Backend != "rdma" && (c.RDMABy != "devx" || c.Device != "") {
+		return usagef("--rdma-by and --rdma-device: with --backend rdma only")
+	}
 	path, err := findPlugin(c.Plugin)
 	if err != nil {
 		return withHint(err, "make build, or --plugin PATH")
 	}
 	var rdma dataplane.RDMAConfig
-	if c.Backend == "rdma" {
+	software := c.Backend == "rdma" && c.Device == ""
+	if software {
 		if rdma, err = softwareRDMA(); err != nil {
 			return err
 		}
@@ -55,7 +61,10 @@ func (c *demoCmd) Run(env *Env) error {
 	if err := isolate(program() + " demo --backend " + c.Backend); err != nil {
 		return err
 	}
-	if c.Backend == "rdma" { // said once: isolate may have executed this program anew
+	if c.Device != "" {
+		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: a uverbs kernel below the installed libibverbs and libmlx5 matches the packets of a veth, in place of a card\n")
+	}
+	if software { // said once: isolate may have executed this program anew
 		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
 		dir, leave, err := withinReach(filepath.Dir(rdma.Library))
 		if err != nil {
@@ -70,6 +79,8 @@ func (c *demoCmd) Run(env *Env) error {
 		Mode:     demo.Mode(c.Mode),
 		Backend:  c.Backend,
 		RDMA:     rdma,
+		Device:   c.Device,
+		Verbs:    c.RDMABy == "verbs",
 		Instance: string(c.Instance),
 		Launch: func(ctx context.Context, cfg dataplane.Config, vars []string) (dataplane.Service, error) {
 			return plugin.Launch(ctx, plugin.Options{Path: path, Env: vars, Config: cfg, Logger: env.Logger})

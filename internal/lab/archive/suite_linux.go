@@ -56,8 +56,8 @@ func (c Cache) lists(ctx context.Context, suite, kind, name string) (Cache, erro
 	return s, nil
 }
 
-// debian returns the address of the archive that this machine installs Debian from.
-func (c Cache) debian(ctx context.Context) (string, error) {
+// Codename returns the suite of Debian that this machine runs ("bookworm").
+func Codename() (string, error) {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoArchive, err)
@@ -74,6 +74,15 @@ func (c Cache) debian(ctx context.Context) (string, error) {
 	}
 	if id != "debian" || codename == "" {
 		return "", fmt.Errorf("%w: it runs %s %s", ErrNoArchive, id, codename)
+	}
+	return codename, nil
+}
+
+// debian returns the address of the archive that this machine installs Debian from.
+func (c Cache) debian(ctx context.Context) (string, error) {
+	codename, err := Codename()
+	if err != nil {
+		return "", err
 	}
 	out, err := c.apt(ctx, "", "apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
 	if err != nil {

@@ -25,6 +25,9 @@ func (m Mode) modes() []Mode {
 	return []Mode{m}
 }
 
+// RDMAInterface is the interface that is counted on with Backend "rdma".
+const RDMAInterface = "ft-rdma"
+
 // Options of Run. Launch is required.
 type Options struct {
 	// For is how long traffic is sent at full speed; 0 means 5 s.
@@ -36,9 +39,14 @@ type Options struct {
 	// Backend that counts: "xdp" (also when empty), or "rdma" over RDMA's libraries,
 	// with XDP counting the same traffic beside it.
 	Backend string
-	// RDMA names the software libraries that stand in for a NIC. Required with
-	// Backend "rdma".
+	// RDMA names the software libraries that stand in for a NIC, with Backend "rdma". The zero value is the libraries
+	// that the loader finds, over a preloaded uverbs kernel.
 	RDMA dataplane.RDMAConfig
+	// Device is the name of the software NIC; empty means "swnic0". The device of a preloaded uverbs kernel has the
+	// name that sysfs has, and RDMAInterface as its netdev.
+	Device string
+	// Verbs counts with Backend "rdma" by verbs in place of DevX, and leaves out the flows that verbs cannot express.
+	Verbs bool
 	// Instance names the mirror and the pins; empty means a unique name.
 	Instance string
 	// Launch starts an instance in this process's network namespace, with env

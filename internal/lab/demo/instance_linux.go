@@ -10,9 +10,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// device is the RDMA device that the software library makes of a link's near end.
-const device = "swnic0"
-
 // instance is one instance that a demo runs.
 type instance struct {
 	cfg dataplane.Config
@@ -36,7 +33,10 @@ func instances(o Options, links []*link) []instance {
 	nic, beside := by("rdma", o.Instance), by("xdp", lab.Unique("demo-"))
 	nic.cfg.RDMA = o.RDMA
 	// ibvtest.EnvDevices: the programs do not import that package (internal/rules).
-	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + device + "=" + links[0].near.Name}
+	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + o.Device + "=" + links[0].near.Name}
+	if o.Verbs {
+		nic.env = append(nic.env, "FLOWTALLY_IBVTEST_WITHOUT=devx")
+	}
 	for i := range beside.cfg.Flows {
 		// XDP sees a packet before the software NIC does, and a real NIC before XDP:
 		// a packet that XDP dropped here would be lost to both.
@@ -59,7 +59,7 @@ func (r *run) launch(ctx context.Context, in instance, cleanup *cleaner) error {
 		return err
 	}
 	cleanup.add(svc.Close)
-	if err := checkPlacement(ctx, svc, in.cfg.Backend, r.links); err != nil {
+	if err := checkPlacement(ctx, svc, in.cfg.Backend, r.o.Device, r.links); err != nil {
 		return err
 	}
 	info, err := svc.Info(ctx)
@@ -76,7 +76,7 @@ func (r *run) launch(ctx context.Context, in instance, cleanup *cleaner) error {
 }
 
 // checkPlacement returns an error unless flows are counted where the options ask.
-func checkPlacement(ctx context.Context, svc dataplane.Service, backend flow.Backend, links []*link) error {
+func checkPlacement(ctx context.Context, svc dataplane.Service, backend flow.Backend, device string, links []*link) error {
 	placements, err := svc.Placements(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the instance where its flows are counted: %w", err)

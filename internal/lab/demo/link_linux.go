@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func build(o Options, cleanup *cleaner) ([]*link, error) {
 		if err := l.address(byte(i + 1)); err != nil {
 			return nil, err
 		}
-		if err := l.load(2/len(kinds), rate, cleanup); err != nil {
+		if err := l.load(2/len(kinds), rate, o.Verbs, cleanup); err != nil {
 			return nil, err
 		}
 		links = append(links, l)
@@ -105,14 +106,17 @@ func (l *link) address(n byte) error {
 	return nil
 }
 
-// load declares the flows and opens the senders: that many at the given rate from
-// the far end, and one at a modest rate from the near end.
-func (l *link) load(senders, rate int, cleanup *cleaner) error {
-	in, inStreams, err := declare(l.name, l.near.Name, flow.Ingress, ingress())
+// load declares the flows, without those for DevX alone where verbs count, and opens the senders: that many at the
+// given rate from the far end, and one at a modest rate from the near end.
+func (l *link) load(senders, rate int, verbs bool, cleanup *cleaner) error {
+	counted := func(all []traffic) []traffic {
+		return slices.DeleteFunc(all, func(t traffic) bool { return verbs && t.devx })
+	}
+	in, inStreams, err := declare(l.name, l.near.Name, flow.Ingress, counted(ingress()))
 	if err != nil {
 		return err
 	}
-	out, outStreams, err := declare(l.name, l.near.Name, flow.Egress, egress())
+	out, outStreams, err := declare(l.name, l.near.Name, flow.Egress, counted(egress()))
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	if o.Instance == "" {
 		o.Instance = lab.Unique("demo-")
 	}
+	if o.Device == "" {
+		o.Device = "swnic0"
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -24,9 +24,9 @@ import (
 func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
 	t.Helper()
 	need.Cap(t, "sys_admin", "net_raw", "sys_ptrace")
-	inside := "/" + filepath.Base(so)
-	if err := copyFile(so, filepath.Join(r.Dir, inside)); err != nil {
-		t.Fatalf("copying the uverbs kernel: %v", err)
+	env, err := r.preload(so, netdevs...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	proc := filepath.Join(r.Dir, "proc")
 	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
@@ -37,12 +37,21 @@ func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
 			t.Errorf("unmounting %s: %v", proc, err)
 		}
 	})
+	return env
+}
+
+// preload is Preload without /proc.
+func (r *Root) preload(so string, netdevs ...string) (env []string, err error) {
+	inside := "/" + filepath.Base(so)
+	if err := copyFile(so, filepath.Join(r.Dir, inside)); err != nil {
+		return nil, fmt.Errorf("copying the uverbs kernel: %w", err)
+	}
 	for i, netdev := range netdevs {
 		if err := r.netdev(i, netdev); err != nil {
-			t.Fatalf("naming the netdev of %s: %v", Devices()[i].Name, err)
+			return nil, fmt.Errorf("naming the netdev of %s: %w", Devices()[i].Name, err)
 		}
 	}
-	return []string{"LD_PRELOAD=" + inside}
+	return []string{"LD_PRELOAD=" + inside}, nil
 }
 
 // netdev writes the files of sysfs by which programs find the netdev of a device's port.
@@ -96,6 +105,26 @@ func Evidence() ([]string, error) {
 			return nil, err
 		}
 		list = append(list, path+" "+id)
+	}
+	return list, nil
+}
+
+// Libraries lists the libraries of rdma-core in the tree, which mlx5 uses, with their build ids.
+func (r *Root) Libraries() ([]string, error) {
+	var list []string
+	for _, name := range []string{"libibverbs.so.1", "libmlx5.so.1"} {
+		paths, err := filepath.Glob(filepath.Join(r.Dir, "usr/lib/*", name))
+		if err == nil && len(paths) != 1 {
+			err = fmt.Errorf("%s: the tree has %q, want one", name, paths)
+		}
+		if err != nil {
+			return nil, err
+		}
+		id, err := buildID(paths[0])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, strings.TrimPrefix(paths[0], r.Dir)+" "+id)
 	}
 	return list, nil
 }

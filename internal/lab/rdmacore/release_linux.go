@@ -45,26 +45,58 @@ func (r *Release) At(major, minor int) bool {
 func Get(t testing.TB, suite string) *Release {
 	t.Helper()
 	need.Tool(t, "apt-get", "apt-cache", "dpkg-deb")
+	r, err := get(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), suite)
+	if err != nil {
+		need.Missing(t, "archive", err.Error())
+	}
+	return r
+}
+
+func get(ctx context.Context, log *slog.Logger, suite string) (*Release, error) {
 	dir, err := archive.DefaultDir()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	cache := archive.Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	s, err := cache.Suite(t.Context(), suite)
+	s, err := archive.Cache{Dir: dir, Log: log}.Suite(ctx, suite)
 	if err != nil {
-		need.Missing(t, "archive", err.Error())
+		return nil, err
 	}
 	r := &Release{Suite: suite}
-	r.dirs, err = s.WithLibraries(t.Context(), "libibverbs1", "ibverbs-providers", "libibverbs-dev")
+	r.dirs, err = s.WithLibraries(ctx, "libibverbs1", "ibverbs-providers", "libibverbs-dev")
 	if err != nil {
-		need.Missing(t, "archive", err.Error())
+		return nil, err
 	}
 	r.Include = filepath.Join(r.dirs["libibverbs-dev"], "usr", "include")
 	_, r.Version, _ = strings.Cut(filepath.Base(r.dirs["libibverbs1"]), "_")
 	if n, err := fmt.Sscanf(r.Version, "%d.%d", &r.Major, &r.Minor); n != 2 {
-		t.Fatalf("%s: reading its version: %v", r, err)
+		return nil, fmt.Errorf("%s: reading its version: %w", r, err)
 	}
-	return r
+	return r, nil
+}
+
+// Find returns the release of a version of rdma-core: "65.0", or "65.0-1.1" as the suite's package has it. Without a
+// version it is the release of the distribution that this machine runs.
+func Find(ctx context.Context, log *slog.Logger, version string) (*Release, error) {
+	if version == "" {
+		suite, err := archive.Codename()
+		if err != nil {
+			return nil, err
+		}
+		return get(ctx, log, suite)
+	}
+	var all []string
+	for _, suite := range Suites() {
+		r, err := get(ctx, log, suite)
+		if err != nil {
+			return nil, err
+		}
+		upstream, _, _ := strings.Cut(r.Version, "-")
+		if version == upstream || version == r.Version {
+			return r, nil
+		}
+		all = append(all, upstream+" ("+suite+")")
+	}
+	return nil, fmt.Errorf("rdma-core %s: no suite has this release today; the suites have %s", version, strings.Join(all, ", "))
 }
 
 // Root is a file tree in which programs of this machine run over a release.
@@ -78,11 +110,20 @@ func (r *Release) NewRoot(t testing.TB) *Root {
 	t.Helper()
 	need.Root(t)
 	need.Cap(t, "sys_chroot", "mknod")
-	root := &Root{Release: r, Dir: t.TempDir()}
-	if err := root.fill(); err != nil {
-		t.Fatalf("making a root of %s: %v", r, err)
+	root, err := r.RootIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return root
+}
+
+// RootIn makes the tree of a release in an empty directory.
+func (r *Release) RootIn(dir string) (*Root, error) {
+	root := &Root{Release: r, Dir: dir}
+	if err := root.fill(); err != nil {
+		return nil, fmt.Errorf("making a root of %s: %w", r, err)
+	}
+	return root, nil
 }
 
 func (r *Root) fill() error {
