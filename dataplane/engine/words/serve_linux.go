@@ -219,7 +219,7 @@ func (s *Set) prepare(r *reservation, limit uint64) error {
 		return fmt.Errorf("naming the words in the mirror: %w", err)
 	}
 	r.file = file
-	r.slot.Store(slot)
+	r.taken.Store(&taking{slot: slot, limit: limit, from: total})
 	return nil
 }
 

@@ -83,8 +83,8 @@ type reservation struct {
 	handle     shm.Handle
 	continuity shm.Continuity
 
-	// slot has the words of the program that took them last; nil: none took them since they were free.
-	slot   atomic.Pointer[shm.DeviceSlot]
+	// taken has the words of the program that took them last; nil: none took them since they were free.
+	taken  atomic.Pointer[taking]
 	last   backend.LastSample // of words that were given back; the total before the first program
 	polled backend.LastSample // by the poller, which alone stores it
 	held   atomic.Bool        // a program has the words
@@ -95,6 +95,33 @@ type reservation struct {
 	file  *shmwords.File
 	taker *client
 }
+
+// taking is the words of one program.
+type taking struct {
+	slot  *shm.DeviceSlot
+	limit uint64
+	from  backend.Pair // the total when the words were named in the mirror
+	// backwards: the program has written a smaller word. The counter keeps its total until Keep continues it from there.
+	backwards atomic.Bool
+}
+
+// total returns the total that the words show. It is never below was and never below t.from. An error says that the
+// program has spoilt the words.
+func (t *taking) total(was backend.Pair) (backend.Pair, error) {
+	was = backend.Pair{Packets: max(was.Packets, t.from.Packets), Bytes: max(was.Bytes, t.from.Bytes)}
+	comp, errs, err := t.slot.Rebase()
+	if err != nil || t.backwards.Load() {
+		return was, errors.Join(err, errBackwards)
+	}
+	// A device counts less than half of the range between two cycles, so a longer way is a step back.
+	if comp-was.Packets > t.limit/2 || comp < was.Packets || errs-was.Bytes > t.limit/2 || errs < was.Bytes {
+		t.backwards.Store(true)
+		return was, errBackwards
+	}
+	return backend.Pair{Packets: comp, Bytes: errs}, nil
+}
+
+var errBackwards = errors.New("a word went backwards")
 
 var _ backend.TimedCounters = (*Set)(nil)
 
@@ -197,17 +224,17 @@ func (s *Set) Release(name string) error {
 
 // withdraw takes the words away from the counter, whose total stays. It is called with mu held.
 func (s *Set) withdraw(r *reservation) {
-	if slot := r.slot.Load(); slot != nil {
-		comp, errs, err := slot.Rebase()
-		total, at := backend.Pair{Packets: comp, Bytes: errs}, shm.Now()
-		if err != nil { // the program has spoilt them
-			total, at = r.polled.Load()
+	if t := r.taken.Load(); t != nil {
+		was, at := r.polled.Load()
+		total, err := t.total(was)
+		if err == nil {
+			at = shm.Now()
 		}
 		if at != 0 {
 			r.last.Store(total, at)
 		}
-		r.slot.Store(nil)
-		slot.Free()
+		r.taken.Store(nil)
+		t.slot.Free()
 	}
 	if r.file != nil {
 		r.file.Close()
@@ -261,10 +288,15 @@ func (s *Set) show(r *reservation) {
 func (s *Set) setState(r *reservation, state dataplane.WordsState, text string) {
 	r.state, r.since = state, time.Now()
 	r.held.Store(state == dataplane.WordsTaken)
+	s.announce(r, text, state == dataplane.WordsAbandoned)
+}
+
+// announce shows a reservation and publishes an event of it. unknown: operations may have ended uncounted. It is called
+// with mu held.
+func (s *Set) announce(r *reservation, text string, unknown bool) {
 	s.show(r)
 	s.opts.Publish(dataplane.Event{
-		Kind: dataplane.SourceChanged, Object: r.name, Text: r.source().String() + ": " + text,
-		Uncounted: dataplane.Uncounted{Unknown: state == dataplane.WordsAbandoned},
+		Kind: dataplane.SourceChanged, Object: r.name, Text: r.source().String() + ": " + text, Uncounted: dataplane.Uncounted{Unknown: unknown},
 	})
 }
 
@@ -290,11 +322,32 @@ func (s *Set) WriteAgain() {
 	}
 }
 
-// Keep makes the socket anew where it has lost its name. It is for one call in a second or so, with the lock of control
+// goOn continues the total of words that went backwards, with a discontinuity. It is called with mu held.
+func (s *Set) goOn(r *reservation) {
+	t := r.taken.Load()
+	if t == nil || !t.backwards.Load() {
+		return
+	}
+	was, _ := r.polled.Load()
+	from, _ := t.total(was)
+	if err := s.opts.Mirror.SetDevice(r.handle, t.slot, from.Packets, from.Bytes, t.limit); err != nil {
+		// The next Keep tries again.
+		s.opts.Logger.Debug("reserved words went backwards, and their counter stands still", "counter", r.name, "err", err)
+		return
+	}
+	r.continuity.Discontinuities++
+	r.taken.Store(&taking{slot: t.slot, limit: t.limit, from: from})
+	s.announce(r, "the program has written a smaller number into the words", true)
+}
+
+// Keep makes the socket anew where it has lost its name, and continues totals that went backwards. It is for one call in a second or so, with the lock of control
 // calls held, as Close is.
 func (s *Set) Keep() {
 	s.mu.Lock()
 	socket := s.socket
+	for _, r := range s.byName {
+		s.goOn(r)
+	}
 	s.mu.Unlock()
 	socket.Keep() // it waits for accept, which takes mu
 }
@@ -323,19 +376,18 @@ func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 			continue
 		}
 		r := all[id]
-		slot := r.slot.Load()
-		if slot == nil {
+		t := r.taken.Load()
+		if t == nil {
 			dst[i], at[i] = r.last.Load()
 			continue
 		}
 		was, sampled := r.polled.Load()
-		comp, errs, err := slot.Rebase()
-		now := backend.Pair{Packets: comp, Bytes: errs}
+		now, err := t.total(was)
 		if err == nil && (now != was || r.held.Load()) {
-			was, sampled = now, shm.Now()
-			r.polled.Store(was, sampled)
+			sampled = shm.Now()
+			r.polled.Store(now, sampled)
 		}
-		dst[i], at[i] = was, sampled
+		dst[i], at[i] = now, sampled
 	}
 	return nil
 }
