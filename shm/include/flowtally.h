@@ -34,8 +34,9 @@
  *                 _layout.h has offsets
  *
  * To be included beside it: flowtally_wait.h sleeps until a counter has reached a
- * count, flowtally_device.h reads the words that a device writes by itself, and
- * flowtally_live.h reads counters where the kernel counts them.
+ * count, flowtally_device.h reads the words that a device writes by itself,
+ * flowtally_live.h reads counters where the kernel counts them, and flowtally_words.h
+ * feeds a counter from the program's own queue pairs.
  *
  * Promises; each header begins with how it keeps its part
  *

@@ -31,6 +31,7 @@
 #define FLOWTALLY_LIVE_H
 
 #include "flowtally.h"
+#include "flowtally_socket.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -135,60 +136,6 @@ FT_API void ft_live_close(ft_live_map *m) {
 }
 
 #ifdef __linux__
-/* Receives a message and one descriptor. */
-static inline int ft_live_receive(int s, unsigned char *message, int *fd) {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	unsigned char buffer[FT_LIVE_SIZE + 1];
-	struct iovec part = {buffer, sizeof buffer};
-	struct msghdr m;
-	ssize_t n;
-	int got = 0;
-	memset(&m, 0, sizeof m);
-	m.msg_iov = &part;
-	m.msg_iovlen = 1;
-	m.msg_control = control.room;
-	m.msg_controllen = sizeof control.room;
-	do n = recvmsg(s, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n < 0) return FT_ERR_NO_LIVE;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int), got++) {
-			int one;
-			memcpy(&one, (const unsigned char *)c + at, sizeof one);
-			if (got == 0)
-				*fd = one;
-			else
-				ft_close_file(one);
-		}
-	}
-	if (n != FT_LIVE_SIZE || got != 1) return n == 0 && got == 0 ? FT_ERR_NO_LIVE : FT_ERR_CORRUPT;
-	memcpy(message, buffer, FT_LIVE_SIZE);
-	return FT_OK;
-}
-
-static inline int ft_live_connect(int s, const char *path, const ft_options *options) {
-	struct sockaddr_un to;
-	struct ucred peer;
-	socklen_t length = sizeof peer;
-	const struct timeval bound = {1, 0};
-	int connected;
-	memset(&to, 0, sizeof to);
-	to.sun_family = AF_UNIX;
-	if (strlen(path) >= sizeof to.sun_path) return FT_ERR_NO_LIVE; /* no socket has that path */
-	memcpy(to.sun_path, path, strlen(path));
-	if (setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) != 0) return FT_ERR_SYSTEM;
-	if (setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound) != 0) return FT_ERR_SYSTEM;
-	do connected = connect(s, (const struct sockaddr *)(const void *)&to, sizeof to);
-	while (connected != 0 && errno == EINTR);
-	if (connected != 0) return errno == EACCES || errno == EPERM ? FT_ERR_PERMISSION : FT_ERR_NO_LIVE;
-	if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return FT_ERR_SYSTEM;
-	return ft_trusted(peer.uid, options) ? FT_OK : FT_ERR_OWNER;
-}
-
 /* Maps the map of a message. A map refuses a mapping that is longer than its value, and
  * never loses a page; a file could be cut short, and is refused. */
 static inline int ft_live_take(ft_live_map *m, const unsigned char *message, int fd) {
@@ -211,13 +158,11 @@ static inline int ft_live_take(ft_live_map *m, const unsigned char *message, int
 static inline int ft_live_ask(ft_live_map *m, const ft_reader *r, const ft_options *options) {
 	unsigned char message[FT_LIVE_SIZE];
 	int fd = -1;
-	char *path = ft_beside(r->path, ".live");
-	if (path == NULL) return FT_ERR_MEMORY;
-	const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	int err = s < 0 ? FT_ERR_SYSTEM : ft_live_connect(s, path, options);
-	free(path);
-	if (!err) err = ft_live_receive(s, message, &fd);
+	int s = -1;
+	int err = ft_socket_connect(r->path, ".live", options, FT_ERR_NO_LIVE, &s);
+	if (!err) err = ft_socket_receive(s, message, sizeof message, &fd, FT_ERR_NO_LIVE);
 	ft_close_file(s);
+	if (!err && fd < 0) err = FT_ERR_CORRUPT;
 	if (!err) err = ft_live_take(m, message, fd);
 	ft_close_file(fd); /* the mapping stays */
 	return err;

@@ -48,7 +48,10 @@ enum ft_result {
 	FT_ERR_NOT_ALIVE = -25, /* the writer publishes no more */
 	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
 	FT_ERR_NO_WAKE = -27,  /* the writer wakes no waiters: they look */
-	FT_ERR_NO_LIVE = -28   /* the counter cannot be read live: flowtally_live.h */
+	FT_ERR_NO_LIVE = -28,  /* the counter cannot be read live: flowtally_live.h */
+	FT_ERR_NO_WORDS = -29, /* from here on of flowtally_words.h */
+	FT_ERR_IN_USE = -30,   /* another program has the words, or they cool down */
+	FT_ERR_MISSED = -31    /* entries of the ring were lost before they were counted */
 };
 
 /* A text for people, of static storage; never NULL, whatever result is. */
@@ -88,6 +91,9 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";
 	case FT_ERR_NO_WAKE: return "mirror: its writer wakes no waiters; they look once per cycle";
 	case FT_ERR_NO_LIVE: return "counter: cannot be read live; read its value, or set mirror.live_mode";
+	case FT_ERR_NO_WORDS: return "words: none are reserved in that instance; run flowtally queue-pairs reserve NAME, or name them under words in its configuration";
+	case FT_ERR_IN_USE: return "words: another program has them, or they cool down after its end; try again";
+	case FT_ERR_MISSED: return "words: entries of the ring were written over before they were counted; count more often than once in a round of the queue";
 	default: return "unknown result";
 	}
 }

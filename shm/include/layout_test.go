@@ -18,17 +18,18 @@ import (
 )
 
 // goLayout evaluates the constants of shm/layout.go, which that package keeps to itself.
-func goLayout(t *testing.T) map[string]int64 {
+func goLayout(t *testing.T) map[string]int64 { return constantsOf(t, "../layout.go") }
+
+// constantsOf evaluates the constants of a file.
+func constantsOf(t *testing.T, path string) map[string]int64 {
 	t.Helper()
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "../layout.go", nil, 0)
+	file, err := parser.ParseFile(fset, path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pkg, err := (&types.Config{}).Check("shm", fset, []*ast.File{file}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The constants have values even if names of other files are not found.
+	pkg, _ := (&types.Config{Error: func(error) {}}).Check("shm", fset, []*ast.File{file}, nil)
 	constants := map[string]int64{}
 	for _, name := range pkg.Scope().Names() {
 		if c, ok := pkg.Scope().Lookup(name).(*types.Const); ok && c.Val().Kind() == constant.Int {
@@ -123,6 +124,29 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 		src += fmt.Sprintf("_Static_assert(sizeof(((ft_entry *)0)->%s) == %d, \"%s\");\n", name, goLayout(t)[value], value)
 	}
 	path := filepath.Join(t.TempDir(), "layout.c")
+	if err := os.WriteFile(path, []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "cc", "-std=c11", "-I.", "-fsyntax-only", path)
+}
+
+// The messages of the socket NAME.words are laid out as in shm/words/words.go.
+func TestMessageOfWordsIsTheSameInC(t *testing.T) {
+	need.Tool(t, "cc")
+	inGo := constantsOf(t, "../words/words.go")
+	src := "#include \"flowtally_words.h\"\n"
+	for name, c := range map[string]string{
+		"wdmVersion": "FT_WDM_VERSION", "wdmByteOrder": "FT_WDM_BYTE_ORDER", "wdmKind": "FT_WDM_KIND", "wdmLimit": "FT_WDM_LIMIT",
+		"wdmIndex": "FT_WDM_INDEX", "wdmGenerated": "FT_WDM_GENERATED", "wdmName": "FT_WDM_NAME", "messageSize": "FT_WDM_SIZE",
+		"TakeWords": "FT_WDM_TAKE", "ReturnWords": "FT_WDM_RETURN", "fileSize": "FT_WORDS_FILE_SIZE",
+	} {
+		value, ok := inGo[name]
+		if !ok {
+			t.Errorf("shm/words/words.go has no constant %s", name)
+		}
+		src += fmt.Sprintf("_Static_assert(%s == %d, \"%s\");\n", c, value, name)
+	}
+	path := filepath.Join(t.TempDir(), "words.c")
 	if err := os.WriteFile(path, []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}

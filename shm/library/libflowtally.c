@@ -12,6 +12,7 @@
 #include "flowtally_device.h"
 #include "flowtally_live.h"
 #include "flowtally_wait.h"
+#include "flowtally_words.h"
 
 /* How many bytes an object takes that the caller allocates, for languages that do not
  * compile the headers. Each object is aligned as malloc aligns. */
@@ -31,6 +32,8 @@ FT_SIZE_OF(ft_named);
 FT_SIZE_OF(ft_options);
 FT_SIZE_OF(ft_reader);
 FT_SIZE_OF(ft_record);
+FT_SIZE_OF(ft_ring);
 FT_SIZE_OF(ft_snapshot);
 FT_SIZE_OF(ft_status);
 FT_SIZE_OF(ft_value);
+FT_SIZE_OF(ft_words);
