@@ -28,6 +28,14 @@ func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.MountProc(t)
+	return env
+}
+
+// MountProc mounts /proc in the root until the end of the test: a program that starts itself again needs it.
+func (r *Root) MountProc(t testing.TB) {
+	t.Helper()
+	need.Cap(t, "sys_admin")
 	proc := filepath.Join(r.Dir, "proc")
 	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
 		t.Fatalf("mounting %s: %v", proc, err)
@@ -37,7 +45,6 @@ func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
 			t.Errorf("unmounting %s: %v", proc, err)
 		}
 	})
-	return env
 }
 
 // preload is Preload without /proc.
