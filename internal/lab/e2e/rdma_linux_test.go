@@ -99,6 +99,15 @@ func TestDoctorWithoutLibibverbs(t *testing.T) {
 			copyInto(t, host, word, word)
 		}
 	}
+	// doctor loads libibverbs in a process of its own, which it starts from /proc/self/exe.
+	proc := filepath.Join(host, "proc")
+	if err := os.MkdirAll(proc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("proc", proc, "proc", 0, ""); err != nil {
+		t.Fatalf("mounting %s: %v", proc, err)
+	}
+	defer syscall.Unmount(proc, syscall.MNT_DETACH)
 	cmd := exec.Command("/flowtally", "doctor", "-o", "json")
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: host}
 	out, err = cmd.Output()
