@@ -35,6 +35,7 @@ type Libs struct {
 	MLX561  string // the same as rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
 	EFA     string // libefa.so.1, for devices of either
 	Kernel  string // uverbs.so, for LD_PRELOAD in front of the libraries of a release: the uverbs kernel in software
+	Server  string // uverbsd, a program that runs a command over the uverbs kernel in software, which its children share
 }
 
 // LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
@@ -47,6 +48,7 @@ func LibsIn(dir string) Libs {
 		MLX561:  filepath.Join(dir, "61", "libmlx5.so.1"),
 		EFA:     filepath.Join(dir, "libefa.so.1"),
 		Kernel:  filepath.Join(dir, "uverbs.so"),
+		Server:  filepath.Join(dir, "uverbsd"),
 	}
 }
 
@@ -54,40 +56,51 @@ func LibsIn(dir string) Libs {
 // build.
 const stamp = "built-from"
 
-// Flags that every library is compiled with. Warnings are errors in the tests, not here:
+// Flags that every file is compiled with. Warnings are errors in the tests, not here:
 // a newcomer's compiler may know others.
 var flags = []string{
 	"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread",
-	"-shared", "-Wl,-z,defs", "-Wall", "-Wextra",
+	"-Wl,-z,defs", "-Wall", "-Wextra", "-I.",
 }
 
 // library is one file to build.
 type library struct {
-	output, soname string
-	version        string            // its version script; "" for none
+	output, soname string            // no soname: a program
+	version        string            // its version script, which the preprocessor reads first; "" for none
 	includes       func(string) bool // which C files
 	defines        []string
 }
 
 func libraries(libs Libs) []library {
-	verbs := func(name string) bool {
-		return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic")
+	model := func(name string) bool { // of both: the NIC, the firmware, and the kernel without its front and its queues
+		return strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
+			slices.Contains([]string{"mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
 	}
-	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
+	verbs := func(name string) bool {
+		return model(name) || strings.HasPrefix(name, "verbs_") || slices.Contains([]string{
+			"uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
+		}, name) || strings.HasPrefix(name, "uverbs/uverbs_") && !slices.Contains([]string{
+			"uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c",
+		}, name)
+	}
+	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") && !model(name) || name == "provider.c" }
 	kernel := func(name string) bool {
-		return strings.HasPrefix(name, "uverbs/") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
-			slices.Contains([]string{"verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c", "mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
+		return model(name) || strings.HasPrefix(name, "uverbs/") && name != "uverbs/uverbsd.c" ||
+			slices.Contains([]string{"verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c"}, name)
 	}
 	return []library{
 		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.Verbs44, "libibverbs.so.1", "verbs44.map", func(name string) bool {
+		{libs.Verbs44, "libibverbs.so.1", "verbs.map", func(name string) bool {
 			return verbs(name) && name != "verbs_comp_cntr.c"
 		}, []string{"-DIBVTEST_RDMA_CORE=44"}},
 		{libs.MLX5, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.MLX544, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
-		{libs.MLX561, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
+		{libs.MLX544, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
+		{libs.MLX561, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
 		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.Kernel, "uverbs.so", "", kernel, []string{"-DIBVTEST_RDMA_CORE=65", "-I."}},
+		{libs.Kernel, "uverbs.so", "", kernel, []string{"-DIBVTEST_RDMA_CORE=65"}},
+		{libs.Server, "", "", func(name string) bool {
+			return name == "uverbs/uverbsd.c" || kernel(name) && name != "uverbs/uverbs_preload.c"
+		}, []string{"-DIBVTEST_RDMA_CORE=65"}},
 	}
 }
 
@@ -186,9 +199,17 @@ func build(cc, work string, libs Libs, extra []string) error {
 	}
 	for _, l := range libraries(libs) {
 		output := filepath.Join(work, "library")
-		args := slices.Concat(flags, extra, l.defines, []string{"-Wl,-soname," + l.soname, "-o", output})
+		args := slices.Concat(flags, extra, l.defines, []string{"-o", output})
+		if l.soname != "" {
+			args = append(args, "-shared", "-Wl,-soname,"+l.soname)
+		}
 		if l.version != "" {
-			args = append(args, "-Wl,--version-script="+l.version)
+			script := exec.Command(cc, slices.Concat(l.defines, []string{"-E", "-P", "-x", "c", "-o", "script.map", l.version})...)
+			script.Dir = work
+			if out, err := script.CombinedOutput(); err != nil {
+				return fmt.Errorf("preprocessing %s: %w\n%s", l.version, err, bytes.TrimSpace(out))
+			}
+			args = append(args, "-Wl,--version-script=script.map")
 		}
 		for _, n := range names {
 			if strings.HasSuffix(n, ".c") && l.includes(n) {
@@ -199,7 +220,7 @@ func build(cc, work string, libs Libs, extra []string) error {
 		cmd := exec.Command(cc, args...)
 		cmd.Dir = work
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("compiling %s: %w\n%s", l.soname, err, bytes.TrimSpace(out))
+			return fmt.Errorf("compiling %s: %w\n%s", filepath.Base(l.output), err, bytes.TrimSpace(out))
 		}
 		if err := os.Chmod(output, 0o755); err != nil {
 			return err

@@ -3,9 +3,10 @@
 //
 // The libraries are C. Build compiles them with gcc from the sources that are embedded here
 // (src); no header of rdma-core is needed. They have only the public ABI: a program loads them
-// by path in place of rdma-core's, and the distribution's own programs run over them
-// (LD_LIBRARY_PATH). There are two builds of libibverbs: one with the symbols of rdma-core 65
-// (IBVERBS_1.18, completion counters) and one with the symbols of rdma-core 44, without them.
+// by path in place of rdma-core's. Their libibverbs contains the uverbs kernel in software
+// (docs/uverbs.md), whose flows, counters and DevX they use. There are two builds of
+// libibverbs: one with the symbols of rdma-core 65 (IBVERBS_1.18, completion counters) and one
+// with the symbols of rdma-core 44, without them.
 // There are three builds of libmlx5, as rdma-core 65, 44 and 61.0, which read the actions of
 // a flow in different ways.
 //

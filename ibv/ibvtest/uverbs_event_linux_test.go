@@ -8,57 +8,69 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
 )
+
+// must makes a call of mlx5 that succeeds.
+func (c *uvClient) must(object, method int, attrs ...string) []uvResult {
+	c.t.Helper()
+	err, r := c.call(object, method, uvMLX5, "ok", attrs...)
+	if err != 0 {
+		c.t.Fatalf("method %d of object %d: %v", method, object, err)
+	}
+	return r
+}
+
+// memory returns the two words of the address of the client's queues.
+func (c *uvClient) memory() (low, high uint64) {
+	c.t.Helper()
+	at, err := strconv.ParseUint(c.Say("memory"), 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return at & 0xffffffff, at >> 32
+}
+
+func (c *uvClient) modify(qp, mask uint64, state int) {
+	c.t.Helper()
+	in := strings.Repeat("00", 64) + hex32(qp, mask, 0, 0, 0, 0, 0, 0) + fmt.Sprintf("%02x00000001000000", state) + "01" + strings.Repeat("00", 7)
+	if err, _ := c.write(uvMLX5, 26, in, 0); err != 0 {
+		c.t.Fatalf("MODIFY_QP to state %d: %v", state, err)
+	}
+}
 
 // TestUverbsEvents destroys queue pairs with events that were read and that were not, and compares the number of
 // reported events with the kernel's ib_uverbs_release_uevent: it counts the first only, and drops the others.
-func TestUverbsEvents(t *testing.T) {
-	c := newUVClient(t, ibvtest.Env{}, 0)
+func TestUverbsEvents(t *testing.T) { overFrontEnds(t, uverbsEvents) }
+
+func uverbsEvents(t *testing.T, front frontEnd) {
+	c := newUVClient(t, front, ibvtest.Env{}, 0)
 	c.context()
 	pd := c.pd()
-	memory, err := strconv.ParseUint(c.line("memory"), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := func(object, method int, attrs ...string) []uvResult {
-		t.Helper()
-		err, r := c.call(object, method, uvMLX5, "ok", attrs...)
-		if err != 0 {
-			t.Fatalf("method %d of object %d: %v", method, object, err)
-		}
-		return r
-	}
-	low, high := memory&0xffffffff, memory>>32
-	cq := call(objCQ, 0, handle(0, 0), value(1, 4, 1), value(2, 8, 4711), value(4, 4, 0), output(6, 4),
+	low, high := c.memory()
+	cq := c.must(objCQ, 0, handle(0, 0), value(1, 4, 1), value(2, 8, 4711), value(4, 4, 0), output(6, 4),
 		input(uhwIn, hex32(low, high, low+0x8000, high, 64, 0, 0, 0)), output(uhwOut, 8))[0].value
-	async := call(objAsync, 0, handle(0, 0))[0].value
+	async := c.must(objAsync, 0, handle(0, 0))[0].value
 	const sqDrained = 5
-	modify := func(qp, mask uint64, state int) {
-		t.Helper()
-		in := strings.Repeat("00", 64) + hex32(qp, mask, 0, 0, 0, 0, 0, 0) + fmt.Sprintf("%02x00000001000000", state) + "01" + strings.Repeat("00", 7)
-		if err, _ := c.write(uvMLX5, 26, in, 0); err != 0 {
-			t.Fatalf("MODIFY_QP to state %d: %v", state, err)
-		}
-	}
 	// drained makes a queue pair of type UD that has reported an event.
 	drained := func(user uint64) (qp uint64) {
 		t.Helper()
-		qp = call(objQP, 0, handle(0, 0), handle(2, pd), handle(4, cq), handle(5, cq), value(7, 8, user), input(8, hex32(1, 1, 1, 1, 0)),
+		qp = c.must(objQP, 0, handle(0, 0), handle(2, pd), handle(4, cq), handle(5, cq), value(7, 8, user), input(8, hex32(1, 1, 1, 1, 0)),
 			value(9, 8, 4), output(13, 20), output(14, 4),
 			input(uhwIn, hex32(low+0x1000, high, low+0x8100, high, 4, 4, 4, 1<<3, 0, 0, 0, 0, 0, 0)), output(uhwOut, 32))[0].value
-		modify(qp, 0x71, 1)
-		modify(qp, 1, 2)
-		modify(qp, 1<<16|1, 3)
-		modify(qp, 5, 4)
+		c.modify(qp, 0x71, 1)
+		c.modify(qp, 1, 2)
+		c.modify(qp, 1<<16|1, 3)
+		c.modify(qp, 5, 4)
 		return qp
 	}
 	destroy := func(qp uint64) uint64 {
 		t.Helper()
-		return le32(call(objQP, 1, handle(0, qp), output(1, 4))[1].out)
+		return le32(c.must(objQP, 1, handle(0, qp), output(1, 4))[1].out)
 	}
 	event := func(want string) {
 		t.Helper()
-		if got := c.line("event %d", async); got != want {
+		if got := c.Say("event %d", async); got != want {
 			t.Errorf("event %q, want %q", got, want)
 		}
 	}
@@ -78,4 +90,59 @@ func TestUverbsEvents(t *testing.T) {
 	if err, _ := c.call(objQP, 1, uvMLX5, "ok", handle(0, last), output(1, 4)); err != syscall.ENOENT {
 		t.Errorf("destroying a destroyed queue pair: %v", err)
 	}
+}
+
+// TestUverbsCQEvents does so with completion queues, which report a completion and an overrun each: ib_uverbs_release_ucq.
+func TestUverbsCQEvents(t *testing.T) { overFrontEnds(t, uverbsCQEvents) }
+
+func uverbsCQEvents(t *testing.T, front frontEnd) {
+	c := newUVClient(t, front, ibvtest.Env{}, 0)
+	c.context()
+	pd := c.pd()
+	low, high := c.memory()
+	async := c.must(objAsync, 0, handle(0, 0))[0].value
+	err, r := c.write(uvMLX5, 17, "0000000000000000", 4)
+	if err != 0 {
+		t.Fatalf("CREATE_COMP_CHANNEL: %v", err)
+	}
+	channel := le32(r[1].out)
+	var cqs []uint64
+	for i := range uint64(3) {
+		buffer, record := i*0x2000, 0x8000+i*0x200
+		cq := c.must(objCQ, 0, handle(0, 0), value(1, 4, 1), value(2, 8, 100*(i+1)), handle(3, channel), value(4, 4, 0), output(6, 4),
+			input(uhwIn, hex32(low+buffer, high, low+record, high, 64, 0, 0, 0)), output(uhwOut, 8))[0].value
+		c.Say("poke %d 00000000", record+4) // asks for an event
+		qp := c.must(objQP, 0, handle(0, 0), handle(2, pd), handle(4, cq), handle(5, cq), value(7, 8, i), input(8, hex32(1, 1, 1, 1, 0)),
+			value(9, 8, 4), output(13, 20), output(14, 4),
+			input(uhwIn, hex32(low+buffer+0x1000, high, low+record+0x100, high, 4, 4, 4, 1<<3, 0, 0, 0, 0, 0, 0)), output(uhwOut, 32))[0].value
+		c.modify(qp, 0x71, 1)
+		c.Say("poke %d 00000004", record+0x100) // four receives, which are flushed into two entries
+		c.modify(qp, 1, 6)
+		lab.Eventually(t, "the completion queue reports both events", func() bool {
+			return c.Say("pending %d", channel) == fmt.Sprint(8*(i+1)) && c.Say("pending %d", async) == fmt.Sprint(16*(i+1))
+		})
+		c.must(objQP, 1, handle(0, qp), output(1, 4))
+		cqs = append(cqs, cq)
+	}
+	event := func(fd uint64, size int, want string) {
+		t.Helper()
+		if got := c.Say("event %d %d", fd, size); got != want {
+			t.Errorf("event %q, want %q", got, want)
+		}
+	}
+	destroy := func(cq uint64, want string) {
+		t.Helper()
+		if got := c.must(objCQ, 1, handle(0, cq), output(1, 8))[1].out; got != want {
+			t.Errorf("reported events %s, want %s", got, want)
+		}
+	}
+	event(channel, 8, "100")
+	event(async, 16, "100 0")
+	destroy(cqs[0], hex32(1, 1))
+	destroy(cqs[1], hex32(0, 0))
+	event(channel, 8, "300") // the events of the destroyed completion queue are gone
+	event(async, 16, "300 0")
+	destroy(cqs[2], hex32(1, 1))
+	event(channel, 8, "none")
+	event(async, 16, "none")
 }

@@ -1,12 +1,11 @@
 package ibvtest_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,15 +27,34 @@ const (
 	uhwIn, uhwOut = 0x1000, 0x1001
 )
 
-// uvClient is a running testdata/uverbs/client.c over the preloaded kernel.
+// uvClient is a running testdata/uverbs/client.c over the kernel.
 type uvClient struct {
-	t   *testing.T
-	in  io.Writer
-	out *bufio.Scanner
+	t *testing.T
+	*lab.Lines
+}
+
+// A frontEnd is the command of a client over one of the kernel's front ends.
+type frontEnd func(libs ibvtest.Libs, client string) *exec.Cmd
+
+func preloaded(libs ibvtest.Libs, client string) *exec.Cmd {
+	cmd := exec.Command(client)
+	cmd.Env = []string{"LD_PRELOAD=" + libs.Kernel}
+	return cmd
+}
+
+func served(libs ibvtest.Libs, client string) *exec.Cmd { return exec.Command(libs.Server, client) }
+
+// overFrontEnds runs a test over both.
+func overFrontEnds(t *testing.T, test func(*testing.T, frontEnd)) {
+	t.Run("preload", func(t *testing.T) { test(t, preloaded) })
+	t.Run("seccomp", func(t *testing.T) {
+		need.Command(t, "seccomp", libraries(t, "strict", "-Werror").Server, "true")
+		test(t, served)
+	})
 }
 
 // newUVClient starts a client with the devices mlx5_0 and efa_0 and opens device number.
-func newUVClient(t *testing.T, e ibvtest.Env, number int) *uvClient {
+func newUVClient(t *testing.T, front frontEnd, e ibvtest.Env, number int) *uvClient {
 	t.Helper()
 	libs := libraries(t, "strict", "-Werror")
 	program := filepath.Join(t.TempDir(), "client")
@@ -44,43 +62,13 @@ func newUVClient(t *testing.T, e ibvtest.Env, number int) *uvClient {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	e.Devices = []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}, {Name: "efa_0", Netdev: "lo"}}
-	return startUVClient(t, exec.Command(program), append(e.Environ(), "LD_PRELOAD="+libs.Kernel), number)
-}
-
-func startUVClient(t *testing.T, cmd *exec.Cmd, env []string, number int) *uvClient {
-	t.Helper()
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the client: %v", err)
-		}
-	})
-	c := &uvClient{t, in, bufio.NewScanner(out)}
-	if fd := c.line("open %d", number); strings.HasPrefix(fd, "-") {
+	cmd := front(libs, program)
+	cmd.Env = slices.Concat(os.Environ(), cmd.Env, e.Environ())
+	c := &uvClient{t, lab.StartLines(t, cmd)}
+	if fd := c.Say("open %d", number); strings.HasPrefix(fd, "-") {
 		t.Fatalf("opening uverbs%d: %s", number, fd)
 	}
 	return c
-}
-
-func (c *uvClient) line(format string, args ...any) string {
-	c.t.Helper()
-	fmt.Fprintf(c.in, format+"\n", args...)
-	if !c.out.Scan() {
-		c.t.Fatalf("the client ended: %v", c.out.Err())
-	}
-	return c.out.Text()
 }
 
 // uvResult is an attribute after a call.
@@ -93,7 +81,7 @@ type uvResult struct {
 // call makes a call and returns its errno, and the attributes in their order.
 func (c *uvClient) call(object, method, driver int, header string, attrs ...string) (syscall.Errno, []uvResult) {
 	c.t.Helper()
-	words := strings.Fields(c.line("call %d %d %d %s %s", object, method, driver, header, strings.Join(attrs, " ")))
+	words := strings.Fields(c.Say("call %d %d %d %s %s", object, method, driver, header, strings.Join(attrs, " ")))
 	err, _ := strconv.Atoi(words[0])
 	var all []uvResult
 	for _, w := range words[1:] {
@@ -155,8 +143,10 @@ func hex32(v ...uint64) string {
 
 // TestUverbsErrnos makes calls that libibverbs never makes, and compares their errnos with the kernel's uverbs_ioctl.c, rdma_core.c,
 // uverbs_cmd.c and uverbs_std_types_*.c.
-func TestUverbsErrnos(t *testing.T) {
-	c := newUVClient(t, ibvtest.Env{}, 0)
+func TestUverbsErrnos(t *testing.T) { overFrontEnds(t, uverbsErrnos) }
+
+func uverbsErrnos(t *testing.T, front frontEnd) {
+	c := newUVClient(t, front, ibvtest.Env{}, 0)
 	if err, _ := c.write(uvMLX5, 3, "0000000000000000", 4); err != syscall.EINVAL {
 		t.Errorf("ALLOC_PD before GET_CONTEXT: %v", err)
 	}
@@ -225,7 +215,7 @@ func TestUverbsErrnos(t *testing.T) {
 			}
 		}
 	}
-	if got := c.line("cmd 1234"); got != strconv.Itoa(int(syscall.ENOTTY)) {
+	if got := c.Say("cmd 1234"); got != strconv.Itoa(int(syscall.ENOTTY)) {
 		t.Errorf("another ioctl: %s", got)
 	}
 	if err, r := c.call(objDevice, queryPort, uvMLX5, "ok", port, output(1, 60)); err != 0 || !strings.HasSuffix(r[1].out, strings.Repeat("00", 20)) {
@@ -237,14 +227,16 @@ func TestUverbsErrnos(t *testing.T) {
 	if err, _ := c.call(objPD, 0, uvMLX5, "ok", handle(0, pd)); err != syscall.ENOENT {
 		t.Errorf("destroying a PD twice: %v", err)
 	}
-	if got := c.line("close"); got != "0" {
+	if got := c.Say("close"); got != "0" {
 		t.Errorf("close with live objects: %s", got)
 	}
 }
 
 // TestUverbsCommands checks the commands of INVOKE_WRITE and the uses of objects.
-func TestUverbsCommands(t *testing.T) {
-	c := newUVClient(t, ibvtest.Env{}, 0)
+func TestUverbsCommands(t *testing.T) { overFrontEnds(t, uverbsCommands) }
+
+func uverbsCommands(t *testing.T, front frontEnd) {
+	c := newUVClient(t, front, ibvtest.Env{}, 0)
 	c.context()
 	pd := c.pd()
 	const (
@@ -290,13 +282,15 @@ func TestUverbsCommands(t *testing.T) {
 	if err, _ := c.call(objPD, 0, uvMLX5, "ok", handle(0, pd)); err != syscall.EBUSY {
 		t.Errorf("destroying a PD that an address handle uses: %v", err)
 	}
-	if got := c.line("close"); got != "0" {
+	if got := c.Say("close"); got != "0" {
 		t.Errorf("close with live objects: %s", got)
 	}
 }
 
 // TestUverbsControl makes methods and commands fail by their names, counts the calls, and loses a device.
-func TestUverbsControl(t *testing.T) {
+func TestUverbsControl(t *testing.T) { overFrontEnds(t, uverbsControl) }
+
+func uverbsControl(t *testing.T, front frontEnd) {
 	need.Root(t)
 	dir := t.TempDir()
 	control, err := ibvtest.NewControl(filepath.Join(dir, "control"))
@@ -305,7 +299,7 @@ func TestUverbsControl(t *testing.T) {
 	}
 	defer control.Close()
 	calls := filepath.Join(dir, "calls")
-	c := newUVClient(t, ibvtest.Env{
+	c := newUVClient(t, front, ibvtest.Env{
 		Fail:       []ibvtest.Fault{{Verb: "ALLOC_PD", Errno: "ENOMEM", From: 2, To: 2}, {Device: "efa_0", Verb: "QUERY_PORT", Errno: "EIO"}, {Verb: "PD_DESTROY", Errno: "EBUSY", To: 1}},
 		Control:    control.Path(),
 		Statistics: calls,
@@ -340,15 +334,15 @@ func TestUverbsControl(t *testing.T) {
 	if err, _ := c.call(objPD, 0, uvMLX5, "ok", handle(0, pd)); err != 0 {
 		t.Errorf("PD_DESTROY of a lost device: %v", err)
 	}
-	if got := c.line("close"); got != "0" {
+	if got := c.Say("close"); got != "0" {
 		t.Errorf("closing a lost device: %s", got)
 	}
-	if got := c.line("open 0"); got != "-"+strconv.Itoa(int(syscall.ENXIO)) {
+	if got := c.Say("open 0"); got != "-"+strconv.Itoa(int(syscall.ENXIO)) {
 		t.Errorf("opening a lost device: %s", got)
 	}
 	if err := control.Return("mlx5_0"); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, "the device returns", func() bool { return !strings.HasPrefix(c.line("open 0"), "-") })
+	lab.Eventually(t, "the device returns", func() bool { return !strings.HasPrefix(c.Say("open 0"), "-") })
 	c.context()
 }

@@ -108,7 +108,7 @@ struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct
 	uint64_t *completions, *errors;
 	int err;
 
-	if (!ops || !ops->data->offers_external || !ops->data->offers_external(context->device))
+	if (!ops || !ops->offers_external || !ops->offers_external(context->device))
 		return fail(EOPNOTSUPP);
 	if (!known(efa_attr, inlen))
 		return fail(EINVAL);
@@ -121,5 +121,5 @@ struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct
 		err = locate(&efa_attr->err_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM, &errors);
 	if (err)
 		return fail(err);
-	return ops->data->create_comp_cntr(context, "efadv_create_comp_cntr", attr, completions, errors);
+	return ops->create_comp_cntr(context, "efadv_create_comp_cntr", attr, completions, errors);
 }

@@ -3,17 +3,9 @@
  * mlx5.h: the shared declarations of the software libmlx5.so.1.
  *
  * The library offers the part of mlx5's direct verbs that flowtally uses: DevX flow counters
- * (single and in bulk, synchronous or not), matchers and flows. It returns the results of
- * rdma-core 65, a kernel with mlx5_ib and a ConnectX's firmware together. If several of them
- * would refuse a call, it imitates the first:
- *
- *   - libmlx5 itself: EOPNOTSUPP, e.g. for two destinations of a flow;
- *   - mlx5_ib: EINVAL, ENOMEM (sic) for a priority above 15, EPERM without CAP_NET_RAW;
- *   - firmware: a command that it refuses fails with EREMOTEIO, its status and syndrome
- *     in the command's output. Ours says in the syndrome at which bit of the input
- *     (MLX5_SYNDROME_BIT + n) or of the lengths (MLX5_SYNDROME_LENGTH) it stopped; a real
- *     syndrome is a number that only its vendor can read. Firmware is strict: a reserved
- *     bit that is set is refused.
+ * (single and in bulk, synchronous or not), matchers and flows. As the real one it makes a few checks of its own
+ * (EOPNOTSUPP, e.g. for two destinations of a flow), and hands the rest to the kernel, here the uverbs kernel in
+ * software that libibverbs.so.1 has. mlx5_prm.h describes the firmware behind it.
  */
 #ifndef IBVTEST_MLX5_H
 #define IBVTEST_MLX5_H
@@ -21,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mlx5_prm.h"
 #include "provider.h"
+#include "uverbs/mlx5_abi_flow.h"
 
 #define MLX5_PUBLIC PROVIDER_PUBLIC
 
@@ -118,39 +110,20 @@ struct mlx5dv_obj {
 
 struct mlx5dv_devx_obj {
 	struct ibv_context *context;
-	struct mlx5_counters *counters;
-	unsigned flows;   /* that count in it, atomic */
-	unsigned queries; /* that run by themselves; see mlx5_async.c */
+	uint64_t handle;
 };
 
 struct mlx5dv_flow_matcher {
 	struct ibv_context *context;
-	uint16_t priority;
-	uint8_t criteria;
-	int egress;
-	unsigned flows; /* atomic */
-	uint8_t mask[MLX5_MATCH_BYTES];
+	uint64_t handle;
 };
 
-/* mlx5_calls.c: the way into libibverbs, and the record of calls. */
-const struct ibvtest_device_ops *mlx5_ops(const struct ibv_device *device); /* NULL: not an mlx5 device */
-int mlx5_enter(struct ibv_context *context, const char *symbol);            /* counts, then gate */
-int mlx5_command(struct ibv_context *context, unsigned opcode, const char *name);
-void mlx5_called(const char *symbol);
-void *mlx5_no_object(int err); /* NULL and errno */
-
-/* mlx5_command.c: the check of the lengths of a command by uverbs, and the commands. They return EREMOTEIO beside
- * firmware's status in out. */
-int mlx5_uverbs(struct ibv_context *context, size_t inlen, size_t outlen);
-int mlx5_new_counters(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen,
-		      struct mlx5dv_devx_obj **made);
-
-/* QUERY_FLOW_COUNTER of obj in two steps. uverbs refuses in the first step, before
- * the query starts. Firmware's result comes in the second, which may run on another thread. */
-int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen);
-int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen);
-
-/* mlx5_async.c: returns when no query of obj runs by itself any more. */
-void mlx5_async_drain(struct mlx5dv_devx_obj *obj);
+/* mlx5_devx.c: the start of every verb, a call of the kernel, and a call whose only attribute is an object. All return 0
+ * or an errno. */
+int mlx5_enter(struct ibv_context *context, const char *symbol);
+int mlx5_call(struct ibv_context *context, struct kernel_call *call);
+int mlx5_destroy(struct ibv_context *context, uint16_t object, uint16_t method, uint16_t id, uint64_t handle);
+/* The end of a verb that makes an object: NULL and errno, and object is freed, or object. */
+void *mlx5_made(void *object, int err);
 
 #endif

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mlx5_cq.c: mlx5dv_init_obj(3), of completion queues: where the ring lies. */
-#include <errno.h>
-
 #include "mlx5.h"
 
 enum { CQE_BYTES = 64 };
 
-MLX5_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type);
-
-int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
+MLX5_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 {
 	const struct ibvtest_device_ops *ops;
 	struct mlx5dv_cq *out = obj->cq.out;
@@ -23,10 +19,10 @@ int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 	err = mlx5_enter(obj->cq.in->context, "mlx5dv_init_obj");
 	if (err)
 		return err;
-	ops = mlx5_ops(obj->cq.in->context->device);
+	ops = provider_ops(obj->cq.in->context->device);
 	if (!ops->offers_devx(obj->cq.in->context->device))
 		return EOPNOTSUPP;
-	err = ops->data->cq_ring(obj->cq.in, &ring);
+	err = ops->cq_ring(obj->cq.in, &ring);
 	if (err)
 		return err;
 	*out = (struct mlx5dv_cq){

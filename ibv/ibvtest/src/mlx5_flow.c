@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_flow.c: matchers and the flows in them.
+ * mlx5_flow.c: matchers and the flows in them, as libmlx5 makes them.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mlx5.h"
 
 enum {
-	FLOW_ATTR_NORMAL = 0,    /* IBV_FLOW_ATTR_NORMAL */
-	FLOW_FLAGS_EGRESS = 4,   /* IBV_FLOW_ATTR_FLAGS_EGRESS */
-	QPT_RAW_PACKET = 8,      /* IBV_QPT_RAW_PACKET */
-	LAST_PRIORITY = 15,      /* MLX5_IB_FLOW_LAST_PRIO */
-	LAST_TAG = (1 << 24) - 1,
-
 	/* An element of a program that was built before rdma-core 60. */
 	ACTION_BYTES_BEFORE_60 = offsetof(struct mlx5dv_flow_action_attr, obj) + sizeof(void *),
 
@@ -28,239 +20,120 @@ enum {
 };
 
 MLX5_PUBLIC struct mlx5dv_flow_matcher *mlx5dv_create_flow_matcher(struct ibv_context *context,
-								    struct mlx5dv_flow_matcher_attr *attr);
-MLX5_PUBLIC int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher);
-MLX5_PUBLIC struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
-						size_t num_actions, struct mlx5dv_flow_action_attr actions[]);
-#if IBVTEST_RDMA_CORE == 65
-MLX5_PUBLIC struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher,
-						  struct mlx5dv_flow_match_parameters *value, size_t num_actions,
-						  struct mlx5dv_flow_action_attr actions[], size_t attr_len);
-#endif
-
-/* Which table: said by flags, as egress, or by ft_type, and not by both. */
-static int direction(const struct mlx5dv_flow_matcher_attr *attr, int *egress)
+								    struct mlx5dv_flow_matcher_attr *attr)
 {
-	if (attr->comp_mask & MLX5DV_FLOW_MATCHER_MASK_FT_TYPE) {
-		if (attr->flags)
-			return EINVAL;
-		*egress = attr->ft_type == MLX5DV_FLOW_TABLE_TYPE_NIC_TX;
-		return attr->ft_type > MLX5DV_FLOW_TABLE_TYPE_NIC_TX ? EOPNOTSUPP : 0;
-	}
-	*egress = attr->flags == FLOW_FLAGS_EGRESS;
-	return attr->flags & ~FLOW_FLAGS_EGRESS ? EINVAL : 0;
-}
-
-static int fill_matcher(struct mlx5dv_flow_matcher *m, const struct mlx5dv_flow_matcher_attr *attr)
-{
-	const struct mlx5dv_flow_match_parameters *mask = attr->match_mask;
-	int err;
-
-	if (attr->comp_mask & ~(uint64_t)MLX5DV_FLOW_MATCHER_MASK_FT_TYPE || attr->type != FLOW_ATTR_NORMAL)
-		return EOPNOTSUPP;
-	err = direction(attr, &m->egress);
-	if (err)
-		return err;
-	if (!mask || !mask->match_sz || mask->match_sz > MLX5_MATCH_BYTES)
-		return EINVAL;
-	memcpy(m->mask, mask->match_buf, mask->match_sz);
-	m->priority = attr->priority;
-	m->criteria = attr->match_criteria_enable;
-	return 0;
-}
-
-struct mlx5dv_flow_matcher *mlx5dv_create_flow_matcher(struct ibv_context *context, struct mlx5dv_flow_matcher_attr *attr)
-{
-	struct mlx5dv_flow_matcher *m;
+	struct kernel_call call = KERNEL_CALL(MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE);
+	uint64_t *handle = kernel_object(&call, MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE, 0);
+	struct mlx5dv_flow_matcher *m = malloc(sizeof *m);
 	int err = mlx5_enter(context, "mlx5dv_create_flow_matcher");
 
+	if (!err && (attr->comp_mask & ~(uint64_t)MLX5DV_FLOW_MATCHER_MASK_FT_TYPE || attr->type != MLX5_IB_FLOW_TYPE_NORMAL))
+		err = EOPNOTSUPP;
 	if (err)
-		return mlx5_no_object(err);
-	m = calloc(1, sizeof *m);
-	if (!m)
-		return mlx5_no_object(ENOMEM);
-	m->context = context;
-	err = fill_matcher(m, attr);
+		return mlx5_made(m, err);
+	kernel_in(&call, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, attr->match_mask->match_buf, attr->match_mask->match_sz);
+	kernel_in(&call, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA, &attr->match_criteria_enable, 1);
+	kernel_in(&call, MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE, &attr->priority, sizeof attr->priority)->attr_data.elem_id =
+		MLX5_IB_FLOW_TYPE_NORMAL;
+	if (attr->comp_mask)
+		kernel_number(&call, MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, attr->ft_type);
+	if (attr->flags)
+		kernel_number(&call, MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS, attr->flags);
+	err = m ? mlx5_call(context, &call) : ENOMEM;
 	if (!err)
-		return m;
-	free(m);
-	return mlx5_no_object(err);
+		*m = (struct mlx5dv_flow_matcher){ context, *handle };
+	return mlx5_made(m, err);
 }
 
-int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
+MLX5_PUBLIC int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
 {
 	int err = mlx5_enter(matcher->context, "mlx5dv_destroy_flow_matcher");
 
-	if (!err && __atomic_load_n(&matcher->flows, __ATOMIC_ACQUIRE))
-		err = EBUSY;
+	if (!err)
+		err = mlx5_destroy(matcher->context, MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY,
+				   MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE, matcher->handle);
 	if (!err)
 		free(matcher);
 	return err;
 }
 
-/* The combined actions of a flow. */
+/* The actions of a flow so far. A flow has one destination of QP, default miss and drop. */
 struct actions {
-	struct mlx5dv_devx_obj *counters;
-	uint32_t offset;
-	int qp, default_miss, drop, tag;
-	uint32_t qp_type;
+	int destination, counter, tag;
 };
 
-/* destination: a flow has one of QP, default miss and drop. */
-static int destination(const struct actions *a)
+static int add_action(struct kernel_call *call, struct actions *has, const struct mlx5dv_flow_action_attr *a, size_t attr_len)
 {
-	return a->qp || a->default_miss || a->drop ? EOPNOTSUPP : 0;
-}
+	uint32_t handle;
 
-static int add_action(struct actions *a, const struct mlx5dv_flow_action_attr *attr, size_t attr_len)
-{
-	int err = 0;
-
-	switch (attr->type) {
+	switch (a->type) {
 	case MLX5DV_FLOW_ACTION_DEST_IBV_QP:
-		err = destination(a);
-		if (err)
-			return err;
-		a->qp = 1;
-		a->qp_type = attr->qp->qp_type; /* libmlx5 dereferences the pointer, too */
-		return 0;
 	case MLX5DV_FLOW_ACTION_DEFAULT_MISS:
-		err = destination(a);
-		a->default_miss = 1;
-		return err;
 	case MLX5DV_FLOW_ACTION_DROP:
-		err = destination(a);
-		a->drop = 1;
-		return err;
-	case MLX5DV_FLOW_ACTION_TAG:
-		if (a->tag || attr->tag_value > LAST_TAG)
-			return EINVAL;
-		a->tag = 1;
+		if (has->destination++)
+			return EOPNOTSUPP;
+		if (a->type == MLX5DV_FLOW_ACTION_DEST_IBV_QP)
+			kernel_object(call, MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, a->qp->handle);
+		else
+			kernel_number(call, MLX5_IB_ATTR_CREATE_FLOW_FLAGS,
+				      a->type == MLX5DV_FLOW_ACTION_DROP ? MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP
+									 : MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS);
 		return 0;
+	case MLX5DV_FLOW_ACTION_TAG:
+		kernel_in(call, MLX5_IB_ATTR_CREATE_FLOW_TAG, &a->tag_value, sizeof a->tag_value);
+		return has->tag++ ? EINVAL : 0;
 	case MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET:
-		if (attr_len <= ACTION_BYTES_BEFORE_60)
-			return EOPNOTSUPP;
-		a->offset = attr->bulk_obj.offset;
-		/* fallthrough */
 	case MLX5DV_FLOW_ACTION_COUNTERS_DEVX:
-		if (a->counters)
+		if (has->counter++)
 			return EOPNOTSUPP;
-		a->counters = attr->obj;
-		return a->counters ? 0 : EINVAL;
+		if (a->type == MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET) {
+			if (attr_len <= ACTION_BYTES_BEFORE_60)
+				return EOPNOTSUPP;
+			kernel_in(call, MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET, &a->bulk_obj.offset,
+				  sizeof a->bulk_obj.offset);
+		}
+		handle = a->obj->handle;
+		kernel_in(call, MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX, &handle, sizeof handle);
+		return 0;
 	}
 	return EOPNOTSUPP;
 }
 
-/* The checks of mlx5_ib on the actions together. */
-static int check_actions(const struct mlx5dv_flow_matcher *m, const struct actions *a)
+static struct ibv_flow *create_flow(const char *symbol, struct mlx5dv_flow_matcher *m,
+				    struct mlx5dv_flow_match_parameters *value, size_t num_actions, const void *actions,
+				    size_t attr_len)
 {
-	if (a->counters && a->counters->context->device != m->context->device)
-		return EINVAL;
-	if (a->counters && a->offset && a->offset >= a->counters->counters->size)
-		return EINVAL;
-	if (a->qp && (m->egress || a->qp_type != QPT_RAW_PACKET))
-		return EINVAL;
-	if (m->egress)
-		return a->default_miss ? EOPNOTSUPP : 0;
-	return a->qp || a->default_miss || a->drop ? 0 : EINVAL; /* nothing to do with the packet */
-}
-
-/* made holds the objects that a flow uses until it is destroyed. */
-struct made {
-	struct mlx5dv_flow_matcher *matcher;
-	struct mlx5dv_devx_obj *counters;
-};
-
-static void hold(struct made *made, int n)
-{
-	__atomic_fetch_add(&made->matcher->flows, n, __ATOMIC_ACQ_REL);
-	if (made->counters)
-		__atomic_fetch_add(&made->counters->flows, n, __ATOMIC_ACQ_REL);
-}
-
-static void release(void *arg)
-{
-	hold(arg, -1);
-	free(arg);
-}
-
-static int rule_of(const struct mlx5dv_flow_matcher *m, const struct mlx5dv_flow_match_parameters *value,
-		   const struct actions *a, struct nic_rule_attr *rule)
-{
-	uint8_t bytes[MLX5_MATCH_BYTES] = { 0 };
-	int err;
-
-	if (!value || !value->match_sz || value->match_sz > MLX5_MATCH_BYTES)
-		return EINVAL;
-	memcpy(bytes, value->match_buf, value->match_sz);
-	if (m->priority > LAST_PRIORITY)
-		return ENOMEM;
-	memset(rule, 0, sizeof *rule);
-	err = mlx5_match_mask(m->mask, m->criteria); /* mlx5_ib makes a matcher of any mask, and mlx5_core refuses it here */
-	if (!err)
-		err = mlx5_match(m->mask, bytes, &rule->match);
-	if (err)
-		return err;
-	rule->priority = m->priority;
-	rule->flags = (m->egress ? NIC_EGRESS : 0) | (a->drop ? NIC_DROP : 0) | (a->default_miss ? NIC_DEFAULT_MISS : 0) |
-		      (mlx5_match_multicast(m->mask, bytes) ? NIC_LAST : 0);
-	rule->counter = a->counters ? &a->counters->counters->counter[a->offset] : NULL;
-	return 0;
-}
-
-static struct ibv_flow *create(struct mlx5dv_flow_matcher *m, const struct nic_rule_attr *rule, struct mlx5dv_devx_obj *counters)
-{
-	const struct ibvtest_device_ops *ops = mlx5_ops(m->context->device);
-	struct made *made = malloc(sizeof *made);
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW);
+	uint64_t *handle = kernel_object(&call, MLX5_IB_ATTR_CREATE_FLOW_HANDLE, 0);
 	struct ibv_flow *flow;
-	int err;
-
-	if (!made)
-		return mlx5_no_object(ENOMEM);
-	*made = (struct made){ m, counters };
-	hold(made, 1);
-	if (counters)
-		__atomic_store_n(&counters->counters->used, 1, __ATOMIC_RELEASE);
-	flow = ops->create_flow(m->context, rule, release, made);
-	if (flow)
-		return flow;
-	err = errno;
-	release(made);
-	return mlx5_no_object(err);
-}
-
-static struct ibv_flow *create_flow(struct mlx5dv_flow_matcher *m, const struct mlx5dv_flow_match_parameters *value,
-				    size_t num_actions, const void *actions, size_t attr_len)
-{
-	struct actions a = { 0 };
-	struct nic_rule_attr rule;
-	int err = 0;
-
-	for (size_t i = 0; i < num_actions && !err; i++)
-		err = add_action(&a, (const void *)((const char *)actions + i * attr_len), attr_len);
-	if (!err)
-		err = check_actions(m, &a);
-	if (!err)
-		err = rule_of(m, value, &a, &rule);
-	return err ? mlx5_no_object(err) : create(m, &rule, a.counters);
-}
-
-struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
-				    size_t num_actions, struct mlx5dv_flow_action_attr actions[])
-{
-	int err = mlx5_enter(matcher->context, "mlx5dv_create_flow");
-
-	return err ? mlx5_no_object(err) : create_flow(matcher, value, num_actions, actions, ACTION_BYTES);
-}
-
-#if IBVTEST_RDMA_CORE == 65
-struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
-				      size_t num_actions, struct mlx5dv_flow_action_attr actions[], size_t attr_len)
-{
-	int err = mlx5_enter(matcher->context, "__mlx5dv_create_flow");
+	struct actions has = { 0 };
+	int err = mlx5_enter(m->context, symbol);
 
 	if (!err && attr_len < ACTION_BYTES_BEFORE_60)
 		err = EINVAL;
-	return err ? mlx5_no_object(err) : create_flow(matcher, value, num_actions, actions, attr_len);
+	kernel_in(&call, MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE, value->match_buf, value->match_sz);
+	kernel_object(&call, MLX5_IB_ATTR_CREATE_FLOW_MATCHER, m->handle);
+	for (size_t i = 0; i < num_actions && !err; i++)
+		err = add_action(&call, &has, (const void *)((const char *)actions + i * attr_len), attr_len);
+	if (err)
+		return mlx5_made(NULL, err);
+	flow = provider_ops(m->context->device)->make_flow(m->context, &call);
+	if (flow)
+		flow->handle = *handle;
+	return flow;
+}
+
+MLX5_PUBLIC struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
+						size_t num_actions, struct mlx5dv_flow_action_attr actions[])
+{
+	return create_flow("mlx5dv_create_flow", matcher, value, num_actions, actions, ACTION_BYTES);
+}
+
+#if IBVTEST_RDMA_CORE == 65
+MLX5_PUBLIC struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher,
+						  struct mlx5dv_flow_match_parameters *value, size_t num_actions,
+						  struct mlx5dv_flow_action_attr actions[], size_t attr_len)
+{
+	return create_flow("__mlx5dv_create_flow", matcher, value, num_actions, actions, attr_len);
 }
 #endif

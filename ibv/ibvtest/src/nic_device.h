@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic_device.h: the interface of ibvtest's libibverbs.so.1 for ibvtest's libmlx5.so.1.
+ * nic_device.h: the interface of ibvtest's libibverbs.so.1 for ibvtest's libmlx5.so.1 and
+ * libefa.so.1.
  *
  * The real libmlx5 is a provider: it uses symbols that libibverbs exports for providers
  * only. Here it is one, ibvtest_device_ops. A process may hold several builds of our
@@ -12,11 +13,20 @@
 #ifndef IBVTEST_NIC_DEVICE_H
 #define IBVTEST_NIC_DEVICE_H
 
-#include "nic.h"
-#include "verbs_abi.h"
-#include "verbs_data_ops.h"
+#include <errno.h>
+#include <string.h>
 
-#define IBVTEST_DEVICE_OPS_ABI 3
+#include "kernel_call.h"
+#include "verbs_abi.h"
+
+#define IBVTEST_DEVICE_OPS_ABI 5
+
+/* A completion queue as it lies in memory. */
+struct ibvtest_ring {
+	void *buffer;
+	uint32_t *doorbell;
+	uint32_t entries, number;
+};
 
 /* All return 0 or a positive errno. Functions that return a pointer return NULL and set errno. */
 struct ibvtest_device_ops {
@@ -29,26 +39,30 @@ struct ibvtest_device_ops {
 	 * It includes the call of gate, as mlx5dv_open_device does. */
 	struct ibv_context *(*open)(struct ibv_device *device);
 
-	/* Was the context opened by open? One of ibv_open_device has no DevX: EINVAL. */
-	int (*is_devx)(struct ibv_context *context);
-
-	/* gate is called first by every verb of libmlx5, under the verb's symbol name, and before
-	 * every firmware command, under its PRM name (QUERY_FLOW_COUNTER). It counts the call, waits
+	/* gate is called first by every verb of libmlx5, under the verb's symbol name. It counts the call, waits
 	 * for the time in FLOWTALLY_IBVTEST_DELAY, and returns the errno of FLOWTALLY_IBVTEST_FAIL, or
 	 * EIO once the device is gone. */
 	int (*gate)(struct ibv_context *context, const char *symbol);
 
-	/* nic_counters_copy, of the context's device. */
-	int (*counters_copy)(struct ibv_context *context, struct nic_counter *from, struct nic_counter *to, unsigned n,
-			     int clear);
+	/* A call of the uverbs kernel in libibverbs.so.1. */
+	int (*call)(struct ibv_context *context, struct kernel_call *call);
 
-	/* A flow of the context, with its rule in place.
-	 * ibv_destroy_flow, or the end of the context, removes the rule and then calls
-	 * release(arg), once. On an error release is not called. */
-	struct ibv_flow *(*create_flow)(struct ibv_context *context, const struct nic_rule_attr *attr,
-					void (*release)(void *arg), void *arg);
+	/* The flow that a call makes, without its handle, for ibv_destroy_flow. */
+	struct ibv_flow *(*make_flow)(struct ibv_context *context, struct kernel_call *call);
 
-	const struct ibvtest_data_ops *data; /* of completions: verbs_data_ops.h */
+	/* The ring of a queue. From then on its consumer index is the caller's: see
+	 * mlx5dv_init_obj(3). 0 or a positive errno. */
+	int (*cq_ring)(struct ibv_cq *cq, struct ibvtest_ring *ring);
+
+	/* Does the device offer external memory for completion counters? Not with WITHOUT=efadv
+	 * or comp_cntr; NULL in a library without counters. */
+	int (*offers_external)(struct ibv_device *device);
+
+	/* ibv_create_comp_cntr, with words of the caller's where they are not NULL; the call is
+	 * counted as verb. NULL and errno. */
+	struct ibv_comp_cntr *(*create_comp_cntr)(struct ibv_context *context, const char *verb,
+						  const struct ibv_comp_cntr_init_attr *attr, uint64_t *completions,
+						  uint64_t *errors);
 };
 
 /* Exported by libibverbs.so.1, version IBVTEST_PRIVATE_1; NULL for a device not its own. */

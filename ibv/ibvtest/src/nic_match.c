@@ -192,7 +192,6 @@ const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struc
 int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule)
 {
 	size_t at = rules->len;
-
 	int err;
 
 	if (rules->len == rules->cap && grow(rules))

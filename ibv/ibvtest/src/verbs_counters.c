@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_counters.c: flow counters as mlx5 has them. Points are attached first, then
- * flows that name the object bind it; the hardware counter is the object's, so it is
- * zero when the object is made, sums all its flows and outlives each of them. */
+ * verbs_counters.c: counters of flows, as libmlx5 has them: the points that are attached to an object lie here until the
+ * first flow that names the object hands their description to the kernel. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verbs_soft.h"
+#include "verbs_counters.h"
+#include "verbs_kernel.h"
 
-#define MAX_POINTS (UINT16_MAX / 8)
+/* Protects the points of every object and its flows; outside the kernel's lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct point {
-	uint32_t description, index;
-};
+void verbs_counters_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
 
-struct soft_counters {
-	struct ibv_counters counters;
-	struct soft_object object; /* users: flows that name it */
-	struct nic_counter counter;
-	struct point *points;
-	uint32_t n, length; /* length: the highest index, plus 1; any index can be attached, and too high ones not read */
-	bool broken;        /* bound to a flow type that has no counter */
-};
+void verbs_counters_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
 
 static void release_counters(struct soft_object *o)
 {
@@ -33,27 +31,36 @@ static void release_counters(struct soft_object *o)
 
 struct ibv_counters *verbs_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
 {
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE);
+	uint64_t *handle = kernel_object(&call, UVERBS_ATTR_CREATE_COUNTERS_HANDLE, 0);
 	struct soft_counters *c = NULL;
-	int err = verbs_begin(context, "ibv_create_counters");
-	if (err)
-		return verbs_made(NULL, err);
-	if (attr->comp_mask || verbs_without(context->device->name, "counters"))
+	int err = verbs_gate(context, "ibv_create_counters");
+	if (!err && attr->comp_mask)
 		err = EOPNOTSUPP;
-	else if (!(c = calloc(1, sizeof(*c))))
+	if (!err && !(c = calloc(1, sizeof(*c))))
 		err = ENOMEM;
-	if (c) {
-		c->counters.context = context;
-		verbs_adopt(context, &c->object, release_counters);
+	if (!err)
+		err = verbs_kernel_call(context, &call);
+	if (err) {
+		free(c);
+		return verbs_made(NULL, err);
 	}
-	verbs_leave(context);
-	return verbs_made(c, err);
+	c->counters.context = context;
+	c->handle = *handle;
+	verbs_keep(context, &c->object, release_counters);
+	return &c->counters;
 }
 
-/* EBUSY while a flow names it: the man page has the user detach first. */
 int verbs_destroy_counters(struct ibv_counters *counters)
 {
 	struct soft_counters *c = (struct soft_counters *)counters;
-	return verbs_destroy(counters->context, "ibv_destroy_counters", &c->object);
+	int err = verbs_gate(counters->context, "ibv_destroy_counters");
+	if (!err)
+		err = verbs_kernel_destroy(counters->context, UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY,
+					   UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c->handle);
+	if (!err)
+		verbs_drop(counters->context, &c->object);
+	return err;
 }
 
 static int attach(struct soft_counters *c, const struct ibv_counter_attach_attr *a)
@@ -62,15 +69,13 @@ static int attach(struct soft_counters *c, const struct ibv_counter_attach_attr 
 		return EOPNOTSUPP;
 	if (a->counter_desc != IBV_COUNTER_PACKETS && a->counter_desc != IBV_COUNTER_BYTES)
 		return ENOTSUP;
-	if (c->object.users)
+	if (c->flows)
 		return EBUSY;
-	struct point *points = realloc(c->points, (c->n + 1) * sizeof(*points));
+	struct mlx5_ib_flow_counters_desc *points = realloc(c->points, (c->n + 1) * sizeof(*points));
 	if (!points)
 		return ENOMEM;
 	c->points = points;
-	c->points[c->n++] = (struct point){a->counter_desc, a->index};
-	if (c->length <= a->index)
-		c->length = a->index + 1;
+	c->points[c->n++] = (struct mlx5_ib_flow_counters_desc){a->counter_desc, a->index};
 	return 0;
 }
 
@@ -78,64 +83,37 @@ static int attach(struct soft_counters *c, const struct ibv_counter_attach_attr 
 int verbs_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
 				     struct ibv_flow *flow)
 {
-	struct soft_counters *c = (struct soft_counters *)counters;
-	int err = verbs_begin(counters->context, "ibv_attach_counters_point_flow");
+	int err = verbs_gate(counters->context, "ibv_attach_counters_point_flow");
 	if (err)
 		return err;
-	err = flow ? ENOTSUP : attach(c, attr);
-	verbs_leave(counters->context);
+	verbs_counters_lock();
+	err = flow ? ENOTSUP : attach((struct soft_counters *)counters, attr);
+	verbs_counters_unlock();
 	return err;
 }
 
-int verbs_counters_bind(struct soft_counters *c, struct ibv_context *context, bool counts)
+/* A netdev that went takes its device with it. */
+static void lose_unplugged(struct soft_device *d)
 {
-	if (c->counters.context != context || !c->n || c->n > MAX_POINTS)
-		return EINVAL; /* another device's, or nothing was attached, or more than mlx5_ib takes */
-	c->object.users++;
-	c->broken |= !counts;
-	return 0;
+	pthread_mutex_lock(&d->lock);
+	if (d->kernel.unplugged) {
+		d->fatal = true;
+		verbs_device_gone(d, true);
+	}
+	pthread_mutex_unlock(&d->lock);
 }
 
-void verbs_counters_unbind(struct soft_counters *c)
-{
-	if (!--c->object.users)
-		c->broken = false;
-}
-
-struct nic_counter *verbs_counters_nic(struct soft_counters *c)
-{
-	return &c->counter;
-}
-
-/* PREFER_CACHED is a hint that mlx5 does not take, and neither does this. A netdev that
- * went takes the device with it. */
 int verbs_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags)
 {
-	struct soft_counters *c = (struct soft_counters *)counters;
-	struct ibv_context *context = counters->context;
-	int err = verbs_begin(context, "ibv_read_counters");
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ);
+	int err = verbs_gate(counters->context, "ibv_read_counters");
 	if (err)
 		return err;
-	struct nic *nic = verbs_context_of(context)->device->nic;
-	uint64_t packets = 0, bytes = 0;
-	if (flags & ~IBV_READ_COUNTERS_ATTR_PREFER_CACHED || !c->object.users || n < c->length)
-		err = EINVAL;
-	else if (c->broken)
-		err = EFAULT; /* where the kernel calls through a null pointer: a flow type that has no counter */
-	else
-		err = nic_counter_read(nic, &c->counter, &packets, &bytes);
-	verbs_note_drops(verbs_context_of(context)->device);
-	if (err == ENODEV) {
-		verbs_context_of(context)->device->fatal = true;
-		verbs_device_gone(verbs_context_of(context)->device, true);
-		err = EIO;
-	}
-	if (!err) {
-		memset(values, 0, n * sizeof(*values));
-		for (uint32_t i = 0; i < c->n; i++)
-			values[c->points[i].index] +=
-				c->points[i].description == IBV_COUNTER_PACKETS ? packets : bytes;
-	}
-	verbs_leave(context);
+	kernel_object(&call, UVERBS_ATTR_READ_COUNTERS_HANDLE, ((struct soft_counters *)counters)->handle);
+	kernel_out(&call, UVERBS_ATTR_READ_COUNTERS_BUFF, values, n * sizeof(*values));
+	kernel_in(&call, UVERBS_ATTR_READ_COUNTERS_FLAGS, &flags, sizeof(flags));
+	err = verbs_kernel_call(counters->context, &call);
+	if (err == EIO)
+		lose_unplugged(verbs_context_of(counters->context)->device);
 	return err;
 }

@@ -13,8 +13,6 @@
 static void release_cq(struct soft_object *o)
 {
 	struct soft_cq *c = RDMA_OUTER(o, struct soft_cq, object);
-	if (c->cq.channel)
-		verbs_channel_use(c->cq.channel, -1);
 	pthread_mutex_destroy(&c->cq.mutex);
 	pthread_cond_destroy(&c->cq.cond);
 	free(c->ring);
@@ -51,13 +49,14 @@ VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 	if (err)
 		return verbs_made(NULL, err);
 	struct soft_cq *c = NULL;
-	if (cqe < 1 || cqe > MAX_CQE || comp_vector || (channel && channel->context != context))
+	if (channel)
+		err = EOPNOTSUPP;
+	else if (cqe < 1 || cqe > MAX_CQE || comp_vector)
 		err = EINVAL;
 	else if (!(c = make_cq(cqe)))
 		err = ENOMEM;
 	if (c) {
 		c->cq.context = context;
-		c->cq.channel = channel;
 		c->cq.cq_context = cq_context;
 		c->cq.handle = c->object.handle = verbs_handle(context);
 		verbs_wire_lock();
@@ -65,8 +64,6 @@ VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		verbs_wire_unlock();
 		pthread_mutex_init(&c->cq.mutex, NULL);
 		pthread_cond_init(&c->cq.cond, NULL);
-		if (channel)
-			verbs_channel_use(channel, 1);
 		verbs_adopt(context, &c->object, release_cq);
 	}
 	verbs_leave(context);
@@ -95,11 +92,6 @@ bool verbs_cq_push(struct soft_cq *c, const struct rdma_cqe *cqe)
 		return false;
 	}
 	verbs_cqe_write(c, cqe);
-	bool solicited = cqe->solicited || cqe->syndrome;
-	if (c->cq.channel && c->armed && (c->armed == 1 || solicited)) {
-		c->armed = 0;
-		verbs_channel_event(c);
-	}
 	return true;
 }
 
@@ -168,23 +160,6 @@ int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	verbs_cqe_consumed(c);
 	verbs_wire_unlock();
 	return bad ? -1 : taken;
-}
-
-int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
-{
-	struct soft_cq *c = (struct soft_cq *)cq;
-	int err = verbs_gate(cq->context, "ibv_req_notify_cq");
-	if (err)
-		return err;
-	verbs_wire_lock();
-	if (c->overrun)
-		err = EINVAL;
-	else if (!solicited_only)
-		c->armed = 1;
-	else if (!c->armed)
-		c->armed = 2;
-	verbs_wire_unlock();
-	return err;
 }
 
 int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)

@@ -9,8 +9,8 @@
 #ifndef FLOWTALLY_IBVTEST_VERBS_DATA_H
 #define FLOWTALLY_IBVTEST_VERBS_DATA_H
 
+#include "nic_device.h"
 #include "rdma_qp.h"
-#include "verbs_data_ops.h"
 #include "verbs_soft.h"
 
 /* One of the two values of a completion counter. The device keeps the value and writes it to the
@@ -61,13 +61,13 @@ struct soft_cq {
 	uint32_t pi, ci;      /* written; taken by ibv_poll_cq */
 	bool overrun;         /* not to be used again */
 	bool direct;          /* mlx5dv_init_obj handed it out */
-	int armed;            /* 0, 1: for any, 2: for a solicited one */
 };
 
 struct soft_qp {
 	struct ibv_qp qp; /* qp.state is the state that the application last saw */
 	struct soft_object object;
 	struct rdma_qp card;
+	struct uv_qp *kernel;
 	struct ibv_qp_init_attr init;
 	struct soft_comp_cntr *counters[32]; /* by the bit of the operation, of which a device may have more than there are */
 };
@@ -77,11 +77,10 @@ static inline struct soft_qp *verbs_soft_qp(struct rdma_qp *q)
 	return RDMA_OUTER(q, struct soft_qp, card);
 }
 
-/* verbs_wire.c: the lock, the thread that runs the queue pairs that wait, and the GID of a device. */
+/* verbs_wire.c: the lock, and the thread that runs the queue pairs that wait. */
 void verbs_wire_lock(void);
 void verbs_wire_unlock(void);
 void verbs_wire_close(void);
-void verbs_gid(struct ibv_device *device, union ibv_gid *gid);
 
 uint32_t verbs_mtu(struct ibv_context *context); /* bytes of a message in one packet */
 
@@ -97,14 +96,10 @@ bool verbs_cqe_read(struct soft_cq *c, struct rdma_cqe *cqe);
 void verbs_cqe_consumed(struct soft_cq *c);
 void verbs_cqe_clean(struct soft_cq *c, uint32_t qpn);
 
-/* verbs_cq.c: appends, with an event where one was asked for. It returns false if the queue overruns: the queue
+/* verbs_cq.c: appends. It returns false if the queue overruns: the queue
  * pairs that complete into it must fail then. */
 bool verbs_cq_push(struct soft_cq *c, const struct rdma_cqe *cqe);
 int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring);
-
-/* verbs_channel.c: holds on a channel, device locked; and an event of the queue, wire locked. */
-void verbs_channel_use(struct ibv_comp_channel *channel, int by);
-void verbs_channel_event(struct soft_cq *c);
 
 /* verbs_comp_cntr.c, IBVERBS_1.18. */
 struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const char *verb,

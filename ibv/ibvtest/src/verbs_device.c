@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "verbs_soft.h"
+#include "verbs_kernel.h"
 
 static struct {
 	pthread_mutex_t lock;
@@ -100,7 +100,7 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 	for (d = table.first; d; d = d->next)
 		if (!strcmp(d->device.name, name) && !strcmp(d->netdev, netdev) && d->netns == ns.st_ino &&
 		    d->ifindex == (unsigned)index.ifr_ifindex &&
-		    !memcmp(d->mac, address.ifr_hwaddr.sa_data, sizeof(d->mac)))
+		    !memcmp(d->kernel.mac, address.ifr_hwaddr.sa_data, sizeof(d->kernel.mac)))
 			break;
 	if (!d) {
 		d = calloc(1, sizeof(*d));
@@ -108,11 +108,12 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 			goto out;
 		strcpy(d->device.name, name);
 		strcpy(d->netdev, netdev);
+		verbs_kernel_name(d);
 		d->device.node_type = IBV_NODE_CA;
 		d->device.transport_type = IBV_TRANSPORT_IB;
 		d->netns = ns.st_ino;
 		d->ifindex = index.ifr_ifindex;
-		memcpy(d->mac, address.ifr_hwaddr.sa_data, sizeof(d->mac));
+		memcpy(d->kernel.mac, address.ifr_hwaddr.sa_data, sizeof(d->kernel.mac));
 		d->netns_fd = d->socket = -1;
 		rdma_link_init(&d->contexts);
 		pthread_mutex_init(&d->lock, NULL);
@@ -126,6 +127,7 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 		d->next = table.first;
 		table.first = d;
 	}
+	verbs_sysfs_ndev(d);
 	d->listed = true;
 	if (!d->refs++) {
 		d->socket = s;
@@ -161,17 +163,9 @@ VERBS_PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
 /* EUI-64 of the netdev's address, big endian. */
 VERBS_PUBLIC uint64_t ibv_get_device_guid(struct ibv_device *device)
 {
-	const uint8_t *m = ((struct soft_device *)device)->mac;
-	uint8_t guid[8] = {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
-	uint64_t v;
-	memcpy(&v, guid, sizeof(v));
-	return v;
-}
-
-VERBS_PUBLIC int ibv_get_device_index(struct ibv_device *device)
-{
-	(void)device;
-	return -1; /* the kernel's index of an RDMA device: the software NIC has no index */
+	union ibv_gid gid;
+	uv_gid(&((struct soft_device *)device)->kernel, gid.raw);
+	return gid.global.interface_id;
 }
 
 void verbs_table_clear(void)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
 struct record {
 	struct ibv_async_event event;
@@ -104,8 +105,8 @@ void verbs_port_event(struct soft_device *d, uint32_t type)
 		verbs_event(RDMA_OUTER(l, struct soft_context, link), type, 1);
 }
 
-/* The flows stop counting at once: their rules are removed. The objects stay until the context is
- * closed, because every verb returns EIO from here on, the destroying ones included. */
+/* The objects stay until the context is closed, because every verb returns EIO from here on, the destroying ones
+ * included. */
 static void disarm(struct soft_context *c)
 {
 	for (struct rdma_link *l = c->children.next; l != &c->children; l = l->next) {
@@ -117,6 +118,7 @@ static void disarm(struct soft_context *c)
 
 void verbs_device_gone(struct soft_device *d, bool event)
 {
+	verbs_kernel_lose(d);
 	for (struct rdma_link *l = d->contexts.next; l != &d->contexts; l = l->next) {
 		struct soft_context *c = RDMA_OUTER(l, struct soft_context, link);
 		if (c->dead)
@@ -162,28 +164,4 @@ VERBS_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 	verbs_call(NULL, "ibv_ack_async_event");
 	if (o)
 		verbs_events_release(o, 1);
-}
-
-VERBS_PUBLIC const char *ibv_event_type_str(uint32_t type)
-{
-	switch (type) {
-	case IBV_EVENT_CQ_ERR:
-		return "CQ error";
-	case IBV_EVENT_QP_FATAL:
-		return "local work queue catastrophic error";
-	case IBV_EVENT_QP_REQ_ERR:
-		return "invalid request local work queue error";
-	case IBV_EVENT_QP_ACCESS_ERR:
-		return "local access violation work queue error";
-	case IBV_EVENT_SQ_DRAINED:
-		return "send queue drained";
-	case IBV_EVENT_DEVICE_FATAL:
-		return "local catastrophic error";
-	case IBV_EVENT_PORT_ACTIVE:
-		return "port active";
-	case IBV_EVENT_PORT_ERR:
-		return "port error";
-	default:
-		return "unknown";
-	}
 }

@@ -1,140 +1,177 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_flow.c: flows, with the checks of uverbs and mlx5 in their order and with their errnos.
- */
+ * verbs_flow.c: ibv_create_flow as libibverbs and libmlx5 make it: the specs in the form of the kernel, the handle of
+ * the counters, and the description of their points with the first flow that names them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verbs_soft.h"
+#include "verbs_counters.h"
+#include "verbs_data.h"
+#include "verbs_kernel.h"
 
-#define PRIORITIES 16 /* MLX5_BY_PASS_NUM_REGULAR_PRIOS */
+enum { SPECS = 10, SPEC_BYTES = 88, IPV4_EXT = 0x32 };
 
-static void stop_flow(struct soft_object *o)
+/* The specs of <infiniband/verbs.h>: a type and a size, from at on a filter of values and one of masks. */
+static const struct layout {
+	uint32_t type, kernel_type;
+	uint16_t size, at, filter;
+} layouts[] = {
+	{IB_FLOW_SPEC_ETH, IB_FLOW_SPEC_ETH, 40, 6, 16},
+	{IB_FLOW_SPEC_IPV4, IB_FLOW_SPEC_IPV4, 24, 8, 8},
+	{IPV4_EXT, IB_FLOW_SPEC_IPV4, 32, 8, 12},
+	{IB_FLOW_SPEC_IPV6, IB_FLOW_SPEC_IPV6, 88, 8, 40},
+	{IB_FLOW_SPEC_ESP, IB_FLOW_SPEC_ESP, 24, 8, 8},
+	{IB_FLOW_SPEC_TCP, IB_FLOW_SPEC_TCP, 16, 6, 4},
+	{IB_FLOW_SPEC_UDP, IB_FLOW_SPEC_UDP, 16, 6, 4},
+	{IB_FLOW_SPEC_VXLAN_TUNNEL, IB_FLOW_SPEC_VXLAN_TUNNEL, 16, 8, 4},
+	{IB_FLOW_SPEC_GRE, IB_FLOW_SPEC_GRE, 24, 8, 8},
+	{IB_FLOW_SPEC_MPLS, IB_FLOW_SPEC_MPLS, 16, 8, 4},
+	{IB_FLOW_SPEC_ACTION_TAG, IB_FLOW_SPEC_ACTION_TAG, 12, 8, 0},
+	{IB_FLOW_SPEC_ACTION_DROP, IB_FLOW_SPEC_ACTION_DROP, 8, 8, 0},
+	{IB_FLOW_SPEC_ACTION_HANDLE, IB_FLOW_SPEC_ACTION_HANDLE, 16, 8, 0},
+	{IB_FLOW_SPEC_ACTION_COUNT, IB_FLOW_SPEC_ACTION_COUNT, 16, 8, 0},
+};
+
+/* The command EX_CREATE_FLOW, and the part of it for mlx5_ib. */
+struct command {
+	struct ib_uverbs_create_flow c;
+	uint8_t specs[SPECS * SPEC_BYTES];
+	struct {
+		struct mlx5_ib_create_flow c;
+		struct mlx5_ib_flow_counters_data data;
+	} driver;
+	struct soft_counters *counters;
+};
+
+static const struct layout *layout_of(uint32_t type)
 {
-	struct soft_flow *f = RDMA_OUTER(o, struct soft_flow, object);
-	if (f->rule)
-		nic_rule_del(verbs_context_of(f->flow.context)->device->nic, f->rule);
-	f->rule = NULL;
+	uint32_t inner = type < IB_FLOW_SPEC_ACTION_TAG ? IB_FLOW_SPEC_INNER : 0; /* actions have no inner form */
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].type == (type & ~inner))
+			return &layouts[i];
+	return NULL;
 }
 
-void verbs_release_flow(struct soft_object *o)
+/* Appends one spec in the kernel's form. The kernel knows no handle 0. */
+static int convert(struct command *k, const uint8_t *spec, uint32_t type, const struct layout *l)
 {
-	struct soft_flow *f = RDMA_OUTER(o, struct soft_flow, object);
-	stop_flow(o);
-	if (f->counters)
-		verbs_counters_unbind(f->counters);
-	if (f->qp)
-		verbs_qp_use(f->qp, -1);
-	if (f->end)
-		f->end(f->arg);
-	free(f);
-}
-
-static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
-{
-	const char *device = qp->context->device->name;
-	bool dont_trap = a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
-	bool egress = a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS;
-	bool leftovers = a->type == IBV_FLOW_ATTR_ALL_DEFAULT || a->type == IBV_FLOW_ATTR_MC_DEFAULT;
-	if (verbs_flow_counts_twice(a)) /* libibverbs does not look at comp_mask */
-		return EINVAL;
-	if (!verbs_net_raw())
-		return EPERM;
-	if (a->flags & ~(IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS) || (leftovers && a->flags))
-		return EINVAL;
-	if (verbs_without(device, "flows"))
-		return EOPNOTSUPP;
-	/* uverbs refuses port 0 since Linux 5.14; mlx5_ib alone takes it */
-	if (a->port != 1 || (qp->qp_type != IBV_QPT_RAW_PACKET && qp->qp_type != IBV_QPT_UD))
-		return EINVAL;
-	if (a->priority >= PRIORITIES)
-		return ENOMEM; /* the errno of mlx5's kernel driver */
-	/* mlx5_ib takes DONT_TRAP with EGRESS, and mlx5_core has no next table on egress */
-	if (a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
-		return EOPNOTSUPP;
-	if ((dont_trap && verbs_without(device, "dont_trap")) || (egress && verbs_without(device, "egress")))
-		return EOPNOTSUPP;
+	struct ib_uverbs_flow_spec_action a = {.hdr = {type & IB_FLOW_SPEC_INNER ? l->kernel_type | IB_FLOW_SPEC_INNER : l->kernel_type,
+						       sizeof(a), 0}};
+	uint8_t *to = k->specs + k->c.flow_attr.size;
+	if (type == IB_FLOW_SPEC_ACTION_TAG)
+		memcpy(&a.value, spec + l->at, sizeof(a.value));
+	if (type == IB_FLOW_SPEC_ACTION_COUNT) {
+		if (k->counters)
+			return EINVAL; /* libmlx5's: one object for a flow */
+		memcpy(&k->counters, spec + l->at, sizeof(k->counters));
+		if (!k->counters)
+			return EINVAL;
+		a.value = k->counters->handle;
+	}
+	if (type < IB_FLOW_SPEC_ACTION_TAG || type == IB_FLOW_SPEC_ACTION_DROP)
+		a.hdr.size = sizeof(a.hdr) + 2 * l->filter;
+	memcpy(to, &a, type < IB_FLOW_SPEC_ACTION_TAG ? sizeof(a.hdr) : a.hdr.size);
+	memcpy(to + sizeof(a.hdr), spec + l->at, 2 * l->filter);
+	k->c.flow_attr.size += a.hdr.size;
 	return 0;
 }
 
-static uint32_t rule_flags(const struct ibv_flow_attr *a, const struct verbs_flow_parts *parts)
+static int convert_all(struct command *k, const struct ibv_flow_attr *attr)
 {
-	uint32_t flags = parts->rule.flags;
-	if (a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP)
-		flags |= NIC_DONT_TRAP;
-	if (a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS)
-		flags |= NIC_EGRESS;
-	if (parts->dropped)
-		flags |= NIC_DROP;
-	return flags;
-}
-
-/* arm binds the counters and puts the rule into the NIC. Flows of the other types have
- * none: mlx5 replaces their specs by its own and drops the COUNT, though the counters
- * object is in use from then on. */
-static int arm(struct soft_flow *f, const struct ibv_flow_attr *a, struct verbs_flow_parts *parts)
-{
-	struct soft_counters *counters = (struct soft_counters *)parts->counters;
-	bool normal = a->type == IBV_FLOW_ATTR_NORMAL;
-	int err = counters ? verbs_counters_bind(counters, f->flow.context, normal) : 0;
-	if (err)
-		return err;
-	if (normal) {
-		struct nic *nic = verbs_nic(f->flow.context, &err);
-		parts->rule.priority = a->priority;
-		parts->rule.flags = rule_flags(a, parts);
-		parts->rule.counter = counters ? verbs_counters_nic(counters) : NULL;
-		if (nic)
-			err = nic_rule_add(nic, &parts->rule, &f->rule);
+	const uint8_t *at = (const uint8_t *)(attr + 1);
+	if (attr->num_of_specs > SPECS || attr->size < sizeof(*attr))
+		return EINVAL;
+	size_t left = attr->size - sizeof(*attr);
+	for (unsigned i = 0; i < attr->num_of_specs; i++) {
+		uint32_t type;
+		uint16_t size;
+		if (left < sizeof(type) + sizeof(size))
+			return EINVAL;
+		memcpy(&type, at, sizeof(type));
+		memcpy(&size, at + sizeof(type), sizeof(size));
+		const struct layout *l = layout_of(type);
+		int err = l && size == l->size && left >= size ? convert(k, at, type, l) : EINVAL;
+		if (err)
+			return err;
+		at += size;
+		left -= size;
 	}
-	if (err && counters)
-		verbs_counters_unbind(counters);
-	else
-		f->counters = counters;
-	return err;
+	return left ? EINVAL : 0;
 }
 
-struct soft_flow *verbs_new_flow(struct ibv_context *context)
+static void release_flow(struct soft_object *o)
+{
+	free(RDMA_OUTER(o, struct soft_flow, object));
+}
+
+struct ibv_flow *verbs_make_flow(struct ibv_context *context, struct kernel_call *call)
 {
 	struct soft_flow *f = calloc(1, sizeof(*f));
-	if (f) {
-		f->flow.context = context;
-		f->flow.handle = verbs_handle(context);
-		f->object.stop = stop_flow;
+	int err = f ? verbs_kernel_call(context, call) : ENOMEM;
+	if (err) {
+		free(f);
+		return verbs_made(NULL, err);
 	}
-	return f;
+	f->flow.context = context;
+	verbs_keep(context, &f->object, release_flow);
+	return &f->flow;
+}
+
+static struct ibv_flow *create(struct ibv_context *context, struct command *k)
+{
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+	struct ib_uverbs_create_flow_resp resp = {0};
+	struct soft_counters *c = k->counters;
+	kernel_number(&call, UVERBS_ATTR_WRITE_CMD, IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW);
+	kernel_in(&call, UVERBS_ATTR_CORE_IN, &k->c, sizeof(k->c) + k->c.flow_attr.size);
+	kernel_out(&call, UVERBS_ATTR_CORE_OUT, &resp, sizeof(resp));
+	if (c && !c->flows) {
+		k->driver.c.ncounters_data = 1;
+		k->driver.data = (struct mlx5_ib_flow_counters_data){.counters_data = (uintptr_t)c->points, .ncounters = c->n};
+		kernel_in(&call, UVERBS_ATTR_UHW_IN, &k->driver, sizeof(k->driver));
+	}
+	struct ibv_flow *flow = verbs_make_flow(context, &call);
+	if (flow) {
+		flow->handle = resp.flow_handle;
+		((struct soft_flow *)flow)->counters = c;
+	}
+	if (flow && c)
+		c->flows++;
+	return flow;
 }
 
 struct ibv_flow *verbs_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 {
-	struct soft_flow *f = NULL;
-	struct verbs_flow_parts parts;
-	memset(&parts, 0, sizeof(parts));
-	int err = verbs_begin(qp->context, "ibv_create_flow");
+	struct command k = {.c = {.qp_handle = qp->handle,
+				  .flow_attr = {.type = attr->type, .priority = attr->priority, .num_of_specs = attr->num_of_specs,
+						.port = attr->port, .flags = attr->flags}}};
+	int err = verbs_gate(qp->context, "ibv_create_flow");
+	if (!err)
+		err = convert_all(&k, attr);
+	if (!err && k.counters && (k.counters->counters.context != qp->context || !k.counters->n))
+		err = EINVAL; /* another device's, or nothing was attached */
 	if (err)
 		return verbs_made(NULL, err);
-	err = check(qp, attr);
-	if (!err)
-		err = verbs_flow_parse(attr, &parts);
-	if (!err && parts.tagged && (attr->type == IBV_FLOW_ATTR_ALL_DEFAULT || attr->type == IBV_FLOW_ATTR_MC_DEFAULT))
-		err = EINVAL;
-	if (!err && !(f = verbs_new_flow(qp->context)))
-		err = ENOMEM;
-	if (!err)
-		err = arm(f, attr, &parts);
-	if (!err) {
-		f->qp = qp;
-		verbs_qp_use(qp, 1);
-		verbs_adopt(qp->context, &f->object, verbs_release_flow);
-	} else {
-		free(f);
-	}
-	verbs_leave(qp->context);
-	return verbs_made(f, err);
+	verbs_counters_lock();
+	struct ibv_flow *flow = create(qp->context, &k);
+	verbs_counters_unlock();
+	return flow;
 }
 
 int verbs_destroy_flow(struct ibv_flow *flow)
 {
-	return verbs_destroy(flow->context, "ibv_destroy_flow", &((struct soft_flow *)flow)->object);
+	struct soft_flow *f = (struct soft_flow *)flow;
+	int err = verbs_gate(flow->context, "ibv_destroy_flow");
+	if (!err)
+		err = verbs_kernel_destroy(flow->context, UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY,
+					   UVERBS_ATTR_DESTROY_FLOW_HANDLE, flow->handle);
+	if (err)
+		return err;
+	verbs_counters_lock();
+	if (f->counters)
+		f->counters->flows--;
+	verbs_counters_unlock();
+	verbs_drop(flow->context, &f->object);
+	return 0;
 }

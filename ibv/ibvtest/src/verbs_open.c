@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "verbs_soft.h"
+#include "verbs_kernel.h"
 
 static void fill(struct verbs_context *v)
 {
@@ -23,7 +23,6 @@ static void fill(struct verbs_context *v)
 	v->ibv_destroy_flow = verbs_destroy_flow;
 	v->sz = sizeof(*v);
 	v->context.ops.poll_cq = verbs_poll_cq;
-	v->context.ops.req_notify_cq = verbs_req_notify_cq;
 	v->context.ops.post_send = verbs_post_send;
 	v->context.ops.post_recv = verbs_post_recv;
 	v->context.num_comp_vectors = 1;
@@ -40,9 +39,9 @@ struct ibv_context *verbs_open(struct ibv_device *device)
 		free(c);
 		return NULL;
 	}
+	c->device = d;
 	fcntl(ends[1], F_SETFL, O_NONBLOCK);
 	fill(&c->verbs);
-	c->device = d;
 	c->verbs.context.device = device;
 	c->verbs.context.cmd_fd = -1;
 	c->verbs.context.async_fd = ends[0];
@@ -51,7 +50,7 @@ struct ibv_context *verbs_open(struct ibv_device *device)
 	rdma_link_init(&c->children);
 	verbs_table_lock();
 	pthread_mutex_lock(&d->lock);
-	bool gone = d->fatal;
+	bool gone = d->fatal || verbs_kernel_open(c);
 	if (!gone) {
 		d->refs++;
 		rdma_link_append(&d->contexts, &c->link);
@@ -107,16 +106,8 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 	while (c->children.prev != &c->children)
 		release_unused(c);
 	rdma_link_remove(&c->link);
-	struct nic *nic = NULL;
-	if (d->contexts.next == &d->contexts) {
-		verbs_note_drops(d);
-		nic = d->nic;
-		d->nic = NULL;
-		d->drops = 0;
-	}
+	verbs_kernel_close(c);
 	pthread_mutex_unlock(&d->lock);
-	if (nic)
-		nic_close(nic);
 	verbs_device_unref(d);
 	verbs_table_unlock();
 	close(context->async_fd);

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "nic_device.h"
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
 static int offers_devx(struct ibv_device *device)
 {
@@ -22,59 +22,8 @@ static struct ibv_context *open_devx(struct ibv_device *device)
 		return verbs_made(NULL, err);
 	struct ibv_context *context = verbs_open(device);
 	if (context)
-		verbs_context_of(context)->devx = true;
+		verbs_kernel_devx(verbs_context_of(context));
 	return context;
-}
-
-static int is_devx(struct ibv_context *context)
-{
-	return verbs_context_of(context)->devx;
-}
-
-static int gate(struct ibv_context *context, const char *symbol)
-{
-	return verbs_gate(context, symbol);
-}
-
-static int counters_copy(struct ibv_context *context, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear)
-{
-	int err = verbs_enter(context);
-	if (err)
-		return err;
-	struct nic *nic = verbs_nic(context, &err);
-	if (nic) {
-		err = nic_counters_copy(nic, from, to, n, clear);
-		verbs_note_drops(verbs_context_of(context)->device);
-	}
-	verbs_leave(context);
-	return err;
-}
-
-static struct ibv_flow *create_flow(struct ibv_context *context, const struct nic_rule_attr *attr,
-				    void (*release)(void *arg), void *arg)
-{
-	int err = verbs_enter(context);
-	if (err)
-		return verbs_made(NULL, err);
-	struct soft_flow *f = NULL;
-	struct nic *nic = NULL;
-	if (!verbs_net_raw())
-		err = EPERM;
-	else
-		nic = verbs_nic(context, &err);
-	if (nic && !(f = verbs_new_flow(context)))
-		err = ENOMEM;
-	if (f)
-		err = nic_rule_add(nic, attr, &f->rule);
-	if (!err) {
-		f->end = release;
-		f->arg = arg;
-		verbs_adopt(context, &f->object, verbs_release_flow);
-	} else {
-		free(f);
-	}
-	verbs_leave(context);
-	return verbs_made(f, err);
 }
 
 static int cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)
@@ -89,25 +38,20 @@ static int offers_external(struct ibv_device *device)
 }
 #endif
 
-static const struct ibvtest_data_ops data_ops = {
-	.cq_ring = cq_ring,
-#if IBVTEST_RDMA_CORE >= 65
-	.offers_external = offers_external,
-	.create_comp_cntr = verbs_create_comp_cntr,
-#endif
-};
-
 VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device)
 {
 	static const struct ibvtest_device_ops ops = {
 		.abi = IBVTEST_DEVICE_OPS_ABI,
 		.offers_devx = offers_devx,
 		.open = open_devx,
-		.is_devx = is_devx,
-		.gate = gate,
-		.counters_copy = counters_copy,
-		.create_flow = create_flow,
-		.data = &data_ops,
+		.gate = verbs_gate,
+		.call = verbs_kernel_call,
+		.make_flow = verbs_make_flow,
+		.cq_ring = cq_ring,
+#if IBVTEST_RDMA_CORE >= 65
+		.offers_external = offers_external,
+		.create_comp_cntr = verbs_create_comp_cntr,
+#endif
 	};
 	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
 #define MAX_WR (1 << 14)
 #define MAX_INLINE 512
@@ -86,7 +87,7 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
 	return 0;
 }
 
-static struct soft_qp *make(const struct ibv_qp_init_attr *init)
+static struct soft_qp *make(struct ibv_context *context, const struct ibv_qp_init_attr *init)
 {
 	const struct ibv_qp_cap *cap = &init->cap;
 	uint32_t bytes = verbs_send_bytes(init->qp_type, cap->max_send_sge, cap->max_inline_data);
@@ -94,9 +95,11 @@ static struct soft_qp *make(const struct ibv_qp_init_attr *init)
 	if (!q)
 		return NULL;
 	if (!rdma_queue_make(&q->card.sq, cap->max_send_wr, cap->max_send_sge, cap->max_inline_data, bytes) &&
-	    !rdma_queue_make(&q->card.rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0))
+	    !rdma_queue_make(&q->card.rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0) &&
+	    (q->kernel = verbs_kernel_qp(context, init->qp_type)))
 		return q;
 	rdma_queue_free(&q->card.sq);
+	rdma_queue_free(&q->card.rq);
 	free(q);
 	return NULL;
 }
@@ -109,7 +112,7 @@ static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
 static void event(struct rdma_qp *card, uint32_t type)
 {
 	struct ibv_qp *qp = &verbs_soft_qp(card)->qp;
-	verbs_object_event(qp->context, type, qp, qp->handle);
+	verbs_object_event(qp->context, type, qp, verbs_soft_qp(card)->object.handle);
 }
 
 void verbs_count_set(struct soft_count *count, uint64_t value)
@@ -145,7 +148,7 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 	if (err)
 		return verbs_made(NULL, err);
 	err = check(pd, init);
-	if (!err && !(q = make(init)))
+	if (!err && !(q = make(pd->context, init)))
 		err = ENOMEM;
 	if (q) {
 		q->qp.context = pd->context;
@@ -153,7 +156,8 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 		q->qp.pd = pd;
 		q->qp.send_cq = init->send_cq;
 		q->qp.recv_cq = init->recv_cq;
-		q->qp.handle = q->object.handle = verbs_handle(pd->context);
+		q->qp.handle = q->kernel->object.handle;
+		q->object.handle = verbs_handle(pd->context);
 		q->qp.qp_type = init->qp_type;
 		q->qp.state = IBV_QPS_RESET;
 		pthread_mutex_init(&q->qp.mutex, NULL);
@@ -168,7 +172,7 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 		q->card.type = init->qp_type;
 		q->card.signal_all = init->sq_sig_all;
 		q->card.attr.cap = init->cap;
-		verbs_gid(pd->context->device, &q->card.gid);
+		uv_gid(&verbs_context_of(pd->context)->device->kernel, q->card.gid.raw);
 		verbs_pd_use(pd, 1);
 		verbs_cq_use(init->send_cq, 1);
 		verbs_cq_use(init->recv_cq, 1);
@@ -185,12 +189,11 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 
 VERBS_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	return verbs_destroy(qp->context, "ibv_destroy_qp", &((struct soft_qp *)qp)->object);
-}
-
-void verbs_qp_use(struct ibv_qp *qp, int by)
-{
-	((struct soft_qp *)qp)->object.users += by;
+	struct soft_qp *q = (struct soft_qp *)qp;
+	int err = verbs_gate(qp->context, "ibv_destroy_qp");
+	if (!err)
+		err = verbs_kernel_qp_end(qp->context, q->kernel);
+	return err ? err : verbs_destroy(qp->context, NULL, &q->object);
 }
 
 /* All or nothing: a refused call changes no attribute. */

@@ -119,67 +119,15 @@ VERBS_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struc
 	return query_port(context, port, attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-static int query_gid(struct ibv_context *context, const char *verb, uint32_t port, uint32_t index, union ibv_gid *gid)
-{
-	int err = verbs_gate(context, verb);
-	if (err)
-		return err;
-	if (port != 1 || index)
-		return EINVAL;
-	verbs_gid(context->device, gid);
-	return 0;
-}
-
 VERBS_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-	int err = query_gid(context, "ibv_query_gid", port, index, gid);
-	if (!err)
-		return 0;
-	errno = err;
-	return -1;
-}
-
-VERBS_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
-				   struct ibv_gid_entry *entry, uint32_t flags, size_t size)
-{
-	struct ibv_gid_entry e = {.gid_type = IBV_GID_TYPE_ROCE_V2};
-	if (flags || size < sizeof(e))
-		return EINVAL;
-	int err = query_gid(context, "ibv_query_gid_ex", port, index, &e.gid);
-	e.gid_index = index;
-	e.port_num = port;
-	e.ndev_ifindex = verbs_context_of(context)->device->ifindex;
-	if (!err)
-		memcpy(entry, &e, sizeof(e));
-	return err;
-}
-
-VERBS_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, uint16_t *pkey)
-{
-	int err = verbs_gate(context, "ibv_query_pkey");
+	int err = verbs_gate(context, "ibv_query_gid");
 	if (!err && (port != 1 || index))
 		err = EINVAL;
 	if (!err) {
-		*pkey = UINT16_MAX; /* the default key, the same in both byte orders */
+		uv_gid(&verbs_context_of(context)->device->kernel, gid->raw);
 		return 0;
 	}
 	errno = err;
 	return -1;
-}
-
-VERBS_PUBLIC const char *ibv_node_type_str(int32_t type)
-{
-	return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
-}
-
-VERBS_PUBLIC const char *ibv_port_state_str(uint32_t state)
-{
-	switch (state) {
-	case IBV_PORT_DOWN:
-		return "PORT_DOWN";
-	case IBV_PORT_ACTIVE:
-		return "PORT_ACTIVE";
-	default:
-		return "invalid state";
-	}
 }

@@ -7,8 +7,8 @@
  *
  * Locks, outermost first: the table of devices (verbs_table_lock), one per device
  * (soft_device.lock, which holds all its contexts and objects), the wire's
- * (verbs_data.h), then the leaves: the NIC's own, the call statistics', the events'. No
- * verb sleeps with one held. */
+ * (verbs_data.h), then the leaves: the kernel's (uverbs/, with the NIC's own inside), the call statistics',
+ * the events'. No verb sleeps with one held. The lock of counters (verbs_counters.h) is outside a device's. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_SOFT_H
 #define FLOWTALLY_IBVTEST_VERBS_SOFT_H
 
@@ -17,8 +17,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "nic.h"
 #include "rdma_link.h"
+#include "uverbs/uverbs.h"
 #include "verbs_abi.h"
 
 #define VERBS_DRIVER "ibvtest"
@@ -29,7 +29,6 @@ struct soft_device {
 	char netdev[IFNAMSIZ];
 	unsigned ifindex;
 	uint64_t netns; /* inode of the network namespace */
-	uint8_t mac[6];
 
 	/* Of the table, under verbs_table_lock. */
 	struct soft_device *next;
@@ -40,23 +39,25 @@ struct soft_device {
 
 	pthread_mutex_t lock;
 	struct rdma_link contexts;
-	struct nic *nic; /* from the first flow to the last context's close */
 	uint32_t comp_cntrs;
-	uint64_t drops;  /* of nic, those that the statistics have */
 	bool fatal;      /* nothing works until "return" */
 	bool removed;    /* as fatal, and not in the list */
 	bool port_down;
+
+	/* Under the kernel's lock. */
+	struct uv_device kernel; /* its nic is open from the first flow to the last context's close */
+	uint64_t drops;          /* of the nic, those that the statistics have */
 };
 
 struct soft_context {
 	struct verbs_context verbs;
 	struct soft_device *device;
+	struct uv_file *file;      /* the opening of device->kernel */
 	struct rdma_link link;     /* of device->contexts */
 	struct rdma_link children; /* struct soft_object, oldest first */
 	uint32_t handles;
 	int event_fd; /* the other end of async_fd; -1 once the device is gone */
 	bool dead;    /* the device went while this was open: EIO for ever */
-	bool devx;    /* opened by mlx5dv_open_device */
 };
 
 /* The head of every object. release frees it regardless of users, when the context ends. stop, if
@@ -72,14 +73,11 @@ struct soft_object {
 
 struct soft_counters;
 
+/* A flow by verbs or by a matcher. */
 struct soft_flow {
 	struct ibv_flow flow;
 	struct soft_object object;
-	struct nic_rule *rule; /* NULL: nothing that counts, or the device is gone */
-	struct ibv_qp *qp;     /* NULL for a flow of libmlx5 */
-	struct soft_counters *counters;
-	void (*end)(void *arg); /* libmlx5's */
-	void *arg;
+	struct soft_counters *counters; /* NULL: none */
 };
 
 /* verbs_environ.c: FLOWTALLY_IBVTEST_*, read by verbs_environ_load at each
@@ -101,6 +99,7 @@ bool verbs_next_item(const char **list, struct verbs_item *item);
 
 /* verbs_calls.c: statistics, faults and delays. */
 void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without);
+void verbs_end(int how); /* VERBS_ABORT or VERBS_EXIT */
 int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to return */
 uint64_t verbs_delay(const char *device, const char *name); /* ns from DELAY for a name that is not a call */
 void verbs_count(const char *name, uint64_t n); /* adds to a statistic that is not a call */
@@ -118,6 +117,7 @@ void verbs_control_close(void);
 /* verbs_sysfs.c: the directory that stands for /sys/class/infiniband. */
 const char *verbs_sysfs_root(void); /* NULL and errno when it cannot be made */
 int verbs_sysfs_add(struct soft_device *device, unsigned number);
+int verbs_sysfs_ndev(struct soft_device *device); /* whose GIDs the port has: the bond of a slave, as roce_gid_mgmt.c of the kernel */
 void verbs_sysfs_remove(struct soft_device *device);
 void verbs_sysfs_close(void);
 
@@ -150,15 +150,14 @@ int verbs_begin(struct ibv_context *context, const char *verb);
 void verbs_leave(struct ibv_context *context);
 void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
 void verbs_disown(struct soft_object *object);
+/* verbs_adopt and verbs_disown for an object of the kernel: no lock is held, and the kernel counts its users. */
+void verbs_keep(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
+void verbs_drop(struct ibv_context *context, struct soft_object *object);
 uint32_t verbs_handle(struct ibv_context *context);
 /* The ends of verbs: the result of creation, and the whole of destruction (EBUSY while another
  * object uses the object). No lock is held. */
 void *verbs_made(void *object, int err);
 int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
-/* The NIC of the context's device, locked; NULL and *err. */
-struct nic *verbs_nic(struct ibv_context *context, int *err);
-/* Adds the packets that the NIC lost since the last call to the statistic NIC_DROPS; locked. */
-void verbs_note_drops(struct soft_device *device);
 
 /* verbs_events.c. */
 void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
@@ -176,7 +175,6 @@ int verbs_query_port(struct ibv_context *, uint8_t port, struct ibv_port_attr *,
 int verbs_query_device_ex(struct ibv_context *, const struct ibv_query_device_ex_input *, struct ibv_device_attr_ex *,
 			  size_t size);
 int verbs_poll_cq(struct ibv_cq *, int n, struct ibv_wc *);
-int verbs_req_notify_cq(struct ibv_cq *, int solicited_only);
 int verbs_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
 int verbs_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
 struct ibv_counters *verbs_create_counters(struct ibv_context *, struct ibv_counters_init_attr *);
@@ -189,28 +187,8 @@ int verbs_destroy_flow(struct ibv_flow *);
 /* Holds on an object, +1 or -1; device locked. */
 void verbs_pd_use(struct ibv_pd *pd, int by);
 void verbs_cq_use(struct ibv_cq *cq, int by);
-void verbs_qp_use(struct ibv_qp *qp, int by);
 
 /* verbs_qp.c and verbs_qp_states.c. */
 bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */
-
-/* verbs_counters.c, for flows: bind is 0 or an errno; device locked. */
-int verbs_counters_bind(struct soft_counters *counters, struct ibv_context *context, bool counts);
-void verbs_counters_unbind(struct soft_counters *counters);
-struct nic_counter *verbs_counters_nic(struct soft_counters *counters);
-
-/* verbs_flow.c: a flow of the context without a rule, and its release. */
-struct soft_flow *verbs_new_flow(struct ibv_context *context);
-void verbs_release_flow(struct soft_object *object);
-
-/* verbs_spec.c: a flow's blob to a rule, without its counter: 0 or an errno. */
-struct verbs_flow_parts {
-	struct nic_rule_attr rule;
-	struct ibv_counters *counters;
-	unsigned counts; /* COUNT specs */
-	bool dropped, tagged;
-};
-bool verbs_flow_counts_twice(const struct ibv_flow_attr *attr);
-int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts);
 
 #endif

@@ -117,6 +117,14 @@ static int fill(const char *base, const char *path, const char *text)
 	return err;
 }
 
+int verbs_sysfs_ndev(struct soft_device *d)
+{
+	char path[96], bond[160] = "";
+	snprintf(path, sizeof(path), "/sys/class/net/%s/bonding_slave/../master", d->netdev);
+	const char *name = readlink(path, bond, sizeof(bond) - 1) > 0 ? strrchr(bond, '/') : NULL;
+	return fill(d->device.ibdev_path, "ports/1/gid_attrs/ndevs/0", name ? name + 1 : d->netdev);
+}
+
 /* Fills device.{dev_name,dev_path,ibdev_path} too. Returns an errno. */
 int verbs_sysfs_add(struct soft_device *d, unsigned number)
 {
@@ -135,7 +143,7 @@ int verbs_sysfs_add(struct soft_device *d, unsigned number)
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]) && !err; i++)
 		err = make(base, directories[i]);
 	snprintf(net, sizeof(net), "device/net/%s", d->netdev);
-	const uint8_t *m = d->mac;
+	const uint8_t *m = d->kernel.mac;
 	snprintf(text, sizeof(text), "%02x%02x:%02xff:fe%02x:%02x%02x", m[0] ^ 2, m[1], m[2], m[3], m[4], m[5]);
 	snprintf(gid, sizeof(gid), "fe80:0000:0000:0000:%s", text);
 	err = err ? err : make(base, net);
@@ -146,7 +154,7 @@ int verbs_sysfs_add(struct soft_device *d, unsigned number)
 	err = err ? err : fill(base, "ports/1/state", "4: ACTIVE");
 	err = err ? err : fill(base, "ports/1/link_layer", "Ethernet");
 	err = err ? err : fill(base, "ports/1/gids/0", gid);
-	err = err ? err : fill(base, "ports/1/gid_attrs/ndevs/0", d->netdev);
+	err = err ? err : verbs_sysfs_ndev(d);
 	err = err ? err : fill(base, "ports/1/gid_attrs/types/0", "RoCE v2");
 	char driver[512];
 	snprintf(driver, sizeof(driver), "%s/device/driver", base);

@@ -40,15 +40,6 @@ void verbs_wire_unlock(void)
 	pthread_mutex_unlock(&thread.lock);
 }
 
-/* The link-local GID of the netdev's address, the one that a device has. */
-void verbs_gid(struct ibv_device *device, union ibv_gid *gid)
-{
-	extern uint64_t ibv_get_device_guid(struct ibv_device *);
-	static const uint8_t prefix[8] = {0xfe, 0x80};
-	memcpy(gid->raw, prefix, sizeof(prefix));
-	gid->global.interface_id = ibv_get_device_guid(device);
-}
-
 /* Every task is this process. */
 void rdma_copy(const void *to_task, void *to, const void *from_task, const void *from, uint64_t n)
 {

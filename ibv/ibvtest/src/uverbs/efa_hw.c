@@ -27,7 +27,7 @@ static struct efa_qp *find(const uint8_t gid[16], uint32_t number, bool srd, boo
 		uint8_t own[16];
 		if (d->ops->driver_id != RDMA_DRIVER_EFA || !d->priv)
 			continue;
-		efa_gid(d, own);
+		uv_gid(d, own);
 		if (memcmp(own, gid, sizeof(own)))
 			continue;
 		*reached = !d->removed;

@@ -14,7 +14,7 @@ bool efa_translate(struct efa_dev *dev, const struct uv_pd *pd, uint32_t key, bo
 		return false;
 	if (addr < m->mr.iova || addr - m->mr.iova > m->mr.length || length > m->mr.length - (addr - m->mr.iova) || to->n == EFA_BUFFERS)
 		return false;
-	to->of[to->n++] = (struct efa_buffer){m->mr.object.file, m->mr.start + (addr - m->mr.iova), length};
+	to->of[to->n++] = (struct efa_buffer){m->mr.object.task, m->mr.start + (addr - m->mr.iova), length};
 	to->length += length;
 	return true;
 }
@@ -41,9 +41,9 @@ int efa_copy(const struct efa_buffers *to, uint64_t skip, const struct efa_buffe
 		if (inlined)
 			bytes = inlined + read;
 		else
-			err = uv_copy_from_user(from->of[source].file, chunk, from->of[source].addr + read, n);
+			err = uv_copy_from_user(from->of[source].task, chunk, from->of[source].addr + read, n);
 		if (!err)
-			err = uv_copy_to_user(to->of[target].file, to->of[target].addr + written, bytes, n);
+			err = uv_copy_to_user(to->of[target].task, to->of[target].addr + written, bytes, n);
 		read += n;
 		written += n;
 		left -= n;

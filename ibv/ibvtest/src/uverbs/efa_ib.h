@@ -50,7 +50,7 @@ struct efa_cq {
 
 /* efa_word is a counter of the card, which it writes to memory of a process at each update, and not before the first. */
 struct efa_word {
-	struct uv_file *file;
+	struct uv_task *task;
 	uint64_t addr;   /* in the process */
 	uint64_t *dmabuf; /* or in a dma-buf that the card has mapped */
 	uint64_t value;
@@ -88,7 +88,6 @@ struct efa_dev {
 };
 
 struct efa_dev *efa_dev(struct uv_device *device);
-void efa_gid(const struct uv_device *device, uint8_t gid[16]);
 
 int efa_create_cq(struct uv_cq *cq, struct uv_call *call);
 int efa_destroy_cq(struct uv_cq *cq, struct uv_call *call);
@@ -112,7 +111,7 @@ unsigned efa_card(struct uv_device *device);
 
 /* A place in the memory of a process, by a key of a region. */
 struct efa_buffer {
-	const struct uv_file *file;
+	const struct uv_task *task;
 	uint64_t addr, length;
 };
 enum { EFA_BUFFERS = 16 };

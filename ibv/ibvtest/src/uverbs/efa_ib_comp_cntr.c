@@ -25,11 +25,11 @@ int efa_query_comp_cntr_caps(struct uv_device *device, uint32_t *max_counters, u
 }
 
 /* A descriptor of the process, in this one. */
-static int descriptor(const struct uv_file *file, int fd)
+static int descriptor(const struct uv_task *task, int fd)
 {
-	if (file->task == getpid())
+	if (task->pid == getpid())
 		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	int pid = syscall(SYS_pidfd_open, file->task, 0);
+	int pid = syscall(SYS_pidfd_open, task->pid, 0);
 	int own = pid < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pid, fd, 0);
 	if (pid >= 0)
 		syscall(SYS_close, pid);
@@ -41,7 +41,7 @@ static int map_dmabuf(struct efa_word *w, const struct ib_uverbs_buffer_desc *b)
 {
 	char path[64], target[64] = "";
 	uint64_t page = sysconf(_SC_PAGESIZE);
-	int fd = descriptor(w->file, b->fd);
+	int fd = descriptor(w->task, b->fd);
 	if (fd < 0)
 		return EBADF;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -68,7 +68,7 @@ static int pin(struct uv_call *call, uint16_t id, struct efa_word *w)
 	int err = uv_copy_from_or_zero(call, id, &b, sizeof(b));
 	if (err)
 		return err;
-	w->file = call->file;
+	w->task = call->task;
 	if (b.flags || b.length < sizeof(uint64_t))
 		return EINVAL;
 	if (b.type == IB_UVERBS_BUFFER_TYPE_DMABUF)
@@ -76,9 +76,9 @@ static int pin(struct uv_call *call, uint16_t id, struct efa_word *w)
 	if (b.type != IB_UVERBS_BUFFER_TYPE_VA)
 		return EINVAL;
 	w->addr = b.addr;
-	err = uv_copy_from_user(call->file, &now, b.addr, sizeof(now));
+	err = uv_copy_from_user(call->task, &now, b.addr, sizeof(now));
 	if (!err)
-		err = uv_copy_to_user(call->file, b.addr, &now, sizeof(now));
+		err = uv_copy_to_user(call->task, b.addr, &now, sizeof(now));
 	return err ? err : b.addr % sizeof(uint64_t) ? EINVAL : 0;
 }
 
@@ -98,9 +98,9 @@ static void store(struct efa_word *w, uint64_t value)
 	w->value = value;
 	if (w->dmabuf)
 		__atomic_store_n(w->dmabuf, value, __ATOMIC_RELEASE);
-	else if (w->file->task != getpid())
-		(void)uv_copy_to_user(w->file, w->addr, &value, sizeof(value));
-	else if (!uv_copy_from_user(w->file, &before, w->addr, sizeof(before)))
+	else if (w->task->pid != getpid())
+		(void)uv_copy_to_user(w->task, w->addr, &value, sizeof(value));
+	else if (!uv_copy_from_user(w->task, &before, w->addr, sizeof(before)))
 		__atomic_store_n((uint64_t *)(uintptr_t)w->addr, value, __ATOMIC_RELEASE);
 }
 

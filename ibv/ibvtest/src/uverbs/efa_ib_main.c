@@ -16,14 +16,6 @@ struct efa_dev *efa_dev(struct uv_device *device)
 	return dev;
 }
 
-/* The link-local GID of the netdev's address, the only one of a device. */
-void efa_gid(const struct uv_device *device, uint8_t gid[16])
-{
-	const uint8_t *m = device->mac;
-	const uint8_t own[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
-	memcpy(gid, own, sizeof(own));
-}
-
 static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 {
 	struct efa_ibv_alloc_ucontext_cmd cmd;
@@ -63,10 +55,6 @@ static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_devi
 		.max_rdma_size = EFA_MAX_RDMA,
 		.device_caps = device_caps(device),
 	};
-	uint8_t gid[16];
-	efa_gid(device, gid);
-	memcpy(&attr->base.node_guid, gid + 8, 8);
-	attr->base.sys_image_guid = attr->base.node_guid;
 	attr->base.max_mr_size = UINT64_MAX;
 	attr->base.page_size_cap = ~UINT64_C(0xfff);
 	attr->base.vendor_id = 0x1d0f;
@@ -116,8 +104,6 @@ static int reg_user_mr(struct uv_mr *mr, struct uv_call *call)
 	struct efa_dev *dev = efa_dev(call->device);
 	uint32_t caps = device_caps(call->device), known = IB_UVERBS_ACCESS_LOCAL_WRITE;
 	unsigned i = 1;
-	if (mr->dmabuf >= 0)
-		return EOPNOTSUPP;
 	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_READ)
 		known |= IB_UVERBS_ACCESS_REMOTE_READ;
 	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_WRITE)

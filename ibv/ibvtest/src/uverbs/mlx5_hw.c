@@ -10,7 +10,12 @@ static struct mlx5_ib_qp *of(struct rdma_qp *q)
 
 static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
 {
-	return mlx5_hw_cq_push(receive ? q->recv_cq : q->send_cq, e);
+	struct rdma_cqe wrong = *e;
+	if (receive)
+		return mlx5_hw_cq_push(q->recv_cq, e);
+	if (uv_mutant("wrong_completion"))
+		wrong.counter ^= 0x1f; /* of a request that was not posted */
+	return mlx5_hw_cq_push(q->send_cq, &wrong);
 }
 
 static void event(struct rdma_qp *q, uint32_t type)

@@ -34,7 +34,7 @@ static void put32(uint8_t *to, uint32_t value)
 static uint32_t get_word(const struct mlx5_ib_cq *c, unsigned at)
 {
 	uint32_t word = 0;
-	(void)uv_copy_from_user(c->ibcq.object.file, &word, c->db + at, sizeof(word));
+	(void)uv_copy_from_user(c->ibcq.object.task, &word, c->db + at, sizeof(word));
 	return be32toh(word);
 }
 
@@ -43,7 +43,7 @@ static uint32_t get_word(const struct mlx5_ib_cq *c, unsigned at)
 int mlx5_hw_cq_start(struct mlx5_ib_cq *c)
 {
 	const uint32_t not_armed = NOT_ARMED;
-	int err = uv_copy_to_user(c->ibcq.object.file, c->db + ARM, &not_armed, sizeof(not_armed));
+	int err = uv_copy_to_user(c->ibcq.object.task, c->db + ARM, &not_armed, sizeof(not_armed));
 	if (!err)
 		rdma_link_append(&cqs, &c->link);
 	return err;
@@ -62,9 +62,9 @@ static uint64_t slot(const struct mlx5_ib_cq *c, uint32_t i)
 /* The byte with the owner bit comes last: a reader that sees it sees the rest. */
 static void put(const struct mlx5_ib_cq *c, uint32_t i, const uint8_t e[RDMA_CQE_BYTES])
 {
-	const struct uv_file *file = c->ibcq.object.file;
-	if (!uv_copy_to_user(file, slot(c, i), e, RDMA_CQE_OP_OWN))
-		(void)uv_copy_to_user(file, slot(c, i) + RDMA_CQE_OP_OWN, e + RDMA_CQE_OP_OWN, 1);
+	const struct uv_task *task = c->ibcq.object.task;
+	if (!uv_copy_to_user(task, slot(c, i), e, RDMA_CQE_OP_OWN))
+		(void)uv_copy_to_user(task, slot(c, i) + RDMA_CQE_OP_OWN, e + RDMA_CQE_OP_OWN, 1);
 }
 
 static uint8_t owner(const struct mlx5_ib_cq *c, uint32_t i)
@@ -77,7 +77,7 @@ static void put_entry(const struct mlx5_ib_cq *c, uint32_t i, const struct rdma_
 	uint8_t e[RDMA_CQE_BYTES];
 	rdma_cqe_encode(from, owner(c, i), e);
 	if (from->scattered > 32)
-		(void)uv_copy_to_user(c->ibcq.object.file, slot(c, i) - RDMA_CQE_BYTES, from->data, from->scattered);
+		(void)uv_copy_to_user(c->ibcq.object.task, slot(c, i) - RDMA_CQE_BYTES, from->data, from->scattered);
 	put(c, i, e);
 }
 
@@ -111,7 +111,7 @@ static void end_block(struct mlx5_ib_cq *c)
 		uint8_t minis[RDMA_CQE_BYTES] = {0};
 		for (uint32_t k = i; k < n && k < i + MINIS; k++)
 			put_mini(c, &c->block[k], minis + (k - i) * 8);
-		(void)uv_copy_to_user(c->ibcq.object.file, slot(c, i ? first + i : first + 1), minis, sizeof(minis));
+		(void)uv_copy_to_user(c->ibcq.object.task, slot(c, i ? first + i : first + 1), minis, sizeof(minis));
 	}
 	rdma_cqe_encode(&c->block[0], owner(c, first), title);
 	put32(title + BYTE_CNT, n);

@@ -48,7 +48,7 @@ static struct mlx5_ib_qp *of(struct rdma_qp *q)
 static uint16_t doorbell(const struct mlx5_ib_qp *q, unsigned at, uint16_t otherwise)
 {
 	uint32_t word;
-	return uv_copy_from_user(q->ibqp.object.file, &word, q->db + at, sizeof(word)) ? otherwise : be32toh(word);
+	return uv_copy_from_user(q->ibqp.object.task, &word, q->db + at, sizeof(word)) ? otherwise : be32toh(word);
 }
 
 int mlx5_hw_qp_start(struct mlx5_ib_qp *q)
@@ -119,6 +119,9 @@ static bool parse_opcode(const struct rdma_qp *q, const uint8_t *wqe, struct rdm
 		{RDMA_OP_RDMA_READ, IBV_WR_RDMA_READ, true},
 	};
 	bool ud = q->type == IBV_QPT_UD;
+	w->opcode = IBV_WR_SEND;
+	if (q->type == IBV_QPT_RAW_PACKET) /* no frame is sent */
+		return false;
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		if (codes[i].code != wqe[3])
 			continue;
@@ -128,7 +131,6 @@ static bool parse_opcode(const struct rdma_qp *q, const uint8_t *wqe, struct rdm
 		*data = SEGMENT + (ud ? AV : codes[i].remote ? SEGMENT : 0);
 		return true;
 	}
-	w->opcode = IBV_WR_SEND;
 	return false;
 }
 
@@ -173,8 +175,8 @@ static int read_ring(const struct mlx5_ib_qp *q, uint32_t block, uint8_t *to, ui
 {
 	uint32_t at = (block & (q->sq_count - 1)) * BLOCK, room = q->sq_count * BLOCK - at;
 	uint32_t some = size < room ? size : room;
-	int err = uv_copy_from_user(q->ibqp.object.file, to, q->sq + at, some);
-	return err ? err : uv_copy_from_user(q->ibqp.object.file, to + some, q->sq, size - some);
+	int err = uv_copy_from_user(q->ibqp.object.task, to, q->sq + at, some);
+	return err ? err : uv_copy_from_user(q->ibqp.object.task, to + some, q->sq, size - some);
 }
 
 bool mlx5_hw_fetch_sends(struct mlx5_ib_qp *q)
@@ -208,7 +210,7 @@ void mlx5_hw_fetch_receives(struct rdma_qp *card)
 		uint32_t size = 1U << q->rq_shift;
 		uint64_t from = q->rq + ((uint64_t)(q->rq_ci & (q->rq_count - 1)) << q->rq_shift);
 		w->counter = q->rq_ci++;
-		if (uv_copy_from_user(q->ibqp.object.file, wqe, from, size))
+		if (uv_copy_from_user(q->ibqp.object.task, wqe, from, size))
 			size = 0;
 		for (uint32_t at = 0; at < size && get32(wqe + at + 4) != INVALID_LKEY; at += SEGMENT)
 			add(&card->rq, w, wqe + at);

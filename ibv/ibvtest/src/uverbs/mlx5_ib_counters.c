@@ -41,8 +41,10 @@ int mlx5_ib_read_counters(struct uv_counters *counters, uint64_t *values, unsign
 		err = uv_device_nic(counters->object.device, &nic);
 	if (!err)
 		err = nic_counter_read(nic, &m->hw, &read[IB_COUNTER_PACKETS], &read[IB_COUNTER_BYTES]);
-	if (err == ENODEV)
+	if (err == ENODEV) {
+		counters->object.device->unplugged = true;
 		err = EIO;
+	}
 	for (uint32_t i = 0; i < m->ncounters && !err; i++)
 		values[m->desc[i].index] += read[m->desc[i].description];
 	return err;
@@ -76,7 +78,7 @@ int mlx5_ib_flow_counters_set_data(struct uv_counters *counters, struct uv_call 
 	desc = calloc(data->ncounters + 1, sizeof(*desc));
 	if (!desc)
 		return ENOMEM;
-	int err = uv_copy_from_user(call->file, desc, data->counters_data, data->ncounters * sizeof(*desc));
+	int err = uv_copy_from_user(call->task, desc, data->counters_data, data->ncounters * sizeof(*desc));
 	if (!err && m->max_index) /* bound to a flow already */
 		err = EINVAL;
 	if (!err)

@@ -171,12 +171,6 @@ static int query_async(struct uv_call *call)
 	return err;
 }
 
-static int destroyed(struct uv_call *call)
-{
-	(void)call;
-	return 0;
-}
-
 static const struct uv_attr_spec other_attrs[] = {
 	UV_ATTR_IN(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, HEADER, UV_SIZE_ANY, UV_MANDATORY),
 	UV_ATTR_OUT(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, HEADER, UV_SIZE_ANY, UV_MANDATORY),
@@ -206,7 +200,7 @@ static const struct uv_attr_spec async_fd_attrs[] = {
 const struct uv_method mlx5_ib_devx_methods[] = {
 	{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, "DEVX_OTHER", other_attrs, other},
 	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE, "DEVX_OBJ_CREATE", create_attrs, create_obj},
-	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, "DEVX_OBJ_DESTROY", destroy_attrs, destroyed},
+	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, "DEVX_OBJ_DESTROY", destroy_attrs, uv_destroy_none},
 	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, "DEVX_OBJ_QUERY", query_attrs, query_obj},
 	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, "DEVX_OBJ_ASYNC_QUERY", query_async_attrs, query_async},
 	{MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC, "DEVX_ASYNC_CMD_FD_ALLOC", async_fd_attrs,

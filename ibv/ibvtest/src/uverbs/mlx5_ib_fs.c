@@ -18,6 +18,7 @@ struct mlx5_ib_flow_matcher {
 	uint16_t priority;
 	uint64_t ft_type;
 };
+_Static_assert(sizeof(struct mlx5_ib_flow_matcher) <= UV_DRIVER_OBJECT_SIZE, "an object of the driver's own type");
 
 /* mlx5_core: a rule that goes on to the next table needs one. */
 static int add_rule(struct uv_device *device, struct nic_rule_attr *rule, struct nic_rule **made)
@@ -240,7 +241,7 @@ static int create_raw_flow(struct uv_call *call)
 	struct uv_qp *qp;
 	uint64_t flags;
 	uint32_t offset, tag = 0;
-	if (!uv_capable(call->file, CAP_NET_RAW))
+	if (!uv_capable(call->task, CAP_NET_RAW))
 		return EPERM;
 	int err = get_dests(call, m, &flags, &qp);
 	if (!err)
@@ -275,12 +276,6 @@ static int create_raw_flow(struct uv_call *call)
 	return 0;
 }
 
-static int destroyed(struct uv_call *call)
-{
-	(void)call;
-	return 0;
-}
-
 static const struct uv_attr_spec create_matcher_attrs[] = {
 	UV_ATTR_IDR(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE, MLX5_IB_OBJECT_FLOW_MATCHER, UV_NEW, UV_MANDATORY),
 	UV_ATTR_IN(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, 1, 4 * MLX5_IB_DW_MATCH_PARAM, UV_MANDATORY),
@@ -309,7 +304,7 @@ static const struct uv_attr_spec destroy_flow_attrs[] = {
 
 const struct uv_method mlx5_ib_flow_methods[] = {
 	{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE, "FLOW_MATCHER_CREATE", create_matcher_attrs, create_matcher},
-	{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY, "FLOW_MATCHER_DESTROY", destroy_matcher_attrs, destroyed},
+	{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY, "FLOW_MATCHER_DESTROY", destroy_matcher_attrs, uv_destroy_none},
 	{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW, "CREATE_FLOW", create_flow_attrs, create_raw_flow},
-	{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW, "DESTROY_FLOW", destroy_flow_attrs, destroyed},
+	{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW, "DESTROY_FLOW", destroy_flow_attrs, uv_destroy_none},
 	{0}};

@@ -114,7 +114,7 @@ static int reg_user_mr(struct uv_mr *mr, struct uv_call *call)
 	struct rdma_mr *m = &((struct mlx5_ib_mr *)mr)->card;
 	(void)call;
 	mr->lkey = mr->rkey = mlx5_ib_number() << 8 | 0x42;
-	*m = (struct rdma_mr){.pd = mr->pd, .task = mr->object.file, .addr = mr->start, .length = mr->length, .iova = mr->iova,
+	*m = (struct rdma_mr){.pd = mr->pd, .task = mr->object.task, .addr = mr->start, .length = mr->length, .iova = mr->iova,
 			      .lkey = mr->lkey, .rkey = mr->rkey, .access = mr->access};
 	rdma_link_append(rdma_wire_mrs(), &m->wire);
 	return 0;

@@ -13,14 +13,6 @@ enum {
 	SCATTER = 32, /* bytes that an entry of 64 bytes has room for; twice as many in one of 128 */
 };
 
-/* The link-local GID of the netdev's address, as QUERY_GID_ENTRY returns it. */
-static void own_gid(const struct uv_device *device, union ibv_gid *gid)
-{
-	const uint8_t *m = device->mac;
-	const uint8_t raw[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
-	memcpy(gid->raw, raw, sizeof(raw));
-}
-
 static bool power_of_two(uint32_t n)
 {
 	return !(n & (n - 1));
@@ -96,7 +88,7 @@ int mlx5_ib_create_qp(struct uv_qp *qp, struct uv_call *call)
 	q->card.uidx = c.uidx & 0xffffff;
 	q->card.signal_all = qp->flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
 	q->card.number = qp->qp_num = mlx5_ib_number();
-	own_gid(qp->object.device, &q->card.gid);
+	uv_gid(qp->object.device, q->card.gid.raw);
 	configure_scatter(q, c.flags);
 	if ((err = mlx5_hw_qp_start(q)))
 		return err;

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "uverbs_abi.h"
@@ -41,6 +42,8 @@ struct uv_attr_spec {
 	uint16_t object; /* of UV_IDR, UV_FD, UV_IDRS */
 	uint32_t min, max;
 };
+
+int uv_destroy_none(struct uv_call *call); /* run of a method that only destroys */
 
 #define UV_SIZE_ANY 0xffff
 #define UV_MANDATORY true
@@ -100,11 +103,12 @@ struct uv_udata {
 };
 
 /* UV_DRIVER_OBJECT_SIZE is the size of an object of a driver's own type: its structure must fit. */
-enum { UV_ATTRS = 40, UV_NEW_OBJECTS = 4, UV_DRIVER_OBJECT_SIZE = 4096 };
+enum { UV_ATTRS = 40, UV_NEW_OBJECTS = 4, UV_DRIVER_OBJECT_SIZE = 1024 };
 
 /* uv_call is one call of a method. */
 struct uv_call {
 	struct uv_file *file;
+	struct uv_task *task; /* that makes it */
 	struct uv_device *device;
 	const struct uv_method *method;
 	const char *name;    /* of the method or of the command */
@@ -147,12 +151,18 @@ bool uv_udata_cleared(struct uv_call *call, const struct uv_udata *u, size_t at)
 
 /* --- Memory of the caller --------------------------------------------------------------------------------------- */
 
-/* EFAULT when a byte is not mapped or not allowed: nothing of the model reads the caller's memory otherwise. */
-int uv_copy_from_user(const struct uv_file *file, void *to, uint64_t from, size_t n);
-int uv_copy_to_user(const struct uv_file *file, uint64_t to, const void *from, size_t n);
+/* uv_task is a process. A front end makes one for each process that makes calls, and never frees it. */
+struct uv_task {
+	pid_t pid; /* 0: the process ended */
+	bool own;  /* this process, which makes its calls by a library: its addresses need no check */
+};
 
-/* uv_capable: does the calling task have the capability? */
-bool uv_capable(const struct uv_file *file, int capability);
+/* EFAULT when a byte is not mapped or not allowed: nothing of the model reads the caller's memory otherwise. */
+int uv_copy_from_user(const struct uv_task *task, void *to, uint64_t from, size_t n);
+int uv_copy_to_user(const struct uv_task *task, uint64_t to, const void *from, size_t n);
+
+/* uv_capable: does the process have the capability? */
+bool uv_capable(const struct uv_task *task, int capability);
 
 /* uv_mmap_insert reserves size bytes, rounded up to pages, of the file's descriptor for the caller's mmap, and maps
  * them for the model, too. They are zero. *key is the offset for mmap(2). The mapping ends with
@@ -169,11 +179,12 @@ struct uv_object {
 	unsigned uses; /* by other objects: destroying a used object is EBUSY */
 	uint64_t user_handle;
 	struct uv_file *file;
+	struct uv_task *task; /* that made it: its addresses are in this process */
 	struct uv_device *device;
 	/* Gives the object's resources back and ends its uses of others. call is NULL when the file closes: then it cannot
 	 * fail. The dispatcher frees the memory. NULL: nothing to do. */
 	int (*destroy)(struct uv_object *object, struct uv_call *call);
-	struct uv_object *next; /* of the file, the youngest first */
+	struct uv_object *next, **at; /* of the file, the youngest first; at points to it */
 	bool committed;
 };
 
@@ -199,7 +210,6 @@ struct uv_mr {
 	uint64_t start, length, iova;
 	uint32_t access;
 	uint32_t lkey, rkey; /* set by reg_user_mr */
-	int32_t dmabuf;      /* -1, or a descriptor of the model's own for the dma-buf */
 };
 
 struct uv_ah {
@@ -333,6 +343,7 @@ struct uv_device {
 	uint8_t mac[6];
 	unsigned generation;    /* rises when the device is lost */
 	bool removed, port_down; /* removed: it cannot be opened */
+	bool unplugged;         /* a read found that the netdev is gone */
 	struct nic *nic;        /* by uv_device_nic */
 	void *priv;             /* of the driver, for all files */
 	struct uv_file *files;
@@ -342,6 +353,8 @@ struct uv_device {
 /* uv_device_nic opens the packet engine of the device's netdev, once. */
 int uv_device_nic(struct uv_device *device, struct nic **nic);
 struct uv_device *uv_devices(void);
+/* uv_gid is the only GID of the device, the link-local address of its netdev. Its last 8 bytes are the GUID. */
+void uv_gid(const struct uv_device *device, uint8_t gid[16]);
 /* uv_without: does WITHOUT name the feature for the device? */
 bool uv_without(const struct uv_device *device, const char *feature);
 
@@ -351,14 +364,14 @@ struct uv_file {
 	unsigned generation;        /* of the device when it was opened */
 	struct uv_ucontext *context; /* NULL before GET_CONTEXT */
 	struct uv_object *objects;  /* the youngest first */
-	uint32_t last_handle;
-	pid_t task;                 /* whose memory it is */
+	struct uv_object **by_handle;
+	uint32_t handles, free_handle; /* the length of by_handle; no smaller handle is free */
 	int memory;                 /* the sparse memfd that the caller maps */
 	uint64_t next_key;
 	struct uv_mapping *mappings;
 	struct uv_channel *async;   /* NULL before ASYNC_EVENT_ALLOC */
 	/* Puts a descriptor of the model into the caller, and closes it here: its number there, or -errno. */
-	int (*install_fd)(struct uv_file *file, int fd);
+	int (*install_fd)(int fd);
 	unsigned calls;             /* in progress */
 	bool closing;               /* the last call closes it */
 	struct uv_file *next;
@@ -394,9 +407,16 @@ bool uv_mutant(const char *name);
 void uv_lock(void);
 void uv_unlock(void);
 
+/* uv_device_path: the N of /dev/infiniband/uverbsN, or -1. */
+long uv_device_path(const char *path);
+/* uv_device_stat makes a stat of the file's memfd the stat of its character device. */
+void uv_device_stat(const struct uv_file *file, struct stat *s);
+/* uv_fstat is fstat of a process's descriptor: 0, or -1 with errno. */
+int uv_fstat(pid_t pid, int fd, struct stat *s);
+
 /* uv_open opens uverbsN: the file has a descriptor, file->memory, for the caller. ENXIO without the device. */
-int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int), struct uv_file **file);
-int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg);
+int uv_open(unsigned number, int (*install_fd)(int), struct uv_file **file);
+int uv_ioctl(struct uv_file *file, struct uv_task *task, unsigned long cmd, uint64_t arg);
 /* uv_close destroys all objects of the file, the youngest first, whatever uses them, and frees it: now, or when its
  * last call returns. memory stays open. */
 void uv_close(struct uv_file *file);

@@ -29,7 +29,7 @@ static int input(const struct uv_call *call, const struct uv_attr *a, void *to, 
 		memcpy(to, &a->data, n);
 		return 0;
 	}
-	return uv_copy_from_user(call->file, to, a->data, n);
+	return uv_copy_from_user(call->task, to, a->data, n);
 }
 
 int uv_copy_from(struct uv_call *call, uint16_t id, void *to, size_t size)
@@ -56,10 +56,10 @@ static int set_output(struct uv_call *call, const struct uv_attr *a)
 	uint64_t at = call->user_attrs + a->index * sizeof(struct ib_uverbs_attr) + offsetof(struct ib_uverbs_attr, flags);
 	if (uv_mutant("no_valid_output"))
 		return 0;
-	if (uv_copy_from_user(call->file, &flags, at, sizeof(flags)))
+	if (uv_copy_from_user(call->task, &flags, at, sizeof(flags)))
 		return EFAULT;
 	flags |= UVERBS_ATTR_F_VALID_OUTPUT;
-	return uv_copy_to_user(call->file, at, &flags, sizeof(flags));
+	return uv_copy_to_user(call->task, at, &flags, sizeof(flags));
 }
 
 int uv_copy_to(struct uv_call *call, uint16_t id, const void *from, size_t size)
@@ -69,7 +69,7 @@ int uv_copy_to(struct uv_call *call, uint16_t id, const void *from, size_t size)
 		return ENOENT;
 	if (uv_mutant("truncated_response"))
 		size /= 2;
-	int err = uv_copy_to_user(call->file, a->data, from, min(a->len, size));
+	int err = uv_copy_to_user(call->task, a->data, from, min(a->len, size));
 	return err ? err : set_output(call, a);
 }
 
@@ -79,12 +79,12 @@ int uv_copy_to_opt(struct uv_call *call, uint16_t id, const void *from, size_t s
 	return err == ENOENT ? 0 : err;
 }
 
-static int clear_user(const struct uv_file *file, uint64_t at, size_t n)
+static int clear_user(const struct uv_task *task, uint64_t at, size_t n)
 {
 	static const char zero[256];
 	int err = 0;
 	for (; n && !err; n -= min(n, sizeof(zero)), at += sizeof(zero))
-		err = uv_copy_to_user(file, at, zero, min(n, sizeof(zero)));
+		err = uv_copy_to_user(task, at, zero, min(n, sizeof(zero)));
 	return err;
 }
 
@@ -93,7 +93,7 @@ int uv_copy_to_or_zero(struct uv_call *call, uint16_t id, const void *from, size
 	const struct uv_attr *a = uv_attr_get(call, id);
 	if (!a)
 		return ENOENT;
-	if (size < a->len && clear_user(call->file, a->data + size, a->len - size))
+	if (size < a->len && clear_user(call->task, a->data + size, a->len - size))
 		return EFAULT;
 	return uv_copy_to(call, id, from, size);
 }
@@ -141,7 +141,7 @@ static int udata_copy(struct uv_call *call, const struct uv_udata *u, size_t at,
 		memcpy(to, (const char *)&u->in + at, n);
 		return 0;
 	}
-	return uv_copy_from_user(call->file, to, u->in + at, n);
+	return uv_copy_from_user(call->task, to, u->in + at, n);
 }
 
 int uv_udata_in(struct uv_call *call, const struct uv_udata *u, void *to, size_t size)
@@ -160,7 +160,7 @@ int uv_udata_in_at(struct uv_call *call, const struct uv_udata *u, size_t at, vo
 
 int uv_udata_out(struct uv_call *call, const struct uv_udata *u, const void *from, size_t size)
 {
-	return uv_copy_to_user(call->file, u->out, from, min(size, u->outlen));
+	return uv_copy_to_user(call->task, u->out, from, min(size, u->outlen));
 }
 
 bool uv_udata_cleared(struct uv_call *call, const struct uv_udata *u, size_t at)

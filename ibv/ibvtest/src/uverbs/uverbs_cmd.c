@@ -22,11 +22,11 @@ const struct uv_write_cmd *uv_write_find(uint32_t cmd)
 
 static int query(struct uv_call *call, struct ib_uverbs_ex_query_device_resp *r, bool extended)
 {
-	const uint8_t *m = call->device->mac;
-	uint8_t guid[8] = {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+	uint8_t gid[16];
+	uv_gid(call->device, gid);
 	memset(r, 0, sizeof(*r));
-	memcpy(&r->base.node_guid, guid, sizeof(guid));
-	memcpy(&r->base.sys_image_guid, guid, sizeof(guid));
+	memcpy(&r->base.node_guid, gid + 8, 8);
+	memcpy(&r->base.sys_image_guid, gid + 8, 8);
 	r->base.phys_port_cnt = 1;
 	r->base.page_size_cap = ~0xfffull;
 	int err = uv_get_context(call);
@@ -119,7 +119,7 @@ static int destroy_mr(struct uv_object *o, struct uv_call *call)
 }
 
 /* Are all pages of the range mapped? The kernel pins them. */
-static int mapped(const struct uv_file *file, uint64_t start, uint64_t length)
+static int mapped(const struct uv_task *task, uint64_t start, uint64_t length)
 {
 	char byte[256];
 	struct iovec to = {byte, 0}, from[256];
@@ -131,7 +131,7 @@ static int mapped(const struct uv_file *file, uint64_t start, uint64_t length)
 		for (; n < 256 && at < end; n++, at = (at | 0xfff) + 1)
 			from[n] = (struct iovec){(void *)(uintptr_t)at, 1};
 		to.iov_len = n;
-		if (process_vm_readv(file->task, &to, 1, from, n, 0) != n)
+		if (process_vm_readv(task->pid, &to, 1, from, n, 0) != n)
 			return EFAULT;
 	}
 	return 0;
@@ -161,7 +161,7 @@ static int reg_mr(struct uv_call *call)
 	if (!err && (c.access_flags & IB_UVERBS_ACCESS_ON_DEMAND))
 		err = EOPNOTSUPP;
 	if (!err)
-		err = mapped(call->file, c.start, c.length);
+		err = mapped(call->task, c.start, c.length);
 	if (err)
 		return err;
 	struct uv_mr *mr = (struct uv_mr *)o;
@@ -170,7 +170,6 @@ static int reg_mr(struct uv_call *call)
 	mr->length = c.length;
 	mr->iova = c.hca_va;
 	mr->access = c.access_flags;
-	mr->dmabuf = -1;
 	if ((err = call->device->ops->reg_user_mr(mr, call)))
 		return err;
 	pd->uses++;

@@ -7,7 +7,7 @@
 #include "uverbs.h"
 
 /* The tables of the core. */
-extern const struct uv_method uv_device_methods[], uv_type_methods[], uv_cq_methods[], uv_qp_methods[], uv_mr_methods[],
+extern const struct uv_method uv_device_methods[], uv_type_methods[], uv_cq_methods[], uv_qp_methods[],
 	uv_counter_methods[], uv_event_methods[];
 extern const struct uv_write_cmd uv_device_cmds[], uv_qp_cmds[], uv_flow_cmds[];
 
@@ -24,7 +24,7 @@ int uv_get_context(const struct uv_call *call);
 /* Makes the channel's pipe and gives its reading end to the caller. *fd is its number there. */
 int uv_channel_open(struct uv_channel *channel, int *fd);
 int uv_channel_close(struct uv_object *object, struct uv_call *call);
-int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object);
+int uv_channel_get(const struct uv_call *call, uint16_t type, int64_t fd, struct uv_object **object);
 
 /* Before an object is destroyed: drops its events that the caller has not read and takes them off the numbers of
  * reported events, as ib_uverbs_release_ucq and ib_uverbs_release_uevent do. */
@@ -35,11 +35,14 @@ void uv_qp_release_events(struct uv_qp *qp);
 int uv_gate_unlocked(struct uv_call *call, const char *name);
 
 void uv_object_free(struct uv_object *object);
+void uv_object_no_handle(struct uv_object *object); /* gives its handle back: it has a descriptor in place of one */
 void uv_objects_close(struct uv_file *file);
 void uv_mappings_close(struct uv_file *file);
 int uv_memory_fd(void);
 
+/* uv_file_new opens a device, whatever its state. The file has no memory. NULL: no room. */
+struct uv_file *uv_file_new(struct uv_device *device, int (*install_fd)(int));
+
 int uv_invoke_write(struct uv_call *call);
-int uv_destroy_none(struct uv_call *call); /* the handler of a method that only destroys */
 
 #endif

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uverbs_device.c: the devices that the environment names, and the open files. FLOWTALLY_IBVTEST_DEVICES lists them as
+ * uverbs_device.c: the devices that the environment names. FLOWTALLY_IBVTEST_DEVICES lists them as
  * NAME=NETDEV: the first is uverbs0. The beginning of a name is its driver: mlx5 or efa. */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../nic.h"
@@ -20,19 +23,14 @@
 
 static const struct uv_driver *const drivers[] = {&mlx5_ib_driver, &efa_ib_driver};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
 /* The kernel's state, under the lock. */
 static struct {
 	struct uv_device *devices;
 	char mutant[64], control[256], *said;
 } kernel;
 
-void uv_lock(void) { pthread_mutex_lock(&lock); }
-void uv_unlock(void) { pthread_mutex_unlock(&lock); }
 struct uv_device *uv_devices(void) { return kernel.devices; }
 bool uv_mutant(const char *name) { return *kernel.mutant && !strcmp(kernel.mutant, name); }
-bool uv_without(const struct uv_device *device, const char *feature) { return verbs_without(device->name, feature); }
 
 /* verbs_calls.c keeps the statistics here when no file is named. */
 const char *verbs_sysfs_root(void) { return NULL; }
@@ -60,7 +58,6 @@ static void add(struct uv_device **end, const struct verbs_item *item, unsigned 
 		d->number = number;
 		snprintf(d->name, sizeof(d->name), "%s", item->name);
 		snprintf(d->netdev, sizeof(d->netdev), "%.15s", item->value);
-		read_mac(d);
 		*end = d;
 		return;
 	}
@@ -172,17 +169,6 @@ int uv_device_nic(struct uv_device *device, struct nic **nic)
 	return err;
 }
 
-bool uv_lost(const struct uv_file *file) { return file->generation != file->device->generation; }
-
-int uv_get_context(const struct uv_call *call)
-{
-	if (!call->file->context)
-		return EINVAL;
-	return uv_lost(call->file) ? EIO : 0;
-}
-
-int uv_gate(struct uv_device *device, const char *name) { return verbs_call(device->name, name); }
-
 int uv_gate_unlocked(struct uv_call *call, const char *name)
 {
 	uv_unlock();
@@ -191,7 +177,24 @@ int uv_gate_unlocked(struct uv_call *call, const char *name)
 	return call->file->closing ? EBADF : err;
 }
 
-int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int), struct uv_file **file)
+long uv_device_path(const char *path)
+{
+	static const char prefix[] = "/dev/infiniband/uverbs";
+	const char *digits = path + sizeof(prefix) - 1;
+	char *end;
+	if (strncmp(path, prefix, sizeof(prefix) - 1) || !isdigit((unsigned char)*digits))
+		return -1;
+	long number = strtol(digits, &end, 10);
+	return *end ? -1 : number;
+}
+
+void uv_device_stat(const struct uv_file *file, struct stat *s)
+{
+	s->st_mode = S_IFCHR | 0666;
+	s->st_rdev = makedev(IB_UVERBS_MAJOR, 192 + file->device->number);
+}
+
+int uv_open(unsigned number, int (*install_fd)(int), struct uv_file **file)
 {
 	configure();
 	struct uv_device *d = kernel.devices;
@@ -199,41 +202,16 @@ int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int
 		d = d->next;
 	if (!d || d->removed)
 		return ENXIO;
-	struct uv_file *f = calloc(1, sizeof(*f));
+	if (!d->files)
+		read_mac(d);
+	struct uv_file *f = uv_file_new(d, install_fd);
 	if (!f)
 		return ENOMEM;
 	f->memory = uv_memory_fd();
 	if (f->memory < 0) {
-		free(f);
+		uv_close(f);
 		return EMFILE;
 	}
-	f->device = d;
-	f->generation = d->generation;
-	f->task = task;
-	f->install_fd = install_fd;
-	f->next_key = 1 << 20; /* no key is 0, and none is small */
-	f->next = d->files;
-	d->files = f;
 	*file = f;
 	return 0;
-}
-
-void uv_close(struct uv_file *file)
-{
-	struct uv_file **at = &file->device->files;
-	file->closing = true;
-	if (file->calls)
-		return;
-	uv_objects_close(file);
-	if (file->context) {
-		if (file->device->ops->dealloc_ucontext)
-			file->device->ops->dealloc_ucontext(file->context);
-		free(file->context);
-	}
-	uv_mappings_close(file);
-	while (*at && *at != file)
-		at = &(*at)->next;
-	if (*at)
-		*at = file->next;
-	free(file);
 }

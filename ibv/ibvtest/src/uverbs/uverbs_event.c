@@ -30,7 +30,6 @@ int uv_channel_open(struct uv_channel *c, int *fd)
 {
 	int p[2], err = 0;
 	struct stat st;
-	struct uv_file *file = c->object.file;
 	c->write_fd = c->read_fd = -1;
 	if (c->object.type >= UVERBS_ID_DRIVER_NS)
 		err = open_messages(c, p);
@@ -45,12 +44,12 @@ int uv_channel_open(struct uv_channel *c, int *fd)
 	c->object.destroy = uv_channel_close;
 	if (!syscall(SYS_newfstatat, p[0], "", &st, AT_EMPTY_PATH))
 		c->inode = st.st_ino;
-	int n = file->install_fd(file, p[0]);
+	int n = c->object.file->install_fd(p[0]);
 	if (n < 0) {
 		(void)uv_channel_close(&c->object, NULL);
 		return -n;
 	}
-	c->object.handle = UINT32_MAX; /* no handle finds it: uv_channel_get does */
+	uv_object_no_handle(&c->object); /* uv_channel_get finds it */
 	*fd = n;
 	return 0;
 }
@@ -70,16 +69,14 @@ int uv_channel_close(struct uv_object *object, struct uv_call *call)
 }
 
 /* The channel whose pipe is the caller's descriptor fd. The errnos are the errnos of lookup_get_fd_uobject. */
-int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object)
+int uv_channel_get(const struct uv_call *call, uint16_t type, int64_t fd, struct uv_object **object)
 {
-	char path[64];
 	struct stat st;
 	if (fd < 0 || fd > 0x7fffffff)
 		return EINVAL;
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", file->task, (int)fd);
-	if (file->task == getpid() ? syscall(SYS_newfstatat, (int)fd, "", &st, AT_EMPTY_PATH) : stat(path, &st))
+	if (uv_fstat(call->task->pid, fd, &st))
 		return EBADF;
-	for (struct uv_object *o = file->objects; o; o = o->next)
+	for (struct uv_object *o = call->file->objects; o; o = o->next)
 		if (o->type == type && o->committed && ((struct uv_channel *)o)->inode == st.st_ino &&
 		    (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
 			*object = o;

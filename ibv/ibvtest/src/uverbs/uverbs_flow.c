@@ -46,7 +46,7 @@ static int create_flow(struct uv_call *call)
 		return err;
 	if (c.comp_mask)
 		return EINVAL;
-	if (!uv_capable(call->file, CAP_NET_RAW))
+	if (!uv_capable(call->task, CAP_NET_RAW))
 		return EPERM;
 	if (c.flow_attr.flags & ~FLOW_FLAGS)
 		return EINVAL;

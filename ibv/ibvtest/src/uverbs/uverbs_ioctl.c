@@ -9,8 +9,8 @@
 
 #include "uverbs_core.h"
 
-static const struct uv_method *const core[] = {uv_device_methods, uv_type_methods, uv_cq_methods,    uv_qp_methods,
-					       uv_mr_methods,	  uv_counter_methods, uv_event_methods, NULL};
+static const struct uv_method *const core[] = {uv_device_methods, uv_type_methods,    uv_cq_methods,
+					       uv_qp_methods,	  uv_counter_methods, uv_event_methods, NULL};
 
 static const struct uv_method *find(const struct uv_method *const *tables, uint16_t object, uint16_t method)
 {
@@ -55,7 +55,7 @@ static bool cleared(const struct uv_call *call, const struct ib_uverbs_attr *u, 
 	size_t n = u->len - from;
 	if (u->len <= sizeof(u->data))
 		memcpy(rest, (const char *)&u->data + from, n);
-	else if (uv_copy_from_user(call->file, rest, u->data + from, n))
+	else if (uv_copy_from_user(call->task, rest, u->data + from, n))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (rest[i])
@@ -110,7 +110,7 @@ static int set_object(struct uv_call *call, const struct ib_uverbs_attr *u, stru
 	if (s->access != UV_NEW && s->access != UV_DESTROY && uv_lost(call->file))
 		return EIO;
 	if (s->access != UV_NEW)
-		return s->type == UV_FD ? uv_channel_get(call->file, s->object, (int64_t)u->data, &a->object)
+		return s->type == UV_FD ? uv_channel_get(call, s->object, (int64_t)u->data, &a->object)
 					: uv_object_get(call->file, s->object, u->data, &a->object);
 	int fd = 0;
 	int err = uv_object_new(call, s->object, size_of(call->device->ops, s->object), &a->object);
@@ -121,7 +121,7 @@ static int set_object(struct uv_call *call, const struct ib_uverbs_attr *u, stru
 	uint64_t id = s->type == UV_FD ? (uint64_t)(int64_t)fd : a->object->handle;
 	if (uv_mutant("wrong_handle"))
 		id ^= 0x40;
-	return uv_copy_to_user(call->file,
+	return uv_copy_to_user(call->task,
 			       call->user_attrs + a->index * sizeof(*u) + offsetof(struct ib_uverbs_attr, data), &id,
 			       sizeof(id));
 }
@@ -136,7 +136,7 @@ static int set_objects(struct uv_call *call, const struct ib_uverbs_attr *u, str
 		return EINVAL;
 	if (u->len <= sizeof(u->data))
 		memcpy(ids, &u->data, u->len);
-	else if (uv_copy_from_user(call->file, ids, u->data, u->len))
+	else if (uv_copy_from_user(call->task, ids, u->data, u->len))
 		return EFAULT;
 	a->objects = calloc(n + 1, sizeof(*a->objects));
 	if (!a->objects)
@@ -240,13 +240,13 @@ static bool destroys(const struct uv_method *m)
 	return false;
 }
 
-static int ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
+static int ioctl(struct uv_file *file, struct uv_task *task, unsigned long cmd, uint64_t arg)
 {
 	struct ib_uverbs_ioctl_hdr h;
 	struct ib_uverbs_attr attrs[4096 / sizeof(struct ib_uverbs_attr)];
 	if ((uint32_t)cmd != RDMA_VERBS_IOCTL)
 		return ENOTTY;
-	if (uv_copy_from_user(file, &h, arg, sizeof(h)))
+	if (uv_copy_from_user(task, &h, arg, sizeof(h)))
 		return EFAULT;
 	if (h.length > 4096 || h.length != sizeof(h) + h.num_attrs * sizeof(attrs[0]))
 		return EINVAL;
@@ -254,12 +254,12 @@ static int ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
 		return EPROTONOSUPPORT;
 	if (h.driver_id != file->device->ops->driver_id)
 		return EINVAL;
-	struct uv_call call = {.file = file, .device = file->device, .user_attrs = arg + sizeof(h)};
+	struct uv_call call = {.file = file, .task = task, .device = file->device, .user_attrs = arg + sizeof(h)};
 	call.method = uv_method_find(file->device, h.object_id, h.method_id);
 	if (!call.method)
 		return EPROTONOSUPPORT;
 	call.name = call.method->name;
-	if (uv_copy_from_user(file, attrs, call.user_attrs, h.num_attrs * sizeof(attrs[0])))
+	if (uv_copy_from_user(task, attrs, call.user_attrs, h.num_attrs * sizeof(attrs[0])))
 		return EFAULT;
 	int err = call.method->run == uv_invoke_write ? 0 : uv_gate_unlocked(&call, call.name);
 	if (!err && uv_lost(file) && call.method->object >= UVERBS_ID_DRIVER_NS && !destroys(call.method))
@@ -270,10 +270,10 @@ static int ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
 	return err;
 }
 
-int uv_ioctl(struct uv_file *file, unsigned long cmd, uint64_t arg)
+int uv_ioctl(struct uv_file *file, struct uv_task *task, unsigned long cmd, uint64_t arg)
 {
 	file->calls++;
-	int err = ioctl(file, cmd, arg);
+	int err = ioctl(file, task, cmd, arg);
 	if (err && uv_mutant("wrong_errno"))
 		err = EXDEV;
 	if (!--file->calls && file->closing)

@@ -13,23 +13,27 @@
 
 #include "uverbs_core.h"
 
-int uv_copy_from_user(const struct uv_file *file, void *to, uint64_t from, size_t n)
+int uv_copy_from_user(const struct uv_task *task, void *to, uint64_t from, size_t n)
 {
 	struct iovec l = {to, n}, r = {(void *)(uintptr_t)from, n};
-	return !n || process_vm_readv(file->task, &l, 1, &r, 1, 0) == (ssize_t)n ? 0 : EFAULT;
+	if (task->own && n)
+		memcpy(l.iov_base, r.iov_base, n);
+	return task->own || !n || process_vm_readv(task->pid, &l, 1, &r, 1, 0) == (ssize_t)n ? 0 : EFAULT;
 }
 
-int uv_copy_to_user(const struct uv_file *file, uint64_t to, const void *from, size_t n)
+int uv_copy_to_user(const struct uv_task *task, uint64_t to, const void *from, size_t n)
 {
 	struct iovec l = {(void *)(uintptr_t)from, n}, r = {(void *)(uintptr_t)to, n};
-	return !n || process_vm_writev(file->task, &l, 1, &r, 1, 0) == (ssize_t)n ? 0 : EFAULT;
+	if (task->own && n)
+		memcpy(r.iov_base, l.iov_base, n);
+	return task->own || !n || process_vm_writev(task->pid, &l, 1, &r, 1, 0) == (ssize_t)n ? 0 : EFAULT;
 }
 
-bool uv_capable(const struct uv_file *file, int capability)
+bool uv_capable(const struct uv_task *task, int capability)
 {
-	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, file->task};
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, task->own ? 0 : task->pid}; /* 0: this thread */
 	struct __user_cap_data_struct d[2];
-	return !syscall(SYS_capget, &h, d) && d[capability / 32].effective & (1u << capability % 32);
+	return task->pid && !syscall(SYS_capget, &h, d) && d[capability / 32].effective & (1u << capability % 32);
 }
 
 /* uv_memory_fd makes the descriptor that stands for the character device: a sparse memfd of 4 TiB, so that mmap(2)

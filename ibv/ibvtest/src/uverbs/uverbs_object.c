@@ -10,10 +10,39 @@
 
 static struct uv_object *find(const struct uv_file *file, uint64_t handle)
 {
-	struct uv_object *o = file->objects;
-	while (o && o->handle != handle)
-		o = o->next;
-	return o;
+	return handle < file->handles ? file->by_handle[handle] : NULL;
+}
+
+/* Takes the smallest free handle, from 1 on. */
+static int take_handle(struct uv_file *file, struct uv_object *o)
+{
+	uint32_t h = file->free_handle ? file->free_handle : 1;
+	while (h < file->handles && file->by_handle[h])
+		h++;
+	if (h >= file->handles) {
+		uint32_t n = file->handles ? 2 * file->handles : 64;
+		struct uv_object **more = realloc(file->by_handle, n * sizeof(*more));
+		if (!more)
+			return ENOMEM;
+		memset(more + file->handles, 0, (n - file->handles) * sizeof(*more));
+		file->by_handle = more;
+		file->handles = n;
+	}
+	file->by_handle[h] = o;
+	file->free_handle = h + 1;
+	o->handle = h;
+	return 0;
+}
+
+void uv_object_no_handle(struct uv_object *o)
+{
+	struct uv_file *file = o->file;
+	if (find(file, o->handle) != o)
+		return;
+	file->by_handle[o->handle] = NULL;
+	if (o->handle < file->free_handle)
+		file->free_handle = o->handle;
+	o->handle = UINT32_MAX;
 }
 
 int uv_object_new(struct uv_call *call, uint16_t type, size_t size, struct uv_object **object)
@@ -27,14 +56,18 @@ int uv_object_new(struct uv_call *call, uint16_t type, size_t size, struct uv_ob
 	struct uv_object *o = calloc(1, size < sizeof(*o) ? sizeof(*o) : size);
 	if (!o)
 		return ENOMEM;
-	do
-		file->last_handle = file->last_handle % 0x7fffffff + 1;
-	while (find(file, file->last_handle));
+	if (take_handle(file, o)) {
+		free(o);
+		return ENOMEM;
+	}
 	o->type = type;
-	o->handle = file->last_handle;
 	o->file = file;
+	o->task = call->task;
 	o->device = file->device;
 	o->next = file->objects;
+	o->at = &file->objects;
+	if (o->next)
+		o->next->at = &o->next;
 	file->objects = o;
 	call->made[call->made_len++] = o;
 	*object = o;
@@ -57,11 +90,10 @@ int uv_object_get(struct uv_file *file, uint16_t type, uint64_t handle, struct u
 /* Takes the object out of its file and frees it. */
 void uv_object_free(struct uv_object *object)
 {
-	struct uv_object **at = &object->file->objects;
-	while (*at && *at != object)
-		at = &(*at)->next;
-	if (*at)
-		*at = object->next;
+	uv_object_no_handle(object);
+	*object->at = object->next;
+	if (object->next)
+		object->next->at = object->at;
 	free(object);
 }
 
@@ -97,4 +129,7 @@ void uv_objects_close(struct uv_file *file)
 			(void)file->objects->destroy(file->objects, NULL);
 		uv_object_free(file->objects);
 	}
+	free(file->by_handle);
+	file->by_handle = NULL;
+	file->handles = file->free_handle = 0;
 }

@@ -9,13 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "uverbs_core.h"
@@ -24,31 +20,24 @@
 
 enum { FILES = 65536 };
 static struct uv_file *files[FILES]; /* by descriptor, under the lock */
+static struct uv_task self;
 
 static struct uv_file *file_of(int fd)
 {
 	return fd >= 0 && fd < FILES ? __atomic_load_n(&files[fd], __ATOMIC_ACQUIRE) : NULL;
 }
 
-static int install(struct uv_file *file, int fd)
-{
-	(void)file;
-	return fd;
-}
+static int install(int fd) { return fd; }
 
 /* The descriptor, or -1 with errno, or -2: not a device of uverbs. */
 static int open_device(const char *path)
 {
-	static const char prefix[] = "/dev/infiniband/uverbs";
 	struct uv_file *file;
-	char *end;
-	if (!path || strncmp(path, prefix, sizeof(prefix) - 1))
-		return -2;
-	unsigned long number = strtoul(path + sizeof(prefix) - 1, &end, 10);
-	if (*end || end == path + sizeof(prefix) - 1)
+	long number = path ? uv_device_path(path) : -1;
+	if (number < 0)
 		return -2;
 	uv_lock();
-	int err = uv_open(number, getpid(), install, &file);
+	int err = uv_open(number, install, &file);
 	int fd = err ? -1 : file->memory;
 	if (!err && fd >= FILES) {
 		uv_close(file);
@@ -81,12 +70,10 @@ PUBLIC int __open64_2(const char *path, int flags) { return open(path, flags); }
 
 static int stat_of(int fd, struct stat *s)
 {
-	int err = syscall(SYS_newfstatat, fd, "", s, AT_EMPTY_PATH);
+	int err = uv_fstat(getpid(), fd, s);
 	struct uv_file *file = file_of(fd);
-	if (!err && file) {
-		s->st_mode = S_IFCHR | 0666;
-		s->st_rdev = makedev(IB_UVERBS_MAJOR, 192 + file->device->number);
-	}
+	if (!err && file)
+		uv_device_stat(file, s);
 	return err;
 }
 
@@ -112,7 +99,8 @@ PUBLIC int ioctl(int fd, unsigned long cmd, ...)
 		return syscall(SYS_ioctl, fd, cmd, arg);
 	uv_lock();
 	struct uv_file *file = file_of(fd);
-	int err = file ? uv_ioctl(file, cmd, arg) : EBADF;
+	self.pid = getpid();
+	int err = file ? uv_ioctl(file, &self, cmd, arg) : EBADF;
 	uv_unlock();
 	if (!err)
 		return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * uverbs_rdma.c: the uverbs kernel as the front of the card's queue pairs (rdma_qp.h). A task of a memory
- * region is the open file that registered it. */
+ * region is the process that registered it. */
 #include <string.h>
 
 #include "../rdma_qp.h"

@@ -84,16 +84,21 @@ static int query_port(struct uv_call *call)
 }
 
 /* The only GID of a device: the link-local address of its netdev. */
+void uv_gid(const struct uv_device *device, uint8_t gid[16])
+{
+	const uint8_t *m = device->mac;
+	const uint8_t own[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+	memcpy(gid, own, sizeof(own));
+}
+
 static struct ib_uverbs_gid_entry gid_of(const struct uv_device *d)
 {
-	const uint8_t *m = d->mac;
-	uint8_t gid[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
 	struct ib_uverbs_gid_entry e = {.port_num = 1, .gid_type = IB_UVERBS_GID_TYPE_ROCE_V2};
 	if (d->ops->driver_id == RDMA_DRIVER_EFA)
 		e.gid_type = IB_UVERBS_GID_TYPE_IB;
 	else
 		e.netdev_ifindex = if_nametoindex(d->netdev);
-	memcpy(e.gid, gid, sizeof(gid));
+	uv_gid(d, (uint8_t *)e.gid);
 	return e;
 }
 

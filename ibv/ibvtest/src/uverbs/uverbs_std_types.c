@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uverbs_std_types.c: the methods that only destroy, and memory regions of a dma-buf. */
+ * uverbs_std_types.c: the methods that only destroy. */
 #include <errno.h>
 #include <string.h>
 
@@ -24,8 +24,5 @@ const struct uv_method uv_type_methods[] = {
 	{UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, "PD_DESTROY", pd_attrs, uv_destroy_none},
 	{UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, "AH_DESTROY", ah_attrs, uv_destroy_none},
 	{UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, "FLOW_DESTROY", flow_attrs, uv_destroy_none},
-	{0}};
-
-const struct uv_method uv_mr_methods[] = {
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, "MR_DESTROY", mr_attrs, uv_destroy_none},
 	{0}};

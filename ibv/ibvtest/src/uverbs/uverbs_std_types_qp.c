@@ -36,7 +36,7 @@ static int check(struct uv_call *call, struct uv_qp *qp)
 	qp->type = type;
 	switch (type) {
 	case IB_UVERBS_QPT_RAW_PACKET:
-		if (!uv_capable(call->file, CAP_NET_RAW))
+		if (!uv_capable(call->task, CAP_NET_RAW))
 			return EPERM;
 		/* fall through */
 	case IB_UVERBS_QPT_RC:
@@ -59,7 +59,7 @@ static int check(struct uv_call *call, struct uv_qp *qp)
 			   &flags);
 	if (!err && uv_attr_get(call, UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) {
 		err = uv_copy_from(call, UVERBS_ATTR_CREATE_QP_SOURCE_QPN, &qp->source_qpn, sizeof(qp->source_qpn));
-		if (!err && !uv_capable(call->file, CAP_NET_RAW))
+		if (!err && !uv_capable(call->task, CAP_NET_RAW))
 			err = EPERM;
 	}
 	if (!err)
@@ -149,16 +149,24 @@ static int ex_modify_qp(struct uv_call *call)
 	return err ? err : uv_udata_out(call, &call->core, &r, sizeof(r));
 }
 
+/* Reads a command and finds the object whose handle it has at an offset. */
+static int object_of(struct uv_call *call, void *command, size_t size, size_t at, uint16_t type, struct uv_object **o)
+{
+	uint32_t handle;
+	int err = uv_udata_in(call, &call->core, command, size);
+	if (!err)
+		err = uv_get_context(call);
+	memcpy(&handle, (char *)command + at, sizeof(handle));
+	return err ? err : uv_object_get(call->file, type, handle, o);
+}
+#define OBJECT_OF(call, c, member, type, o) object_of(call, &(c), sizeof(c), offsetof(__typeof__(c), member), type, o)
+
 static int query_qp(struct uv_call *call)
 {
 	struct ib_uverbs_query_qp c;
 	struct ib_uverbs_query_qp_resp r = {0};
 	struct uv_object *o;
-	int err = uv_udata_in(call, &call->core, &c, sizeof(c));
-	if (!err)
-		err = uv_get_context(call);
-	if (!err)
-		err = uv_object_get(call->file, UVERBS_OBJECT_QP, c.qp_handle, &o);
+	int err = OBJECT_OF(call, c, qp_handle, UVERBS_OBJECT_QP, &o);
 	if (err)
 		return err;
 	const struct uv_qp *qp = (struct uv_qp *)o;
@@ -173,11 +181,7 @@ static int req_notify_cq(struct uv_call *call)
 {
 	struct ib_uverbs_req_notify_cq c;
 	struct uv_object *o;
-	int err = uv_udata_in(call, &call->core, &c, sizeof(c));
-	if (!err)
-		err = uv_get_context(call);
-	if (!err)
-		err = uv_object_get(call->file, UVERBS_OBJECT_CQ, c.cq_handle, &o);
+	int err = OBJECT_OF(call, c, cq_handle, UVERBS_OBJECT_CQ, &o);
 	if (err)
 		return err;
 	return call->device->ops->req_notify_cq ? call->device->ops->req_notify_cq((struct uv_cq *)o, c.solicited_only)
@@ -189,11 +193,7 @@ static int resize_cq(struct uv_call *call)
 	struct ib_uverbs_resize_cq c;
 	struct ib_uverbs_resize_cq_resp r = {0};
 	struct uv_object *o;
-	int err = uv_udata_in(call, &call->core, &c, sizeof(c));
-	if (!err)
-		err = uv_get_context(call);
-	if (!err)
-		err = uv_object_get(call->file, UVERBS_OBJECT_CQ, c.cq_handle, &o);
+	int err = OBJECT_OF(call, c, cq_handle, UVERBS_OBJECT_CQ, &o);
 	if (!err)
 		err = call->device->ops->resize_cq ? call->device->ops->resize_cq((struct uv_cq *)o, c.cqe, call) : EOPNOTSUPP;
 	if (err)

@@ -25,9 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-unsigned long flowtally_ibvtest_calls(const char *symbol);
-unsigned long flowtally_ibvtest_commands(unsigned opcode);
-
 /* Of rdma-core 60; the headers may be older. */
 struct action {
 	uint32_t type;
@@ -238,10 +235,6 @@ int main(void)
 			flow(args);
 		else if (!strcmp(line, "unflow"))
 			done(ibv_destroy_flow(flows[atoi(args)]));
-		else if (!strcmp(line, "calls"))
-			printf("ok %lu\n", flowtally_ibvtest_calls(args));
-		else if (!strcmp(line, "commands"))
-			printf("ok %lu\n", flowtally_ibvtest_commands(strtoul(args, NULL, 0)));
 		else
 			done(ENOSYS);
 	}

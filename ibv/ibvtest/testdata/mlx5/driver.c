@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mlx5.h"
+#include "mlx5_prm.h"
 
 static void unhex(const char *text, uint8_t *to)
 {

@@ -5,8 +5,14 @@
  *     open N                             prints the descriptor or -errno
  *     close
  *     cmd NUMBER                         an ioctl of another number
+ *     fork                               a child prints its number and goes on with the lines; at its end the parent prints
+ *                                        "back" and goes on
+ *     exit
  *     memory                             prints the address of 64 KiB for queues and doorbells
- *     event FD                           reads a record of an asynchronous descriptor: its element and type, or none
+ *     poke OFFSET BYTES                  writes bytes, in hex, there
+ *     pending FD                         prints the number of bytes that can be read
+ *     event FD [8]                       reads a record of an asynchronous descriptor: its element and type, or none; with 8
+ *                                        a record of a channel: its element, or none
  *     call OBJECT METHOD DRIVER HEADER ATTRIBUTE...
  *
  * HEADER is ok, or the name of a defect: length, reserved, fault. An ATTRIBUTE is ID,FLAGS,RESERVED,LEN,KIND,DATA with
@@ -21,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct attr {
@@ -48,15 +55,18 @@ static void bytes(const char *hex, unsigned char *to)
 
 static int fd = -1;
 
-static void event(int from)
+static void event(int from, size_t size)
 {
 	struct {
 		uint64_t element;
 		uint32_t type, reserved;
 	} e;
 	struct pollfd p = {.fd = from, .events = POLLIN};
-	if (poll(&p, 1, 0) == 1 && read(from, &e, sizeof(e)) == sizeof(e))
+	ssize_t n = poll(&p, 1, 0) == 1 ? read(from, &e, size) : 0;
+	if (n == sizeof(e))
 		printf("%llu %u\n", (unsigned long long)e.element, e.type);
+	else if (n == sizeof(e.element))
+		printf("%llu\n", (unsigned long long)e.element);
 	else
 		printf("none\n");
 }
@@ -103,7 +113,7 @@ int main(void)
 	static char line[1 << 20];
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	while (fgets(line, sizeof(line), stdin)) {
-		unsigned long n;
+		unsigned long n, size = 16;
 		char path[64];
 		if (sscanf(line, "open %lu", &n) == 1) {
 			snprintf(path, sizeof(path), "/dev/infiniband/uverbs%lu", n);
@@ -113,8 +123,24 @@ int main(void)
 			printf("%d\n", close(fd) ? errno : 0);
 		} else if (sscanf(line, "cmd %lu", &n) == 1) {
 			printf("%d\n", ioctl(fd, n, &call) ? errno : 0);
-		} else if (sscanf(line, "event %lu", &n) == 1) {
-			event(n);
+		} else if (sscanf(line, "event %lu %lu", &n, &size) >= 1) {
+			event(n, size);
+		} else if (!strncmp(line, "poke ", 5)) {
+			char *hex;
+			n = strtoul(line + 5, &hex, 10);
+			bytes(hex + 1, queues + n);
+			printf("0\n");
+		} else if (sscanf(line, "pending %lu", &n) == 1) {
+			int pending = -1;
+			ioctl(n, FIONREAD, &pending);
+			printf("%d\n", pending);
+		} else if (!strncmp(line, "exit", 4)) {
+			return 0;
+		} else if (!strncmp(line, "fork", 4)) {
+			pid_t pid = fork();
+			if (pid)
+				waitpid(pid, NULL, 0);
+			printf(pid ? "back\n" : "%d\n", getpid());
 		} else if (!strncmp(line, "memory", 6)) {
 			printf("%llu\n", (unsigned long long)(uintptr_t)queues);
 		} else if (!strncmp(line, "call ", 5)) {

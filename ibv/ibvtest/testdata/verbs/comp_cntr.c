@@ -106,6 +106,9 @@ void case_unprivileged(void)
 	struct ibv_counters *counters = ibv_create_counters(r.context, &init);
 	NEED(counters);
 	blob_count(&b, counters);
+	WANT_NULL(blob_flow(&b, r.qp), EINVAL); /* nothing attached: libmlx5 looks at it before the kernel at the privilege */
+	struct ibv_counter_attach_attr point = {.counter_desc = IBV_COUNTER_PACKETS};
+	WANT(ibv_attach_counters_point_flow(counters, &point, NULL), 0);
 	WANT_NULL(blob_flow(&b, r.qp), EPERM);
 	blob_count(&b, counters); /* libmlx5 looks at the specs before the kernel at the privilege */
 	WANT_NULL(blob_flow(&b, r.qp), EINVAL);

@@ -153,7 +153,7 @@ void case_specs(void)
 	struct ibv_flow_spec_action_tag tag = {.type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof(tag), .tag_id = 1 << 24};
 	refused(&r, b, &tag, sizeof(tag), EINVAL);
 	struct ibv_flow_spec_action_handle handle = {.type = IBV_FLOW_SPEC_ACTION_HANDLE, .size = sizeof(handle)};
-	refused(&r, b, &handle, sizeof(handle), EOPNOTSUPP);
+	refused(&r, b, &handle, sizeof(handle), EINVAL); /* no handle is of a flow action */
 	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth) + 4};
 	refused(&r, b, &eth, sizeof(eth), EINVAL); /* a size that is not the structure's */
 

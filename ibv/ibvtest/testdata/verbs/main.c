@@ -11,7 +11,7 @@ int failures;
 	CASE(rc_self) CASE(rc_rdma) CASE(rc_pieces) CASE(rc_inline) CASE(rc_signal) CASE(rc_list) CASE(wc_faults)      \
 	CASE(wc_keys) CASE(mr) CASE(ud_send) CASE(ud_lost) CASE(ud_errors) CASE(uc) CASE(qp_values)                    \
 	CASE(post_states) CASE(post_refused) CASE(cq_shared) CASE(sqd) CASE(cq_overrun) CASE(event_of_object)          \
-	CASE(notify) CASE(stalls) CASE(wqe_delay) CASE(busy) CASE(gone) CASE(comp_cntr_counts)                         \
+	CASE(stalls) CASE(wqe_delay) CASE(busy) CASE(gone) CASE(comp_cntr_counts)                         \
 	CASE(comp_cntr_limits) CASE(comp_cntr_external) CASE(ring) CASE(ring_blocks) CASE(ring_overrun)                \
 	CASE(ring_absent) CASE(mr_iova) CASE(comp_cntr_random) CASE(comp_cntr_gone)
 
