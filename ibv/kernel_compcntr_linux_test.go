@@ -17,39 +17,46 @@ import (
 // groupEnv names the environment of the statements that a process is to run: the variables as statement.env has them.
 const groupEnv = "FLOWTALLY_STATEMENTS"
 
+var compCntrStatements = slices.Concat(draftStatements, mergedAttachStatements, mergedCreateStatements, capsStatements)
+
 // TestKernelCompCntrReferences is TestCompCntrReferences over the real libraries of each release and the EFA of the uverbs
 // kernel in software, with SRD in place of RC. Releases before 65 have no completion counters, and are refused with that reason.
 func TestKernelCompCntrReferences(t *testing.T) {
-	statements := slices.Concat(draftStatements, mergedAttachStatements, mergedCreateStatements, capsStatements)
-	if len(statements) != 47 {
-		t.Fatalf("%d statements", len(statements))
+	if len(compCntrStatements) != 47 {
+		t.Fatalf("%d statements", len(compCntrStatements))
 	}
-	var environs [][]string
-	for _, s := range statements {
-		e := []string{groupEnv + "=" + group(s)}
-		for i := 0; i < len(s.env); i += 2 {
-			e = append(e, "FLOWTALLY_IBVTEST_"+s.env[i]+"="+efaMethods.Replace(s.env[i+1]))
-		}
-		if !slices.ContainsFunc(environs, func(o []string) bool { return slices.Equal(o, e) }) {
-			environs = append(environs, e)
-		}
-	}
+	all := environs(compCntrStatements, efaMethods)
 	old := rdmacore.Suites()[:2]
-	overKernels(t, environs[:1], old, func(t *testing.T) {
+	overKernels(t, all[:1], old, func(t *testing.T) {
 		if !must(Load(Options{}))(t).Has("ibv_create_comp_cntr") {
 			lacksCompCntrs(t)
 			return
 		}
-		runStatements(t, statements)
+		runStatements(t, compCntrStatements, newEFA)
 	})
 	if os.Getenv(insideEnv) == "" {
-		overKernels(t, environs, []string{rdmacore.Suites()[2]}, nil)
+		overKernels(t, all, []string{rdmacore.Suites()[2]}, nil)
 	}
 }
 
-func runStatements(t *testing.T, statements []statement) {
+// environs are the environments of the kernels that the statements need, each with its name in groupEnv.
+func environs(statements []statement, methods *strings.Replacer) (all [][]string) {
 	for _, s := range statements {
-		if group(s) != os.Getenv(groupEnv) {
+		e := []string{groupEnv + "=" + group(s)}
+		for i := 0; i < len(s.env); i += 2 {
+			e = append(e, "FLOWTALLY_IBVTEST_"+s.env[i]+"="+methods.Replace(s.env[i+1]))
+		}
+		if !slices.ContainsFunc(all, func(o []string) bool { return slices.Equal(o, e) }) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// runStatements shows the statements whose environment this process has.
+func runStatements(t *testing.T, statements []statement, bench func(*testing.T) *bench) {
+	for _, s := range statements {
+		if group(s) != os.Getenv(groupEnv) || userSpace[s.at] != "" {
 			continue
 		}
 		t.Run(s.at, func(t *testing.T) {
@@ -58,7 +65,7 @@ func runStatements(t *testing.T, statements []statement) {
 				t.Logf("on EFA: %s", other.says)
 				s = other
 			}
-			s.shows(t, newEFA(t))
+			s.shows(t, bench(t))
 		})
 	}
 }

@@ -24,6 +24,17 @@ func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *tes
 // overKernels is overKernel with a process, and so a kernel, for each environment.
 func overKernels(t *testing.T, environs [][]string, suites []string, inside func(t *testing.T)) {
 	t.Helper()
+	runOver(t, false, environs, suites, inside)
+}
+
+// overServer is overKernels with the front end uverbsd.
+func overServer(t *testing.T, environs [][]string, suites []string, inside func(t *testing.T)) {
+	t.Helper()
+	runOver(t, true, environs, suites, inside)
+}
+
+func runOver(t *testing.T, served bool, environs [][]string, suites []string, inside func(t *testing.T)) {
+	t.Helper()
 	if os.Getenv(insideEnv) != "" {
 		inside(t)
 		evidence, err := rdmacore.Evidence()
@@ -45,7 +56,13 @@ func overKernels(t *testing.T, environs [][]string, suites []string, inside func
 			defer ns.Close()
 			pair := must(lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{}))(t)
 			defer pair.Close()
-			common := append(r.Preload(t, softLibs(t).Kernel, "v0", "v1"), insideEnv+"="+r.Version, "GOTRACEBACK=all")
+			common := []string{insideEnv + "=" + r.Version, "GOTRACEBACK=all"}
+			if served {
+				r.Serve(t, softLibs(t).Server, "v0", "v1")
+				common = append(common, servedEnv+"=1")
+			} else {
+				common = append(common, r.Preload(t, softLibs(t).Kernel, "v0", "v1")...)
+			}
 			name, _, _ := strings.Cut(t.Name(), "/")
 			for _, environ := range environs {
 				err := ns.Do(func() error {

@@ -24,30 +24,37 @@ func newRealData(t *testing.T, cqe int) *bench {
 	return b
 }
 
-// TestKernelMLX5QueuePairs: each operation and each error of a queue pair of the real libmlx5.
+// TestKernelMLX5QueuePairs runs the tests of queue pairs over the real libmlx5 of each release.
 func TestKernelMLX5QueuePairs(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		b := newRealData(t, 256)
-		m := b.region()
-		x, y := b.rc(nil)
-		mem := m.Bytes()
-		copy(mem, "hello")
-		b.postRecv(y, recv(m))
-		b.post(x, send(m))
-		b.succeed(2)
-		if string(mem[2048:2053]) != "hello" {
-			t.Errorf("received %q", mem[2048:2053])
-		}
-		b.post(x, write(m))
-		b.succeed(1)
-		if string(mem[1024:1029]) != "hello" {
-			t.Errorf("written %q", mem[1024:1029])
-		}
-		copy(mem[1024:], "world")
-		b.post(x, read(m))
-		b.succeed(1)
-		if string(mem[:5]) != "world" {
-			t.Errorf("read %q", mem[:5])
+		overReal = true
+		for _, c := range []struct {
+			name string
+			test func(*testing.T)
+		}{
+			{"every operation moves data", TestPostMovesData},
+			{"datagrams", TestPostDatagram},
+			{"receiver not ready", TestPostWithoutReceive},
+			{"frames", rawPacketSends},
+			{"refusals", TestPostRefusals},
+			{"no segment", TestPostNoSegment},
+			{"state machine", TestStateMachine},
+			{"attributes", TestQPAttrRoundTrip},
+			{"regions", TestMemoryRegions},
+			{"access to regions", TestRegionAccess},
+			{"gids", TestQueryGID},
+		} {
+			t.Run(c.name, c.test)
 		}
 	})
+}
+
+// rawPacketSends: the card does not serve frames that are posted to a RAW_PACKET queue pair.
+func rawPacketSends(t *testing.T) {
+	b := newBench(t, newWire(t), "")
+	m := b.region()
+	b.post(b.qp, send(m))
+	if wc := b.completions(1)[0]; wc.Status != WCLocQPOpErr {
+		t.Errorf("a posted frame ends with %v", wc.Status)
+	}
 }

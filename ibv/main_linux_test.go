@@ -25,6 +25,10 @@ var software soft.Libraries
 // overReal is set where the tests run in the root of a release, over its libraries and the uverbs kernel in software.
 var overReal bool
 
+// servedEnv is set in a process over the uverbs kernel of uverbsd: its devices have the netdevs v0 and v1 of any namespace, and its
+// environment is not the process's.
+const servedEnv = "FLOWTALLY_SERVED"
+
 // softLibs is the software libraries, built once per run. In the root of a release it is the names by which the
 // release's own libraries are found.
 func softLibs(t *testing.T) ibvtest.Libs {
@@ -93,7 +97,11 @@ func newWire(t *testing.T) *lab.Wire {
 	t.Helper()
 	need.Cap(t, "net_admin", "sys_admin", "net_raw")
 	need.Netns(t)
-	wire, err := lab.NewWire(lab.WireOptions{})
+	var o lab.WireOptions
+	if os.Getenv(servedEnv) != "" {
+		o.Near = "v0"
+	}
+	wire, err := lab.NewWire(o)
 	if err != nil {
 		t.Fatal(err)
 	}

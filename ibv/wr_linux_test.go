@@ -104,6 +104,24 @@ func TestPostDatagram(t *testing.T) {
 	}
 }
 
+// TestPostWithoutReceive: a send to a peer without a posted receive ends when the retries have ended, and takes the queue
+// pair to ERR. Requests behind it are flushed.
+func TestPostWithoutReceive(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m := b.region()
+	x, _ := b.rc(nil)
+	b.post(x, send(m), write(m))
+	wcs := b.completions(2)
+	for i, want := range []WCStatus{WCRNRRetryExcErr, WCWRFlushErr} {
+		if wcs[i].Status != want {
+			t.Errorf("completion %d: %v, want %v", i, wcs[i].Status, want)
+		}
+	}
+	if a := must(x.Query(QPAttrState))(t); a.State != QPSErr {
+		t.Errorf("the queue pair is in %v", a.State)
+	}
+}
+
 // TestPostRefusals: a request with missing pointers never reaches a provider, and the requests
 // before it in the list have been sent.
 func TestPostRefusals(t *testing.T) {

@@ -1,16 +1,21 @@
 package flexio
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
+
+// ErrMissed: polled entries of a ring were written over before they were counted. Counting goes on behind them.
+var ErrMissed = errors.New("entries of the ring were missed")
 
 // RingCounter counts the completions of a program's own completion queue, where the device writes them, into words that
 // another program reads: add is words.Words.Add of shm/words, or the like. The thread that polls the queue runs it, or a thread of its
 // own if it is the ring's only consumer. It belongs to one goroutine at a time.
 //
-// Beside ibv_poll_cq the ring must be uncompressed, because each consumer of a compressed ring writes into it, and Count is
-// called with the number of polled completions, at least once in a round of the queue.
+// Beside ibv_poll_cq, Count is called with the number of polled completions, at least once in a round of the queue. Where the
+// ring is compressed, its RingOptions have Expand, and the program polls no more completions than Count has returned:
+// ibv_poll_cq reads no compressed entries.
 type RingCounter struct {
 	ring   *Ring
 	add    func(completions, errors uint64)
@@ -18,6 +23,7 @@ type RingCounter struct {
 	entry  CQE64
 	polled uint32
 	beside bool
+	missed uint64
 }
 
 // NewRingCounter counts the entries of ring from its consumer index on. only chooses the completions that count, by
@@ -28,22 +34,25 @@ func NewRingCounter(ring *Ring, add func(completions, errors uint64), only func(
 
 // Count counts the entries that the device has written since the last call, and returns their number. polled is the
 // number of completions that ibv_poll_cq has returned since then; -1: nothing else consumes the ring, whose owner writes
-// [Ring.Consumed] to the doorbell record. An error that satisfies errors.Is(err, ErrCorrupt) says that polled entries were
-// written over before Count saw them: the words are too low by their number.
+// [Ring.Consumed] to the doorbell record. With ErrMissed the words are too low by the number that Missed has grown by.
+// Each call after ErrCorrupt returns it too.
 func (c *RingCounter) Count(polled int) (int, error) {
 	if polled >= 0 {
 		c.polled, c.beside = c.polled+uint32(polled), true
 	}
+	missed := c.skip(1 << c.ring.log) // the owner bit of two rounds later is the same
 	var done, failed uint64
 	n := 0
 	for {
 		found, err := c.ring.Next(&c.entry)
-		if err != nil || !found {
-			c.add(done, failed)
-			if missed := int32(c.polled - c.ring.Consumed()); err == nil && c.beside && missed > 0 {
-				err = fmt.Errorf("%d polled completions were not seen in the ring: %w", missed, ErrCorrupt)
+		if !found && missed == nil {
+			if missed = c.skip(0); missed != nil {
+				continue
 			}
-			return n, err
+		}
+		if !found {
+			c.add(done, failed)
+			return n, errors.Join(missed, err)
 		}
 		n++
 		switch {
@@ -56,6 +65,20 @@ func (c *RingCounter) Count(polled int) (int, error) {
 	}
 }
 
+// skip goes on behind the polled completions if more than most of them were not counted.
+func (c *RingCounter) skip(most int32) error {
+	behind := int32(c.polled - c.ring.Consumed())
+	if !c.beside || behind <= most || c.ring.failed != nil {
+		return nil
+	}
+	c.missed += uint64(behind)
+	c.ring.skip(c.polled)
+	return fmt.Errorf("%d polled completions were written over before they were counted: %w", behind, ErrMissed)
+}
+
+// Missed returns the number of polled completions that were not counted.
+func (c *RingCounter) Missed() uint64 { return c.missed }
+
 // CollapsedCounter is a RingCounter of a collapsed queue.
 type CollapsedCounter struct {
 	queue *Collapsed
@@ -63,9 +86,9 @@ type CollapsedCounter struct {
 	last  Count
 }
 
-// NewCollapsedCounter counts the completions of queue from now on.
+// NewCollapsedCounter counts the completions of queue that its last sample does not have.
 func NewCollapsedCounter(queue *Collapsed, add func(completions, errors uint64)) *CollapsedCounter {
-	return &CollapsedCounter{queue: queue, add: add}
+	return &CollapsedCounter{queue: queue, add: add, last: queue.count}
 }
 
 // Count is Collapsed.Sample, whose result it adds to the words.

@@ -117,6 +117,9 @@ func (r *Ring) Init() {
 // taken, mod 2^32, of which the device looks at the lower 24 bits.
 func (r *Ring) Consumed() uint32 { return r.ci }
 
+// skip goes on at completion i.
+func (r *Ring) skip(i uint32) { r.ci, r.left, r.titled = i, 0, false }
+
 // entry is the CQE64 of slot i.
 func (r *Ring) entry(i uint32) []byte {
 	at := int(i&(1<<r.log-1))*r.size + r.size - 64
