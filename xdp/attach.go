@@ -105,8 +105,13 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			fresh = append(fresh, h)
 		}
 		a := h.attachment()
-		a.Fresh, a.Rejected = isNew, rejected
+		a.Fresh, a.Rejected, a.Unmarked = isNew, rejected, h.unmarked
 		done = append(done, a)
+	}
+	for _, h := range rs.hooks {
+		if h.port == port {
+			h.unmarked = 0 // the caller knows
+		}
 	}
 	return done, nil
 }
@@ -144,7 +149,11 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 	at, early := site{hookKey: k, layer3: layer3}, slices.Contains(rs.early, dev.kind)
 	level := slog.LevelInfo
 	if h := rs.hooks[k]; h != nil {
-		if h.ifindex == ifi.Index && h.alive() && h.layer3 == layer3 {
+		alive, err := h.state()
+		if err != nil && h.ifindex == ifi.Index { // it may count still: with a second program packets would count twice
+			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
+		}
+		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 {
 			best := rs.modes(k.hook, ifi.Index, o, early)[0]
 			satisfied := satisfies(h.mode, k.hook, o.Mode)
 			switch {

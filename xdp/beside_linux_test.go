@@ -280,8 +280,7 @@ func TestOwnerReplacesItsProgram(t *testing.T) {
 // TestRetake moves an interface that prefers XDP from TCX to XDP when another owner has left its hook, and only then.
 func TestRetake(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-	rs.early = nil // as on a NIC
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t), Early: []string{}}) // as on a NIC
 	ids := floodRules(t, rs, 1)
 	l := owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
 	o := AttachOptions{Ingress: true, Beside: true, Retake: true}

@@ -94,8 +94,9 @@ func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 // units and the tail that an entry of the greatest size may take of the last.
 func rankAt(units int) int { return units*unitWords + treeEntryWords }
 
-// sizeFor is the number of units of an entry of n words of key.
-func sizeFor(n int) int { return (n + unitWords - 1) / unitWords }
+// sizeFor is the number of units of an entry of n words of key. The entry of the rule that matches every packet has no
+// word, and takes a unit all the same: the unit is its name in the directory.
+func sizeFor(n int) int { return max(1, (n+unitWords-1)/unitWords) }
 
 func (s *entryStore) rank(unit uint32) uint64 { return s.ranks[unit] }
 

@@ -1,6 +1,12 @@
 package xdp
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 var (
 	// ErrClosed: the RuleSet was closed.
@@ -34,3 +40,11 @@ var errTrees = errors.New("the trees differ from a linear matcher")
 
 // errUnfinished: the maps were never made whole; nothing was counted with them.
 var errUnfinished = errors.New("maps were left unfinished")
+
+// explain adds the remedy to a refusal.
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w: %w: it takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (or root)", ErrPermission, err)
+	}
+	return err
+}

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"os"
@@ -21,6 +22,9 @@ const (
 	treeTail = 32
 
 	unitWords = 2 // an entry is units of 16 bytes
+
+	// maxOffset is the end of the part of a map that programs reach: the verifier's BPF_MAX_VAR_OFF.
+	maxOffset = 1 << 29
 )
 
 // geometry is the size of everything that is shared with the programs. It is
@@ -38,14 +42,12 @@ type geometry struct {
 // marked is the number of counters that one mark is for.
 const marked = 4
 
+// MostCounters surely fit on a host of so many possible CPUs: the marks make a block less than twice the size of its slots.
+func MostCounters(cpus int) int { return 1 << (bits.Len(uint(maxOffset/(2*16*cpus))) - 1) }
+
 func newGeometry(o Options, cpus int) (geometry, error) {
-	g := geometry{rules: o.MaxRules, counters: o.MaxCounters, cpus: cpus}
-	if g.rules == 0 {
-		g.rules = defaultRules
-	}
-	if g.counters == 0 {
-		g.counters = g.rules
-	}
+	g := geometry{rules: cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))), cpus: cpus}
+	g.counters = cmp.Or(o.MaxCounters, g.rules)
 	if g.rules < 0 || g.rules > maxRules {
 		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, maxRules)
 	}
@@ -58,6 +60,9 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	g.units = max(pow2(8*g.rules), 4096)
 	g.words = max(pow2(treeWords*g.rules), 1<<18)
 	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
+	if g.counterBytes() >= maxOffset {
+		return g, fmt.Errorf("sizing %d counters for %d CPUs: %w: a program reaches less than %d MiB; %d counters fit", g.counters, cpus, ErrInvalid, maxOffset>>20, MostCounters(cpus))
+	}
 	return g, nil
 }
 

@@ -37,7 +37,10 @@ type hook struct {
 	again   bool
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
+	marking bool          // the program is the marking one, although no move is under way
 	pin     string        // "" when nothing is pinned
+	// unmarked is Attachment.Unmarked of the next Attach.
+	unmarked uint64
 }
 
 func (h *hook) attachment() Attachment {
@@ -52,18 +55,24 @@ func (h *hook) update(p *ebpf.Program) error {
 	if h.prog != nil {
 		h.prog.Close()
 	}
-	h.prog = p
+	h.prog, h.marking = p, false
 	return nil
 }
 
 // alive says whether the link is still attached to the interface it was made
 // for: an interface that is deleted takes the program with it.
 func (h *hook) alive() bool {
+	alive, err := h.state()
+	return alive && err == nil
+}
+
+// state is alive, with an error where it is not known: the program in a dispatcher may run still.
+func (h *hook) state() (alive bool, err error) {
 	if s, is := h.link.(*dispatcher.Slot); is {
-		return s.Alive()
+		return s.Filled()
 	}
 	i, err := linkIndex(h.link)
-	return err == nil && i == h.ifindex
+	return err == nil && i == h.ifindex, nil
 }
 
 func linkIndex(l link.Link) (int, error) {
@@ -138,6 +147,21 @@ func (rs *RuleSet) drop(h *hook) error {
 	return err
 }
 
+// adoptSlot takes up the place of an earlier process in a dispatcher. After an error the program may be there: the hook is
+// taken up, so that the interface does not get a second one.
+func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
+	s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.m, rs.wait)
+	if err != nil {
+		return err
+	}
+	filled, err := s.Filled()
+	if err == nil && !filled {
+		return s.Close()
+	}
+	rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3(), slot: true}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(k.hook), adopted: true, link: s}
+	return err
+}
+
 // adoptHooks takes up the links that a process left pinned. Links of interfaces
 // that are gone are removed.
 func (rs *RuleSet) adoptHooks() {
@@ -149,9 +173,8 @@ func (rs *RuleSet) adoptHooks() {
 		for _, at := range []Hook{HookIngress, HookEgress} {
 			k := hookKey{port: n, hook: at}
 			if r.mode(at) == modeDispatcher {
-				s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.m, rs.wait)
-				if err == nil && s.Alive() {
-					rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3(), slot: true}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: s}
+				if err := rs.adoptSlot(k, r); err != nil {
+					rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
 				}
 				continue
 			}

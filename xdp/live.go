@@ -75,5 +75,6 @@ func (rs *RuleSet) raiseEpoch() error {
 	return nil
 }
 
-// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line with it.
+// epochBytes is the room of the epoch, and of the number of unmarked packets, behind the counters: a page, so that no CPU's
+// counters share a line with it.
 func epochBytes() int { return os.Getpagesize() }

@@ -19,11 +19,11 @@ const (
 	modeDispatcher = "dispatcher" // XDP, as a component of a libxdp dispatcher
 )
 
-// kindsEarly are the devices that make a socket buffer of each received packet before XDP runs, also native XDP.
-// TCX costs less there, and sees how many segments a buffer has.
+// kindsEarly is the default of Options.Early, also for native XDP. TCX costs less there, and sees how many segments a
+// buffer has.
 var kindsEarly = []string{"veth", "tuntap"}
 
-// modes lists the modes to try on a hook, best first. early: the device is one of kindsEarly.
+// modes lists the modes to try on a hook, best first. early: the device is one of Options.Early.
 func modes(h Hook, m Mode, early bool) []string {
 	switch {
 	case h == HookEgress || m == ModeTCX:
@@ -75,7 +75,8 @@ func (l *loader) tcxIngressSupported(ifname string) error {
 		return nil
 	}
 	return &probe.UnsupportedError{Feature: "TCX ingress", Object: ifname,
-		Reason: "the kernel has no BTF, without which the bytes of merged segments are not known", Fix: "use a kernel with BTF (CONFIG_DEBUG_INFO_BTF)"}
+		Reason: "the kernel is older than 6.6 or has no BTF, without which the bytes of merged segments are not known",
+		Fix:    "use a kernel of 6.6 or later with BTF (CONFIG_DEBUG_INFO_BTF), or free the XDP hook"}
 }
 
 // Holder describes the program of another owner on the XDP hook of an interface.

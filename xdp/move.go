@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -22,8 +23,8 @@ const drain = 100 * time.Millisecond
 //	TCX to XDP: attach the marking program; drain; detach TCX; exchange the marking program for the ordinary one
 //
 // Between the drain and the last step every packet that reaches TCX without a mark was not counted. A driver that gives
-// packets no metadata (bpf_xdp_adjust_meta) leaves them to TCX, and between its last two steps packets are
-// not counted. After an error the interface is counted as before.
+// packets no metadata (bpf_xdp_adjust_meta) leaves them to TCX: some of them are not counted, and the hook has the number
+// of all. After an error the interface is counted as before.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site
 	at.tcx, at.slot = mode == modeTCX, mode == modeDispatcher
@@ -46,17 +47,30 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	h := &hook{site: at, name: old.name, ifindex: old.ifindex, mode: mode, pin: rs.pinPath(at), again: true, prog: plain}
 	// The next process exchanges all programs if this one dies before the end.
 	rs.meta.clearLoaded()
+	before := rs.unmarked()
 	if at.tcx {
 		err = rs.moveBehind(old, h, ifi, marking, last)
 	} else {
 		err = rs.moveBefore(old, h, ifi, marking)
 	}
 	rs.meta.setLoaded(objectHash(), rs.constants)
+	for _, o := range rs.hooks {
+		if o.marking { // the next process is to exchange it
+			rs.meta.clearLoaded()
+		}
+	}
+	old.unmarked += rs.unmarked() - before // they count for the hook that stays
+	h.unmarked = old.unmarked
 	if err != nil {
 		return nil, feature(err)
 	}
 	rs.log.Info("moved", "interface", h.name, "from", old.mode, "to", h.mode)
 	return h, nil
+}
+
+// unmarked returns how many packets the marking programs could not mark. A process that dies in a move leaves its number.
+func (rs *RuleSet) unmarked() uint64 {
+	return atomic.LoadUint64(&rs.maps.counters.words[rs.g.counterBytes()/8+1])
 }
 
 // moveBehind moves from XDP to TCX.
@@ -71,12 +85,7 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 	var err error
 	if h.link, err = rs.attachLink(h.prog, ifi.Index, h.site, h.mode, last); err != nil {
 		err = refusal(err, ifi, h.hook, h.mode)
-		if ordinary == nil {
-			ordinary, _ = rs.loadFor(rs.constants, old.site)
-		}
-		if ordinary != nil {
-			err = errors.Join(err, old.update(ordinary))
-		}
+		rs.putBack(old, ordinary)
 		return errors.Join(err, h.close())
 	}
 	if ordinary != nil {
@@ -84,6 +93,23 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 	}
 	rs.replace(old, h)
 	return nil
+}
+
+// putBack gives a hook that has the marking program its ordinary one again, which is loaded if it is nil. If that fails,
+// the marking program stays. It counts as well, except the packets to which the driver gives no metadata.
+func (rs *RuleSet) putBack(h *hook, ordinary *ebpf.Program) {
+	var err error
+	if ordinary == nil {
+		ordinary, err = rs.loadFor(rs.constants, h.site)
+	}
+	if err == nil {
+		if err = h.update(ordinary); err == nil {
+			return
+		}
+		ordinary.Close()
+	}
+	h.marking = true
+	rs.log.Warn("exchanging the marking program", "interface", h.name, "error", err)
 }
 
 // moveBefore moves from TCX to XDP.
@@ -96,10 +122,7 @@ func (rs *RuleSet) moveBefore(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 	h.link, h.prog = l, marking
 	rs.drained()
 	rs.replace(old, h)
-	if err := h.update(ordinary); err != nil { // the marking program counts as well
-		rs.log.Warn("exchanging the marking program", "interface", h.name, "error", err)
-		ordinary.Close()
-	}
+	rs.putBack(h, ordinary)
 	return nil
 }
 

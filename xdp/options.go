@@ -7,10 +7,13 @@ type Options struct {
 	// PinDir is a directory on a bpffs, made when it is missing. Empty means
 	// that nothing is pinned and counting ends with the process.
 	PinDir string
-	// MaxRules is how many rules the tables hold; 0 means 65536.
+	// MaxRules is how many rules the tables hold; 0 means 65536, or MostCounters if these are less.
 	MaxRules int
 	// MaxCounters is how many counters there are; 0 means MaxRules.
 	MaxCounters int
+	// Early are the kinds of device ("veth") on which ModeAuto prefers TCX ingress to native XDP, because they make a
+	// socket buffer of each received packet before XDP runs. nil means veth and tuntap.
+	Early []string
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -63,6 +66,9 @@ type Attachment struct {
 	Adopted   bool   // it was attached before this process
 	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
 	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
+	// Unmarked is how many packets passed in the move of this call of Attach that the driver could not mark. At most so many
+	// were not counted.
+	Unmarked uint64
 	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
 	Rejected []error
 }
@@ -73,6 +79,7 @@ type Stats struct {
 	MaxRules int
 	Tuples   int // distinct masks
 	Hashed   int // of them, in the hash table; the rules of the others are in trees
+	Built    int // how often all trees were built
 	Counters int
 	Programs uint64 // how often programs were loaded
 	Insns    uint32 // that the verifier processed for the last program

@@ -3,6 +3,7 @@
 package xdp
 
 import (
+	"context"
 	"net"
 	"os"
 	"runtime"
@@ -21,3 +22,17 @@ func xdpProgram(int) uint32 { return 0 }
 func deviceOf(int) device { return device{} }
 
 func interfaceByName(name string) (*net.Interface, error) { return net.InterfaceByName(name) }
+
+type holder struct{ program uint32 }
+
+func holderOf(int) holder               { return holder{} }
+func (holder) String() string           { return "another program" }
+func (holder) freed(int, string) string { return "" }
+
+// Watch is not supported here.
+func Watch(context.Context) (<-chan LinkEvent, error) { return nil, supported() }
+
+// Probe says that nothing of this package works here.
+func Probe(ifname string) []probe.Result {
+	return []probe.Result{probe.Ask("eBPF", ifname, supported())}
+}

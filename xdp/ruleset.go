@@ -39,7 +39,7 @@ type RuleSet struct {
 	loads     uint64
 	insns     uint32
 
-	early    []string // kindsEarly, apart from tests
+	early    []string // Options.Early
 	values   values
 	epochErr error // why the epoch of the counters could not be raised
 	closed   bool  // under mu and life
@@ -57,10 +57,13 @@ func (rs *RuleSet) usable() error {
 // requested are accepted.
 func Open(o Options) (*RuleSet, error) {
 	rs := &RuleSet{
-		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{}, early: kindsEarly,
+		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{}, early: o.Early,
 	}
 	if rs.log == nil {
 		rs.log = slog.New(slog.DiscardHandler)
+	}
+	if rs.early == nil {
+		rs.early = kindsEarly
 	}
 	if err := supported(); err != nil {
 		return nil, err

@@ -89,6 +89,11 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 			t.Errorf("address %d of %d: %v", i+1, n, err)
 		}
 	}
+	for _, u := range other.class.treed {
+		if u.rules > 0 {
+			t.Errorf("%d addresses have no place in the hash table of another secret", u.rules)
+		}
+	}
 	attach(t, other, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	secret, loads := *other.load.secret, 0
 	for round := range 2 {
@@ -116,6 +121,52 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	}
 	if loads != 0 {
 		t.Errorf("%d programs were loaded to take up the pins", loads)
+	}
+}
+
+// TestKeysWithoutAPlace: keys for which the hash table has no place are found in the trees, and leave them again.
+func TestKeysWithoutAPlace(t *testing.T) {
+	const n = 40
+	tab, err := newModel(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []Rule{from6([16]byte{1}, 0)}
+	for _, a := range collide(tab.secret, n, tab.g.slots) {
+		rules = append(rules, from6(a, 0))
+	}
+	for i := range rules { // one by one, as in TestNobodyChoosesAddressesThatCollide
+		rules[i].Order = uint32(i)
+		if _, err := tab.prepare(rules[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := Model{t: tab}
+	treed := 0
+	tab.everyTuple(func(u *tuple) {
+		if u.inTree() {
+			treed += u.rules
+		} else {
+			m.hashed = append(m.hashed, u)
+		}
+	})
+	if treed < n/2 || len(m.hashed) != 1 || m.hashed[0].rules+treed != len(rules) {
+		t.Fatalf("%d of %d rules are in the trees, %d masks are hashed", treed, len(rules), len(m.hashed))
+	}
+	var cost float64
+	for i := range rules {
+		_, order, w := m.Lookup(&rules[i], func() uint64 { return 0 })
+		if order != uint32(i) {
+			t.Errorf("rule %d: found %d", i, order)
+		}
+		cost = max(cost, w.NS)
+	}
+	t.Logf("%d of %d rules are in the trees; a packet of them costs at most %.0f ns by the model", treed, len(rules), cost)
+	if err := tab.remove(rules); err != nil {
+		t.Fatal(err)
+	}
+	if left := tab.forest.set.Len(); left != 0 || tab.count != 0 {
+		t.Errorf("%d rules are left, %d of them in the trees", tab.count, left)
 	}
 }
 

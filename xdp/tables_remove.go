@@ -204,7 +204,7 @@ func (t *tables) rule(u *tuple, unit uint32) Rule {
 func (t *tables) uses(counter uint32) bool { return t.refs[counter] != 0 }
 
 func (t *tables) stats(s *Stats) {
-	s.Rules, s.MaxRules = t.count, t.g.rules
+	s.Rules, s.MaxRules, s.Built = t.count, t.g.rules, t.forest.set.Built()
 	t.everyTuple(func(u *tuple) {
 		if u.rules == 0 {
 			return

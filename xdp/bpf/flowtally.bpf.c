@@ -78,6 +78,15 @@ int flowtally_xdp61(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
+/* Raises the number of packets that could not be marked. It stands behind the epoch of the counters, see live.go. */
+static __always_inline void ft_unmarked(const volatile struct ft_config *k)
+{
+	__u64 at = k->cpus;
+
+	asm volatile("%0 *= %1" : "+r"(at) : "r"(k->cpu_block));
+	__sync_fetch_and_add((__u64 *)((void *)ft_opaque(ft_counters) + at) + 1, 1);
+}
+
 /*
  * The program of XDP while an interface moves between XDP and TCX ingress, where both are attached. The
  * metadata of a packet tells the program of TCX that this one has counted it. A packet that the driver gives no
@@ -92,8 +101,10 @@ int flowtally_xdp_mark(struct xdp_md *ctx)
 	if (!slot)
 		return XDP_PASS;
 	if (!(slot & FT_DROP)) {
-		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(__u64)))
+		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(__u64))) {
+			ft_unmarked(c);
 			return XDP_PASS;
+		}
 		__u32 *mark = (void *)(long)ctx->data_meta;
 
 		if ((void *)(mark + 2) > (void *)(long)ctx->data)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -184,12 +185,12 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// discard takes a dispatcher apart when no packet runs through it any more: its places become empty.
+// discard takes a dispatcher apart when no packet runs through it any more: its places become empty. Without a grace
+// period it leaves the pins, which cost memory alone: libxdp leaves such pins too.
 func (h *Hook) discard(old *dispatcher) {
-	if err := h.grace(); err != nil {
-		time.Sleep(time.Second) // in the place of the grace period
+	if h.grace() == nil {
+		os.RemoveAll(h.dir(old.id))
 	}
-	os.RemoveAll(h.dir(old.id)) // libxdp leaves such pins too, and nothing runs by them
 }
 
 // pin attaches components to a dispatcher, and pins them as libxdp does.
@@ -223,8 +224,8 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook, if one does, and closes it.
-func (h *Hook) look(f func(*dispatcher)) error {
+// look calls f with the dispatcher that holds the hook, if the interface exists and one does, and closes it.
+func (h *Hook) look(f func(*dispatcher) error) error {
 	unlock, err := lock()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // there are no pins of libxdp
@@ -234,14 +235,14 @@ func (h *Hook) look(f func(*dispatcher)) error {
 	}
 	defer unlock()
 	d, err := h.read()
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
-	if err == nil {
-		f(d)
-		d.close()
+	if err != nil {
+		return err
 	}
-	return err
+	defer d.close()
+	return f(d)
 }
 
 // lock locks libxdp's pins. libxdp holds the lock for milliseconds.

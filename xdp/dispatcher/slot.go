@@ -37,31 +37,43 @@ func NewSlot(ifindex int, uses *ebpf.Map, grace func() error) (*Slot, error) {
 	return &Slot{hook: h, uses: id}, nil
 }
 
-func (s *Slot) fills(p *ebpf.Program) bool {
+func (s *Slot) fills(p *ebpf.Program) (bool, error) {
 	info, err := p.Info()
 	if err != nil {
-		return false
+		return false, fmt.Errorf("asking for a program of the dispatcher: %w", err)
 	}
 	ids, _ := info.MapIDs()
-	return slices.Contains(ids, s.uses)
+	return slices.Contains(ids, s.uses), nil
 }
 
-func (s *Slot) others(members []Member) []Member {
-	return slices.DeleteFunc(members, func(m Member) bool { return s.fills(m.Program) })
+func (s *Slot) others(members []Member) (others []Member, err error) {
+	for _, m := range members {
+		ours, err := s.fills(m.Program)
+		if err != nil {
+			return nil, err
+		}
+		if !ours {
+			others = append(others, m)
+		}
+	}
+	return others, nil
 }
 
-// Alive reports whether the program is in the dispatcher that holds the hook. libxdp takes it along into another dispatcher.
-func (s *Slot) Alive() bool {
+// Filled reports whether the program is in the dispatcher that holds the hook. libxdp takes it along into another
+// dispatcher. After an error the program may be there, and count.
+func (s *Slot) Filled() (bool, error) {
 	if id, _, err := s.hook.attached(); err == nil && id == s.at {
-		return id != 0
+		return id != 0, nil
 	}
 	s.at = 0
-	err := s.hook.look(func(d *dispatcher) {
-		if slices.ContainsFunc(d.members, func(m Member) bool { return s.fills(m.Program) }) {
+	err := s.hook.look(func(d *dispatcher) error {
+		others, err := s.others(d.members)
+		if err == nil && len(others) < len(d.members) {
 			s.at = d.id
 		}
+		return err
 	})
-	return err == nil && s.at != 0
+	return err == nil && s.at != 0, err
 }
 
 // Update implements link.Link: the program, which was loaded for a mould, takes the place of the slot's program.
@@ -71,7 +83,8 @@ func (s *Slot) Update(p *ebpf.Program) error {
 		return fmt.Errorf("asking for the program of a slot: %w", err)
 	}
 	id, err := s.hook.Change(func(members []Member) ([]Member, error) {
-		return append(s.others(members), Member{Program: p, Name: info.Name, Priority: first, Actions: 1 << verdictPass, Frags: true}), nil
+		others, err := s.others(members)
+		return append(others, Member{Program: p, Name: info.Name, Priority: first, Actions: 1 << verdictPass, Frags: true}), err
 	})
 	if err == nil {
 		s.at = id
@@ -81,10 +94,10 @@ func (s *Slot) Update(p *ebpf.Program) error {
 
 // Detach implements link.Link.
 func (s *Slot) Detach() error {
-	if !s.Alive() {
-		return nil
+	if filled, err := s.Filled(); err != nil || !filled {
+		return err
 	}
-	_, err := s.hook.Change(func(members []Member) ([]Member, error) { return s.others(members), nil })
+	_, err := s.hook.Change(s.others)
 	if errors.Is(err, ErrNone) {
 		err = nil
 	}
@@ -105,16 +118,17 @@ func (s *Slot) Unpin() error { return nil }
 
 // Before calls f with each component that runs before the slot's program.
 func (s *Slot) Before(f func(name string, id ebpf.ProgramID)) error {
-	return s.hook.look(func(d *dispatcher) {
+	return s.hook.look(func(d *dispatcher) error {
 		for _, m := range d.members {
-			if s.fills(m.Program) {
-				return
+			if ours, err := s.fills(m.Program); ours || err != nil {
+				return err
 			}
 			if info, err := m.Program.Info(); err == nil {
 				id, _ := info.ID()
 				f(m.Name, id)
 			}
 		}
+		return nil
 	})
 }
 

@@ -105,21 +105,6 @@ func (r *rule) at(word int) (key, mask uint64) {
 	return 0, 0
 }
 
-// matches compares with words as big-endian numbers.
-func (r *rule) matches(k *[Words]uint64) bool {
-	for i := range r.fields {
-		if f := &r.fields[i]; k[f.word]&f.mask != f.key {
-			return false
-		}
-	}
-	for _, p := range r.ranges {
-		if v := k[p.word] >> p.shift & 0xffff; v < p.first || v > p.last {
-			return false
-		}
-	}
-	return true
-}
-
 // overlaps reports whether a key matches both.
 func (r *rule) overlaps(o *rule) bool {
 	for i := range r.fields {

@@ -26,6 +26,7 @@ type Set struct {
 	changes int            // rules added and removed since the trees were built
 	one     bool           // the trees were built without groups
 	divided bool           // they are not to be built so: the set changes much
+	built   int            // how often they were built
 }
 
 // New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
@@ -136,6 +137,7 @@ func (s *Set) replace(rules []*rule) error {
 			r.groups = r.planned
 		}
 		s.changes, s.one = 0, quota == oneTree
+		s.built++
 		return nil
 	}
 	return err

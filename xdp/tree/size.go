@@ -18,5 +18,8 @@ func (s *Set) Trees() (n [Classes]int) {
 	return n
 }
 
+// Built is how often all trees were built.
+func (s *Set) Built() int { return s.built }
+
 // Words is the number of words of memory that the trees take.
 func (s *Set) Words() int { return len(s.mem.words) - headerWords - s.mem.free - s.mem.waiting }

@@ -77,8 +77,11 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	err := h.ns.Do(func() error {
 		done, err := h.rules.Attach(i.Name, o)
 		for _, a := range done {
-			if a.Fresh {
+			if a.Fresh || a.Unmarked > 0 {
 				delete(h.since, hookName{i.Name, a.Hook})
+			}
+			if a.Unmarked > 0 {
+				h.log.Warn("packets could not be marked in a move, because the driver gives them no metadata", "interface", i.Name, "packets", a.Unmarked)
 			}
 			if len(a.Rejected) > 0 {
 				h.rejected[i.Name] = errors.Join(a.Rejected...)

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -23,6 +26,9 @@ type Options struct {
 	// Flows are the flows of the configuration, which keep their pinned counters until RemoveStale.
 	Flows  []flow.Flow
 	Logger *slog.Logger
+	// FreeFor is how long the XDP hook of an interface must be free before counting moves from TCX to it; 0 means 30 s.
+	FreeFor time.Duration
+	Early   []string // as of xdp.Options
 }
 
 // Backend counts flows in the kernel. It implements backend.SoftwareBackend.
@@ -60,14 +66,23 @@ type entry struct {
 	placed *backend.Placed        // the flow, with own
 }
 
+// DefaultMaxFlows is the MaxFlows of a configuration that names none, on this host.
+func DefaultMaxFlows() int {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil { // xdp.Open says why
+		cpus = 1
+	}
+	return min(65536, xdp.MostCounters(cpus))
+}
+
 // New opens the rule set, finds the rules and programs of an earlier process, and watches the links.
 func New(o Options) (*Backend, error) {
 	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Logger: o.Logger})
+	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Early: o.Early, Logger: o.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("opening the rule set at %s: %w", o.Config.PinDir, translate(err))
+		return nil, fmt.Errorf("opening the rule set at %s for xdp.max_flows %d: %w", o.Config.PinDir, o.Config.MaxFlows, translate(err))
 	}
 	ns, err := backend.CurrentNetns()
 	if err != nil {
@@ -191,6 +206,9 @@ func (b *Backend) Conditions() []dataplane.Condition {
 // Changed implements backend.Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 
+// SetIdle implements backend.Idler.
+func (b *Backend) SetIdle(idle bool) { b.hooks.heldTicker.setIdle(idle) }
+
 // CheckInterfaces implements backend.InterfaceSetter.
 func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
 	return backend.Patterns(list).CheckExist(b.hooks.ns)
@@ -268,13 +286,15 @@ type State struct {
 	Kept   int    // compiled rules that are kept in memory
 	// Refreshes is how often the held hooks were listed, which costs a system call for each.
 	Refreshes uint64
+	// HeldPeriod is how often the held hooks are queried.
+	HeldPeriod time.Duration
 }
 
 // Inspect returns the current state, for tests.
 func (b *Backend) Inspect() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes}
+	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
 	for _, d := range b.hooks.demand {
 		s.Demand += d.ingress + d.egress
 	}

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,19 +10,20 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// freeFor is how long the XDP hook of an interface must be free before counting moves to it: a program that is replaced, or
-// whose owner restarts, is to find its hook free. flowtally would hold it against the owner.
-const freeFor = 30 * time.Second
+// defaultFreeFor is long enough for a program that is replaced, or whose owner restarts, to find its hook free. flowtally
+// would hold it against the owner.
+const defaultFreeFor = 30 * time.Second
 
 // beside follows the XDP programs of other owners on interfaces that are counted by TCX.
 type beside struct {
 	holder map[string]xdp.Holder // by interface
 	joins  map[string]bool       // interfaces whose holder is a libxdp dispatcher that was not tried
 	free   map[string]time.Time  // by interface whose holder has left: the first time at which the hook was free; zero after a move
+	period time.Duration         // Options.FreeFor
 }
 
-func newBeside() beside {
-	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]time.Time), joins: make(map[string]bool)}
+func newBeside(freeFor time.Duration) beside {
+	return beside{period: cmp.Or(freeFor, defaultFreeFor), holder: make(map[string]xdp.Holder), free: make(map[string]time.Time), joins: make(map[string]bool)}
 }
 
 // note notes the holder of the XDP hook of an interface that is counted by TCX. The kernel sends no event.
@@ -68,7 +70,7 @@ func (b *beside) retakes(name string, now time.Time) bool {
 		return true
 	}
 	since := b.free[name]
-	if since.IsZero() || now.Sub(since) < freeFor {
+	if since.IsZero() || now.Sub(since) < b.period {
 		return false
 	}
 	b.free[name] = time.Time{}

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// An interface moves to XDP when its holder has left and the hook was free for freeFor, once. One that never had a
+// An interface moves to XDP when its holder has left and the hook was free for 30 s, once. One that never had a
 // holder stays, unless an earlier process attached its program.
 func TestRetakesWhenTheHolderHasLeft(t *testing.T) {
 	holder := xdp.Holder{Text: "another program"}
@@ -23,7 +23,7 @@ func TestRetakesWhenTheHolderHasLeft(t *testing.T) {
 		{"adopted", true, nil, 31},
 	} {
 		now := time.Unix(1, 0)
-		b, a := newBeside(), xdp.Attachment{Interface: "eth0", Adopted: c.adopted}
+		b, a := newBeside(0), xdp.Attachment{Interface: "eth0", Adopted: c.adopted}
 		for _, held := range c.held {
 			now = now.Add(time.Second)
 			b.note(a, holder, held, now)

@@ -36,7 +36,7 @@ type hooks struct {
 	mu         *sync.Mutex         // Backend.mu: a link event and a control call exclude each other
 	demand     map[string]demand   // by interface, "" for all: how many flows need counts there
 	held       []xdp.Attachment    // as of the last refreshHeld
-	heldTicker *tick.Ticker        // of watchHeld; it ticks while hooks are held
+	heldTicker heldTicker          // of watchHeld
 	since      map[hookName]uint64 // the epoch of each held hook
 	fresh      map[hookName]bool   // hooks of interfaces that came later, or were refused, until they are held
 	epochs     uint64              // how many epochs have begun
@@ -67,13 +67,13 @@ func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) 
 		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
 		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), fresh: make(map[hookName]bool),
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
-		upstream: newUpstream(),
+		upstream: newUpstream(o.FreeFor),
 	}
 	var err error
 	if h.interfaces, err = h.resolve(); err != nil {
 		return nil, err
 	}
-	h.heldTicker = tick.New()
+	h.heldTicker.Ticker = tick.New()
 	h.refreshHeld()
 	return h, nil
 }
@@ -164,11 +164,8 @@ func (h *hooks) refresh() {
 // of an interface that came later: it counts from its start on, and has missed nothing.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
-	was := len(h.held)
 	h.held = h.rules.Attachments()
-	if period := heldPeriod(len(h.held)); period != heldPeriod(was) {
-		h.heldTicker.Reset(period)
-	}
+	h.heldTicker.setHeld(len(h.held))
 	for name := range h.since {
 		if !h.holds(name) {
 			delete(h.since, name)

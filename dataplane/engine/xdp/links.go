@@ -11,17 +11,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-const (
-	// checkPeriod is how often everything is checked although no link has changed: a hook that
-	// another program holds can become free, TCX programs and pins come and go.
-	checkPeriod = 2 * time.Second
-	// detachPeriod is how often watchHeld queries whether programs are still attached. The kernel sends no
-	// event when a program is detached by force, neither for XDP nor for TCX.
-	detachPeriod = 20 * time.Millisecond
-	// detachLink is the least period per attached program. One query takes 3 µs, so that
-	// querying all programs takes half a percent of a CPU at most.
-	detachLink = 600 * time.Microsecond
-)
+// checkPeriod is how often everything is checked although no link has changed: a hook that
+// another program holds can become free, TCX programs and pins come and go.
+const checkPeriod = 2 * time.Second
 
 // watch starts the watcher of links, which runs until stopWatch.
 func (h *hooks) watch() error {
@@ -244,14 +236,6 @@ func (h *hooks) lostHooks() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.closed && h.rules.Held() < len(h.held)
-}
-
-// heldPeriod returns how often watchHeld queries so many hooks; 0: not at all.
-func heldPeriod(held int) time.Duration {
-	if held == 0 {
-		return 0
-	}
-	return max(detachPeriod, time.Duration(held)*detachLink)
 }
 
 // checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events

@@ -3,6 +3,7 @@ package xdp
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
@@ -30,9 +31,9 @@ type upstream struct {
 	vlans   map[int]vlanDevice  // by index
 }
 
-func newUpstream() upstream {
+func newUpstream(freeFor time.Duration) upstream {
 	return upstream{
-		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
+		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(freeFor), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
 }
 
