@@ -35,8 +35,9 @@
  *
  * To be included beside it: flowtally_wait.h sleeps until a counter has reached a
  * count, flowtally_device.h reads the words that a device writes by itself,
- * flowtally_live.h reads counters where the kernel counts them, and flowtally_words.h
- * feeds a counter from the program's own queue pairs.
+ * flowtally_live.h reads counters where the kernel counts them, flowtally_words.h feeds
+ * a counter from the program's own queue pairs, and flowtally_ring.h counts their
+ * completion queue.
  *
  * Promises; each header begins with how it keeps its part
  *

@@ -51,7 +51,8 @@ enum ft_result {
 	FT_ERR_NO_LIVE = -28,  /* the counter cannot be read live: flowtally_live.h */
 	FT_ERR_NO_WORDS = -29, /* from here on of flowtally_words.h */
 	FT_ERR_IN_USE = -30,   /* another program has the words, or they cool down */
-	FT_ERR_MISSED = -31    /* entries of the ring were lost before they were counted */
+	FT_ERR_MISSED = -31,   /* entries of the ring were lost before they were counted */
+	FT_ERR_REPLY = -32     /* the other end of a socket sends no valid reply */
 };
 
 /* A text for people, of static storage; never NULL, whatever result is. */
@@ -81,7 +82,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_NO_COUNTER: return "counter: no live counter has that name or index; flowtally get lists all counters";
 	case FT_ERR_GONE: return "counter: removed; look its name up again";
 	case FT_ERR_BUSY: return "mirror: changed while it was read, 64 times in a row";
-	case FT_ERR_CORRUPT: return "mirror: a word breaks the format; run flowtally check";
+	case FT_ERR_CORRUPT: return "a word breaks the format: of a mirror, run flowtally check; of a ring, report the device and its driver";
 	case FT_ERR_MEMORY: return "out of memory";
 	case FT_ERR_ARGUMENT: return "invalid argument";
 	case FT_ERR_WORN: return "counter: too many were removed beside it for a snapshot to tell; read it alone";
@@ -94,6 +95,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_NO_WORDS: return "words: none are reserved in that instance; run flowtally queue-pairs reserve NAME, or name them under words in its configuration";
 	case FT_ERR_IN_USE: return "words: another program has them, or they cool down after its end; try again";
 	case FT_ERR_MISSED: return "words: entries of the ring were written over before they were counted; count more often than once in a round of the queue";
+	case FT_ERR_REPLY: return "words: no valid reply came: the program at the other end of the socket is not flowtally, is of another version, or ended";
 	default: return "unknown result";
 	}
 }

@@ -4,26 +4,26 @@
  * pairs of its own.
  *
  *     ft_words w;
- *     ft_ring ring;
  *     int err = ft_words_take(&w, "/run/flowtally/default.mirror", "app", 0, NULL);
- *     if (!err) err = ft_ring_open(&ring, dv.buf, dv.cqe_cnt, dv.cqe_size);
- *     for (; !err;) err = ft_ring_count(&ring, ibv_poll_cq(cq, 64, done), &w);
+ *     if (!err) ft_words_add(&w, 1, 0);
  *     ft_words_close(&w);
+ *
+ * flowtally_ring.h counts the completion queue of an mlx5 device.
  *
  * Promises (docs/words.md)
  *
  *   - The words are the value of the counter, and nothing else that a reader reads. They
  *     begin at 0, and the total of the counter goes on over changes of programs.
  *   - The length of their file is sealed: no access to them faults.
- *   - ft_words_add and ft_ring_count make no system call, and wait for no process.
+ *   - ft_words_add makes no system call, and waits for no process.
  *
  * The words are the external memory of a completion counter too, where the device has such:
  * words[0] counts completions, and words[1] errors. No other function may write them then.
  * Destroy the device's objects before ft_words_close.
  *
- * Threads: ft_words_add may be called by any, an ft_ring by one at a time. After fork(2) the
- * child has the words too: they are the program's until both have ended. Linux only;
- * elsewhere ft_words_take returns FT_ERR_NO_WORDS.
+ * Threads: ft_words_add may be called by any. After fork(2) the child has the words too, until
+ * either process calls ft_words_close, which gives them back at once, or both have ended. Linux
+ * only; elsewhere ft_words_take returns FT_ERR_NO_WORDS.
  */
 #ifndef FLOWTALLY_WORDS_H
 #define FLOWTALLY_WORDS_H
@@ -42,39 +42,26 @@ typedef struct ft_words {
 	uint32_t generation;
 	int64_t wait;        /* after FT_ERR_IN_USE: ns until the words can be taken; 0: not known */
 	int s;               /* the connection by which this process has the words */
+	uint64_t limit;      /* largest value of a word */
 } ft_words;
-
-/* The completion queue of an mlx5 device, uncompressed, as mlx5dv_init_obj describes it.
- * Fields are private. */
-typedef struct ft_ring {
-	const unsigned char *entries;
-	uint32_t count, size;
-	uint32_t counted, polled; /* completions, mod 2^32 */
-} ft_ring;
 
 /* Takes the words that are reserved under a name in the mirror at path, until ft_words_close
  * or the end of the process. limit is the largest value of a word, after which a device goes
- * on at 0 (max_value of struct ibv_comp_cntr_caps); 0: 2^64 - 1.
+ * on at 0 (max_value of struct ibv_comp_cntr_caps), for words that a device writes; 0: 2^64 - 1.
  *
  * FT_ERR_NO_WORDS: the instance has no reserved words. FT_ERR_NO_COUNTER: none of that name.
  * FT_ERR_IN_USE: another program has them, or they cool down after its end. FT_ERR_PERMISSION:
- * the caller may not connect. FT_ERR_OWNER: the other end belongs to a user who is not trusted. */
+ * the caller may not connect. FT_ERR_OWNER: the other end belongs to a user who is not trusted.
+ * FT_ERR_REPLY: the other end is not flowtally, or of another version. */
 FT_API int ft_words_take(ft_words *w, const char *path, const char *name, uint64_t limit, const ft_options *options);
 /* Gives the words back: their counts stay in the total, and another program can take them at
  * once. w has no words then. */
 FT_API void ft_words_close(ft_words *w);
 /* 1 while the instance shows the words in its mirror, 0 after its end. Makes a system call. */
 FT_API int ft_words_served(const ft_words *w);
+/* Counts completions and errors in the words, for a program that counts by itself. Words with a
+ * limit go on at 0 past it: count less than half of it between two poll cycles then. */
 FT_API void ft_words_add(ft_words *w, uint64_t completions, uint64_t errors);
-
-/* Counts a ring from now on: the queue must not have completed anything yet. */
-FT_API int ft_ring_open(ft_ring *r, const void *entries, uint32_t count, uint32_t entry_size);
-/* Counts the entries that the device has written since the last call. polled is the number of
- * completions that ibv_poll_cq has returned since then; a negative number is an error of
- * ibv_poll_cq and counts as 0. Call it at least once in a round of the queue.
- * FT_ERR_MISSED: polled entries were written over before they were counted, and the words
- * are too low by their number. */
-FT_API int ft_ring_count(ft_ring *r, int polled, ft_words *w);
 
 /* ---- layout: docs/words.md ------------------------------------------------ */
 
@@ -108,7 +95,7 @@ static inline int ft_words_send(int s, const unsigned char *m) {
 	ssize_t n;
 	do n = send(s, m, FT_WDM_SIZE, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
-	return n == FT_WDM_SIZE ? FT_OK : FT_ERR_NO_WORDS;
+	return n == FT_WDM_SIZE ? FT_OK : FT_ERR_REPLY; /* the instance has closed the connection */
 }
 
 /* The result of a reply, whose errno is 0 where a descriptor came with it. */
@@ -117,10 +104,8 @@ static inline int ft_words_reply(const unsigned char *m, int fd) {
 	memcpy(&version, m + FT_WDM_VERSION, sizeof version);
 	memcpy(&order, m + FT_WDM_BYTE_ORDER, sizeof order);
 	memcpy(&number, m + FT_WDM_KIND, sizeof number);
-	if (memcmp(m, "FLOWWORD", 8) != 0) return FT_ERR_MAGIC;
-	if (order != 0x01020304) return FT_ERR_BYTE_ORDER;
-	if (version != 1) return FT_ERR_VERSION;
-	if ((number == 0) != (fd >= 0)) return FT_ERR_CORRUPT;
+	if (memcmp(m, "FLOWWORD", 8) != 0 || order != 0x01020304 || version != 1) return FT_ERR_REPLY;
+	if ((number == 0) != (fd >= 0)) return FT_ERR_REPLY;
 	switch (number) {
 	case 0: return FT_OK;
 	case ENOENT: return FT_ERR_NO_COUNTER;
@@ -135,13 +120,22 @@ static inline int ft_words_reply(const unsigned char *m, int fd) {
 static inline int ft_words_map(ft_words *w, int fd) {
 	struct stat st;
 	const int fixed = F_SEAL_SHRINK | F_SEAL_GROW, seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || (seals & fixed) != fixed) return FT_ERR_NOT_FILE;
+	if (seals < 0 || (seals & fixed) != fixed) return FT_ERR_REPLY;
 	if (fstat(fd, &st) != 0) return FT_ERR_SYSTEM;
-	if (st.st_size != FT_WORDS_FILE_SIZE) return FT_ERR_TRUNCATED;
+	if (st.st_size != FT_WORDS_FILE_SIZE) return FT_ERR_REPLY;
 	void *at = mmap(NULL, FT_WORDS_FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) return FT_ERR_SYSTEM;
 	w->words = (uint64_t *)at;
 	return FT_OK;
+}
+
+static inline void ft_words_return(int s) {
+	unsigned char m[FT_WDM_SIZE];
+	const int was = errno;
+	ft_words_message(m, FT_WDM_RETURN);
+	/* The instance closes the connection when it has read the last values. */
+	if (ft_words_send(s, m) == FT_OK) (void)recv(s, m, 1, 0);
+	errno = was;
 }
 
 static inline int ft_words_ask(ft_words *w, const char *name, uint64_t limit) {
@@ -152,13 +146,14 @@ static inline int ft_words_ask(ft_words *w, const char *name, uint64_t limit) {
 	memcpy(m + FT_WDM_LIMIT, &limit, sizeof limit);
 	memcpy(m + FT_WDM_NAME, name, strlen(name));
 	int err = ft_words_send(w->s, m);
-	if (!err) err = ft_socket_receive(w->s, m, sizeof m, &fd, FT_ERR_NO_WORDS);
+	if (!err) err = ft_socket_receive(w->s, m, sizeof m, &fd, FT_ERR_REPLY);
+	if (err == FT_ERR_CORRUPT) err = FT_ERR_REPLY;
 	if (!err) err = ft_words_reply(m, fd);
 	if (err == FT_ERR_IN_USE) {
 		memcpy(&wait, m + FT_WDM_LIMIT, sizeof wait);
 		w->wait = (int64_t)wait;
 	}
-	if (!err) err = ft_words_map(w, fd);
+	if (!err && (err = ft_words_map(w, fd)) != FT_OK) ft_words_return(w->s);
 	ft_close_file(fd); /* the mapping stays */
 	if (err) return err;
 	memcpy(&w->index, m + FT_WDM_INDEX, sizeof w->index);
@@ -168,19 +163,12 @@ static inline int ft_words_ask(ft_words *w, const char *name, uint64_t limit) {
 
 static inline int ft_words_connect(ft_words *w, const char *path, const char *name, uint64_t limit, const ft_options *options) {
 	int err = ft_socket_connect(path, ".words", options, FT_ERR_NO_WORDS, &w->s);
-	if (!err) err = ft_words_ask(w, name, limit ? limit : UINT64_MAX);
+	if (!err) err = ft_words_ask(w, name, w->limit = limit ? limit : UINT64_MAX);
 	if (err) {
-		ft_close_file(w->s); /* which gives back words that could not be mapped */
+		ft_close_file(w->s);
 		w->s = -1;
 	}
 	return err;
-}
-
-static inline void ft_words_return(int s) {
-	unsigned char m[FT_WDM_SIZE];
-	ft_words_message(m, FT_WDM_RETURN);
-	/* The instance closes the connection when it has read the last values. */
-	if (ft_words_send(s, m) == FT_OK) (void)recv(s, m, 1, 0);
 }
 
 static inline int ft_words_connected(int s) {
@@ -214,41 +202,19 @@ FT_API void ft_words_close(ft_words *w) {
 
 FT_API int ft_words_served(const ft_words *w) { return w->words != NULL && ft_words_connected(w->s); }
 
+/* Adds to a word, modulo limit + 1. */
+static inline void ft_word_add(uint64_t *word, uint64_t n, uint64_t limit) {
+	uint64_t was = __atomic_load_n(word, __ATOMIC_RELAXED), now;
+	if (limit != UINT64_MAX) n %= limit + 1;
+	do now = was + n - (n > limit - was ? limit + 1 : 0);
+	while (!__atomic_compare_exchange_n(word, &was, now, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
 FT_API void ft_words_add(ft_words *w, uint64_t completions, uint64_t errors) {
-	if (completions) (void)__atomic_fetch_add(&w->words[0], completions, __ATOMIC_RELAXED);
-	if (errors) (void)__atomic_fetch_add(&w->words[1], errors, __ATOMIC_RELAXED);
+	if (completions) ft_word_add(&w->words[0], completions, w->limit);
+	if (errors) ft_word_add(&w->words[1], errors, w->limit);
 }
 
-FT_API int ft_ring_open(ft_ring *r, const void *entries, uint32_t count, uint32_t entry_size) {
-	memset(r, 0, sizeof *r);
-	if (entries == NULL || (uintptr_t)entries % 64 != 0 || (entry_size != 64 && entry_size != 128)) return FT_ERR_ARGUMENT;
-	if (count == 0 || (count & (count - 1)) != 0 || count > 1u << 24) return FT_ERR_ARGUMENT;
-	r->entries = (const unsigned char *)entries;
-	r->count = count;
-	r->size = entry_size;
-	return FT_OK;
-}
-
-/* The last byte of an entry: opcode, two bits of format, one of solicited, and the owner bit,
- * which is the parity of the round in which the device wrote the entry. The device writes it
- * last. The half of an entry of 128 bytes that holds it is the second. */
-FT_API int ft_ring_count(ft_ring *r, int polled, ft_words *w) {
-	enum { REQUESTER_ERROR = 0xd, RESPONDER_ERROR = 0xe, INVALID = 0xf };
-	uint64_t done = 0, failed = 0;
-	if (polled > 0) r->polled += (uint32_t)polled;
-	for (;; r->counted++) {
-		const size_t end = ((size_t)(r->counted & (r->count - 1)) + 1) * r->size;
-		const unsigned char last = __atomic_load_n(r->entries + end - 1, __ATOMIC_ACQUIRE);
-		const unsigned opcode = last >> 4, round = (r->counted & r->count) != 0;
-		if (opcode == INVALID || (last & 1u) != round) break;
-		if (opcode == REQUESTER_ERROR || opcode == RESPONDER_ERROR)
-			failed++;
-		else
-			done++;
-	}
-	ft_words_add(w, done, failed);
-	return (int32_t)(r->polled - r->counted) > 0 ? FT_ERR_MISSED : FT_OK;
-}
 #endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus

@@ -1,50 +1,29 @@
 package include
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // told is a running testdata/follow.c, which carries out commands.
 type told struct {
-	t     *testing.T
-	in    io.Writer
-	lines *bufio.Scanner
+	t *testing.T
+	*lab.Lines
 }
 
 func tell(t *testing.T, mirror, name string, env ...string) *told {
 	t.Helper()
 	cmd := exec.Command(sanitized(t, "follow"), mirror, name) // ends with its input
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", cmd, err)
-		}
-	})
-	p := &told{t: t, in: in, lines: bufio.NewScanner(out)}
-	p.lines.Scan()
-	if got := p.lines.Text(); got != "0" {
+	p := &told{t, lab.StartLines(t, cmd)}
+	if got := p.Next(); got != "0" {
 		t.Fatalf("opening: %q", got)
 	}
 	return p
@@ -53,9 +32,7 @@ func tell(t *testing.T, mirror, name string, env ...string) *told {
 // want sends a command and compares the output.
 func (p *told) want(command, want string) {
 	p.t.Helper()
-	fmt.Fprintln(p.in, command)
-	p.lines.Scan()
-	if got := p.lines.Text(); got != want {
+	if got := p.Say("%s", command); got != want {
 		p.t.Errorf("%s: printed %q, want %q", command, got, want)
 	}
 }

@@ -12,7 +12,7 @@
 #include "flowtally_device.h"
 #include "flowtally_live.h"
 #include "flowtally_wait.h"
-#include "flowtally_words.h"
+#include "flowtally_ring.h"
 
 /* How many bytes an object takes that the caller allocates, for languages that do not
  * compile the headers. Each object is aligned as malloc aligns. */

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,11 +165,11 @@ func hint(err error) string {
 // at the other end is not trusted.
 func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, error) {
 	fail := func(doing string, err error) (*Mapping, error) {
-		return nil, fmt.Errorf("%s: %s: %w%s", path, doing, err, hint(err))
+		return nil, fmt.Errorf("%s: %s: %w", path, doing, err)
 	}
 	fd, doing, err := Connect(path, trusts)
 	if err != nil {
-		return fail(doing, err)
+		return fail(doing, fmt.Errorf("%w%s", err, hint(err)))
 	}
 	defer unix.Close(fd)
 	reply, file, err := askOnce(fd, Request{Kind: ReadWords, Number: number})
@@ -188,8 +189,8 @@ func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, e
 
 // Options are the options of Take. The zero value is for a program that counts by itself.
 type Options struct {
-	// Limit is the largest value of a word, after which it goes on at 0 (max_value of struct ibv_comp_cntr_caps). 0
-	// means 2^64 - 1; at least 2^24.
+	// Limit is the largest value of a word, after which it goes on at 0 (max_value of struct ibv_comp_cntr_caps, for words
+	// that a device writes). 0 means 2^64 - 1; at least 2^24.
 	Limit uint64
 	// Owners are users who may have made the mirror, beside root and this process's user.
 	Owners []uint32
@@ -210,17 +211,17 @@ func (o Options) trusts(uid uint32) error {
 func Take(path, name string, o Options) (*Words, error) {
 	socket := Path(path)
 	fail := func(doing string, err error) (*Words, error) {
-		return nil, fmt.Errorf("%s: words of %q: %s: %w%s", socket, name, doing, err, hint(err))
+		return nil, fmt.Errorf("%s: words of %q: %s: %w", socket, name, doing, err)
 	}
 	if o.Limit = cmp.Or(o.Limit, math.MaxUint64); o.Limit < LeastLimit {
 		return fail("taking them", fmt.Errorf("words that go on at 0 past %d do so between two poll cycles: %w", o.Limit, ErrInvalid))
 	}
-	if name == "" || len(name) > longestName {
-		return fail("taking them", fmt.Errorf("a name has 1 to %d bytes: %w", longestName, ErrInvalid))
+	if name == "" || len(name) > longestName || strings.Contains(name, "\x00") {
+		return fail("taking them", fmt.Errorf("a name has 1 to %d bytes, and no NUL: %w", longestName, ErrInvalid))
 	}
 	fd, doing, err := Connect(socket, o.trusts)
 	if err != nil {
-		return fail(doing, err)
+		return fail(doing, fmt.Errorf("%w%s", err, hint(err)))
 	}
 	reply, file, err := askOnce(fd, Request{Kind: TakeWords, Name: name, Limit: o.Limit})
 	if err == nil && reply.Errno != 0 {
@@ -231,12 +232,12 @@ func Take(path, name string, o Options) (*Words, error) {
 		return fail("taking them", err)
 	}
 	defer unix.Close(file)
-	m, err := mapFile(file, true)
-	if err != nil {
-		_ = unix.Close(fd)
+	w := &Words{reply: reply, limit: o.Limit, conn: connection{fd: fd}}
+	if w.m, err = mapFile(file, true); err != nil {
+		_ = w.Close()
 		return fail("mapping them", err)
 	}
-	return &Words{m: m, reply: reply, conn: connection{fd: fd}}, nil
+	return w, nil
 }
 
 // takeError returns the error of a reply to TakeWords.

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -172,6 +173,7 @@ const (
 type Words struct {
 	m     *Mapping
 	reply Reply
+	limit uint64
 	conn  connection
 }
 
@@ -183,12 +185,31 @@ func (w *Words) Handle() (index, generation uint32) { return w.reply.Index, w.re
 func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:8], w.m.b[8:16:16] }
 
 // Add counts completions and errors in the words, for a program that counts by itself. No device may write the words.
+// Words with an Options.Limit go on at 0 past it, so that Add must count less than half of it between two poll cycles.
 func (w *Words) Add(comp, errs uint64) {
 	if comp != 0 {
-		atomic.AddUint64(&w.m.Words[completions], comp)
+		w.add(completions, comp)
 	}
 	if errs != 0 {
-		atomic.AddUint64(&w.m.Words[failures], errs)
+		w.add(failures, errs)
+	}
+}
+
+func (w *Words) add(which int, n uint64) {
+	word := &w.m.Words[which]
+	if w.limit == math.MaxUint64 {
+		atomic.AddUint64(word, n)
+		return
+	}
+	for n %= w.limit + 1; ; {
+		was := atomic.LoadUint64(word)
+		now := was + n
+		if n > w.limit-was {
+			now -= w.limit + 1
+		}
+		if atomic.CompareAndSwapUint64(word, was, now) {
+			return
+		}
 	}
 }
 

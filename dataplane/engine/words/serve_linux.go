@@ -169,9 +169,8 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 	case request.Limit < shmwords.LeastLimit:
 		return refuse(unix.EINVAL, 0)
 	}
-	anew := r.state == dataplane.WordsAbandoned
 	// A device of the last program may write until the kernel has destroyed its objects.
-	if left := s.opts.CoolDown - time.Since(r.since); anew && left > 0 {
+	if left := s.opts.CoolDown - time.Since(r.since); r.state == dataplane.WordsAbandoned && left > 0 {
 		return refuse(unix.EAGAIN, left)
 	}
 	if err := s.prepare(r, request.Limit); err != nil {
@@ -181,15 +180,13 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 		}
 		return refuse(unix.EIO, 0)
 	}
-	if anew {
-		r.continuity.Discontinuities++ // operations of the last program may have ended uncounted
-	}
 	if err := c.reply(shmwords.Reply{Number: r.file.Number(), Index: r.handle.Index, Generation: r.handle.Generation}, r.file.Descriptor(true)); err != nil {
-		s.withdraw(r)
+		r.state = dataplane.WordsFree // prepare has counted the discontinuity of the program before
+		s.setState(r, dataplane.WordsFree, "a program ended before it had the words", s.withdraw(r))
 		return nil
 	}
 	r.taker = c
-	s.setState(r, dataplane.WordsTaken, "a program has taken the words")
+	s.setState(r, dataplane.WordsTaken, "a program has taken the words", false)
 	return r
 }
 
@@ -219,7 +216,7 @@ func (s *Set) prepare(r *reservation, limit uint64) error {
 		return fmt.Errorf("naming the words in the mirror: %w", err)
 	}
 	r.file = file
-	r.taken.Store(&taking{slot: slot, limit: limit, from: total})
+	r.taken.Store(&taking{slot: slot, asked: limit, limit: limit, from: total})
 	return nil
 }
 
@@ -239,9 +236,9 @@ func (s *Set) hold(c *client, r *reservation) {
 	switch {
 	case s.closed: // the next process of the instance goes on with the total
 	case returned:
-		s.withdraw(r)
-		s.setState(r, dataplane.WordsFree, "the program has given the words back")
+		uncounted := s.withdraw(r)
+		s.setState(r, dataplane.WordsFree, "the program has given the words back", uncounted)
 	default:
-		s.setState(r, dataplane.WordsAbandoned, "the program ended without giving the words back")
+		s.setState(r, dataplane.WordsAbandoned, "the program ended without giving the words back", true)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -70,10 +71,13 @@ type Set struct {
 	byName map[string]*reservation
 	closed bool
 	socket *live.Socket // nil: nothing is reserved yet
+	kept   error        // of the last socket.Keep
 	// byID has the reservations by their ids; nil: a free id. The poller reads it without a lock.
 	byID    atomic.Pointer[[]*reservation]
 	serving sync.WaitGroup
 	clients map[*client]bool
+	// totalRead is set by tests alone. withdraw calls it between reading a total and keeping it.
+	totalRead func(*reservation)
 }
 
 // reservation is the reserved words of one counter.
@@ -84,24 +88,30 @@ type reservation struct {
 	continuity shm.Continuity
 
 	// taken has the words of the program that took them last; nil: none took them since they were free.
-	taken  atomic.Pointer[taking]
-	last   backend.LastSample // of words that were given back; the total before the first program
-	polled backend.LastSample // by the poller, which alone stores it
-	held   atomic.Bool        // a program has the words
+	taken atomic.Pointer[taking]
+	last  backend.LastSample // of words that were given back; the total before the first program
+	// sampling is held while words are read and their total is kept: no poll publishes more than withdraw keeps.
+	sampling sync.Mutex
+	polled   backend.LastSample // by the poller, which alone stores it
+	held     atomic.Bool        // a program has the words
 
 	// Guarded by Set.mu.
 	state dataplane.WordsState
 	since time.Time
 	file  *shmwords.File
 	taker *client
+	// backwards: the program that has the words has written a smaller number, or one above their limit.
+	backwards bool
 }
 
 // taking is the words of one program.
 type taking struct {
 	slot  *shm.DeviceSlot
-	limit uint64
+	asked uint64       // the limit that the program has named
+	limit uint64       // the largest number if a word was above asked
 	from  backend.Pair // the total when the words were named in the mirror
-	// backwards: the program has written a smaller word. The counter keeps its total until Keep continues it from there.
+	// backwards: the program has written a smaller word, or one above limit. The counter keeps its total until Keep
+	// continues it from there.
 	backwards atomic.Bool
 }
 
@@ -110,6 +120,9 @@ type taking struct {
 func (t *taking) total(was backend.Pair) (backend.Pair, error) {
 	was = backend.Pair{Packets: max(was.Packets, t.from.Packets), Bytes: max(was.Bytes, t.from.Bytes)}
 	comp, errs, err := t.slot.Rebase()
+	if errors.Is(err, shm.ErrFormat) {
+		t.backwards.Store(true)
+	}
 	if err != nil || t.backwards.Load() {
 		return was, errors.Join(err, errBackwards)
 	}
@@ -121,7 +134,7 @@ func (t *taking) total(was backend.Pair) (backend.Pair, error) {
 	return backend.Pair{Packets: comp, Bytes: errs}, nil
 }
 
-var errBackwards = errors.New("a word went backwards")
+var errBackwards = errors.New("a word went backwards, or above its limit")
 
 var _ backend.TimedCounters = (*Set)(nil)
 
@@ -222,24 +235,35 @@ func (s *Set) Release(name string) error {
 	return nil
 }
 
-// withdraw takes the words away from the counter, whose total stays. It is called with mu held.
-func (s *Set) withdraw(r *reservation) {
+// withdraw takes the words away from the counter, whose total stays. It counts a discontinuity and returns true if
+// operations may have ended uncounted: the program has spoilt the words, or did not give them back. It is called with mu
+// held.
+func (s *Set) withdraw(r *reservation) (uncounted bool) {
 	if t := r.taken.Load(); t != nil {
+		r.sampling.Lock()
 		was, at := r.polled.Load()
 		total, err := t.total(was)
 		if err == nil {
 			at = shm.Now()
 		}
+		if s.totalRead != nil {
+			s.totalRead(r)
+		}
 		if at != 0 {
 			r.last.Store(total, at)
 		}
 		r.taken.Store(nil)
+		r.sampling.Unlock()
 		t.slot.Free()
+		if uncounted = err != nil || r.state == dataplane.WordsAbandoned; uncounted {
+			r.continuity.Discontinuities++
+		}
 	}
 	if r.file != nil {
 		r.file.Close()
 		r.file = nil
 	}
+	return uncounted
 }
 
 // Has reports whether words of that name are reserved.
@@ -284,11 +308,12 @@ func (s *Set) show(r *reservation) {
 	}
 }
 
-// setState changes the state of a reservation, in the mirror and by an event. It is called with mu held.
-func (s *Set) setState(r *reservation, state dataplane.WordsState, text string) {
-	r.state, r.since = state, time.Now()
+// setState changes the state of a reservation, in the mirror and by an event. unknown: operations may have ended
+// uncounted. It is called with mu held.
+func (s *Set) setState(r *reservation, state dataplane.WordsState, text string, unknown bool) {
+	r.state, r.since, r.backwards = state, time.Now(), false
 	r.held.Store(state == dataplane.WordsTaken)
-	s.announce(r, text, state == dataplane.WordsAbandoned)
+	s.announce(r, text, unknown)
 }
 
 // announce shows a reservation and publishes an event of it. unknown: operations may have ended uncounted. It is called
@@ -322,7 +347,8 @@ func (s *Set) WriteAgain() {
 	}
 }
 
-// goOn continues the total of words that went backwards, with a discontinuity. It is called with mu held.
+// goOn continues the total of words that went backwards or above their limit, with a discontinuity. It is called with mu
+// held.
 func (s *Set) goOn(r *reservation) {
 	t := r.taken.Load()
 	if t == nil || !t.backwards.Load() {
@@ -330,18 +356,25 @@ func (s *Set) goOn(r *reservation) {
 	}
 	was, _ := r.polled.Load()
 	from, _ := t.total(was)
-	if err := s.opts.Mirror.SetDevice(r.handle, t.slot, from.Packets, from.Bytes, t.limit); err != nil {
+	limit := t.asked
+	err := s.opts.Mirror.SetDevice(r.handle, t.slot, from.Packets, from.Bytes, limit)
+	if errors.Is(err, shm.ErrInvalid) { // a word is above it, and counts up to the largest number
+		limit = math.MaxUint64
+		err = s.opts.Mirror.SetDevice(r.handle, t.slot, from.Packets, from.Bytes, limit)
+	}
+	if err != nil {
 		// The next Keep tries again.
 		s.opts.Logger.Debug("reserved words went backwards, and their counter stands still", "counter", r.name, "err", err)
 		return
 	}
+	r.backwards = true
 	r.continuity.Discontinuities++
-	r.taken.Store(&taking{slot: t.slot, limit: t.limit, from: from})
-	s.announce(r, "the program has written a smaller number into the words", true)
+	r.taken.Store(&taking{slot: t.slot, asked: t.asked, limit: limit, from: from})
+	s.announce(r, "the program has written a smaller number into the words, or one above their limit", true)
 }
 
-// Keep makes the socket anew where it has lost its name, and continues totals that went backwards. It is for one call in a second or so, with the lock of control
-// calls held, as Close is.
+// Keep makes the socket anew where it has lost its name, and continues totals that went backwards. It is for one call in
+// a second or so, with the lock of control calls held, as Close is.
 func (s *Set) Keep() {
 	s.mu.Lock()
 	socket := s.socket
@@ -349,7 +382,40 @@ func (s *Set) Keep() {
 		s.goOn(r)
 	}
 	s.mu.Unlock()
-	socket.Keep() // it waits for accept, which takes mu
+	err := socket.Keep() // it waits for accept, which takes mu
+	s.mu.Lock()
+	s.kept = err
+	s.mu.Unlock()
+}
+
+// Conditions lists the reserved words whose programs ended or write nonsense, and a socket that programs cannot find.
+func (s *Set) Conditions() (out []dataplane.Condition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.byName {
+		switch {
+		case r.state == dataplane.WordsAbandoned:
+			out = append(out, dataplane.Condition{
+				Code: dataplane.CodeWordsAbandoned, Severity: dataplane.Medium, Object: r.name, Since: r.since,
+				Text: "the program that had its reserved words ended without giving them back",
+				Fix:  "start the program again, or: flowtally queue-pairs release " + r.name,
+			})
+		case r.backwards:
+			out = append(out, dataplane.Condition{
+				Code: dataplane.CodeWordsBackwards, Severity: dataplane.Medium, Object: r.name,
+				Text: "the program that has its reserved words has written a smaller number there, or one above their limit",
+				Fix:  "correct the program, which may only add to the words, and start it again",
+			})
+		}
+	}
+	if s.kept != nil {
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeWordsSocket, Severity: dataplane.Medium, Object: shmwords.Path(s.opts.Path),
+			Text: fmt.Sprintf("programs cannot take reserved words: making the socket again: %v", s.kept),
+			Fix:  "remove the cause that the text names: the socket is made again within a second",
+		})
+	}
+	return out
 }
 
 // Name returns "rdma". With Read and ReadTimed it makes a Set the source of its counters.
@@ -375,21 +441,26 @@ func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 		if int(id) >= len(all) || all[id] == nil {
 			continue
 		}
-		r := all[id]
-		t := r.taken.Load()
-		if t == nil {
-			dst[i], at[i] = r.last.Load()
-			continue
-		}
-		was, sampled := r.polled.Load()
-		now, err := t.total(was)
-		if err == nil && (now != was || r.held.Load()) {
-			sampled = shm.Now()
-			r.polled.Store(now, sampled)
-		}
-		dst[i], at[i] = now, sampled
+		dst[i], at[i] = all[id].sample()
 	}
 	return nil
+}
+
+// sample returns the total and its time, for the poller.
+func (r *reservation) sample() (backend.Pair, int64) {
+	r.sampling.Lock()
+	defer r.sampling.Unlock()
+	t := r.taken.Load()
+	if t == nil {
+		return r.last.Load()
+	}
+	was, at := r.polled.Load()
+	now, err := t.total(was)
+	if err == nil && (now != was || r.held.Load()) {
+		at = shm.Now()
+		r.polled.Store(now, at)
+	}
+	return now, at
 }
 
 // Close ends the socket and the connections of the programs. The counters can still be read. Idempotent.
@@ -407,5 +478,10 @@ func (s *Set) Close() error {
 	s.mu.Unlock()
 	err := socket.Close() // its goroutine may wait for mu
 	s.serving.Wait()
+	for _, r := range s.byName {
+		if r.file != nil {
+			r.file.Close() // the words stay mapped
+		}
+	}
 	return err
 }

@@ -1,0 +1,169 @@
+package words_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/shm"
+	shmwords "github.com/flowtally/flowtally/shm/words"
+)
+
+// A program that has words can spoil these alone. It cannot change the length of its file, so that no reader faults. A
+// file that it keeps after its words were released has the words of no counter.
+func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
+	path := mirror(t)
+	svc := instance(t, path, "good", "bad")
+	good := take(t, path, "good")
+	good.Add(1000, 7)
+	r := open(t, path)
+	goodWords := device(t, r, "good")
+
+	evil := connect(t, path)
+	errno, number, fd := evil.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "bad", Limit: math.MaxUint64}.Message())
+	if errno != 0 || fd < 0 {
+		t.Fatalf("taking: %v", errno)
+	}
+	badWords := device(t, r, "bad")
+	for what, try := range map[string]func() error{
+		"cutting it short": func() error { return unix.Ftruncate(fd, 0) },
+		"making it longer": func() error { return unix.Ftruncate(fd, 1<<30) },
+		"reserving more":   func() error { return unix.Fallocate(fd, 0, 4096, 1<<30) },
+		"sealing it":       func() error { _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); return err },
+	} {
+		if err := try(); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: %v, want EPERM", what, err)
+		}
+	}
+	if _, err := unix.Pwrite(fd, make([]byte, 8), 4096); err == nil {
+		t.Error("the program wrote behind the words")
+	}
+	// A hole: the words are 0, and no reader faults.
+	mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	// Meanwhile the instance may have gone on from the last value: the counter has other words then.
+	spoilt := func() {
+		if _, _, err := badWords.Load(); err != nil && !errors.Is(err, shm.ErrNoDevice) && !errors.Is(err, shm.ErrFormat) {
+			t.Errorf("the spoilt words: %v", err)
+		}
+	}
+	for _, fill := range []byte{0xff, 0x80, 0, 1} {
+		copy(mem, bytes.Repeat([]byte{fill}, len(mem)))
+		spoilt()
+		wantWords(t, &goodWords, 1000, 7)
+	}
+	if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
+		t.Fatal(err)
+	}
+	spoilt()
+	// A reader's descriptor is for reading, and leads to no other.
+	errno, _, ro := connect(t, path).send(shmwords.Request{Kind: shmwords.ReadWords, Number: number}.Message())
+	if errno != 0 || ro < 0 {
+		t.Fatalf("asking for the file: %v", errno)
+	}
+	if _, err := unix.Mmap(ro, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EACCES) {
+		t.Errorf("mapping a reader's descriptor for writing: %v, want EACCES", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(ro, &st); err != nil || st.Mode&0o777 != 0o400 {
+		t.Errorf("mode %o: other users could open it for writing by /proc (%v)", st.Mode&0o777, err)
+	}
+
+	// The words of a program that was ended are others' no more: it goes on writing, and its counter does not change.
+	binary.NativeEndian.PutUint64(mem, 5)
+	until(t, "the mirror has the words", func() bool { return completions(t, r, "bad") >= 5 })
+	if err := svc.ReleaseWords(t.Context(), "bad"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.ReserveWords(t.Context(), "bad"); err != nil {
+		t.Fatal(err)
+	}
+	next := take(t, path, "bad")
+	next.Add(3, 0)
+	binary.NativeEndian.PutUint64(mem, 1<<40)
+	nextWords := device(t, r, "bad")
+	wantWords(t, &nextWords, 3, 0)
+	wantWords(t, &goodWords, 1000, 7)
+	if _, _, err := badWords.Load(); !errors.Is(err, shm.ErrGone) && !errors.Is(err, shm.ErrNoDevice) {
+		t.Errorf("a reader of the old words: %v", err)
+	}
+	until(t, "the mirror has the next program's words", func() bool { return completions(t, r, "bad") == 3 })
+	if got := completions(t, r, "good"); got != 1000 {
+		t.Errorf("the other counter has %d completions, want 1000", got)
+	}
+	problems, err := shm.Check(path)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("the mirror: %v %v", problems, err)
+	}
+}
+
+// Requests that no program of ours sends are refused, and the socket serves the next client.
+func TestHostileRequests(t *testing.T) {
+	path := mirror(t)
+	instance(t, path, "app")
+	good := shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: math.MaxUint64}
+	edit := func(at int, v byte) []byte {
+		b := good.Message()
+		b[at] = v
+		return b
+	}
+	for what, tt := range map[string]struct {
+		message []byte
+		want    unix.Errno
+	}{
+		"magic":          {edit(0, 'X'), unix.ECONNRESET},
+		"version":        {edit(8, 2), unix.ECONNRESET},
+		"byte order":     {edit(12, 0), unix.ECONNRESET},
+		"short":          {good.Message()[:64], unix.ECONNRESET},
+		"long":           {append(good.Message(), 0), unix.ECONNRESET},
+		"empty":          {nil, unix.ECONNRESET},
+		"kind":           {edit(16, 9), unix.EINVAL},
+		"a small limit":  {shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: 255}.Message(), unix.EINVAL},
+		"another name":   {shmwords.Request{Kind: shmwords.TakeWords, Name: "nosuch", Limit: math.MaxUint64}.Message(), unix.ENOENT},
+		"another number": {shmwords.Request{Kind: shmwords.ReadWords, Number: 7}.Message(), unix.ENOENT},
+		"no name":        {shmwords.Request{Kind: shmwords.TakeWords, Limit: math.MaxUint64}.Message(), unix.ENOENT},
+	} {
+		if errno, _, fd := connect(t, path).send(tt.message); errno != tt.want || fd >= 0 {
+			t.Errorf("%s: %v, descriptor %d, want %v", what, errno, fd, tt.want)
+		}
+	}
+	w := take(t, path, "app")
+	if errno, _, fd := connect(t, path).send(good.Message()); errno != unix.EBUSY || fd >= 0 {
+		t.Errorf("taking words that another has: %v, want EBUSY", errno)
+	}
+	w.Add(1, 0)
+	if comp, _ := w.Load(); comp != 1 || !w.Served() {
+		t.Errorf("the words have %d, served: %v", comp, w.Served())
+	}
+}
+
+// Clients that connect and send nothing, or hold as many connections as they can, keep no program from its words for
+// longer than a client may take over its request.
+func TestSilentClients(t *testing.T) {
+	path := mirror(t)
+	instance(t, path, "app")
+	for range 300 { // more than are served at a time
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: shmwords.Path(path)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the words are taken", func() bool {
+		w, err := shmwords.Take(path, "app", shmwords.Options{})
+		if err == nil {
+			err = w.Close()
+		}
+		return err == nil
+	})
+}

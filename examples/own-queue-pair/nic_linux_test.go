@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/shm"
+)
+
+var software soft.Libraries
+
+// runMain makes the test's program the example; its value "hostile" makes it the hostile program.
+const runMain = "OWN_QUEUE_PAIR_MAIN"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(runMain) {
+	case "":
+	case "hostile":
+		hostileMain()
+		return
+	default:
+		main()
+		return
+	}
+	code := m.Run()
+	if err := software.Close(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// nic is a device, and the libraries over which programs use it.
+type nic struct {
+	device string
+	dir    string   // of mirrors
+	seen   string   // by programs: dir
+	args   []string // of the example: where its libraries are
+	env    []string // of programs
+	cc     []string // arguments of the compiler
+	// start starts a program.
+	start func(*exec.Cmd) error
+	// loaded checks the libraries that a running program has loaded; nil: args names them.
+	loaded func(t *testing.T, pid int)
+}
+
+// softNIC is the device of the software libraries.
+func softNIC(t *testing.T, env ibvtest.Env) *nic {
+	t.Helper()
+	libs := software.Get(t)
+	env.Devices = []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}
+	// The software libmlx5 does not have the function by which the example compresses entries.
+	stub := filepath.Join(t.TempDir(), "stub.c")
+	const text = "struct ibv_cq_ex *mlx5dv_create_cq(void);\nstruct ibv_cq_ex *mlx5dv_create_cq(void) { return 0; }\n"
+	if err := os.WriteFile(stub, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := &nic{
+		device: "swnic0", dir: t.TempDir(), args: []string{"-library", libs.Verbs, "-mlx5", libs.MLX5, "-efa", libs.EFA},
+		env:   append(append(os.Environ(), env.Environ()...), "LD_LIBRARY_PATH="+filepath.Dir(libs.Verbs)),
+		cc:    []string{"-fsanitize=address,undefined", stub, libs.Verbs, libs.MLX5},
+		start: (*exec.Cmd).Start,
+	}
+	n.seen = n.dir
+	return n
+}
+
+// instance runs an instance with reserved words and nothing else, and returns the path of its mirror.
+func (n *nic) instance(t *testing.T, names ...string) (dataplane.Service, string) {
+	t.Helper()
+	f, err := os.CreateTemp(n.dir, "*.mirror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := f.Name()
+	if err := errors.Join(f.Close(), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	svc, err := engine.New(t.Context(), dataplane.Config{
+		Instance: "own", Words: names, Mirror: dataplane.MirrorConfig{Path: path, Counters: 64, History: -1},
+		Poll: dataplane.PollConfig{Period: time.Millisecond, IdlePeriod: time.Millisecond},
+	}, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := svc.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return svc, path
+}
+
+// process is a program that uses the device.
+type process struct {
+	pid   int
+	kill  func() error
+	stdin io.Closer
+	out   *bytes.Buffer // to be read after the end
+	ended chan struct{}
+	err   error
+}
+
+// wait waits for the end of the program.
+func (p *process) wait() error {
+	<-p.ended
+	return p.err
+}
+
+// running ends the test if the program has ended.
+func (p *process) running(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		t.Fatalf("the program has ended: %v\n%s", p.err, p.out)
+	default:
+	}
+}
+
+// run starts the program at path.
+func (n *nic) run(t *testing.T, path string, env []string, args ...string) *process {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	p := &process{out: new(bytes.Buffer), ended: make(chan struct{})}
+	cmd.Env = slices.Concat(env, n.env)
+	cmd.Stdout, cmd.Stderr = p.out, p.out
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	p.pid, p.kill = cmd.Process.Pid, cmd.Process.Kill
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.kill()
+		_ = p.wait()
+	})
+	return p
+}
+
+// example starts the example in Go, with the words of a mirror.
+func (n *nic) example(t *testing.T, mirror, words string, args ...string) *process {
+	t.Helper()
+	return n.self(t, "main", mirror, words, args...)
+}
+
+// self starts this test's program as the program that which names.
+func (n *nic) self(t *testing.T, which, mirror, words string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = slices.Concat([]string{"-mirror", n.path(mirror), "-words", words, "-device", n.device}, n.args, args)
+	return n.run(t, self, []string{runMain + "=" + which}, args...)
+}
+
+// path returns the path of a mirror as programs have it.
+func (n *nic) path(mirror string) string { return filepath.Join(n.seen, filepath.Base(mirror)) }
+
+// until waits for a state.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+func state(t *testing.T, svc dataplane.Service, name string) dataplane.WordsState {
+	t.Helper()
+	list, err := svc.ReservedWords(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		if w.Name == name {
+			return w.State
+		}
+	}
+	return ""
+}
+
+// reader returns a reader of a mirror.
+func reader(t *testing.T, path string) *shm.Reader {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// completions returns the value of a counter as the poller has published it.
+func completions(t *testing.T, r *shm.Reader, name string) uint64 {
+	t.Helper()
+	c, err := r.Counter(lookup(t, r, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Completions()
+}
+
+func lookup(t *testing.T, r *shm.Reader, name string) shm.Handle {
+	t.Helper()
+	h, err := r.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// loadWords returns the words themselves, with no poller in between.
+func loadWords(t *testing.T, r *shm.Reader, name string) (comp, errs uint64) {
+	t.Helper()
+	d, err := r.Device(lookup(t, r, name))
+	if err == nil {
+		comp, errs, err = d.Load()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return comp, errs
+}
+
+// entry returns the mirror's entry of a counter.
+func entry(t *testing.T, r *shm.Reader, name string) shm.Entry {
+	t.Helper()
+	all, err := r.Entries()
+	for _, e := range all {
+		if e.Name == name {
+			return e
+		}
+	}
+	t.Fatalf("no entry %s among %d: %v", name, len(all), err)
+	return shm.Entry{}
+}
