@@ -122,7 +122,8 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 	if err := c.control.Remove(c.device); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(20 * time.Second); a.current().lost == nil; time.Sleep(time.Millisecond) {
+	b := c.queuePair(t, "b") // closing a queue pair that has not noticed the loss is an error
+	for until := time.Now().Add(20 * time.Second); a.current().lost == nil || b.current().lost == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the loss of the device is not noticed")
 		}
@@ -163,5 +164,47 @@ func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	}
 	if got, err := c.Post(t.Context(), "a", dataplane.Send, 3); err != nil || got != (dataplane.Posted{Completed: 3}) {
 		t.Errorf("posting afterwards: %+v, %v", got, err)
+	}
+}
+
+// TestAWorkerInsideAVerbDelaysNoOther: neither the check of the devices nor a connection waits for a worker whose verb does
+// not return.
+func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
+	c := newConnected(t)
+	a := c.queuePair(t, "a")
+	inside, returns := make(chan struct{}), make(chan struct{})
+	go a.call(context.Background(), func() error {
+		close(inside)
+		<-returns
+		return nil
+	})
+	defer close(returns)
+	<-inside
+	if err := c.control.Remove(c.device); err != nil {
+		t.Fatal(err)
+	}
+	checked := make(chan struct{})
+	go func() {
+		for range cap(a.events) + 2 {
+			c.CheckDevices()
+		}
+		close(checked)
+	}()
+	select {
+	case <-checked:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the check of the devices waits for the worker")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	connected := make(chan error, 1)
+	go func() { connected <- c.Connect(ctx, "a", dataplane.QueuePairAddress{}) }()
+	cancel()
+	select {
+	case err := <-connected:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that the context has ended", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("a connection whose context has ended waits for the worker")
 	}
 }

@@ -51,11 +51,17 @@ func (j *job) complete() bool { return j.left == 0 && j.ended.Completed+j.ended.
 // wrOpcodes are the operations that can be posted.
 var wrOpcodes = map[int]ibv.WROpcode{opSend: ibv.WRSend, opRDMARead: ibv.WRRDMARead, opRDMAWrite: ibv.WRRDMAWrite}
 
+// posts reports whether the queue pair can post operations of a kind.
+func (q *queuePair) posts(kind int) bool {
+	_, ok := wrOpcodes[kind]
+	return ok && q.cfg.Type != dataplane.RawPacket && (kind == opSend || q.cfg.Type.RDMA())
+}
+
 // post posts count operations, at most SendDepth at a time, and waits until they have completed.
 // Callers take turns.
 func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	kind := slices.Index(dataplane.Operations(), op)
-	if _, ok := wrOpcodes[kind]; !ok || q.cfg.Type == dataplane.RawPacket || kind != opSend && !q.cfg.Type.RDMA() {
+	if !q.posts(kind) {
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: one of type %s cannot post %s: %w", q.cfg.Name, q.cfg.Type, op, dataplane.ErrInvalid)
 	}
 	if count < 1 {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/probe"
 )
@@ -83,38 +82,4 @@ func counterModes(ctx *ibv.Context, caps ibv.CompCntrCaps) (modes []string, err 
 		modes = append(modes, c.mode)
 	}
 	return modes, syscall.Munmap(page)
-}
-
-// Try makes a queue pair as cfg describes it, with its memory and its completion queue, brings it to INIT and
-// destroys it. It returns no error, because Start returns the same error: a trial of a device fails only if a
-// verb crashes or hangs.
-func Try(lib *ibv.Library, cfg dataplane.QueuePair) {
-	ctx, err := lib.Open(cfg.Device)
-	if err != nil {
-		return
-	}
-	defer ctx.Close()
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return
-	}
-	defer pd.Close()
-	if mr, err := pd.AllocMR(os.Getpagesize(), ibv.AccessRemoteWrite|ibv.AccessRemoteRead|ibv.AccessLocalWrite); err == nil {
-		defer mr.Close()
-	}
-	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: wcBatch})
-	if err != nil {
-		return
-	}
-	defer cq.Close()
-	_, _ = cq.Poll(make([]ibv.WC, 1))
-	qp, err := pd.CreateQP(ibv.QPOptions{
-		Type: qpType(cfg.Type), SendCQ: cq, RecvCQ: cq, SignalAll: true,
-		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	if err != nil {
-		return
-	}
-	defer qp.Close()
-	_ = qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: cfg.Port}, ibv.QPAttrState|ibv.QPAttrPort)
 }

@@ -132,16 +132,26 @@ func (q *queuePair) entry(c *counter) shm.Entry {
 	}
 }
 
-// call has the worker run do between two polls of the completion queue, and returns its result.
+// call has the worker run do between two polls of the completion queue, and returns its result. Once the worker runs do,
+// call waits for its end.
 func (q *queuePair) call(ctx context.Context, do func() error) error {
+	result, err := q.submit(ctx, do)
+	if err != nil {
+		return err
+	}
+	return <-result
+}
+
+// submit hands do to the worker. The channel gets the result.
+func (q *queuePair) submit(ctx context.Context, do func() error) (<-chan error, error) {
 	result := make(chan error, 1)
 	select {
 	case q.requests <- func() { result <- do() }:
-		return <-result
+		return result, nil
 	case <-ctx.Done():
-		return fmt.Errorf("queue pair %q: %w", q.cfg.Name, ctx.Err())
+		return nil, fmt.Errorf("queue pair %q: %w", q.cfg.Name, context.Cause(ctx))
 	case <-q.done:
-		return fmt.Errorf("queue pair %q: %w", q.cfg.Name, dataplane.ErrClosed)
+		return nil, fmt.Errorf("queue pair %q: %w", q.cfg.Name, dataplane.ErrClosed)
 	}
 }
 
@@ -153,6 +163,11 @@ func (q *queuePair) sendEvent(ev event) {
 	}
 }
 
+// connectBound bounds a connection of a queue pair.
+const connectBound = backend.CloseBound
+
+var errHangs = fmt.Errorf("a verb of the device does not return: %w", context.DeadlineExceeded)
+
 // connect connects the queue pair to peer. A queue pair that is connected to that peer already stays as
 // it is, unless anew is set: then its outstanding operations end with errors first.
 func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress, anew bool) error {
@@ -162,7 +177,18 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 	if err := peer.Validate(); err != nil {
 		return fmt.Errorf("queue pair %q: its peer: %w", q.cfg.Name, err)
 	}
-	return q.call(ctx, func() error { return q.worker.connectPeer(peer, anew) })
+	ctx, cancel := context.WithTimeoutCause(ctx, connectBound, errHangs)
+	defer cancel()
+	result, err := q.submit(ctx, func() error { return q.worker.connectPeer(peer, anew) })
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("queue pair %q: connecting it: %w", q.cfg.Name, context.Cause(ctx))
+	}
 }
 
 // connectTo connects the queue pair to another queue pair of the instance. Without anew it

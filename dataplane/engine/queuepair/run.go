@@ -1,6 +1,7 @@
 package queuepair
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -99,7 +100,7 @@ func (w *worker) pause(idle int) time.Duration {
 	case w.job != nil:
 		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
 	}
-	return min(pauseMin<<min(idle, 16), w.set.idle)
+	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idle.Load()))
 }
 
 // step polls completions and posts operations once, or makes the endpoint again if its device is back. It
@@ -122,7 +123,7 @@ func (w *worker) drain() (n int, err error) {
 	e := w.endpoint
 	for range drainRounds {
 		at := shm.Now()
-		k, err := e.cq.Poll(w.wc[:])
+		k, err := w.poll()
 		if err != nil {
 			return n, err
 		}
@@ -144,6 +145,25 @@ func (w *worker) drain() (n int, err error) {
 		if k < len(w.wc) {
 			break
 		}
+	}
+	return n, nil
+}
+
+// errForeign is a completion of no request: its wr_id names no kind of operation, or no job.
+var errForeign = errors.New("ibv_poll_cq returned a completion of no request")
+
+// poll takes a batch of completions off the queue.
+func (w *worker) poll() (int, error) {
+	n, err := w.endpoint.cq.Poll(w.wc[:])
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range w.wc[:n] {
+		op, batch := opOf(c.WRID), batchOf(c.WRID)
+		if _, sent := wrOpcodes[op]; sent && batch > 0 && batch <= w.batch || op == opRecv && batch == 0 {
+			continue
+		}
+		return 0, fmt.Errorf("%w: wr_id is %#x", errForeign, c.WRID)
 	}
 	return n, nil
 }
@@ -230,7 +250,7 @@ func (w *worker) countLast() {
 	}
 	at := shm.Now()
 	for {
-		k, err := e.cq.Poll(w.wc[:])
+		k, err := w.poll()
 		if err != nil {
 			k = 0
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -52,7 +53,7 @@ type Set struct {
 	all  []*queuePair // in the order of the configuration
 	byID []*counter
 
-	idle    time.Duration // longest pause between two polls of a completion queue
+	idle    atomic.Int64  // longest pause between two polls of a completion queue, ns
 	changed chan struct{} // states, and so conditions, may have changed
 	remade  chan *queuePair
 	ctx     context.Context // of the goroutines beside the workers
@@ -67,16 +68,18 @@ var (
 
 // New returns the queue pairs of the configuration. Start makes them.
 func New(o Options) *Set {
-	s := &Set{
-		opts:    o,
-		idle:    min(max(cmp.Or(o.Config.Poll.Period, backend.DefaultPeriod), pauseIdleLeast), pauseIdleMost),
-		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(o.Config.QueuePairs)),
-	}
+	s := &Set{opts: o, changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(o.Config.QueuePairs))}
+	s.SetPeriod(o.Config.Poll.Period)
 	for _, cfg := range o.Config.QueuePairs {
 		q := newQueuePair(s, cfg)
 		s.all, s.byID = append(s.all, q), append(s.byID, q.counters...)
 	}
 	return s
+}
+
+// SetPeriod sets the longest pause between two polls of an idle completion queue. 0 is backend.DefaultPeriod.
+func (s *Set) SetPeriod(period time.Duration) {
+	s.idle.Store(int64(min(max(cmp.Or(period, backend.DefaultPeriod), pauseIdleLeast), pauseIdleMost)))
 }
 
 // Start gives each counter its entry in the mirror, makes every queue pair and connects those that the
@@ -204,15 +207,16 @@ func (s *Set) CheckDevices() {
 		return
 	}
 	for i, q := range s.all {
-		switch {
-		case before[i] == nil:
-		case !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }):
-			q.sendEvent(event{kind: deviceUnlisted, endpoint: before[i]})
-		default:
-			select {
-			case q.events <- event{kind: deviceListed, endpoint: before[i]}:
-			default: // the worker is inside a verb: a device that hangs must not delay the check of the others
-			}
+		if before[i] == nil {
+			continue
+		}
+		kind := deviceUnlisted
+		if slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
+			kind = deviceListed
+		}
+		select {
+		case q.events <- event{kind: kind, endpoint: before[i]}:
+		default: // the worker is inside a verb: a device that hangs must not delay the check of the others
 		}
 	}
 }

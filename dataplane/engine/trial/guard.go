@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,7 +113,14 @@ func (g *Guard) pass(r Request) error {
 		return v.err
 	}
 	v = result{flows: r.Flows}
-	switch _, why, err := g.try(r); {
+	text, why, err := g.try(r)
+	if why == "" && len(text) > 0 {
+		var reply Reply
+		if json.Unmarshal(text, &reply) == nil && reply.Refused != "" {
+			why = "a process that tried it out refused it: " + strconv.Quote(reply.Refused) // of the library, as its words reach a terminal
+		}
+	}
+	switch {
 	case err != nil: // the device is used without a trial
 		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
 	case why != "":
@@ -306,10 +314,12 @@ type Request struct {
 	Interfaces  []string // of a probe that lists the devices
 }
 
-// Reply is the reply of a process to a request with Probe: the devices, if the request names none, or the results.
+// Reply is the reply of a process to a request with Probe: the devices, if the request names none, or the results. The
+// reply to another request is empty, or has the reason why the device must not be used.
 type Reply struct {
 	Devices []Device
 	Results []probe.Result
+	Refused string
 }
 
 // Device is a device in a list, as rdma.DescribeDevice describes it.

@@ -15,7 +15,8 @@ import (
 
 // Main makes one of each object that the request names and takes it down again, or runs the probe that the request
 // names and writes the reply. It returns the exit code. An error of a verb does not fail the trial, because the
-// instance meets and reports the same error: a trial fails only where the process crashes or hangs.
+// instance meets and reports the same error. A trial fails where the process crashes or hangs, or where the library
+// returns a value that no library returns: the reply has the reason then.
 func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
 	// No other process kills a trial whose parent is gone.
 	time.AfterFunc(2*trial.Bound, func() { os.Exit(exitLate) })
@@ -44,8 +45,8 @@ func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
 	if r.Completions {
 		_, _ = queuepair.Sources(lib, r.Device)
 	}
-	for _, q := range r.QueuePairs {
-		queuepair.Try(lib, q)
+	if err := queuepair.Try(lib, r.QueuePairs); err != nil {
+		_ = json.NewEncoder(reply).Encode(trial.Reply{Refused: err.Error()})
 	}
 	return 0
 }
