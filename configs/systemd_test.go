@@ -1,6 +1,7 @@
 package configs_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +39,13 @@ func TestSystemdUnit(t *testing.T) {
 	}
 	// It wants to find the program.
 	unit := strings.NewReplacer(run, "ExecStart=/bin/true\n", reload, "ExecReload=/bin/true\n").Replace(string(data))
-	out, err := verify(t, unit+string(dropIn))
+	out, err := verify(t, unit, string(dropIn))
 	if err != nil || strings.Contains(out, "flowtally.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	// systemd reads the drop-in where its comment has it installed: it finds a mistake there.
+	if out, _ := verify(t, unit, string(dropIn)+"NoSuchSetting=yes\n"); !strings.Contains(out, "flowtally.service.d/rdma.conf") || !strings.Contains(out, "NoSuchSetting") {
+		t.Errorf("systemd-analyze verify does not read the drop-in:\n%s", out)
 	}
 }
 
@@ -99,13 +104,18 @@ func TestSystemdExposure(t *testing.T) {
 	}
 }
 
-// verify has systemd-analyze verify a unit of that text. It fails for every unit where it is not
+// verify has systemd-analyze verify a unit of that text, with rdma.conf of the text of a drop-in. It fails for every unit where it is not
 // installed, and for users other than root where systemd does not run.
-func verify(t *testing.T, text string) (out string, err error) {
+func verify(t *testing.T, text string, dropIn ...string) (out string, err error) {
 	t.Helper()
 	unit := filepath.Join(t.TempDir(), "flowtally.service")
 	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	for _, d := range dropIn {
+		if err := errors.Join(os.Mkdir(unit+".d", 0o755), os.WriteFile(filepath.Join(unit+".d", "rdma.conf"), []byte(d), 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b, err := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit).CombinedOutput()
 	return string(b), err

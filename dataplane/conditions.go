@@ -23,6 +23,9 @@ const (
 	CodeQueuePairUnconnected ConditionCode = "queue-pair-unconnected"
 
 	CodeQueuePairSource ConditionCode = "queue-pair-source"
+	CodeWordsSocket     ConditionCode = "words-socket"
+	CodeWordsAbandoned  ConditionCode = "words-abandoned"
+	CodeWordsBackwards  ConditionCode = "words-backwards"
 	CodeRDMADeviceLost  ConditionCode = "rdma-device-lost"
 	CodeXDPGeneric      ConditionCode = "xdp-generic"
 	CodeTCXBefore       ConditionCode = "tcx-before"
@@ -109,6 +112,18 @@ var conditionInfos = []ConditionInfo{
 	{CodeQueuePairSource, Medium,
 		"The source that counted a queue pair failed. `ibv_poll_cq` counts instead.",
 		"Restart the instance. Report the device if it happens again."},
+	{CodeWordsSocket, Medium,
+		"The socket `NAME.words` has lost its name, and cannot be made again. No program can take reserved words. Programs " +
+			"that have words go on.",
+		"Remove the cause that the text names: the socket is made again within a second."},
+	{CodeWordsAbandoned, Medium,
+		"The program that had reserved words ended without giving them back, or was killed. Their counter keeps its last " +
+			"value, which is stale.",
+		"Start the program again: it takes new words, and the total goes on. Or `flowtally queue-pairs release NAME`."},
+	{CodeWordsBackwards, Medium,
+		"The program that has reserved words, or its device, has written a smaller number there, or one above their limit. " +
+			"The total went on from its last value, with a discontinuity. The condition lasts until the program gives the words back or ends.",
+		"Correct the program: only additions to the words make sense. Then start it again."},
 	{CodeRDMADeviceLost, Medium,
 		"A device failed or was removed. XDP counts its flows where it can.",
 		"Check `rdma link` and `dmesg`. When the device is back, its flows return to it by themselves."},

@@ -72,7 +72,7 @@ func privateDir(dir string) (made bool, err error) {
 		return false, err
 	}
 	if !info.IsDir() {
-		return false, fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
+		return false, fmt.Errorf("%w: %s is not a directory (%s): remove it, or name a socket elsewhere", dataplane.ErrPermission, dir, info.Mode().Type())
 	}
 	if uid, known := ownerOf(info); known && uid == 0 && os.Geteuid() != 0 {
 		return false, fmt.Errorf("%w: directory %s belongs to root: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, dir)

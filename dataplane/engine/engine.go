@@ -19,6 +19,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/words"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/inject"
@@ -129,11 +130,20 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	return e, nil
 }
 
+// setIdle tells the backends whether counters change.
+func (e *Engine) setIdle(idle bool) {
+	for _, b := range e.backends {
+		if i, is := b.(backend.Idler); is {
+			i.SetIdle(idle)
+		}
+	}
+}
+
 // assemble makes the parts of an instance from its backends and its mirror. absent says why backends have nothing
 // to count with; given: the backends are of package inject.
 func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
-	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
+	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log, Idle: e.setIdle})
 	e.catalogue = catalogue.New(catalogue.Options{
 		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan,
 		Entries: e.entries, Remade: func() { e.pairs.WriteAgain(); e.Set.WriteAgain() }, Keep: func() { e.Set.Keep() },
@@ -182,6 +192,7 @@ func (e *Engine) resume(ctx context.Context) error {
 func (e *Engine) configure(cfg dataplane.Config) {
 	e.cfg = cfg
 	e.poller.SetPeriods(cfg.Poll.Period, cfg.Poll.IdlePeriod)
+	e.pairs.SetPeriod(cfg.Poll.Period)
 	e.plan.SetHistoryPeriod(cfg.Mirror.HistoryPeriod)
 	if err := e.catalogue.SetLimits(cfg.Mirror); err != nil {
 		e.log.Warn("changing the limits of the mirror", "err", err)
@@ -193,7 +204,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	e.writer.SetState(shm.Run)
@@ -318,7 +329,7 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 		cfg.XDP.PinDir = "/sys/fs/bpf/flowtally/" + cfg.Instance
 	}
 	if cfg.XDP.MaxFlows == 0 {
-		cfg.XDP.MaxFlows = 65536
+		cfg.XDP.MaxFlows = xdp.DefaultMaxFlows()
 	}
 	return cfg
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/shm"
@@ -44,8 +45,17 @@ func TestRestartWhileIdle(t *testing.T) {
 	e := b.start(t)
 	r := reader(t, b.cfg)
 	send()
+	held := func(period time.Duration, meanwhile func()) {
+		t.Helper()
+		lab.Eventually(t, "the period of the queries", func() bool {
+			meanwhile()
+			return e.backends[0].(*xdp.Backend).Inspect().HeldPeriod == period
+		})
+	}
 	awaitPeriod(t, r, fast, send)
+	held(20*time.Millisecond, send)
 	awaitPeriod(t, r, idle, func() {})
+	held(250*time.Millisecond, func() {})
 	await(t, r, "a", total)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

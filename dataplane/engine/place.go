@@ -83,7 +83,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		}
 		var left []backend.Placed
 		for i, c := range set {
-			err := p.mover.publish(c, installed[i])
+			err := p.mover.publish(c, installed[i], false)
 			if err != nil {
 				err = fmt.Errorf("flow %q: %w", c.Name, err)
 			}

@@ -6,11 +6,19 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// publish gives a flow that is not in the stack its entry in the mirror, finds the base of its total and adds it to the plan.
-func (m *mover) publish(c *flowState, in backend.Installed) error {
-	var err error
+// publish gives a flow its entry in the mirror, with the software that counts it as the source, finds the base of its total
+// and adds it to the plan. displaced says that flows left hardware for it: they counted its packets until now.
+func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err error) {
+	var own backend.Pair
+	if displaced && !in.Adopted {
+		if own, err = backend.ReadOne(c.backend, in.ID); err != nil {
+			return err
+		}
+	}
 	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
-		return catalogue.CarryOn(c.backend, old, in)
+		past, err := catalogue.CarryOn(c.backend, old, in)
+		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
+		return past, err
 	})
 	if err != nil {
 		return err
@@ -27,32 +35,12 @@ func (m *mover) publish(c *flowState, in backend.Installed) error {
 	return nil
 }
 
-// publishInSoftware gives a fresh flow its entry in the mirror, with its shadow as the source. displaced says that flows
-// left hardware for it: they counted its packets until now.
+// publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it.
 func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
-	s := m.stack
-	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	own, err := backend.ReadOne(s.software, c.shadow.ID)
-	if err != nil {
-		return err
-	}
-	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
-		past, err := catalogue.CarryOn(s.software, old, c.shadow)
-		if displaced && !c.shadow.Adopted {
-			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
-		}
-		return past, err
-	})
-	if err != nil {
-		return err
-	}
-	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
-	if err := m.writeSource(c); err != nil {
-		return err
-	}
-	m.plan.SetSource(c.handle, s.software, c.shadow.ID, c.base)
-	return nil
+	c.backend, c.source = m.stack.software, m.stack.software.Source(c.Placed)
+	err := m.publish(c, c.shadow, displaced)
+	c.shadowBase = c.base
+	return err
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left

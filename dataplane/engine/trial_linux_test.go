@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -123,16 +124,27 @@ func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
 	}
 }
 
-// A library that crashes over a queue pair costs the queue pairs of the device: the instance starts, their
-// counters stand still, and they are not tried again and again.
+// A library that crashes over a queue pair, on its way to RTS or at its first operation, costs the queue pairs of the
+// device: the instance starts, their counters stand still, and they are not tried again and again.
 func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
-	for _, c := range []struct{ verb, device string }{
-		{"ibv_create_qp", ""}, {"ibv_get_device_list", "libibverbs"},
+	for _, c := range []struct {
+		verb, device string
+		from         int // number of the call that crashes
+		typ          dataplane.QueuePairType
+	}{
+		{"ibv_create_qp", "", 1, dataplane.RC}, {"ibv_get_device_list", "libibverbs", 1, dataplane.RC},
+		{"ibv_query_device", "", 1, dataplane.RC}, {"ibv_query_port", "", 1, dataplane.RC}, {"ibv_query_gid", "", 1, dataplane.UD},
+		{"ibv_qp_attach_comp_cntr", "", 1, dataplane.UD}, {"ibv_modify_qp", "", 2, dataplane.RC}, {"ibv_modify_qp", "", 3, dataplane.RC},
+		{"ibv_create_ah", "", 1, dataplane.UD}, {"ibv_post_recv", "", 1, dataplane.RC},
+		{"ibv_post_send", "", 1, dataplane.UD}, {"ibv_post_send", "", 3, dataplane.RC}, {"ibv_poll_cq", "", 2, dataplane.RC},
 	} {
-		t.Run(c.verb, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s@%d", c.typ, c.verb, c.from), func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.Env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "ABORT"}}
+			s.Env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "ABORT", From: c.from}}
 			cfg := s.pairConfig(t, dataplane.Send)
+			for i := range cfg.QueuePairs {
+				cfg.QueuePairs[i].Type = c.typ
+			}
 			s.Env.Set(t.Setenv)
 			var e *Engine
 			if err := s.Wire.Near.NS.Do(func() (err error) {

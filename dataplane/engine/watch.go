@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/engine/words"
 )
 
 // healthPeriod is how often conditions that have no signal are updated.
@@ -23,6 +24,7 @@ type watcher struct {
 	log       *slog.Logger
 	backends  []backend.Backend
 	pairs     *queuepair.Set
+	words     *words.Set
 	guard     *trial.Guard
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
@@ -153,6 +155,7 @@ func (w *watcher) hasWaiting() bool {
 // collectConditions returns the conditions of all parts, except the audit.
 func (w *watcher) collectConditions(now time.Time) []dataplane.Condition {
 	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
+	out = append(out, w.words.Conditions()...)
 	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
 	for _, b := range w.backends {

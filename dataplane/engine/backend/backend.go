@@ -32,6 +32,14 @@ type Backend interface {
 	Close(keep bool) error
 }
 
+// Idler is implemented by a backend that does less while the instance is idle.
+type Idler interface {
+	Backend
+	// SetIdle tells that no counter has changed for a while, or that one has. The poller's goroutine calls it: it waits
+	// for no control call.
+	SetIdle(idle bool)
+}
+
 // Placed is a flow with its place in the order of addition, which breaks ties between equal
 // priorities. Places are valid in one process only. A backend whose rules outlive the process may
 // keep places of its own, in the same order.

@@ -39,7 +39,7 @@ func (m *Catalogue) Repair() {
 		m.plan.ShowLiveAgain()
 		m.remade()
 	}
-	m.socket.Keep()
+	_ = m.socket.Keep() // it has logged its error
 	m.keep()
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()

@@ -180,23 +180,25 @@ func (l *listener) close() {
 	<-l.ended
 }
 
-// Keep makes the socket anew where it has lost its name. It is for one call in a second or so.
-func (s *Socket) Keep() {
+// Keep makes the socket anew where it has lost its name. It is for one call in a second or so. An error says that it could
+// not: the next call tries again.
+func (s *Socket) Keep() error {
 	if s == nil || s.now == nil {
-		return
+		return nil
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(s.o.Path, &st); err == nil && idOf(&st) == s.now.id || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil
 	}
 	now, err := s.listen()
 	if err != nil {
 		s.o.Logger.Debug("a socket beside the mirror has lost its name", "path", s.o.Path, "err", err)
-		return
+		return err
 	}
 	s.o.Logger.Warn("a socket beside the mirror was removed or replaced: made anew", "path", s.o.Path)
 	s.now.close()
 	s.now = now
+	return nil
 }
 
 // Close ends the socket. Its name stays until the next writer of the mirror, as the names of the other files. Idempotent.

@@ -11,7 +11,7 @@ type Socket struct{}
 func Listen(Options) (*Socket, error) { return nil, probe.ErrNotSupported }
 
 // Keep does nothing.
-func (*Socket) Keep() {}
+func (*Socket) Keep() error { return nil }
 
 // Close does nothing.
 func (*Socket) Close() error { return nil }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ type idlePoller struct {
 	r      *shm.Reader
 	hand   *hand
 	h      shm.Handle
+	idle   atomic.Bool   // as Options.Idle told it last
+	busy   atomic.Uint64 // how often it told that the poller is not idle
 }
 
 const (
@@ -68,9 +71,18 @@ func newIdlePoller(t *testing.T) *idlePoller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.r.Close() })
-	p.poller = New(Options{Plan: p.plan, Writer: w, Config: dataplane.PollConfig{Period: testFast, IdlePeriod: testIdle}, Logger: slog.New(slog.DiscardHandler)})
+	p.poller = New(Options{Plan: p.plan, Writer: w, Config: dataplane.PollConfig{Period: testFast, IdlePeriod: testIdle}, Logger: slog.New(slog.DiscardHandler), Idle: p.tellIdle})
 	p.poller.periods.Load().quiet = testQuiet
 	return p
+}
+
+func (p *idlePoller) tellIdle(idle bool) {
+	if !idle {
+		p.busy.Add(1)
+	}
+	if p.idle.Swap(idle) == idle {
+		p.t.Errorf("told twice that idle is %v", idle)
+	}
 }
 
 // add adds the counter.
@@ -125,6 +137,9 @@ func TestTheHeaderTellsThePeriod(t *testing.T) {
 		p.awaitPackets(sent)
 		p.await("the period", period(testFast))
 		p.await("the idle period again", period(testIdle))
+	}
+	if n := p.busy.Load(); n < 5 || !p.idle.Load() {
+		t.Errorf("told %d times that the poller is not idle, and then that idle is %v", n, p.idle.Load())
 	}
 	p.plan.Remove(p.h.Index)
 	p.await("the period without counters again", period(beatPeriod))
@@ -184,7 +199,7 @@ func TestPeriodsChange(t *testing.T) {
 	p.poller.SetPeriods(2*time.Millisecond, 2*time.Millisecond)
 	s := p.await("the new period", period(2*time.Millisecond))
 	p.await("cycles", func(now shm.Status) bool { return now.Cycle > s.Cycle+5 })
-	if s := p.r.Status(); s.PollPeriod != 2*time.Millisecond {
-		t.Errorf("got %v", s.PollPeriod)
+	if s := p.r.Status(); s.PollPeriod != 2*time.Millisecond || p.idle.Load() {
+		t.Errorf("got %v, idle is %v", s.PollPeriod, p.idle.Load())
 	}
 }

@@ -28,6 +28,9 @@ type Options struct {
 	Writer *shm.Writer
 	Config dataplane.PollConfig
 	Logger *slog.Logger
+	// Idle is called when cycles become further apart because nothing changes, and when they do not any more. It may be
+	// nil.
+	Idle func(idle bool)
 }
 
 // Poller runs the cycles of a plan.
@@ -38,6 +41,7 @@ type Poller struct {
 	late    atomic.Bool            // more than one in eight cycles of the last window
 	periods atomic.Pointer[periods]
 	ticker  *tick.Ticker
+	idle    bool // as Options.Idle was told; of Run's goroutine
 }
 
 // New returns a poller that does not run yet. Run ends its ticker.
@@ -105,6 +109,10 @@ func beatsIn(period time.Duration) int { return int((period + beatPeriod - 1) / 
 // period.
 func (p *Poller) setPace(was time.Duration) time.Duration {
 	period := p.pace()
+	if idle := period > p.periods.Load().fast; idle != p.idle && p.opts.Idle != nil {
+		p.idle = idle
+		p.opts.Idle(idle)
+	}
 	if period != was {
 		p.tell(period)
 		p.ticker.Reset(period / time.Duration(beatsIn(period)))

@@ -45,7 +45,7 @@ func (h *ibvHardware) devices() ([]portInfo, error) {
 				name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath), shared: len(ports) > 1,
 			})
 		}
-		placePorts(out[from:], d.SysfsPath, netClass)
+		thisHost.placePorts(out[from:], d.SysfsPath)
 	}
 	return out, nil
 }

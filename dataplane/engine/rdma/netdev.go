@@ -68,12 +68,5 @@ func firstNdev(dir string) string {
 // driverOf returns the kernel driver of a device: the target of its link, or, for a software device without a link,
 // the content of driver-name.
 func driverOf(sysfs string) string {
-	if to, err := os.Readlink(filepath.Join(sysfs, "device", "driver")); err == nil {
-		return filepath.Base(to)
-	}
-	b, err := os.ReadFile(filepath.Join(sysfs, "device", "driver-name"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
+	return cmp.Or(base(filepath.Join(sysfs, "device", "driver")), trimmed(filepath.Join(sysfs, "device", "driver-name")))
 }

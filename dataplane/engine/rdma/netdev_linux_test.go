@@ -1,10 +1,12 @@
 package rdma
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // A reply to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
@@ -20,6 +22,21 @@ func TestNetdevByNetlink(t *testing.T) {
 	}
 }
 
+// The mode of an e-switch, as nla_put writes it. A function that has none is not in switchdev mode.
+func TestEswitchByNetlink(t *testing.T) {
+	for mode, want := range map[uint16]bool{nl.DEVLINK_ESWITCH_MODE_LEGACY: false, nl.DEVLINK_ESWITCH_MODE_SWITCHDEV: true} {
+		answer := (&nl.Genlmsg{Command: nl.DEVLINK_CMD_ESWITCH_GET}).Serialize()
+		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated("pci")).Serialize()...)
+		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(mode)).Serialize()...)
+		if got := isSwitchdev(answer); got != want {
+			t.Errorf("mode %d: %v, want %v", mode, got, want)
+		}
+	}
+	if is, err := switchdevByNetlink("pci", "ffff:ff:1f.7"); is || err != nil && !errors.Is(err, unix.EPERM) {
+		t.Errorf("of a function that is not there: %v, %v", is, err)
+	}
+}
+
 // No reply causes a panic, and a name has no NUL in it.
 func FuzzPortNetdev(f *testing.F) {
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("eth0")).Serialize())
@@ -27,6 +44,7 @@ func FuzzPortNetdev(f *testing.F) {
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, []byte{1}).Serialize())
 	f.Add([]byte("\x05\x00000")) // a last attribute without its padding
 	f.Fuzz(func(t *testing.T, answer []byte) {
+		isSwitchdev(answer)
 		if p := portNetdevOf(answer); strings.ContainsRune(p.netdev, 0) {
 			t.Errorf("%q", p.netdev)
 		}

@@ -3,3 +3,5 @@
 package rdma
 
 func netdevsByNetlink(string) []portNetdev { return nil }
+
+func switchdevByNetlink(string, string) (bool, error) { return false, nil }

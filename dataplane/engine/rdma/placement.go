@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,33 +15,54 @@ import (
 // netClass is the directory of the network interfaces in sysfs.
 const netClass = "/sys/class/net"
 
+// host reads how interfaces, functions and e-switches belong together.
+type host struct {
+	net string // netClass
+	// eswitch returns whether the embedded switch of a function, by devlink's names, is in switchdev mode.
+	eswitch func(bus, device string) (bool, error)
+}
+
+// thisHost is the kernel's view in the calling thread's network namespace.
+var thisHost = host{net: netClass, eswitch: switchdevByNetlink}
+
 // placePorts resolves the interfaces of a device's ports on hosts with bonds, and sets the reason against ports
-// that cannot be counted on yet. sysfs is the directory of the device, net is netClass.
+// that cannot be counted on yet. sysfs is the directory of the device.
 //
-// The GID table of a bonded port names the bond. If the device counts the packets of one slave, the port's interface is
-// that slave: the one of the device's own PCI function. With RoCE LAG one device counts the packets of all slaves, and
-// the slaves of the other functions have no device: the port's interface is the bond then.
-func placePorts(ports []portInfo, sysfs, net string) {
+// The GID table of a bonded port names the bond, the slave or both, in any order: the bond is the slave's master then. If
+// the device counts the packets of one slave, the port's interface is that slave: the one of the device's own function.
+// With RoCE LAG one device counts the packets of all slaves: another slave is a function with the same driver and without
+// a device, and the port's interface is the bond.
+func (h host) placePorts(ports []portInfo, sysfs string) {
 	for i := range ports {
 		p := &ports[i]
-		if slaves := slavesOf(net, p.netdev); len(slaves) > 0 {
-			lag := slices.ContainsFunc(slaves, func(s string) bool { return !exists(filepath.Join(net, s, "device", "infiniband")) })
-			own := slices.IndexFunc(slaves, func(s string) bool {
-				return sameDevice(filepath.Join(net, s, "device"), filepath.Join(sysfs, "device"))
-			})
-			switch {
-			case !lag && own >= 0:
-				p.netdev = slaves[own]
-			case lag:
-				p.slaves = slaves
-			}
+		bond := p.netdev
+		slaves := slavesOf(h.net, bond)
+		if len(slaves) == 0 {
+			bond = base(filepath.Join(h.net, p.netdev, "master"))
+			slaves = slavesOf(h.net, bond)
 		}
-		p.refused = switchdevReason(net, p.netdev)
+		own := slices.IndexFunc(slaves, func(s string) bool { return exists(filepath.Join(sysfs, "device", "net", s)) })
+		lag := slices.ContainsFunc(slaves, func(s string) bool {
+			device := filepath.Join(h.net, s, "device")
+			return !exists(filepath.Join(device, "infiniband")) && p.driver != "" && base(filepath.Join(device, "driver")) == p.driver
+		})
+		switch {
+		case lag:
+			p.netdev, p.slaves = bond, slaves
+		case own >= 0 && p.netdev == bond:
+			p.netdev = slaves[own]
+		}
+		for _, name := range append([]string{p.netdev}, p.slaves...) {
+			p.refused = cmp.Or(p.refused, h.switchdevReason(name))
+		}
 	}
 }
 
 // slavesOf returns the slaves of a bond, or nil.
 func slavesOf(net, name string) []string {
+	if name == "" {
+		return nil
+	}
 	b, err := os.ReadFile(filepath.Join(net, name, "bonding", "slaves"))
 	if err != nil {
 		return nil
@@ -53,14 +75,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// sameDevice reports whether two links lead to one device.
-func sameDevice(a, b string) bool {
-	x, err := filepath.EvalSymlinks(a)
+// base returns the last element of the target of a link, or "".
+func base(link string) string {
+	to, err := os.Readlink(link)
 	if err != nil {
-		return false
+		return ""
 	}
-	y, err := filepath.EvalSymlinks(b)
-	return err == nil && x == y
+	return filepath.Base(to)
 }
 
 // representor is the phys_port_name of the representor of a function: a physical function, a virtual function or a
@@ -68,22 +89,36 @@ func sameDevice(a, b string) bool {
 var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?$`)
 
 // switchdevReason returns why a port is not counted on whose interface belongs to a NIC in switchdev mode, or nil.
-// Drivers have a phys_switch_id in that mode alone.
-func switchdevReason(net, name string) error {
-	id := trimmed(filepath.Join(net, name, "phys_switch_id"))
+// phys_switch_id alone does not show the mode: mlx5 has it on every function that manages an e-switch, since Linux 5.10.
+func (h host) switchdevReason(name string) error {
+	id := trimmed(filepath.Join(h.net, name, "phys_switch_id"))
 	if id == "" {
 		return nil
 	}
-	port := trimmed(filepath.Join(net, name, "phys_port_name"))
+	port := trimmed(filepath.Join(h.net, name, "phys_port_name"))
 	e := &probe.UnsupportedError{Feature: "counting in hardware", Object: name}
 	if representor.MatchString(port) {
 		e.Reason = fmt.Sprintf("it is a representor (phys_port_name %s): its packets pass the e-switch, and no test has shown which of them its flow tables count", port)
 		e.Fix = "count on the represented function, or by XDP (backend: xdp)"
 		return e
 	}
-	e.Reason = fmt.Sprintf("its NIC is in switchdev mode (phys_switch_id %s): packets that the e-switch forwards do not reach its flow tables, and no test has shown the others", id)
-	e.Fix = "count by XDP (backend: xdp), or set the NIC to legacy mode: devlink dev eswitch set DEVICE mode legacy"
+	bus, function := functionOf(filepath.Join(h.net, name, "device"))
+	switch is, err := h.eswitch(bus, function); {
+	case err != nil:
+		e.Reason = fmt.Sprintf("reading the e-switch's mode of %s/%s: %v; in switchdev mode packets that the e-switch forwards do not reach its flow tables", bus, function, err)
+		e.Fix = fmt.Sprintf("give the program CAP_NET_ADMIN, and compare: devlink dev eswitch show %s/%s", bus, function)
+	case is:
+		e.Reason = fmt.Sprintf("its NIC is in switchdev mode (phys_switch_id %s): packets that the e-switch forwards do not reach its flow tables, and no test has shown the others", id)
+		e.Fix = fmt.Sprintf("count by XDP (backend: xdp), or set the NIC to legacy mode: devlink dev eswitch set %s/%s mode legacy", bus, function)
+	default:
+		return nil
+	}
 	return e
+}
+
+// functionOf returns devlink's names of the function that a link of sysfs leads to.
+func functionOf(link string) (bus, function string) {
+	return base(filepath.Join(link, "subsystem")), base(link)
 }
 
 // trimmed returns the text of a file of sysfs, or "".
