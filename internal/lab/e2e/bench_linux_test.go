@@ -22,10 +22,11 @@ const patience = time.Minute
 // bench is a plugin that counts natively on the near end of a veth pair, until
 // the test ends.
 type bench struct {
-	client *plugin.Client
-	info   dataplane.Info
-	far    *lab.End
-	killed bool // by the test, for good: the plugin's attachments cannot be removed in order
+	client  *plugin.Client
+	options plugin.Options // of the client
+	info    dataplane.Info
+	far     *lab.End
+	killed  bool // by the test, for good: the plugin's attachments cannot be removed in order
 }
 
 // newBench launches the plugin; after a crash it is restarted after pause.
@@ -65,10 +66,11 @@ func newBenchOf(t *testing.T, pause time.Duration, configure func(near string) (
 	closed("the pair", pair.Close)
 	cfg, env := configure(pair.A.Name)
 	cfg.Instance, cfg.Interfaces = lab.Unique("e2e-"), []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}}
-	c, err := plugin.Launch(t.Context(), plugin.Options{
+	b.options = plugin.Options{
 		Path: binary(t, "flowtally-plugin"), Config: cfg, Env: env, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		RestartMin: pause, RestartMax: pause, StartTimeout: patience,
-	})
+	}
+	c, err := plugin.Launch(t.Context(), b.options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,6 +65,14 @@ func Tool(t testing.TB, names ...string) {
 	}
 }
 
+// Command needs a command to succeed. It is the need name.
+func Command(t testing.TB, name string, command ...string) {
+	t.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		Missing(t, name, fmt.Sprintf("%q: %v: %s", command, err, out))
+	}
+}
+
 // Header needs every C header of names, as #include <NAME> would find it in the
 // system's directory. Each is the need "header:NAME".
 func Header(t testing.TB, names ...string) {

@@ -16,10 +16,24 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/demo"
 )
 
-// Demo runs `flowtally demo --backend rdma` with more arguments in the tree: the programs of the directory bin, over the
-// libraries of the release and the uverbs kernel of bin. The demo's instance counts on the device mlx5_0.
+// Demo runs `flowtally demo --backend rdma` with more arguments in the tree. The demo's instance counts on the device mlx5_0.
 func (r *Root) Demo(ctx context.Context, bin string, stdout, stderr io.Writer, args ...string) error {
-	env, err := r.preload(filepath.Join(bin, "ibvtest", "uverbs.so"), demo.RDMAInterface)
+	args = append([]string{"demo", "--backend", "rdma", "--rdma-device", Devices()[0].Name}, args...)
+	var env []string
+	if r.server != "" { // the instance sets the environment of its own kernel alone
+		env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + Devices()[0].Name + "=" + demo.RDMAInterface}
+	}
+	return r.Flowtally(ctx, bin, env, []string{demo.RDMAInterface}, stdout, stderr, args...)
+}
+
+// Flowtally runs the command flowtally in the tree, in the calling thread's network namespace: the programs of the directory
+// bin, over the libraries of the release and the uverbs kernel of bin, whose devices have the netdevs.
+func (r *Root) Flowtally(ctx context.Context, bin string, env, netdevs []string, stdout, stderr io.Writer, args ...string) error {
+	front, command := "uverbs.so", append([]string{"/flowtally"}, args...)
+	if r.server != "" {
+		front, command = filepath.Base(r.server), append([]string{r.server}, command...)
+	}
+	kernel, err := r.preload(filepath.Join(bin, "ibvtest", front), netdevs...)
 	if err != nil {
 		return err
 	}
@@ -28,10 +42,18 @@ func (r *Root) Demo(ctx context.Context, bin string, stdout, stderr io.Writer, a
 			return fmt.Errorf("copying %s: %w", name, err)
 		}
 	}
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("opening the network namespace: %w", err)
+	}
+	defer ns.Close()
 	return r.mounted(func() error {
-		cmd := exec.CommandContext(ctx, "/flowtally", append([]string{"demo", "--backend", "rdma", "--rdma-device", Devices()[0].Name}, args...)...)
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the network namespace: %w", err)
+		}
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		// The demo executes itself again in a copy of the mounts, where its own path is not one of the tree.
-		cmd.Dir, cmd.Env = "/", append(env, "FLOWTALLY_PLUGIN=/flowtally-plugin", "TERM="+os.Getenv("TERM"))
+		cmd.Dir, cmd.Env = "/", append(append(kernel, "FLOWTALLY_PLUGIN=/flowtally-plugin", "TERM="+os.Getenv("TERM")), env...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: r.Dir}
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.Stdout, cmd.Stderr = stdout, stderr
@@ -83,8 +105,11 @@ func (r *Root) mount() error {
 		bind("/dev/shm", in("dev/shm"), 0),                              // where programs outside find the mirror
 		bind("/sys/kernel", in("sys/kernel"), readOnly),                 // BTF
 		bind("/sys/devices/system", in("sys/devices/system"), readOnly), // CPUs
-		os.MkdirAll(in("sys/fs/bpf"), 0o755),                            // the demo mounts a bpffs there
+		os.MkdirAll(in("sys/fs/bpf"), 0o755),
 	)
+	if err == nil {
+		err = unix.Mount("bpf", in("sys/fs/bpf"), "bpf", 0, "mode=0700")
+	}
 	if err != nil {
 		return fmt.Errorf("mounting the machine's parts in %s: %w", r.Dir, err)
 	}

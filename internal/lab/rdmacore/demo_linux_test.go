@@ -21,7 +21,7 @@ func TestDemo(t *testing.T) {
 	bin := filepath.Dir(program(t))
 	for _, suite := range Suites() {
 		t.Run(suite, func(t *testing.T) {
-			release := Get(t, suite)
+			r := release(t, suite)
 			for _, by := range []struct {
 				name  string
 				flows int
@@ -30,7 +30,7 @@ func TestDemo(t *testing.T) {
 				{"devx", 19, []string{"devx"}},
 				{"verbs", 11, []string{"dont-trap", "egress", "drop"}},
 			} {
-				t.Run(by.name, func(t *testing.T) { runDemo(t, release.NewRoot(t), bin, by.name, by.flows, by.modes) })
+				t.Run(by.name, func(t *testing.T) { runDemo(t, r.NewRoot(t), bin, by.name, by.flows, by.modes) })
 			}
 		})
 	}
@@ -72,4 +72,15 @@ func runDemo(t *testing.T, root *Root, bin, by string, flows int, modes []string
 		t.Errorf("flows were counted by %v, want %q alone", seen, modes)
 	}
 	t.Logf("%s, by %s: %d packets over %d flows equal, over\n%s", root, by, packets, len(r.Flows), strings.Join(libraries, "\n"))
+}
+
+// TestDemoServed runs the demo by uverbsd: the plugin and the processes in which it probes the device share one model.
+func TestDemoServed(t *testing.T) {
+	need.Root(t)
+	need.BPF(t)
+	bin := filepath.Dir(program(t))
+	need.Command(t, "seccomp", filepath.Join(bin, "ibvtest", "uverbsd"), "true")
+	root := release(t, Suites()[0]).NewRoot(t)
+	root.server = "/uverbsd"
+	runDemo(t, root, bin, "devx", 19, []string{"devx"})
 }

@@ -35,7 +35,7 @@ func TestDoctor(t *testing.T) {
 	flowtally := program(t)
 	for _, suite := range Suites() {
 		t.Run(suite, func(t *testing.T) {
-			root := Get(t, suite).NewRoot(t)
+			root := release(t, suite).NewRoot(t)
 			root.MountProc(t) // doctor probes in processes of its own
 			t.Log(root)
 			out, err := root.Run(t.Context(), flowtally, nil, "doctor", "-o", "json")

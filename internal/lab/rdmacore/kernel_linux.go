@@ -32,6 +32,15 @@ func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
 	return env
 }
 
+// Serve puts the uverbs kernel in software below the root's libraries by the program server (ibvtest.Libs.Server): Run
+// runs each program by it. Processes that a program starts share its devices. The rest is as Preload has it.
+func (r *Root) Serve(t testing.TB, server string, netdevs ...string) {
+	t.Helper()
+	need.Command(t, "seccomp", server, "true")
+	r.server = "/" + filepath.Base(server)
+	r.Preload(t, server, netdevs...)
+}
+
 // MountProc mounts /proc in the root until the end of the test: a program that starts itself again needs it.
 func (r *Root) MountProc(t testing.TB) {
 	t.Helper()
@@ -47,7 +56,7 @@ func (r *Root) MountProc(t testing.TB) {
 	})
 }
 
-// preload is Preload without /proc.
+// preload is Preload without /proc. A root with a server needs no environment.
 func (r *Root) preload(so string, netdevs ...string) (env []string, err error) {
 	inside := "/" + filepath.Base(so)
 	if err := copyFile(so, filepath.Join(r.Dir, inside)); err != nil {
@@ -57,6 +66,9 @@ func (r *Root) preload(so string, netdevs ...string) (env []string, err error) {
 		if err := r.netdev(i, netdev); err != nil {
 			return nil, fmt.Errorf("naming the netdev of %s: %w", Devices()[i].Name, err)
 		}
+	}
+	if r.server != "" {
+		return nil, nil
 	}
 	return []string{"LD_PRELOAD=" + inside}, nil
 }
@@ -86,8 +98,11 @@ func (r *Root) netdev(number int, netdev string) error {
 
 // Evidence lists the libraries of rdma-core that this process has loaded, with their build ids, and the uverbs kernel: a test
 // that runs in a root prints it. It says that the libraries of the release made the calls.
-func Evidence() ([]string, error) {
-	f, err := os.Open("/proc/self/maps")
+func Evidence() ([]string, error) { return EvidenceOf(os.Getpid()) }
+
+// EvidenceOf is Evidence of another process.
+func EvidenceOf(pid int) ([]string, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
-	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // TestMutantKernels probes both devices over uverbs kernels that misbehave, over the newest release. The program
@@ -21,17 +20,8 @@ func TestMutantKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := Get(t, "sid").NewRoot(t)
-	ns, err := lab.NewNetns("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	pair, err := lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pair.Close()
+	root := release(t, "sid").NewRoot(t)
+	ns := netdevs(t)
 	preload := root.Preload(t, libs.Kernel, "v0", "v1")
 	// doctor returns the checks of rdma as lines: the device, the feature, yes or no, the reason.
 	doctor := func(t *testing.T, e ibvtest.Env) []string {

@@ -20,10 +20,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// Suites are those whose rdma-core is tested: of the distribution that the tests run on, of the next one,
-// and of the one that changes every day. Each has the release that it holds on the day.
-func Suites() []string { return []string{"bookworm", "trixie", "sid"} }
-
 // Release is the rdma-core of a suite.
 type Release struct {
 	Suite   string
@@ -102,7 +98,8 @@ func Find(ctx context.Context, log *slog.Logger, version string) (*Release, erro
 // Root is a file tree in which programs of this machine run over a release.
 type Root struct {
 	*Release
-	Dir string
+	Dir    string
+	server string // the path inside of the program that Serve copied
 }
 
 // NewRoot makes the tree of a release, which is removed at the end of the test.
@@ -110,11 +107,30 @@ func (r *Release) NewRoot(t testing.TB) *Root {
 	t.Helper()
 	need.Root(t)
 	need.Cap(t, "sys_chroot", "mknod")
+	r.record(t)
 	root, err := r.RootIn(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// record writes that the calling test runs over the release.
+func (r *Release) record(t testing.TB) {
+	t.Helper()
+	path := os.Getenv(RanEnv)
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if _, err := fmt.Fprintf(f, "%s %s %d.%d\n", name, r.Suite, r.Major, r.Minor); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // RootIn makes the tree of a release in an empty directory.
@@ -198,15 +214,31 @@ func copyFile(from, to string) error {
 // Run runs a program of this machine in the tree, over the tree's libraries, with no more than
 // env in its environment. It returns the program's output.
 func (r *Root) Run(ctx context.Context, program string, env []string, args ...string) ([]byte, error) {
-	inside := "/" + filepath.Base(program)
-	if err := copyFile(program, filepath.Join(r.Dir, inside)); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, inside, args...)
-	cmd.Dir, cmd.Env = "/", env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: r.Dir}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = env
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	err := r.Enter(cmd)
+	if err == nil {
+		err = cmd.Run()
+	}
 	return out.Bytes(), err
+}
+
+// Enter changes a command that was not started: its program will run in the tree, over the tree's libraries.
+func (r *Root) Enter(cmd *exec.Cmd) error {
+	inside := "/" + filepath.Base(cmd.Path)
+	path := filepath.Join(r.Dir, inside)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may run
+		return err
+	}
+	if err := copyFile(cmd.Path, path); err != nil {
+		return err
+	}
+	if r.server != "" {
+		cmd.Args = append([]string{r.server, inside}, cmd.Args[1:]...)
+		inside = r.server
+	}
+	cmd.Path, cmd.Dir, cmd.SysProcAttr = inside, "/", &syscall.SysProcAttr{Chroot: r.Dir}
+	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,59 +14,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
-	"github.com/flowtally/flowtally/internal/lab"
-	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
-
-// insideEnv is set where this test binary runs in the root of a release.
-const insideEnv = "FLOWTALLY_RDMA_RELEASE"
 
 // TestKernelWords has an instance count the operations of SRD and UD queue pairs by completion counters that the EFA of the
 // uverbs kernel writes into the mirror, over the real libefa of rdma-core 65: one counter for each operation. No poll cycle
 // runs, and flows are added until the mirror grows. Every word is exact.
 func TestKernelWords(t *testing.T) {
-	if os.Getenv(insideEnv) != "" {
-		countWords(t)
-		return
-	}
-	var software soft.Libraries
-	t.Cleanup(func() { software.Close() })
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := lab.NewNetns("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	pair, err := lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pair.Close()
-	root := Get(t, "sid").NewRoot(t)
-	t.Log(root)
-	e := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}}
-	env := append(root.Preload(t, software.Get(t).Kernel, "v0", "v1"), e.Environ()...)
-	env = append(env, insideEnv+"="+root.Version)
-	args := []string{"-test.v", "-test.run=^TestKernelWords$"}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	err = ns.Do(func() error {
-		out, err := root.Run(t.Context(), program, env, args...)
-		t.Logf("inside:\n%s", out)
-		if err == nil && !strings.Contains(string(out), "--- PASS: TestKernelWords") {
-			t.Error("the test did not run inside")
-		}
-		return err
-	})
-	if err != nil {
-		t.Errorf("over the libraries of %s: %v", root, err)
-	}
+	overKernel(t, ibvtest.Env{}, []string{"sid"}, countWords)
 }
 
 // wordsConfig has a queue pair of type srd that posts, one that is written to and read from, and one of type ud that sends to
@@ -171,10 +125,5 @@ func countWords(t *testing.T) {
 			t.Errorf("%s: the poller published %d: no cycle was to run", name, v.Packets)
 		}
 	}
-	evidence, err := Evidence()
-	if err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d operations of each kind, counted by %d words; the mirror holds %d counters; loaded:\n%s",
-		count, len(words), r.Status().Counters, strings.Join(evidence, "\n"))
+	t.Logf("%d operations of each kind, counted by %d words; the mirror holds %d counters", count, len(words), r.Status().Counters)
 }

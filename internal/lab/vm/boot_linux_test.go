@@ -71,6 +71,7 @@ type boot struct {
 	script Script
 	roots  []string // where shared libraries come from
 	bin    string
+	cpus   int // 0: the default of Machine
 }
 
 // newBoot fetches the newest kernel that the metapackage stands for, packs the
@@ -175,7 +176,7 @@ func (b *boot) run(t *testing.T) *Result {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	start := time.Now()
-	m := Machine{Kernel: b.kernel, Image: b.image, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
+	m := Machine{Kernel: b.kernel, Image: b.image, CPUs: b.cpus, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
 	res, err := m.Run(ctx, b.script)
 	if err != nil {
 		if res != nil {

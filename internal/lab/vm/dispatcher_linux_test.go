@@ -9,10 +9,26 @@ import (
 
 // TestDispatcher counts in the dispatcher of the distribution's libxdp. The kernel is one with TCX.
 func TestDispatcher(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", "veth")
+	b := newBoot(t, "linux-image-6.12-amd64", "veth", "tun")
 	b.xdpTools(t)
+	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves")
-	report(t, b.run(t), "xdp")
+	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestMoveWithoutMetadata")
+	res := b.run(t)
+	report(t, res, "xdp")
+	report(t, res, "engine")
+}
+
+// TestDispatcher61 is TestDispatcher on the oldest supported kernel, which has no TCX to move to.
+func TestDispatcher61(t *testing.T) {
+	b := newBoot(t, "linux-image-cloud-amd64", "veth")
+	b.xdpTools(t)
+	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
+	b.tests(t, "xdp", "./xdp", "TestDispatcher")
+	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherWithoutTCX")
+	res := b.run(t)
+	report(t, res, "xdp")
+	report(t, res, "engine")
 }
 
 // xdpTools packs the distribution's xdp-tools, with the programs that they load.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -21,12 +22,13 @@ var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils",
 
 // TestRXE runs a real kernel RDMA stack: libibverbs and rdma_rxe of the distribution. rxe
 // has neither flows nor counters: everything that asks for them is told so, and XDP counts,
-// in both directions.
+// in both directions. The software devices count on the slaves of a bond.
 func TestRXE(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", rxeModules...)
+	b := newBoot(t, "linux-image-6.12-amd64", append([]string{"bonding"}, rxeModules...)...)
 	b.rdmaCore(t)
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE")
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
+		"FLOWTALLY_GUEST_SOFT="+b.softwareNIC(t))
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS=20", need.Env+"=all")
 	res := b.run(t)
 	report(t, res, "guest")
@@ -41,6 +43,22 @@ func TestRXEQueuePairs(t *testing.T) {
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestQueuePairs|TestQueuePairsOfTwoInstances")
 	report(t, b.run(t), "guest")
+}
+
+// softwareNIC packs the software libibverbs and libmlx5, and returns their directory.
+func (b *boot) softwareNIC(t *testing.T) string {
+	t.Helper()
+	libs, err := ibvtest.Build(filepath.Join(b.bin, "soft"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dir = "/usr/lib/flowtally-soft"
+	for _, lib := range []string{libs.Verbs, libs.MLX5} {
+		if err := b.image.Program(lib, filepath.Join(dir, filepath.Base(lib)), b.roots...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // rdmaCore packs the distribution's rdma-core as far as rxe needs it: the libraries, of which

@@ -4,6 +4,7 @@
 //
 //	FLOWTALLY_GUEST_BIN  directory of the project's programs
 //	FLOWTALLY_GUEST_RXE  not empty where the kernel has rdma_rxe loaded
+//	FLOWTALLY_GUEST_SOFT directory of the software libibverbs and libmlx5
 //
 // The host names the tests that fit the kernel, and treats a skipped test as a failure.
 package guest
