@@ -6,10 +6,11 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
-// The two numbers of flows that each row compares.
+// The flows of the two instances that each row compares. With the flow that a row adds the larger has as many as a
+// table of mlx5 has entries (MLX5_FS_MAX_ENTRIES, mlx5_core): one more would be counted by XDP.
 const (
 	few  = 1024
-	many = 65536
+	many = 65536 - 1
 )
 
 // perFlow is the anonymous memory that a flow may take, in bytes.

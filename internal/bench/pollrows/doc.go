@@ -22,8 +22,8 @@
 //   - poll.cpus.64, poll.cpus.64.spread: one cycle of 65,536 counters of a machine of 64 CPUs, whose slots are
 //     in memory of the bench; one counter in a hundred has counted on every CPU since the cycle before. They are
 //     neighbours, or at random places. Against a copy of their slots, from the places where these are, and of their rows.
-//   - poll.idle.0, poll.idle.10k: the share of a core that an instance without counters takes, or with
-//     10,000 counters that have not changed for 10 s. Against a hundredth of a core.
+//   - poll.idle.0, poll.idle.10k: the share of a core that an instance without flows takes, or with 10,000 that XDP
+//     counts on a veth without packets for 10 s. Against a hundredth of a core.
 //
 // It needs the privileges to make BPF maps.
 package pollrows

@@ -12,6 +12,8 @@ import (
 
 var openWireLive, openWireMirror = unsupported, unsupported
 
+func openIdle(int) func(context.Context, bench.Env) (*bench.Sides, error) { return unsupported }
+
 func unsupported(context.Context, bench.Env) (*bench.Sides, error) {
 	return nil, &probe.UnsupportedError{Feature: "eBPF", Reason: "this is " + runtime.GOOS + ", not Linux"}
 }
