@@ -2,7 +2,6 @@ package capture
 
 import (
 	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +42,7 @@ func Open(r io.Reader) (*Reader, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(4)
 	if len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b {
-		z, err := gzip.NewReader(b)
+		z, err := newInflater(b, freeSize)
 		if err != nil {
 			return nil, fmt.Errorf("reading the head of a gzip file: %w", err)
 		}

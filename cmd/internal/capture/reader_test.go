@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -131,6 +132,36 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		case len(got) != c.records:
 			t.Errorf("%s: %d records, want %d", c.name, len(got), c.records)
+		}
+	}
+}
+
+// A capture of zeros that is compressed a thousand times ends with an error at the bound. A large capture that is compressed as
+// captures are, and a small one of zeros, are read whole.
+func TestInflatedCapture(t *testing.T) {
+	const free = 1 << 20
+	noise := make([]byte, 4*free)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	for name, tt := range map[string]struct {
+		data []byte
+		err  error
+	}{
+		"zeros": {make([]byte, 16*free), ErrInflated}, "noise": {noise, nil}, "few zeros": {make([]byte, free/2), nil},
+	} {
+		var file bytes.Buffer
+		z := gzip.NewWriter(&file)
+		_, werr := z.Write(tt.data)
+		if err := errors.Join(werr, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		size := file.Len()
+		i, err := newInflater(&file, free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, i)
+		if !errors.Is(err, tt.err) || err != nil && n > free+1<<20 || err == nil && n != int64(len(tt.data)) {
+			t.Errorf("%s: %d of %d bytes, from %d, %v; want %v", name, n, len(tt.data), size, err, tt.err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestDenseConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, talk := run(t, "check", "--config", path)
-	if code != exitUsage || out != "" || !strings.Contains(talk, "too many rules match one packet") || !strings.Contains(talk, "\n  try: flowtally check --config FILE names flows") ||
+	if code != exitUsage || out != "" || !strings.Contains(talk, "too many rules match one packet") || !strings.Contains(talk, "\n  try: flowtally check --config FILE # names flows") ||
 		strings.Contains(talk, "max_flows") {
 		t.Errorf("code %d, output %q, error %q", code, out, talk)
 	}

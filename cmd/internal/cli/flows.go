@@ -43,7 +43,7 @@ func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
 func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
 	svc, err := s.dial(env.Context)
 	if errors.Is(err, dataplane.ErrUnavailable) {
-		return withHint(err, "flowtally run --config FILE starts an instance; --instance NAME or --socket PATH reaches another")
+		return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
 	}
 	if errors.Is(err, dataplane.ErrPermission) {
 		return withHint(err, "as root, or as the user who runs the instance")

@@ -113,7 +113,7 @@ func mirrorError(path string, err error) error {
 		if path != "" {
 			err = fmt.Errorf("%s: no mirror: %w", path, fs.ErrNotExist)
 		}
-		return withHint(err, "flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another")
+		return withHint(err, "flowtally run --config FILE # writes one; --mirror PATH or --instance NAME reads another")
 	}
 	if !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: opening mirror: %w", path, err)

@@ -28,7 +28,7 @@ func queuePairError(err error, doing string, name string) error {
 	case errors.Is(err, dataplane.ErrNotFound):
 		return withHint(err, "flowtally queue-pairs list")
 	case errors.Is(err, dataplane.ErrNotConnected):
-		return withHint(err, "flowtally queue-pairs list says why; then: flowtally queue-pairs connect %s [ADDRESS]", name)
+		return withHint(err, "flowtally queue-pairs list # says why; then: flowtally queue-pairs connect %s [ADDRESS]", name)
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (c *queuePairsReleaseCmd) Run(env *Env) error {
 	return c.with(env, func(svc dataplane.Service) error {
 		err := svc.ReleaseWords(env.Context, c.Name)
 		if errors.Is(err, dataplane.ErrNotFound) {
-			err = withHint(err, "flowtally queue-pairs list shows the reserved words")
+			err = withHint(err, "flowtally queue-pairs list # shows the reserved words")
 		}
 		return err
 	})
@@ -153,14 +153,14 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 			}
 			return withHint(fmt.Errorf("posting to queue pair %q: %s of %s had completed %s",
 				c.Name, format.Count(posted.Completed+posted.Errors), format.Plural(uint64(c.Count), "operation", "operations"), when),
-				"flowtally queue-pairs list shows the outstanding operations; a send waits until the other end has receives posted")
+				"flowtally queue-pairs list # shows the outstanding operations; a send waits until the other end has receives posted")
 		}
 		if err != nil {
 			return queuePairError(err, "posting to", c.Name)
 		}
 		if posted.Errors > 0 {
 			return withHint(fmt.Errorf("posting to queue pair %q: %s of %d completed in error", c.Name, format.Plural(posted.Errors, "operation", "operations"), c.Count),
-				"flowtally queue-pairs list says why; then: flowtally queue-pairs connect %s [ADDRESS]", c.Name)
+				"flowtally queue-pairs list # says why; then: flowtally queue-pairs connect %s [ADDRESS]", c.Name)
 		}
 		return nil
 	})

@@ -67,6 +67,9 @@ func (c *replayCmd) Run(env *Env) error {
 	for _, note := range rep.Notes() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
+	if errors.Is(rep.Err, capture.ErrInflated) {
+		return withHint(fmt.Errorf("%s: %w", c.File, rep.Err), "decompress it first, where the file is yours: gunzip -k FILE")
+	}
 	if rep.Err != nil {
 		return withHint(fmt.Errorf("%s: the counts have the %s before the fault: %w", c.File, format.Plural(rep.Records.Packets, "record", "records"), rep.Err),
 			"capinfos or tcpdump -r names the fault too; take the capture again")

@@ -184,7 +184,7 @@ func (c *runCmd) load(ctx context.Context) (dataplane.Config, error) {
 	case quick:
 		cfg, err = c.quick()
 	default:
-		return cfg, withHint(errors.New("nothing to count"), "flowtally run --config FILE, or --interface NAME --flow 'NAME=MATCH'")
+		return cfg, withHint(errors.New("nothing to count"), "flowtally run --config FILE # or --interface NAME --flow 'NAME=MATCH'")
 	}
 	if err != nil {
 		return cfg, err

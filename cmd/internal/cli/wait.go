@@ -47,9 +47,9 @@ func (c *waitCmd) Run(env *Env) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return withHint(fmt.Errorf("%s: %q: %s in vain for %s: it has %s", m.path, c.Name, w.aim(), c.Timeout, w.has()), "a longer --timeout; flowtally get shows how old the value is")
 	case errors.Is(err, context.Canceled):
-		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "flowtally wait again goes on")
+		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "the same command again goes on")
 	case errors.Is(err, shm.ErrCompletion):
-		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list has the reason")
+		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list # has the reason")
 	}
 	return fmt.Errorf("%s: %q: %s: %w", m.path, c.Name, w.aim(), err)
 }

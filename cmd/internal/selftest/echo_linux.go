@@ -61,7 +61,7 @@ func (r *run) echo(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	if p.Source, err = r.add(ctx, f); err != nil {
+	if err := r.add(ctx, &p, f); err != nil {
 		r.rep.add(notTested(p.Name, err.Error()))
 		return nil
 	}

@@ -70,8 +70,7 @@ func (r *run) egress(ctx context.Context) error {
 	tagged.Match.VLAN = []flow.VLAN{{}}
 	for i, f := range []flow.Flow{tagged, {Name: "egress", Direction: flow.Egress, Match: ethMatch(), Priority: 1}} {
 		p := Part{Name: f.Name}
-		var err error
-		if p.Source, err = r.add(ctx, f); err != nil {
+		if err := r.add(ctx, &p, f); err != nil {
 			r.rep.add(notTested(f.Name, err.Error()))
 			continue
 		}
@@ -166,7 +165,7 @@ func (r *run) receive(ctx context.Context) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if p.Source, err = r.add(ctx, f); err != nil {
+	if err := r.add(ctx, &p, f); err != nil {
 		r.rep.add(notTested(p.Name, err.Error()))
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
@@ -42,12 +44,17 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 		rep.add(notTested("rdma", fmt.Sprintf("posting %d messages on %s: %v", o.Count, o.Device, err)))
 		return ctx.Err()
 	}
+	pairs, err := svc.QueuePairs().List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the queue pairs: %w", err)
+	}
 	for _, name := range []string{"near-sent", "far-received"} {
 		v, err := o.settled(ctx, m, name)
 		if err != nil {
 			return err
 		}
-		p := Part{Name: "rdma " + name, Source: "rdma " + o.Device, Sent: posted.Completed, Counted: v.Packets}
+		pair := slices.IndexFunc(pairs, func(q dataplane.QueuePairState) bool { return strings.HasPrefix(name, q.Name+"-") })
+		p := Part{Name: "rdma " + name, Source: pairs[pair].Source.String(), Sent: posted.Completed, Counted: v.Packets}
 		p.judge()
 		if errs := posted.Errors + v.Bytes; errs > 0 {
 			p.Result, p.Reason = Differs, fmt.Sprintf("%d completions in error", errs)

@@ -21,6 +21,8 @@ type Part struct {
 	Result string `json:"result"`
 	Reason string `json:"reason"` // of a difference, or for no test
 	Source string `json:"source"` // that counted
+	// Rejected are the better backends that did not count, each with the reason: "rdma: …".
+	Rejected []string `json:"rejected"`
 	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host, if
 	// one listens, and Counted the flow's. A queue pair has operations in their place.
 	Sent     uint64  `json:"sent"`
@@ -45,7 +47,12 @@ type Report struct {
 	Complete  bool   `json:"complete"` // every part was tested
 }
 
-func (r *Report) add(p Part) { r.Parts = append(r.Parts, p) }
+func (r *Report) add(p Part) {
+	if p.Rejected == nil {
+		p.Rejected = []string{} // null in JSON is absent
+	}
+	r.Parts = append(r.Parts, p)
+}
 
 func (r *Report) finish() {
 	r.Schema, r.Exact, r.Complete = 1, true, true
@@ -108,6 +115,9 @@ func (r *Report) Print(w io.Writer) error {
 			if s != "" {
 				notes = append(notes, s)
 			}
+		}
+		for _, r := range p.Rejected {
+			notes = append(notes, "not "+r)
 		}
 		if p.Dropped > 0 {
 			notes = append(notes, format.Plural(p.Dropped, "frame was", "frames were")+" dropped behind the egress hook")

@@ -203,23 +203,29 @@ func ethMatch() flow.Match {
 	return flow.Match{Eth: &flow.Eth{Type: flow.Masked[uint16]{Value: EtherType, Mask: 0xffff}}}
 }
 
-// add adds a flow on the interface and returns where it is counted; a refusal is a reason for no test. So is a flow
+// add adds a flow on the interface and sets where it is counted; a refusal is a reason for no test. So is a flow
 // of the running instance that goes before: a flow of the test comes behind the flows of its priority.
-func (r *run) add(ctx context.Context, f flow.Flow) (source string, err error) {
+func (r *run) add(ctx context.Context, p *Part, f flow.Flow) error {
 	f.Name, f.Interface = flowPrefix+f.Name, r.Interface
 	for _, other := range r.others {
 		if other.Priority <= f.Priority && flow.Overlap(&other, &f) {
-			return "", fmt.Errorf("flow %s of instance %s has priority %d, and counts the packets of the test first: %w", other.Name, r.rep.Instance, other.Priority, dataplane.ErrInUse)
+			return fmt.Errorf("flow %s of instance %s has priority %d, and counts the packets of the test first: %w", other.Name, r.rep.Instance, other.Priority, dataplane.ErrInUse)
 		}
 	}
 	placed, err := r.svc.AddFlows(ctx, f)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if len(placed) != 1 {
-		return "", fmt.Errorf("instance %s returned %d placements of flow %s", r.rep.Instance, len(placed), f.Name)
+		return fmt.Errorf("instance %s returned %d placements of flow %s", r.rep.Instance, len(placed), f.Name)
 	}
-	return placed[0].Source.String(), nil
+	p.Source = placed[0].Source.String()
+	for _, rejected := range placed[0].Rejected {
+		if r.Device != "" || !rejected.Always {
+			p.Rejected = append(p.Rejected, rejected.Backend+": "+rejected.Reason)
+		}
+	}
+	return nil
 }
 
 // count fills in the counts of a flow, from a sample after all packets.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -177,15 +178,20 @@ func Rejections(placements []dataplane.Placement) [][]dataplane.Rejection {
 
 // renderReasons returns the lines of flows, without the reasons that are told elsewhere.
 func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Rejection) bool) string {
-	t := format.Table{Heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
+	t := format.Table{Heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY"}}
+	labelled := slices.ContainsFunc(placements, func(p dataplane.Placement) bool { return len(p.Flow.Labels) > 0 })
+	if labelled {
+		t.Heading = append(t.Heading, "LABELS")
+	}
+	t.Heading = append(t.Heading, "MATCH")
 	for _, p := range placements {
-		t.Add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
-			Source(p.Source), p.Flow.Match.String())
+		row := []string{p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action), Source(p.Source)}
+		if labelled {
+			row = append(row, labels(p.Flow.Labels))
+		}
+		t.Add(append(row, p.Flow.Match.String())...)
 		if p.Flow.Backend != "" {
 			t.Note("  asks for " + string(p.Flow.Backend))
-		}
-		for _, k := range slices.Sorted(maps.Keys(p.Flow.Labels)) {
-			t.Note("  label " + k + "=" + p.Flow.Labels[k])
 		}
 		for _, r := range p.Rejected {
 			if !elsewhere(r) {
@@ -194,6 +200,15 @@ func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Re
 		}
 	}
 	return t.Render()
+}
+
+// labels returns the labels of a flow in one column, "site=ams,team=net", or "-".
+func labels(of map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, k+"="+of[k])
+	}
+	return cmp.Or(strings.Join(list, ","), "-")
 }
 
 // renderShared renders the rejections that several flows share.
@@ -217,13 +232,12 @@ func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection
 	return shared
 }
 
-// Source returns a source as people read it: "xdp eth0,eth1 native,generic", or "-" where nothing counts.
+// Source returns a source as the mirror shows it, "xdp:eth0,eth1/native,generic", or "-" where nothing counts.
 func Source(s dataplane.Source) string {
 	if s.IsZero() {
 		return "-"
 	}
-	backends, _, _ := strings.Cut(s.String(), ":")
-	return strings.TrimSpace(backends + " " + s.DeviceNames() + " " + s.Modes())
+	return s.String()
 }
 
 // word returns the text form of a direction or an action.

@@ -15,7 +15,7 @@ import (
 // OfQueuePairs are the conditions that are about queue pairs, by their codes.
 func OfQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
 	for _, c := range conditions {
-		if strings.HasPrefix(string(c.Code), "queue-pair-") {
+		if code := string(c.Code); strings.HasPrefix(code, "queue-pair-") || strings.HasPrefix(code, "words-") {
 			out = append(out, c)
 		}
 	}
@@ -87,7 +87,7 @@ type QueuePairsJSON struct {
 	Schema     int             `json:"schema"`
 	QueuePairs []queuePairJSON `json:"queue_pairs"`
 	Words      []wordsJSON     `json:"words"`      // reserved for other programs
-	Conditions []conditionJSON `json:"conditions"` // about queue pairs
+	Conditions []conditionJSON `json:"conditions"` // about queue pairs and reserved words
 }
 
 func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {

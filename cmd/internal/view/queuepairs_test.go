@@ -41,6 +41,8 @@ func TestPrintQueuePairs(t *testing.T) {
 		{Code: "interface-missing", Severity: dataplane.High, Object: "eth0", Text: "not about queue pairs", Since: now},
 		{Code: "queue-pair-error", Severity: dataplane.High, Object: "near", Text: "in state ERR: rdma_write: remote access error",
 			Fix: "see the peer, then: flowtally queue-pairs connect near", Since: now.Add(-90 * time.Second)},
+		{Code: "words-abandoned", Severity: dataplane.Medium, Object: "old", Text: "the program that had its reserved words ended without giving them back",
+			Fix: "start the program again, or: flowtally queue-pairs release old", Since: now.Add(-time.Second)},
 	}
 	words := []dataplane.ReservedWords{
 		{Name: "app", State: dataplane.WordsTaken, Since: now.Add(-time.Minute)}, {Name: "old", State: dataplane.WordsAbandoned, Since: now.Add(-time.Second)},
