@@ -68,6 +68,9 @@ install: to = $(DESTDIR)$(PREFIX)
 install: lib = $(DESTDIR)$(LIBDIR)
 install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit, man pages and completions
 	@for f in flowtally flowtally-plugin; do [ -e "$(BIN)/$$f" ] || { echo "install: $(BIN)/$$f is not there: run make build first" >&2; exit 1; }; done
+	@need=$$(du -ckL "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" $(wildcard $(BIN)/$(LIBRARY)) | awk 'END {print $$1 + 2048}'); at="$(to)/bin"; \
+	while [ ! -e "$$at" ]; do at=$$(dirname "$$at"); done; free=$$(df -kP "$$at" | awk 'END {print $$4}'); \
+	[ "$$free" -ge "$$need" ] || { echo "install: $$at has $$free KiB of free space, and the files need $$need KiB: make room, or name another PREFIX" >&2; exit 1; }
 	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
 		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d" "$(to)/share/man"
 	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
@@ -149,7 +152,7 @@ test-user: ## the tests that need no privilege; a test is skipped, with the reas
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout 40m -p 2 -exec '$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-otel: build ## a collector of OpenTelemetry receives the values that flowtally export pushes; the collector is a module of its own
 	cd internal/lab/otel && $(GO) vet . && FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m .
@@ -157,7 +160,7 @@ test-otel: build ## a collector of OpenTelemetry receives the values that flowta
 test-cross: ## compile everything, tests included, for the other supported systems
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) vet -tags vm ./internal/lab/vm/...
-	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore
+	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
@@ -179,7 +182,9 @@ test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the
 
 test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor, demo (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' -timeout 30m ./ibv ./internal/lab/rdmacore
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin sh -c 'export FLOWTALLY_RAN=$$(mktemp) && \
+		$(GO) test -count=1 -v -tags releases -run "TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels" -timeout 30m ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair && \
+		$(GO) test -count=1 -v -tags releases -run "^TestRan$$" ./internal/lab/rdmacore; rc=$$?; rm -f $$FLOWTALLY_RAN; exit $$rc'
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc
