@@ -92,10 +92,10 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";
 	case FT_ERR_NO_WAKE: return "mirror: its writer wakes no waiters; they look once per cycle";
 	case FT_ERR_NO_LIVE: return "counter: cannot be read live; read its value, or set mirror.live_mode";
-	case FT_ERR_NO_WORDS: return "words: none are reserved in that instance; run flowtally queue-pairs reserve NAME, or name them under words in its configuration";
+	case FT_ERR_NO_WORDS: return "words: the instance does not run, or none are reserved there; start it, and run flowtally queue-pairs reserve NAME, or name them under words in its configuration";
 	case FT_ERR_IN_USE: return "words: another program has them, or they cool down after its end; try again";
 	case FT_ERR_MISSED: return "words: entries of the ring were written over before they were counted; count more often than once in a round of the queue";
-	case FT_ERR_REPLY: return "words: no valid reply came: the program at the other end of the socket is not flowtally, is of another version, or ended";
+	case FT_ERR_REPLY: return "words: no valid reply came: the program at the other end of the socket is not flowtally, is of another version, hangs, or ended";
 	default: return "unknown result";
 	}
 }

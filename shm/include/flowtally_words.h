@@ -52,7 +52,7 @@ typedef struct ft_words {
  * FT_ERR_NO_WORDS: the instance has no reserved words. FT_ERR_NO_COUNTER: none of that name.
  * FT_ERR_IN_USE: another program has them, or they cool down after its end. FT_ERR_PERMISSION:
  * the caller may not connect. FT_ERR_OWNER: the other end belongs to a user who is not trusted.
- * FT_ERR_REPLY: the other end is not flowtally, or of another version. */
+ * FT_ERR_REPLY: the other end is not flowtally, is of another version, or hangs. */
 FT_API int ft_words_take(ft_words *w, const char *path, const char *name, uint64_t limit, const ft_options *options);
 /* Gives the words back: their counts stay in the total, and another program can take them at
  * once. w has no words then. */
@@ -92,9 +92,10 @@ static inline void ft_words_message(unsigned char *m, uint32_t kind) {
 }
 
 static inline int ft_words_send(int s, const unsigned char *m) {
+	const int64_t began = ft_now();
 	ssize_t n;
 	do n = send(s, m, FT_WDM_SIZE, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && ft_socket_again(began));
 	return n == FT_WDM_SIZE ? FT_OK : FT_ERR_REPLY; /* the instance has closed the connection */
 }
 
@@ -132,9 +133,12 @@ static inline int ft_words_map(ft_words *w, int fd) {
 static inline void ft_words_return(int s) {
 	unsigned char m[FT_WDM_SIZE];
 	const int was = errno;
+	const int64_t began = ft_now();
 	ft_words_message(m, FT_WDM_RETURN);
 	/* The instance closes the connection when it has read the last values. */
-	if (ft_words_send(s, m) == FT_OK) (void)recv(s, m, 1, 0);
+	if (ft_words_send(s, m) == FT_OK)
+		while (recv(s, m, 1, 0) < 0 && ft_socket_again(began)) {
+		}
 	errno = was;
 }
 
@@ -153,9 +157,12 @@ static inline int ft_words_ask(ft_words *w, const char *name, uint64_t limit) {
 		memcpy(&wait, m + FT_WDM_LIMIT, sizeof wait);
 		w->wait = (int64_t)wait;
 	}
-	if (!err && (err = ft_words_map(w, fd)) != FT_OK) ft_words_return(w->s);
+	if (!err) err = ft_words_map(w, fd);
 	ft_close_file(fd); /* the mapping stays */
-	if (err) return err;
+	if (err) {
+		ft_words_return(w->s); /* the instance may have given them */
+		return err;
+	}
 	memcpy(&w->index, m + FT_WDM_INDEX, sizeof w->index);
 	memcpy(&w->generation, m + FT_WDM_GENERATED, sizeof w->generation);
 	return FT_OK;

@@ -2,6 +2,8 @@ package words
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,18 +41,21 @@ func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, 
 	return fd, "", nil
 }
 
-// Receive receives one message of size bytes at most, and its descriptors, which the caller closes.
+// Receive receives one message of size bytes at most, and its descriptors, which the caller closes. EMFILE: this process
+// could not have the descriptor that came.
 func Receive(fd, size int) (message []byte, fds []int, err error) {
-	var n, controls int
+	var n, controls, flags int
 	message, control := make([]byte, size+1), make([]byte, unix.CmsgSpace(4*4))
 	err = uninterrupted(func() (err error) {
-		n, controls, _, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
+		n, controls, flags, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	fds, err = descriptors(control[:controls])
+	if fds, err = descriptors(control[:controls]); err == nil && len(fds) == 0 && flags&unix.MSG_CTRUNC != 0 {
+		err = fmt.Errorf("receiving a descriptor: %w", unix.EMFILE)
+	}
 	return message[:n], fds, err
 }
 
@@ -72,11 +77,15 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, err
 }
 
-// uninterrupted repeats a system call that a signal interrupts.
-func uninterrupted(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
+// uninterrupted repeats a system call that a signal interrupts, of a connection whose waits Connect has bounded. The
+// kernel begins a wait anew with each repetition.
+func uninterrupted(call func() error) (err error) {
+	began := time.Now()
+	for err = unix.EINTR; errors.Is(err, unix.EINTR) && time.Since(began) < timeout; {
+		err = call()
 	}
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
+		return fmt.Errorf("the other end did not react within %v: %w", timeout, os.ErrDeadlineExceeded)
+	}
+	return err
 }

@@ -154,7 +154,7 @@ func askOnce(fd int, request Request) (reply Reply, file int, err error) {
 func hint(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return ": no words are reserved in that instance: name the counter under words in its configuration, or reserve it with flowtally queue-pairs reserve"
+		return ": the instance does not run, or has no reserved words: start it, and name the counter under words in its configuration, or reserve it with flowtally queue-pairs reserve"
 	case errors.Is(err, fs.ErrPermission):
 		return ": this process may not connect: set mirror.words_mode, and join the group mirror.words_group"
 	}
@@ -227,12 +227,12 @@ func Take(path, name string, o Options) (*Words, error) {
 	if err == nil && reply.Errno != 0 {
 		err = takeError(reply)
 	}
+	w := &Words{reply: reply, limit: o.Limit, conn: connection{fd: fd}}
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = w.Close() // the instance may have given them
 		return fail("taking them", err)
 	}
 	defer unix.Close(file)
-	w := &Words{reply: reply, limit: o.Limit, conn: connection{fd: fd}}
 	if w.m, err = mapFile(file, true); err != nil {
 		_ = w.Close()
 		return fail("mapping them", err)
@@ -284,11 +284,14 @@ func (w *Words) Close() error {
 	err := uninterrupted(func() error {
 		return unix.Sendmsg(fd, Request{Kind: ReturnWords}.Message(), nil, nil, unix.MSG_NOSIGNAL)
 	})
-	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return nil // the instance ended before
-	}
 	if err == nil { // the instance closes the connection when it has read the last values
-		_, _, err = unix.Recvfrom(fd, make([]byte, 1), 0)
+		err = uninterrupted(func() error {
+			_, _, err := unix.Recvfrom(fd, make([]byte, 1), 0)
+			return err
+		})
+	}
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil // the instance has ended
 	}
 	return err
 }

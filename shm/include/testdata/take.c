@@ -1,15 +1,36 @@
 /* Takes reserved words and prints the result, the time until the words can be taken, and the
  * number of descriptors and of mappings of memfds that the process has now more than before.
  *
- *     take MIRROR NAME
+ *     take MIRROR NAME [signals | one]
  *
- * With the words it counts one completion, and waits for the end of standard input. */
+ * With the words it counts one completion, and waits for the end of standard input. signals: a signal
+ * interrupts it each 5 ms. one: it can have one descriptor more. */
 #define _DEFAULT_SOURCE
 #include "flowtally_words.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
+
+static void ignore(int number) { (void)number; }
+
+static void interrupt_often(void) {
+	struct sigaction a;
+	const struct itimerval each = {{0, 5000}, {0, 5000}};
+	memset(&a, 0, sizeof a);
+	a.sa_handler = ignore;
+	a.sa_flags = SA_RESTART;
+	(void)sigaction(SIGALRM, &a, NULL);
+	(void)setitimer(ITIMER_REAL, &each, NULL);
+}
+
+static void leave_one_descriptor(void) {
+	const int next = dup(0);
+	const struct rlimit most = {(rlim_t)next + 1, (rlim_t)next + 1};
+	(void)close(next);
+	(void)setrlimit(RLIMIT_NOFILE, &most);
+}
 
 static int descriptors(void) {
 	int n = 0;
@@ -32,7 +53,9 @@ static int mappings(void) {
 
 int main(int argc, char **argv) {
 	ft_words w;
-	if (argc != 3) return 2;
+	if (argc != 3 && argc != 4) return 2;
+	if (argc == 4 && strcmp(argv[3], "signals") == 0) interrupt_often();
+	if (argc == 4 && strcmp(argv[3], "one") == 0) leave_one_descriptor();
 	const int fds = descriptors(), maps = mappings();
 	const int err = ft_words_take(&w, argv[1], argv[2], 0, NULL);
 	const int refused = err != 0 && w.words == NULL;
