@@ -7,6 +7,7 @@ import (
 
 // FuzzExchange makes a set by two exchanges and compares it with the linear matcher. The invariants: each lookup finds
 // the rule of the lowest rank that matches, and every word of the memory is free, retired, or reached once.
+// A set has at most 62 rules: an input takes 2 ms of CPU. Sets of up to 510 took 15 ms; TestModel has sets of hundreds.
 func FuzzExchange(f *testing.F) {
 	f.Add(uint64(1), uint8(10), uint8(5), uint8(3))
 	f.Add(uint64(2), uint8(100), uint8(100), uint8(50))
@@ -14,7 +15,7 @@ func FuzzExchange(f *testing.F) {
 		d := &drawn{g: rand.New(rand.NewPCG(from, 0))}
 		s := New(make([]uint64, 1<<15), Options{Class: testClass})
 		var rules []Rule
-		for range first {
+		for range first % 32 {
 			rules = append(rules, d.rule())
 		}
 		if err := s.Exchange(nil, rules); err != nil {
@@ -26,7 +27,7 @@ func FuzzExchange(f *testing.F) {
 			remove = append(remove, r.Slot)
 		}
 		var add []Rule
-		for range second {
+		for range second % 32 {
 			add = append(add, d.rule())
 		}
 		s.Reclaim()
