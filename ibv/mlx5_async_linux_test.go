@@ -131,6 +131,18 @@ func TestDevXAsyncQueriesAreBounded(t *testing.T) {
 	b.check(counters.QueryAsync(q, dst, 1))
 }
 
+// A receiver's descriptors end with it, not with the context.
+func TestDevXAsyncQueriesLeaveNoDescriptors(t *testing.T) {
+	b := newDevXBench(t)
+	receive := func() { b.check(must(b.dx.AsyncQueries())(t).Close()) }
+	receive() // the last receiver's descriptors end with the next one's creation
+	before := descriptors(t)
+	for range 20 {
+		receive()
+	}
+	noMoreThan(t, before)
+}
+
 // Each call fails in turn, and so does firmware: the query returns that error.
 func TestDevXAsyncQueryFails(t *testing.T) {
 	for _, c := range []struct {

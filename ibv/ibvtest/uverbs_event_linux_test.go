@@ -146,3 +146,43 @@ func uverbsCQEvents(t *testing.T, front frontEnd) {
 	event(channel, 8, "none")
 	event(async, 16, "none")
 }
+
+// TestUverbsDescriptors counts the client's descriptors around calls that make one. A call that fails leaves none open, as the
+// kernel's uverbs_finalize_object. The model frees a descriptor for messages at the first chance after the client closed it.
+func TestUverbsDescriptors(t *testing.T) { overFrontEnds(t, uverbsDescriptors) }
+
+func uverbsDescriptors(t *testing.T, front frontEnd) {
+	const objAsyncCmd, allocAsyncCmd, createCompChannel, devx = 1<<12 | 4, 1 << 12, 17, "01000000"
+	c := newUVClient(t, front, ibvtest.Env{}, 0)
+	c.must(objDevice, getContext, input(uhwIn, "1000000004000000"+devx+strings.Repeat("0", 40)), output(uhwOut, 72))
+	round := func() {
+		t.Helper()
+		unknown := "77,1,0,8,v,0"
+		for _, call := range []struct {
+			makes          string
+			object, method int
+			attrs          []string
+			want           syscall.Errno
+		}{
+			{"an asynchronous descriptor", objAsync, 0, []string{handle(0, 0), unknown}, syscall.EPROTONOSUPPORT},
+			{"results of commands", objAsyncCmd, allocAsyncCmd, []string{handle(1<<12, 0), unknown}, syscall.EPROTONOSUPPORT},
+			{"a completion channel", objDevice, invokeWrite, []string{value(2, 8, createCompChannel), value(0, 8, 0), "1,1,0,4,e,"}, syscall.EFAULT},
+		} {
+			if err, _ := c.call(call.object, call.method, uvMLX5, "ok", call.attrs...); err != call.want {
+				t.Errorf("making %s: %v, want %v", call.makes, err, call.want)
+			}
+		}
+		fd := c.must(objAsyncCmd, allocAsyncCmd, handle(1<<12, 0))[0].value
+		if got := c.Say("close %d", fd); got != "0" {
+			t.Errorf("closing descriptor %d: %s", fd, got)
+		}
+	}
+	round()
+	want := c.Say("descriptors")
+	for range 10 {
+		round()
+	}
+	if got := c.Say("descriptors"); got != want {
+		t.Errorf("%s descriptors, want %s", got, want)
+	}
+}

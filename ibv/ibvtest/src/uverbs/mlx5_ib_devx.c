@@ -2,12 +2,15 @@
  *
  * mlx5_ib_devx.c: DevX, the interface for firmware commands, as mlx5_ib's devx.c: general commands, objects, and queries
  * of objects, of which the results of the asynchronous ones are messages on a descriptor. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "mlx5_ib_flow.h"
 
@@ -143,6 +146,21 @@ static int send_result(struct uv_channel *to, uint64_t wr_id, const struct comma
 	return sendmsg(to->write_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? EAGAIN : 0;
 }
 
+/* unread is the number of bytes in the caller's descriptor, by a descriptor that ends here: one that stays would hide that
+ * the caller closed its own. */
+static int unread(const struct uv_call *call, uint16_t id, int *n)
+{
+	int process = syscall(SYS_pidfd_open, call->task->pid, 0), err = 0;
+	int fd = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, (int)uv_attr_get(call, id)->data, 0);
+	if (fd < 0 || ioctl(fd, SIOCINQ, n))
+		err = errno;
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	if (process >= 0)
+		syscall(SYS_close, process);
+	return err;
+}
+
 /* The command ends before the call returns: a caller cannot tell. If the output has no status, the result has the
  * status of a command that did not reach firmware. */
 static int query_async(struct uv_call *call)
@@ -151,7 +169,7 @@ static int query_async(struct uv_call *call)
 	struct uv_channel *to = (struct uv_channel *)uv_attr_object(call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD);
 	uint64_t outlen, wr_id;
 	struct command c;
-	int unread = 0;
+	int waiting = 0;
 	int err = uv_get_const(call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, UINT16_MAX, &outlen);
 	if (!err)
 		err = uv_copy_from(call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, &wr_id, sizeof(wr_id));
@@ -160,7 +178,9 @@ static int query_async(struct uv_call *call)
 	if (err)
 		return err;
 	err = check_query(obj, &c);
-	if (!err && (ioctl(to->read_fd, SIOCINQ, &unread) || unread + outlen > MAX_ASYNC_BYTES_IN_USE))
+	if (!err)
+		err = unread(call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, &waiting);
+	if (!err && waiting + outlen > MAX_ASYNC_BYTES_IN_USE)
 		err = EAGAIN;
 	if (!err) {
 		if (query(call, obj, &c) && !c.out[0])

@@ -90,7 +90,7 @@ struct uv_attr {
 	unsigned index;           /* in the caller's array */
 	uint16_t len;
 	uint8_t enum_id;
-	uint64_t data;            /* the value when len is at most 8, else the address */
+	uint64_t data;            /* the value when len is at most 8, else the address; the number of a descriptor */
 	struct uv_object *object; /* of UV_IDR and UV_FD */
 	struct uv_object **objects; /* of UV_IDRS: count, freed with the call */
 	unsigned count;
@@ -223,7 +223,9 @@ struct uv_ah {
 struct uv_channel {
 	struct uv_object object;
 	int write_fd;
-	int read_fd; /* -1, or a duplicate of the caller's end */
+	int read_fd; /* the caller's end before the call succeeds, then of a pipe a duplicate of it, else -1 */
+	uint64_t number_at; /* where the caller learns the number of its end */
+	size_t number_size;
 	uint64_t inode; /* of the pipe: the caller's descriptor must be it still */
 };
 

@@ -218,12 +218,8 @@ static int create_ah(struct uv_call *call)
 static int create_comp_channel(struct uv_call *call)
 {
 	struct uv_object *o;
-	struct ib_uverbs_create_comp_channel_resp r;
-	int fd, err = uv_object_new(call, UVERBS_OBJECT_COMP_CHANNEL, sizeof(struct uv_channel), &o);
-	if (!err)
-		err = uv_channel_open((struct uv_channel *)o, &fd);
-	r.fd = fd;
-	return err ? err : uv_udata_out(call, &call->core, &r, sizeof(r));
+	int err = uv_object_new(call, UVERBS_OBJECT_COMP_CHANNEL, sizeof(struct uv_channel), &o);
+	return err ? err : uv_channel_open((struct uv_channel *)o, call, call->core.out, sizeof(__u32));
 }
 
 #define EX(c) (IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_##c)

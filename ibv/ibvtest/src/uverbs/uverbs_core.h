@@ -21,8 +21,10 @@ void uv_fill_udata(const struct uv_call *call, struct uv_udata *u, uint16_t in, 
 /* The context that a method needs: EINVAL without, EIO when the device is lost. */
 int uv_get_context(const struct uv_call *call);
 
-/* Makes the channel's pipe and gives its reading end to the caller. *fd is its number there. */
-int uv_channel_open(struct uv_channel *channel, int *fd);
+/* uv_channel_open makes the channel's pipe, and checks that number_at can be written. uv_channel_give then gives the
+ * reading end to the caller and writes its number there: as the kernel, at the end of a call that succeeds. */
+int uv_channel_open(struct uv_channel *channel, struct uv_call *call, uint64_t number_at, size_t number_size);
+int uv_channel_give(struct uv_channel *channel, struct uv_call *call);
 int uv_channel_close(struct uv_object *object, struct uv_call *call);
 int uv_channel_get(const struct uv_call *call, uint16_t type, int64_t fd, struct uv_object **object);
 

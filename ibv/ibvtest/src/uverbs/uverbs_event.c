@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -14,44 +15,71 @@
 
 #include "uverbs_core.h"
 
-/* A driver's descriptor carries messages: a read takes one. c->read_fd tells how many bytes are not read. */
-static int open_messages(struct uv_channel *c, int *ends)
+/* A driver's descriptor carries messages: a read takes one. */
+static int open_messages(int *ends)
 {
 	int room = 8 << 20;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return errno;
 	if (setsockopt(ends[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		(void)setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	c->read_fd = fcntl(ends[0], F_DUPFD_CLOEXEC, 0);
 	return 0;
 }
 
-int uv_channel_open(struct uv_channel *c, int *fd)
+static bool of_messages(const struct uv_object *o)
 {
+	return o->type >= UVERBS_ID_DRIVER_NS && o->destroy == uv_channel_close;
+}
+
+/* Frees the channels of messages that no process can read any more. The kernel does so when a descriptor is closed, of
+ * which the model hears nothing. */
+static void reap(struct uv_file *file)
+{
+	for (struct uv_object *o = file->objects, *next; o; o = next) {
+		next = o->next;
+		if (!of_messages(o) || !o->committed)
+			continue;
+		struct pollfd p = {.fd = ((struct uv_channel *)o)->write_fd};
+		if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
+			(void)uv_object_destroy(o, NULL);
+	}
+}
+
+int uv_channel_open(struct uv_channel *c, struct uv_call *call, uint64_t number_at, size_t number_size)
+{
+	const uint64_t none = UINT64_MAX;
 	int p[2], err = 0;
 	struct stat st;
 	c->write_fd = c->read_fd = -1;
-	if (c->object.type >= UVERBS_ID_DRIVER_NS)
-		err = open_messages(c, p);
-	else if (pipe2(p, O_CLOEXEC))
+	c->number_at = number_at;
+	c->number_size = number_size;
+	if (c->object.type >= UVERBS_ID_DRIVER_NS) {
+		reap(call->file);
+		err = open_messages(p);
+	} else if (pipe2(p, O_CLOEXEC)) {
 		err = errno;
-	else
-		c->read_fd = fcntl(p[0], F_DUPFD_CLOEXEC, 0);
+	}
 	if (err)
 		return err;
 	fcntl(p[1], F_SETFL, O_NONBLOCK); /* the caller may not read: then events are lost */
 	c->write_fd = p[1];
+	c->read_fd = p[0];
 	c->object.destroy = uv_channel_close;
 	if (!syscall(SYS_newfstatat, p[0], "", &st, AT_EMPTY_PATH))
 		c->inode = st.st_ino;
-	int n = c->object.file->install_fd(p[0]);
-	if (n < 0) {
-		(void)uv_channel_close(&c->object, NULL);
+	return uv_copy_to_user(call->task, number_at, &none, number_size);
+}
+
+int uv_channel_give(struct uv_channel *c, struct uv_call *call)
+{
+	int end = c->read_fd;
+	c->read_fd = of_messages(&c->object) ? -1 : fcntl(end, F_DUPFD_CLOEXEC, 0);
+	int n = c->object.file->install_fd(end);
+	if (n < 0)
 		return -n;
-	}
 	uv_object_no_handle(&c->object); /* uv_channel_get finds it */
-	*fd = n;
-	return 0;
+	uint64_t number = uv_mutant("wrong_handle") ? n ^ 0x40 : n;
+	return uv_copy_to_user(call->task, c->number_at, &number, c->number_size);
 }
 
 int uv_channel_close(struct uv_object *object, struct uv_call *call)

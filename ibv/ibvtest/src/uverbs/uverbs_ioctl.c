@@ -109,21 +109,18 @@ static int set_object(struct uv_call *call, const struct ib_uverbs_attr *u, stru
 		return EINVAL;
 	if (s->access != UV_NEW && s->access != UV_DESTROY && uv_lost(call->file))
 		return EIO;
+	a->data = u->data;
 	if (s->access != UV_NEW)
 		return s->type == UV_FD ? uv_channel_get(call, s->object, (int64_t)u->data, &a->object)
 					: uv_object_get(call->file, s->object, u->data, &a->object);
-	int fd = 0;
+	uint64_t id, at = call->user_attrs + a->index * sizeof(*u) + offsetof(struct ib_uverbs_attr, data);
 	int err = uv_object_new(call, s->object, size_of(call->device->ops, s->object), &a->object);
 	if (err)
 		return err;
-	if (s->type == UV_FD && (err = uv_channel_open((struct uv_channel *)a->object, &fd)))
-		return err;
-	uint64_t id = s->type == UV_FD ? (uint64_t)(int64_t)fd : a->object->handle;
-	if (uv_mutant("wrong_handle"))
-		id ^= 0x40;
-	return uv_copy_to_user(call->task,
-			       call->user_attrs + a->index * sizeof(*u) + offsetof(struct ib_uverbs_attr, data), &id,
-			       sizeof(id));
+	if (s->type == UV_FD)
+		return uv_channel_open((struct uv_channel *)a->object, call, at, sizeof(id));
+	id = uv_mutant("wrong_handle") ? a->object->handle ^ 0x40 : a->object->handle;
+	return uv_copy_to_user(call->task, at, &id, sizeof(id));
 }
 
 static int set_objects(struct uv_call *call, const struct ib_uverbs_attr *u, struct uv_attr *a)
@@ -212,6 +209,9 @@ static int run(struct uv_call *call, const struct ib_uverbs_attr *u, unsigned n)
 	const struct uv_attr *out = uv_attr_get(call, UVERBS_ATTR_UHW_OUT);
 	if (!err && out) /* as the kernel: it assumes that the driver wrote all of it */
 		err = uv_copy_to(call, UVERBS_ATTR_UHW_OUT, NULL, 0);
+	for (unsigned i = 0; i < call->made_len && !err; i++)
+		if (call->made[i]->destroy == uv_channel_close)
+			err = uv_channel_give((struct uv_channel *)call->made[i], call);
 	return err == EPROTONOSUPPORT ? EINVAL : err;
 }
 

@@ -3,7 +3,8 @@
  * client.c: makes calls of RDMA_VERBS_IOCTL as lines of its input say, and prints their results.
  *
  *     open N                             prints the descriptor or -errno
- *     close
+ *     close [FD]                         closes the device, or FD
+ *     descriptors                        prints the number of open descriptors
  *     cmd NUMBER                         an ioctl of another number
  *     fork                               a child prints its number and goes on with the lines; at its end the parent prints
  *                                        "back" and goes on
@@ -120,7 +121,11 @@ int main(void)
 			fd = open(path, O_RDWR | O_CLOEXEC);
 			printf("%d\n", fd < 0 ? -errno : fd);
 		} else if (!strncmp(line, "close", 5)) {
-			printf("%d\n", close(fd) ? errno : 0);
+			printf("%d\n", close(sscanf(line, "close %lu", &n) == 1 ? (int)n : fd) ? errno : 0);
+		} else if (!strncmp(line, "descriptors", 11)) {
+			for (n = 0, size = 0; n < 1024; n++)
+				size += fcntl(n, F_GETFD) >= 0;
+			printf("%lu\n", size);
 		} else if (sscanf(line, "cmd %lu", &n) == 1) {
 			printf("%d\n", ioctl(fd, n, &call) ? errno : 0);
 		} else if (sscanf(line, "event %lu %lu", &n, &size) >= 1) {
