@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"testing"
+	"time"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
@@ -42,6 +43,7 @@ func TestKernelMLX5QueuePairs(t *testing.T) {
 			{"attributes", TestQPAttrRoundTrip},
 			{"regions", TestMemoryRegions},
 			{"access to regions", TestRegionAccess},
+			{"completions of a closed queue pair", leftCompletions},
 			{"gids", TestQueryGID},
 		} {
 			t.Run(c.name, c.test)
@@ -56,5 +58,38 @@ func rawPacketSends(t *testing.T) {
 	b.post(b.qp, send(m))
 	if wc := b.completions(1)[0]; wc.Status != WCLocQPOpErr {
 		t.Errorf("a posted frame ends with %v", wc.Status)
+	}
+}
+
+// leftCompletions closes a queue pair whose completions are in a ring that MLX5Ring has described. They stay there, and each
+// fails the call of Poll that takes it off: docs/words.md tells programs to poll them first.
+func leftCompletions(t *testing.T) {
+	b := newBench(t, newWire(t), "")
+	first, _ := b.rc(nil)
+	second, _ := b.rc(nil)
+	from, to := b.region(), b.region()
+	ring := must(b.cq.MLX5Ring())(t)
+	write := SendWR{Opcode: WRRDMAWrite, Flags: SendSignaled, SGE: sge(from, 8), RemoteAddr: to.Addr(), RKey: to.RKey()}
+	written := func(entries int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ring.Buf[entries*ring.CQESize-1]>>4 == 0xf; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the device has not written %d entries after 20 s", entries)
+			}
+		}
+	}
+	b.post(first, write, write)
+	written(2)
+	b.check(first.Close())
+	b.post(second, write)
+	written(3)
+	var wc [4]WC
+	for i := range 2 {
+		if n, err := b.cq.Poll(wc[:]); n != 0 || err == nil {
+			t.Errorf("entry %d of the closed queue pair: %d completions, %v, want an error", i, n, err)
+		}
+	}
+	if n, err := b.cq.Poll(wc[:]); n != 1 || err != nil {
+		t.Errorf("behind them: %d completions, %v, want 1", n, err)
 	}
 }

@@ -15,7 +15,8 @@ var ErrMissed = errors.New("entries of the ring were missed")
 //
 // Beside ibv_poll_cq, Count is called with the number of polled completions, at least once in a round of the queue. Where the
 // ring is compressed, its RingOptions have Expand, and the program polls no more completions than Count has returned:
-// ibv_poll_cq reads no compressed entries.
+// ibv_poll_cq reads no compressed entries. Every completion of a queue pair is polled before that is destroyed or reset:
+// ibv_poll_cq fails on an entry that is left, and may have taken others off the ring without a number.
 type RingCounter struct {
 	ring   *Ring
 	add    func(completions, errors uint64)

@@ -9,6 +9,9 @@
  *
  * ft_ring_count makes no system call, and waits for no process. One thread at a time may use
  * an ft_ring. It needs no header of rdma-core.
+ *
+ * Poll every completion of a queue pair before it is destroyed or reset: after mlx5dv_init_obj
+ * libmlx5 leaves its entries in the queue, and ibv_poll_cq fails on each. Do not resize the queue.
  */
 #ifndef FLOWTALLY_RING_H
 #define FLOWTALLY_RING_H
@@ -35,7 +38,8 @@ typedef struct ft_ring {
 FT_API int ft_ring_open(ft_ring *r, void *entries, uint32_t count, uint32_t entry_size, uint32_t compression);
 /* Counts the entries that the device has written since the last call. polled is the number of
  * completions that ibv_poll_cq has returned since then; a negative number is an error of
- * ibv_poll_cq and counts as 0. Call it at least once in a round of the queue.
+ * ibv_poll_cq and counts as 0, although that call may have taken completions off the queue: make
+ * the queue and its ft_ring anew then. Call it at least once in a round of the queue.
  * FT_ERR_MISSED: polled entries were written over before they were counted. The words are too
  * low by their number, which r->missed has grown by. Counting goes on behind them.
  * FT_ERR_CORRUPT: a compressed entry is not valid. Each later call returns it too.
