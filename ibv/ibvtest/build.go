@@ -78,7 +78,7 @@ func libraries(libs Libs) []library {
 	}
 	verbs := func(name string) bool {
 		return model(name) || strings.HasPrefix(name, "verbs_") || slices.Contains([]string{
-			"uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
+			"uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
 		}, name) || strings.HasPrefix(name, "uverbs/uverbs_") && !slices.Contains([]string{
 			"uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c",
 		}, name)

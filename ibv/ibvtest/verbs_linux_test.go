@@ -139,7 +139,7 @@ func sanitizedVerbs(t *testing.T, flags []string) string {
 	library("libmlx5.so.1", "mlx5.map", "mlx5_[cd]*.c", "mlx5_flow.c", "provider.c")
 	library("libefa.so.1", "efa.map", "efa.c", "provider.c")
 	return library("libibverbs.so.1", "verbs.map", "verbs_*.c", "rdma_*.c", "nic*.c", "mlx5_[mp]*.c", "mlx5_firmware.c",
-		"uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
+		"uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
 		"uverbs/uverbs_[aefimo]*.c", "uverbs/uverbs_cmd.c", "uverbs/uverbs_std*.c")
 }
 

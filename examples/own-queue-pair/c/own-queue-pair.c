@@ -75,9 +75,9 @@ int main(int argc, char **argv) {
 	if (argc != 5 && (argc != 6 || strcmp(argv[5], "compressed") != 0))
 		return fprintf(stderr, "usage: own-queue-pair MIRROR NAME DEVICE COUNT [compressed]\n"), 2;
 	if ((p.device = open_device(argv[3])) == NULL) return failed(argv[3]), 1;
-	if (most_of_a_word(&p, &most)) return 1;
+	if (most_of_a_word(&p, &most)) return destroy(&p), 1;
 	int err = ft_words_take(&p.words, argv[1], argv[2], most, NULL);
-	if (err) return fprintf(stderr, "%s: %s\n", argv[2], ft_strerror(err)), 1;
+	if (err) return fprintf(stderr, "%s: %s\n", argv[2], ft_strerror(err)), destroy(&p), 1;
 	err = make(&p, argc == 6) || write_all(&p, strtol(argv[4], NULL, 10));
 	destroy(&p);
 	printf("%" PRIu64 " completions, %" PRIu64 " errors\n", p.words.words[0], p.words.words[1]);

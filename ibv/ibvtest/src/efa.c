@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * efa.c: the software libefa.so.1: completion counters in memory of the application
- * (efadv_create_comp_cntr(3)). It refuses the same calls as libefa of rdma-core 65. libibverbs
- * refuses the calls that the kernel would: memory that is not mapped, or not 8 bytes at a
- * multiple of 8. A memfd stands in for a DMA-BUF, which few hosts can make. */
-#define _GNU_SOURCE
+ * (efadv_create_comp_cntr(3)). It refuses the same calls as libefa of rdma-core 65. The kernel in libibverbs refuses
+ * memory that is not mapped, or not 8 bytes at a multiple of 8. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "provider.h"
 
@@ -68,36 +63,15 @@ static bool known(const struct efadv_comp_cntr_init_attr *a, uint32_t length)
 	return zero;
 }
 
-/* Maps the page of a DMA-BUF that has the word. The mapping stays until the process ends, as a device may write to it. */
-static int map(int fd, uint64_t offset, uint64_t **word)
+/* The word of one side, for the kernel. */
+static struct ibvtest_word locate(const struct efadv_memory_location *m, bool external)
 {
-	char path[64], target[64] = "";
-	uint64_t page = sysconf(_SC_PAGESIZE);
-	off_t size = lseek(fd, 0, SEEK_END);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (readlink(path, target, sizeof(target) - 1) < 0)
-		return EBADF;
-	if (strncmp(target, "/dmabuf:", 8) && strncmp(target, "/memfd:", 7))
-		return EINVAL;
-	if (offset % sizeof(uint64_t) || size < 8 || offset > (uint64_t)size - 8)
-		return EINVAL;
-	uint8_t *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset & ~(page - 1));
-	if (at == MAP_FAILED)
-		return errno;
-	*word = (uint64_t *)(void *)(at + offset % page);
-	return 0;
-}
-
-/* The word of one side; *word is NULL when the library is to have its own. */
-static int locate(const struct efadv_memory_location *m, bool external, uint64_t **word)
-{
-	*word = NULL;
-	if (!external)
-		return 0;
-	if (m->type == EFADV_MEMORY_LOCATION_DMABUF)
-		return map(m->dmabuf.fd, m->dmabuf.offset, word);
-	*word = (uint64_t *)(void *)m->ptr;
-	return m->ptr ? 0 : EFAULT; /* the result of pinning the first page */
+	bool dmabuf = m->type == EFADV_MEMORY_LOCATION_DMABUF;
+	return (struct ibvtest_word){.buffer = {.type = dmabuf ? IB_UVERBS_BUFFER_TYPE_DMABUF : IB_UVERBS_BUFFER_TYPE_VA,
+						.fd = dmabuf ? m->dmabuf.fd : 0,
+						.addr = dmabuf ? m->dmabuf.offset : (uintptr_t)m->ptr,
+						.length = external ? sizeof(uint64_t) : 0},
+				     .at = (const uint64_t *)(void *)m->ptr};
 }
 
 struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr,
@@ -105,21 +79,17 @@ struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct
 {
 	const uint32_t flags = EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM | EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM;
 	const struct ibvtest_device_ops *ops = provider_ops(context->device);
-	uint64_t *completions, *errors;
-	int err;
 
 	if (!ops || !ops->offers_external || !ops->offers_external(context->device))
 		return fail(EOPNOTSUPP);
 	if (!known(efa_attr, inlen))
 		return fail(EINVAL);
-	if (attr->comp_mask || attr->flags || attr->type != IBV_COMP_CNTR_TYPE_WRS || efa_attr->comp_mask ||
-	    efa_attr->flags & ~flags || efa_attr->comp_cntr_ext_mem.type > EFADV_MEMORY_LOCATION_DMABUF ||
+	if (efa_attr->comp_mask || efa_attr->flags & ~flags || efa_attr->comp_cntr_ext_mem.type > EFADV_MEMORY_LOCATION_DMABUF ||
 	    efa_attr->err_cntr_ext_mem.type > EFADV_MEMORY_LOCATION_DMABUF)
 		return fail(EOPNOTSUPP);
-	err = locate(&efa_attr->comp_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM, &completions);
-	if (!err)
-		err = locate(&efa_attr->err_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM, &errors);
-	if (err)
-		return fail(err);
-	return ops->create_comp_cntr(context, "efadv_create_comp_cntr", attr, completions, errors);
+	return ops->create_comp_cntr(
+		context, "efadv_create_comp_cntr", attr,
+		(struct ibvtest_word[]){
+			locate(&efa_attr->comp_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM),
+			locate(&efa_attr->err_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM)});
 }

@@ -19,13 +19,19 @@
 #include "kernel_call.h"
 #include "verbs_abi.h"
 
-#define IBVTEST_DEVICE_OPS_ABI 5
+#define IBVTEST_DEVICE_OPS_ABI 6
 
 /* A completion queue as it lies in memory. */
 struct ibvtest_ring {
 	void *buffer;
 	uint32_t *doorbell;
 	uint32_t entries, number;
+};
+
+/* A word of a completion counter: for the kernel, and for reading. length 0: the library's own. */
+struct ibvtest_word {
+	struct ib_uverbs_buffer_desc buffer;
+	const uint64_t *at;
 };
 
 /* All return 0 or a positive errno. Functions that return a pointer return NULL and set errno. */
@@ -58,11 +64,9 @@ struct ibvtest_device_ops {
 	 * or comp_cntr; NULL in a library without counters. */
 	int (*offers_external)(struct ibv_device *device);
 
-	/* ibv_create_comp_cntr, with words of the caller's where they are not NULL; the call is
-	 * counted as verb. NULL and errno. */
+	/* ibv_create_comp_cntr, with two words, of completions and of errors; the call is counted as verb. NULL and errno. */
 	struct ibv_comp_cntr *(*create_comp_cntr)(struct ibv_context *context, const char *verb,
-						  const struct ibv_comp_cntr_init_attr *attr, uint64_t *completions,
-						  uint64_t *errors);
+						  const struct ibv_comp_cntr_init_attr *attr, const struct ibvtest_word *words);
 };
 
 /* Exported by libibverbs.so.1, version IBVTEST_PRIVATE_1; NULL for a device not its own. */

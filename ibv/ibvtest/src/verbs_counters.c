@@ -59,7 +59,7 @@ int verbs_destroy_counters(struct ibv_counters *counters)
 		err = verbs_kernel_destroy(counters->context, UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY,
 					   UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c->handle);
 	if (!err)
-		verbs_drop(counters->context, &c->object);
+		verbs_drop(&c->object);
 	return err;
 }
 
@@ -92,17 +92,6 @@ int verbs_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_c
 	return err;
 }
 
-/* A netdev that went takes its device with it. */
-static void lose_unplugged(struct soft_device *d)
-{
-	pthread_mutex_lock(&d->lock);
-	if (d->kernel.unplugged) {
-		d->fatal = true;
-		verbs_device_gone(d, true);
-	}
-	pthread_mutex_unlock(&d->lock);
-}
-
 int verbs_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags)
 {
 	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ);
@@ -112,8 +101,5 @@ int verbs_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_
 	kernel_object(&call, UVERBS_ATTR_READ_COUNTERS_HANDLE, ((struct soft_counters *)counters)->handle);
 	kernel_out(&call, UVERBS_ATTR_READ_COUNTERS_BUFF, values, n * sizeof(*values));
 	kernel_in(&call, UVERBS_ATTR_READ_COUNTERS_FLAGS, &flags, sizeof(flags));
-	err = verbs_kernel_call(counters->context, &call);
-	if (err == EIO)
-		lose_unplugged(verbs_context_of(counters->context)->device);
-	return err;
+	return verbs_kernel_call(counters->context, &call);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
 #define MAX_CQE (1 << 16)
 
@@ -21,7 +22,7 @@ static void release_cq(struct soft_object *o)
 
 /* As mlx5: the next power of two above the requested size, of which one entry stays unused. The
  * doorbell record has a cache line of its own behind the ring. */
-static struct soft_cq *make_cq(int cqe)
+static struct soft_cq *make_cq(struct ibv_context *context, int cqe)
 {
 	struct soft_cq *c = calloc(1, sizeof(*c));
 	void *memory = NULL;
@@ -30,7 +31,9 @@ static struct soft_cq *make_cq(int cqe)
 	while (1 << c->log < cqe + 1)
 		c->log++;
 	size_t size = (size_t)RDMA_CQE_BYTES << c->log;
-	if (posix_memalign(&memory, 4096, size + RDMA_CQE_BYTES)) {
+	c->cq.context = context;
+	if (posix_memalign(&memory, 4096, size + RDMA_CQE_BYTES) || !verbs_kernel_cq(c)) {
+		free(memory);
 		free(c);
 		return NULL;
 	}
@@ -53,31 +56,33 @@ VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		err = EOPNOTSUPP;
 	else if (cqe < 1 || cqe > MAX_CQE || comp_vector)
 		err = EINVAL;
-	else if (!(c = make_cq(cqe)))
+	else if (!(c = make_cq(context, cqe)))
 		err = ENOMEM;
 	if (c) {
-		c->cq.context = context;
 		c->cq.cq_context = cq_context;
-		c->cq.handle = c->object.handle = verbs_handle(context);
-		verbs_wire_lock();
 		c->number = rdma_wire_number();
-		verbs_wire_unlock();
 		pthread_mutex_init(&c->cq.mutex, NULL);
 		pthread_cond_init(&c->cq.cond, NULL);
 		verbs_adopt(context, &c->object, release_cq);
 	}
-	verbs_leave(context);
+	uv_unlock();
 	return verbs_made(c, err);
 }
 
 VERBS_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 {
-	return verbs_destroy(cq->context, "ibv_destroy_cq", &((struct soft_cq *)cq)->object);
-}
-
-void verbs_cq_use(struct ibv_cq *cq, int by)
-{
-	((struct soft_cq *)cq)->object.users += by;
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY);
+	struct ib_uverbs_destroy_cq_resp resp;
+	int err = verbs_gate(cq->context, "ibv_destroy_cq");
+	kernel_object(&call, UVERBS_ATTR_DESTROY_CQ_HANDLE, cq->handle);
+	kernel_out(&call, UVERBS_ATTR_DESTROY_CQ_RESP, &resp, sizeof(resp));
+	if (!err)
+		err = verbs_kernel_call(cq->context, &call);
+	if (err)
+		return err;
+	verbs_events_wait(VERBS_ACKED(cq, async_events_completed), resp.async_events_reported);
+	verbs_drop(&((struct soft_cq *)cq)->object);
+	return 0;
 }
 
 bool verbs_cq_push(struct soft_cq *c, const struct rdma_cqe *cqe)
@@ -88,7 +93,8 @@ bool verbs_cq_push(struct soft_cq *c, const struct rdma_cqe *cqe)
 	uint32_t ci = be32toh(__atomic_load_n(c->doorbell, __ATOMIC_ACQUIRE));
 	if (((c->pi - ci) & 0xffffff) >= (uint32_t)c->cq.cqe) {
 		c->overrun = true;
-		verbs_object_event(c->cq.context, IBV_EVENT_CQ_ERR, &c->cq, c->cq.handle);
+		if (c->kernel)
+			uv_cq_event(c->kernel, IBV_EVENT_CQ_ERR);
 		return false;
 	}
 	verbs_cqe_write(c, cqe);
@@ -151,23 +157,23 @@ int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int taken = 0;
 	if (verbs_call(cq->context->device->name, "ibv_poll_cq") || n < 0)
 		return -1;
-	verbs_wire_lock();
+	uv_lock();
 	bool bad = c->overrun;
 	while (!bad && taken < n && verbs_cqe_read(c, &e)) {
 		bad = !parse(c, &e, &wc[taken]);
 		taken++;
 	}
 	verbs_cqe_consumed(c);
-	verbs_wire_unlock();
+	uv_unlock();
 	return bad ? -1 : taken;
 }
 
 int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)
 {
 	struct soft_cq *c = (struct soft_cq *)cq;
-	verbs_wire_lock();
+	uv_lock();
 	c->direct = true;
 	*ring = (struct ibvtest_ring){c->ring, c->doorbell, 1U << c->log, c->number};
-	verbs_wire_unlock();
+	uv_unlock();
 	return 0;
 }

@@ -2,35 +2,13 @@
  *
  * verbs_data.h: the declarations of the sources that move data: the library's front of the card's queue
  * pairs (rdma_qp.h).
- *
- * The wire's lock (verbs_wire_lock) is taken under a device's lock or without one, and only the leaves of
- * verbs_calls.c and verbs_events.c are taken under it. The thread that posts a request, or moves its peer on,
- * executes it at once. */
+ * The thread that posts a request, or moves its peer on, executes it at once. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_DATA_H
 #define FLOWTALLY_IBVTEST_VERBS_DATA_H
 
 #include "nic_device.h"
 #include "rdma_qp.h"
 #include "verbs_soft.h"
-
-/* One of the two values of a completion counter. The device keeps the value and writes it to the
- * word at each update. Readers read the word. */
-struct soft_count {
-	uint64_t value, *word;
-};
-
-struct soft_comp_cntr {
-	struct ibv_comp_cntr cntr;
-	struct soft_object object; /* users: operations of QPs that it counts */
-	uint64_t max;
-	struct soft_count completions, errors;
-	uint64_t own[2]; /* the words, unless they are the caller's */
-};
-
-/* Adds, wrapping to 0 past max; wire locked. The word is stored with release order: a reader that
- * loads it with acquire order sees the data that the counted operation has written. */
-void verbs_count_add(struct soft_count *count, uint64_t amount, uint64_t max);
-void verbs_count_set(struct soft_count *count, uint64_t value);
 
 struct soft_pd {
 	struct ibv_pd pd;
@@ -54,6 +32,7 @@ struct soft_ah {
 struct soft_cq {
 	struct ibv_cq cq;
 	struct soft_object object;
+	struct uv_cq *kernel; /* NULL: it went with the device */
 	uint8_t *ring;
 	uint32_t *doorbell;
 	unsigned log;         /* of the entries */
@@ -67,9 +46,8 @@ struct soft_qp {
 	struct ibv_qp qp; /* qp.state is the state that the application last saw */
 	struct soft_object object;
 	struct rdma_qp card;
-	struct uv_qp *kernel;
+	struct uv_qp *kernel; /* NULL: it went with the device */
 	struct ibv_qp_init_attr init;
-	struct soft_comp_cntr *counters[32]; /* by the bit of the operation, of which a device may have more than there are */
 };
 
 static inline struct soft_qp *verbs_soft_qp(struct rdma_qp *q)
@@ -77,9 +55,7 @@ static inline struct soft_qp *verbs_soft_qp(struct rdma_qp *q)
 	return RDMA_OUTER(q, struct soft_qp, card);
 }
 
-/* verbs_wire.c: the lock, and the thread that runs the queue pairs that wait. */
-void verbs_wire_lock(void);
-void verbs_wire_unlock(void);
+/* verbs_wire.c: the thread that runs the queue pairs that wait. */
 void verbs_wire_close(void);
 
 uint32_t verbs_mtu(struct ibv_context *context); /* bytes of a message in one packet */
@@ -103,7 +79,6 @@ int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring);
 
 /* verbs_comp_cntr.c, IBVERBS_1.18. */
 struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const char *verb,
-					     const struct ibv_comp_cntr_init_attr *attr, uint64_t *completions,
-					     uint64_t *errors);
+					     const struct ibv_comp_cntr_init_attr *attr, const struct ibvtest_word *words);
 
 #endif

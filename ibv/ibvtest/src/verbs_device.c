@@ -43,7 +43,7 @@ struct soft_device *verbs_table(void)
 static void free_device(struct soft_device *d)
 {
 	verbs_sysfs_remove(d);
-	pthread_mutex_destroy(&d->lock);
+	free(d->kernel.priv);
 	free(d);
 }
 
@@ -115,8 +115,6 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 		d->ifindex = index.ifr_ifindex;
 		memcpy(d->kernel.mac, address.ifr_hwaddr.sa_data, sizeof(d->kernel.mac));
 		d->netns_fd = d->socket = -1;
-		rdma_link_init(&d->contexts);
-		pthread_mutex_init(&d->lock, NULL);
 		int err = verbs_sysfs_add(d, table.made++);
 		if (err) {
 			fprintf(stderr, "ibvtest: %s: making its directory: %s\n", name, strerror(err));

@@ -172,6 +172,6 @@ int verbs_destroy_flow(struct ibv_flow *flow)
 	if (f->counters)
 		f->counters->flows--;
 	verbs_counters_unlock();
-	verbs_drop(flow->context, &f->object);
+	verbs_drop(&f->object);
 	return 0;
 }

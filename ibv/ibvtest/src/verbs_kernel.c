@@ -5,6 +5,7 @@
  * completion queues and their memory are the library's. The kernel knows of a queue pair its type and its uses. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,9 +14,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "uverbs/efa_ib.h"
 #include "uverbs/mlx5_ib_flow.h"
 #include "uverbs/uverbs_core.h"
+#include "verbs_data.h"
 #include "verbs_kernel.h"
+
+/* The objects of the kernel end before the library's, or with the device. */
+static int destroy_cq(struct uv_cq *cq, struct uv_call *call)
+{
+	(void)call;
+	((struct soft_cq *)(uintptr_t)cq->object.user_handle)->kernel = NULL;
+	return 0;
+}
+
+/* Outstanding requests stay outstanding, and the peers get no reply. */
+static int destroy_qp(struct uv_qp *qp, struct uv_call *call)
+{
+	struct soft_qp *q = (struct soft_qp *)(uintptr_t)qp->object.user_handle;
+	(void)call;
+	q->kernel = NULL;
+	q->card.gone = true;
+	q->card.wake = RDMA_NEVER;
+	return 0;
+}
 
 static const struct uv_device_ops ops = {
 	.driver_id = RDMA_DRIVER_MLX5,
@@ -27,9 +49,18 @@ static const struct uv_device_ops ops = {
 	.create_counters = mlx5_ib_create_counters,
 	.destroy_counters = mlx5_ib_destroy_counters,
 	.read_counters = mlx5_ib_read_counters,
+	.destroy_cq = destroy_cq,
+	.destroy_qp = destroy_qp,
+	.size_ib_comp_cntr = sizeof(struct efa_comp_cntr),
+	.query_comp_cntr_caps = efa_query_comp_cntr_caps,
+	.create_comp_cntr = efa_create_comp_cntr,
+	.destroy_comp_cntr = efa_destroy_comp_cntr,
+	.set_comp_cntr = efa_set_comp_cntr,
+	.inc_comp_cntr = efa_inc_comp_cntr,
+	.qp_attach_comp_cntr = efa_qp_attach_comp_cntr,
 };
 
-static const struct uv_method *const methods[] = {mlx5_ib_flow_methods, mlx5_ib_devx_methods, NULL};
+static const struct uv_method *const methods[] = {mlx5_ib_flow_methods, mlx5_ib_devx_methods, efa_comp_cntr_methods, NULL};
 static const struct uv_driver driver = {"", &ops, methods};
 
 /* The library counts its own verbs, and each firmware command: no method of the kernel beside them. */
@@ -98,28 +129,6 @@ void verbs_kernel_name(struct soft_device *d)
 	memcpy(d->kernel.name, d->device.name, sizeof(d->kernel.name));
 }
 
-int verbs_kernel_open(struct soft_context *c)
-{
-	struct mlx5_ib_ucontext *u = calloc(1, sizeof(*u));
-	uv_lock();
-	self.pid = getpid();
-	c->file = u ? uv_file_new(&c->device->kernel, keep) : NULL;
-	if (c->file) {
-		u->ibucontext.file = c->file;
-		c->file->context = &u->ibucontext;
-	}
-	uv_unlock();
-	if (c->file)
-		return 0;
-	free(u);
-	return ENOMEM;
-}
-
-void verbs_kernel_devx(struct soft_context *c)
-{
-	((struct mlx5_ib_ucontext *)c->file->context)->flags = MLX5_IB_ALLOC_UCTX_DEVX;
-}
-
 /* Adds the packets that the NIC lost since the last call to the statistic NIC_DROPS. */
 static void note_drops(struct soft_device *d)
 {
@@ -128,41 +137,89 @@ static void note_drops(struct soft_device *d)
 	d->drops = now;
 }
 
-void verbs_kernel_close(struct soft_context *c)
+/* The objects of the kernel go with the device: its flows stop counting at once. The asynchronous descriptor ends, unless
+ * the device is lost silently: then its writing end stays open, in place of the memory that the library does not have. */
+static void sweep(struct soft_device *d, bool silent)
 {
-	struct soft_device *d = c->device;
-	uv_lock();
-	note_drops(d);
-	uv_close(c->file);
-	if (!d->kernel.nic)
-		d->drops = 0;
-	uv_unlock();
+	d->kernel.unplugged = false;
+	for (struct uv_file *f = d->kernel.files; f; f = f->next) {
+		if (!uv_lost(f))
+			continue;
+		if (silent && f->async)
+			f->memory = fcntl(f->async->write_fd, F_DUPFD_CLOEXEC, 0);
+		uv_objects_close(f);
+	}
 }
 
-/* The flows stop counting at once: the objects of the kernel go with the device. */
-void verbs_kernel_lose(struct soft_device *d)
+bool verbs_kernel_obey(struct soft_device *d, const char *word)
 {
 	uv_lock();
-	d->kernel.generation++;
-	d->kernel.unplugged = false;
-	for (struct uv_file *f = d->kernel.files; f; f = f->next)
-		if (!f->calls)
-			uv_objects_close(f);
+	bool known = uv_device_obey(&d->kernel, word);
+	sweep(d, !strcmp(word, "silent"));
 	uv_unlock();
+	return known;
+}
+
+/* The calls of a device that is gone fail: its objects are gone, too. */
+static int call_kernel(struct soft_context *c, struct kernel_call *call)
+{
+	if (call->err)
+		return call->err;
+	call->header.length = sizeof(call->header) + call->header.num_attrs * sizeof(call->attr[0]);
+	int err = uv_lost(c->file) ? EIO : uv_ioctl(c->file, &self, RDMA_VERBS_IOCTL, (uintptr_t)call);
+	if (c->device->kernel.unplugged) {
+		(void)uv_device_obey(&c->device->kernel, "fatal");
+		sweep(c->device, false);
+	}
+	note_drops(c->device);
+	return err;
 }
 
 int verbs_kernel_call(struct ibv_context *context, struct kernel_call *call)
 {
-	struct soft_context *c = verbs_context_of(context);
-	struct soft_device *d = c->device;
-	if (call->err)
-		return call->err;
-	call->header.length = sizeof(call->header) + call->header.num_attrs * sizeof(call->attr[0]);
 	uv_lock();
-	int err = uv_lost(c->file) ? EIO : uv_ioctl(c->file, &self, RDMA_VERBS_IOCTL, (uintptr_t)call); /* lost: its objects are gone */
-	note_drops(d);
+	int err = call_kernel(verbs_context_of(context), call);
 	uv_unlock();
 	return err;
+}
+
+int verbs_kernel_open(struct soft_context *c)
+{
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
+	uint64_t *fd = kernel_object(&call, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0);
+	struct uv_device *d = &c->device->kernel;
+	struct mlx5_ib_ucontext *u = calloc(1, sizeof(*u));
+	int err = ENOMEM;
+	uv_lock();
+	self.pid = getpid();
+	c->file = u && !d->removed ? uv_file_new(d, keep) : NULL;
+	if (c->file) {
+		u->ibucontext.file = c->file;
+		c->file->context = &u->ibucontext;
+		if ((err = call_kernel(c, &call)))
+			uv_close(c->file);
+	} else {
+		free(u);
+	}
+	uv_unlock();
+	c->verbs.context.async_fd = *fd;
+	return err;
+}
+
+void verbs_kernel_devx(struct soft_context *c)
+{
+	((struct mlx5_ib_ucontext *)c->file->context)->flags = MLX5_IB_ALLOC_UCTX_DEVX;
+}
+
+void verbs_kernel_close(struct soft_context *c)
+{
+	struct soft_device *d = c->device;
+	note_drops(d);
+	if (c->file->memory >= 0)
+		close(c->file->memory);
+	uv_close(c->file);
+	if (!d->kernel.nic)
+		d->drops = 0;
 }
 
 int verbs_kernel_destroy(struct ibv_context *context, uint16_t object, uint16_t method, uint16_t id, uint64_t handle)
@@ -172,27 +229,38 @@ int verbs_kernel_destroy(struct ibv_context *context, uint16_t object, uint16_t 
 	return verbs_kernel_call(context, &call);
 }
 
-struct uv_qp *verbs_kernel_qp(struct ibv_context *context, uint32_t type)
+/* Under the lock, as its callers. */
+static struct uv_object *object(struct soft_context *c, uint16_t type, size_t size, void *element,
+				int (*destroy)(struct uv_object *, struct uv_call *))
 {
-	struct uv_file *file = verbs_context_of(context)->file;
-	struct uv_call call = {.file = file, .task = &self, .device = file->device};
+	struct uv_call call = {.file = c->file, .task = &self, .device = c->file->device};
 	struct uv_object *o = NULL;
-	uv_lock();
-	if (!uv_object_new(&call, UVERBS_OBJECT_QP, sizeof(struct uv_qp), &o)) {
-		o->committed = true;
-		((struct uv_qp *)o)->type = type;
-	}
-	uv_unlock();
-	return (struct uv_qp *)o;
+	if (uv_object_new(&call, type, size, &o))
+		return NULL;
+	o->committed = true;
+	o->user_handle = (uintptr_t)element;
+	o->destroy = destroy;
+	return o;
 }
 
-/* A lost device has destroyed the object. */
-int verbs_kernel_qp_end(struct ibv_context *context, struct uv_qp *qp)
+bool verbs_kernel_cq(struct soft_cq *c)
 {
-	int err = 0;
-	uv_lock();
-	if (!uv_lost(verbs_context_of(context)->file))
-		err = uv_object_destroy(&qp->object, NULL);
-	uv_unlock();
-	return err;
+	c->kernel = (struct uv_cq *)object(verbs_context_of(c->cq.context), UVERBS_OBJECT_CQ, sizeof(struct uv_cq), c, uv_cq_destroy);
+	if (c->kernel)
+		c->cq.handle = c->kernel->object.handle;
+	return c->kernel;
+}
+
+bool verbs_kernel_qp(struct soft_qp *q)
+{
+	q->kernel = (struct uv_qp *)object(verbs_context_of(q->qp.context), UVERBS_OBJECT_QP, sizeof(struct uv_qp), q, uv_qp_destroy);
+	if (!q->kernel)
+		return false;
+	q->qp.handle = q->kernel->object.handle;
+	q->kernel->type = q->qp.qp_type;
+	q->kernel->send_cq = ((struct soft_cq *)q->qp.send_cq)->kernel;
+	q->kernel->recv_cq = ((struct soft_cq *)q->qp.recv_cq)->kernel;
+	q->kernel->send_cq->object.uses++;
+	q->kernel->recv_cq->object.uses++;
+	return true;
 }

@@ -8,6 +8,7 @@
 
 #include "nic_device.h"
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
 /* A line of the control FIFO (verbs_control.c). */
 static void obey(const char *word, const char *name)
@@ -18,26 +19,10 @@ static void obey(const char *word, const char *name)
 		if (strcmp(d->device.name, name))
 			continue;
 		known = true;
-		pthread_mutex_lock(&d->lock);
-		if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
-			d->fatal = true;
-			d->removed = *word == 'r';
-			verbs_device_gone(d, true);
-		} else if (!strcmp(word, "silent")) {
-			d->fatal = true;
-			verbs_device_gone(d, false);
-		} else if (!strcmp(word, "return")) {
-			d->fatal = d->removed = false;
-		} else if (!strcmp(word, "port_down")) {
-			d->port_down = true;
-			verbs_port_event(d, IBV_EVENT_PORT_ERR);
-		} else if (!strcmp(word, "port_up")) {
-			d->port_down = false;
-			verbs_port_event(d, IBV_EVENT_PORT_ACTIVE);
-		} else {
+		if (!verbs_kernel_obey(d, word))
 			fprintf(stderr, "ibvtest: control: %s is not a command\n", word);
-		}
-		pthread_mutex_unlock(&d->lock);
+		if (!strcmp(word, "remove") || !strcmp(word, "return"))
+			d->removed = word[2] == 'm';
 	}
 	verbs_table_unlock();
 	if (!known)

@@ -24,9 +24,7 @@
 static void release_mr(struct soft_object *o)
 {
 	struct soft_mr *m = RDMA_OUTER(o, struct soft_mr, object);
-	verbs_wire_lock();
 	rdma_link_remove(&m->card.wire);
-	verbs_wire_unlock();
 	verbs_pd_use(m->mr.pd, -1);
 	free(m);
 }
@@ -76,21 +74,18 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 		m->mr.pd = pd;
 		m->mr.addr = addr;
 		m->mr.length = length;
-		m->mr.handle = verbs_handle(pd->context);
 		m->card.pd = pd;
 		m->card.addr = (uintptr_t)addr;
 		m->card.length = length;
 		m->card.iova = iova;
 		m->card.access = access;
-		verbs_wire_lock();
 		m->mr.lkey = m->card.lkey = rdma_wire_key();
 		m->mr.rkey = m->card.rkey = rdma_wire_key();
 		rdma_link_append(rdma_wire_mrs(), &m->card.wire);
-		verbs_wire_unlock();
 		verbs_pd_use(pd, 1);
 		verbs_adopt(pd->context, &m->object, release_mr);
 	}
-	verbs_leave(pd->context);
+	uv_unlock();
 	return verbs_made(m, err);
 }
 
@@ -136,12 +131,11 @@ VERBS_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	if (a) {
 		a->ah.context = pd->context;
 		a->ah.pd = pd;
-		a->ah.handle = verbs_handle(pd->context);
 		a->attr = *attr;
 		verbs_pd_use(pd, 1);
 		verbs_adopt(pd->context, &a->object, release_ah);
 	}
-	verbs_leave(pd->context);
+	uv_unlock();
 	return verbs_made(a, err);
 }
 

@@ -2,9 +2,7 @@
  *
  * verbs_open.c: opening and closing a device. It fills in the operations of a context, and so depends on the files
  * that hold them; they depend on verbs_context.c alone. */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,34 +31,21 @@ static void fill(struct verbs_context *v)
 struct ibv_context *verbs_open(struct ibv_device *device)
 {
 	struct soft_device *d = (struct soft_device *)device;
-	int ends[2];
 	struct soft_context *c = calloc(1, sizeof(*c));
-	if (!c || pipe2(ends, O_CLOEXEC)) {
-		free(c);
+	if (!c)
 		return NULL;
-	}
 	c->device = d;
-	fcntl(ends[1], F_SETFL, O_NONBLOCK);
 	fill(&c->verbs);
 	c->verbs.context.device = device;
 	c->verbs.context.cmd_fd = -1;
-	c->verbs.context.async_fd = ends[0];
-	c->event_fd = ends[1];
 	pthread_mutex_init(&c->verbs.context.mutex, NULL);
 	rdma_link_init(&c->children);
 	verbs_table_lock();
-	pthread_mutex_lock(&d->lock);
-	bool gone = d->fatal || verbs_kernel_open(c);
-	if (!gone) {
-		d->refs++;
-		rdma_link_append(&d->contexts, &c->link);
-	}
-	pthread_mutex_unlock(&d->lock);
+	int err = verbs_kernel_open(c);
+	d->refs += !err;
 	verbs_table_unlock();
-	if (!gone)
+	if (!err)
 		return &c->verbs.context;
-	close(ends[0]);
-	close(ends[1]);
 	pthread_mutex_destroy(&c->verbs.context.mutex);
 	free(c);
 	errno = EIO;
@@ -76,22 +61,7 @@ VERBS_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return NULL;
 }
 
-/* Users are released before the objects that they use. Mostly they are younger, but a counter may
- * be younger than the queue pair to which it was attached. */
-static void release_unused(struct soft_context *c)
-{
-	struct rdma_link *before;
-	for (struct rdma_link *l = c->children.prev; l != &c->children; l = before) {
-		struct soft_object *o = RDMA_OUTER(l, struct soft_object, link);
-		before = l->prev;
-		if (o->users)
-			continue;
-		verbs_disown(o);
-		o->release(o);
-	}
-}
-
-/* The context takes its objects with it, as the kernel does when the descriptor closes. */
+/* The context takes its objects with it, as the kernel does when the descriptor closes: the youngest first. */
 VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 {
 	struct soft_context *c = verbs_context_of(context);
@@ -102,17 +72,14 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 		return -1;
 	}
 	verbs_table_lock();
-	pthread_mutex_lock(&d->lock);
-	while (c->children.prev != &c->children)
-		release_unused(c);
-	rdma_link_remove(&c->link);
+	uv_lock();
 	verbs_kernel_close(c);
-	pthread_mutex_unlock(&d->lock);
+	while (c->children.prev != &c->children)
+		verbs_release(RDMA_OUTER(c->children.prev, struct soft_object, link));
+	uv_unlock();
 	verbs_device_unref(d);
 	verbs_table_unlock();
 	close(context->async_fd);
-	if (c->event_fd >= 0)
-		close(c->event_fd);
 	pthread_mutex_destroy(&context->mutex);
 	free(c);
 	return 0;

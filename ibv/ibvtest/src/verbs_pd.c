@@ -19,10 +19,9 @@ VERBS_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	struct soft_pd *p = calloc(1, sizeof(*p));
 	if (p) {
 		p->pd.context = context;
-		p->pd.handle = verbs_handle(context);
 		verbs_adopt(context, &p->object, release_pd);
 	}
-	verbs_leave(context);
+	uv_unlock();
 	return verbs_made(p, p ? 0 : ENOMEM);
 }
 

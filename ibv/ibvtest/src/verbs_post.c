@@ -120,14 +120,14 @@ int verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_w
 		return err;
 	}
 	uint64_t delay = verbs_delay(qp->context->device->name, "WQE");
-	verbs_wire_lock();
+	uv_lock();
 	for (; wr && !err; wr = err ? wr : wr->next)
 		err = post_send(q, wr, delay ? rdma_now() + delay : 0);
 	if (err)
 		*bad = wr;
 	rdma_flush(&q->card);
 	rdma_run(&q->card);
-	verbs_wire_unlock();
+	uv_unlock();
 	return err;
 }
 
@@ -156,13 +156,13 @@ int verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_w
 		*bad = wr;
 		return err;
 	}
-	verbs_wire_lock();
+	uv_lock();
 	for (; wr && !err; wr = err ? wr : wr->next)
 		err = post_recv(q, wr);
 	if (err)
 		*bad = wr;
 	rdma_flush(&q->card);
 	rdma_run_peer(&q->card); /* which may have waited for a receive */
-	verbs_wire_unlock();
+	uv_unlock();
 	return err;
 }

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "uverbs/efa_ib.h"
 #include "verbs_data.h"
 #include "verbs_kernel.h"
 
@@ -31,32 +32,15 @@ static void clean(struct soft_qp *q)
 	verbs_cqe_clean((struct soft_cq *)q->qp.recv_cq, q->qp.qp_num);
 }
 
-/* The device goes: outstanding requests stay outstanding, and the peers get no reply. */
-static void stop_qp(struct soft_object *o)
-{
-	struct soft_qp *q = RDMA_OUTER(o, struct soft_qp, object);
-	verbs_wire_lock();
-	q->card.gone = true;
-	q->card.wake = RDMA_NEVER;
-	verbs_wire_unlock();
-}
-
 static void release_qp(struct soft_object *o)
 {
 	struct soft_qp *q = RDMA_OUTER(o, struct soft_qp, object);
-	verbs_wire_lock();
 	rdma_link_remove(&q->card.wire);
 	rdma_reset(&q->card);
 	clean(q);
-	verbs_wire_unlock();
-	for (size_t i = 0; i < sizeof(q->counters) / sizeof(q->counters[0]); i++)
-		if (q->counters[i])
-			q->counters[i]->object.users--;
 	rdma_queue_free(&q->card.sq);
 	rdma_queue_free(&q->card.rq);
 	verbs_pd_use(q->qp.pd, -1);
-	verbs_cq_use(q->qp.send_cq, -1);
-	verbs_cq_use(q->qp.recv_cq, -1);
 	pthread_mutex_destroy(&q->qp.mutex);
 	pthread_cond_destroy(&q->qp.cond);
 	free(q);
@@ -87,16 +71,22 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
 	return 0;
 }
 
-static struct soft_qp *make(struct ibv_context *context, const struct ibv_qp_init_attr *init)
+static struct soft_qp *make(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
 	const struct ibv_qp_cap *cap = &init->cap;
 	uint32_t bytes = verbs_send_bytes(init->qp_type, cap->max_send_sge, cap->max_inline_data);
 	struct soft_qp *q = calloc(1, sizeof(*q));
 	if (!q)
 		return NULL;
+	q->qp.context = pd->context;
+	q->qp.qp_context = init->qp_context;
+	q->qp.pd = pd;
+	q->qp.send_cq = init->send_cq;
+	q->qp.recv_cq = init->recv_cq;
+	q->qp.qp_type = init->qp_type;
 	if (!rdma_queue_make(&q->card.sq, cap->max_send_wr, cap->max_send_sge, cap->max_inline_data, bytes) &&
 	    !rdma_queue_make(&q->card.rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0) &&
-	    (q->kernel = verbs_kernel_qp(context, init->qp_type)))
+	    verbs_kernel_qp(q))
 		return q;
 	rdma_queue_free(&q->card.sq);
 	rdma_queue_free(&q->card.rq);
@@ -111,27 +101,14 @@ static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
 
 static void event(struct rdma_qp *card, uint32_t type)
 {
-	struct ibv_qp *qp = &verbs_soft_qp(card)->qp;
-	verbs_object_event(qp->context, type, qp, verbs_soft_qp(card)->object.handle);
-}
-
-void verbs_count_set(struct soft_count *count, uint64_t value)
-{
-	count->value = value;
-	__atomic_store_n(count->word, value, __ATOMIC_RELEASE);
-}
-
-void verbs_count_add(struct soft_count *count, uint64_t amount, uint64_t max)
-{
-	uint64_t room = max - count->value;
-	verbs_count_set(count, amount <= room ? count->value + amount : amount - room - 1);
+	if (verbs_soft_qp(card)->kernel)
+		uv_qp_event(verbs_soft_qp(card)->kernel, type);
 }
 
 static void count(struct rdma_qp *card, uint32_t op, bool ok)
 {
-	struct soft_comp_cntr *c = verbs_soft_qp(card)->counters[__builtin_ctz(op)];
-	if (c)
-		verbs_count_add(ok ? &c->completions : &c->errors, 1, c->max);
+	if (verbs_soft_qp(card)->kernel)
+		efa_count(verbs_soft_qp(card)->kernel, op, ok);
 }
 
 static uint32_t mtu(struct rdma_qp *card)
@@ -148,17 +125,9 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 	if (err)
 		return verbs_made(NULL, err);
 	err = check(pd, init);
-	if (!err && !(q = make(pd->context, init)))
+	if (!err && !(q = make(pd, init)))
 		err = ENOMEM;
 	if (q) {
-		q->qp.context = pd->context;
-		q->qp.qp_context = init->qp_context;
-		q->qp.pd = pd;
-		q->qp.send_cq = init->send_cq;
-		q->qp.recv_cq = init->recv_cq;
-		q->qp.handle = q->kernel->object.handle;
-		q->object.handle = verbs_handle(pd->context);
-		q->qp.qp_type = init->qp_type;
 		q->qp.state = IBV_QPS_RESET;
 		pthread_mutex_init(&q->qp.mutex, NULL);
 		pthread_cond_init(&q->qp.cond, NULL);
@@ -174,26 +143,28 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 		q->card.attr.cap = init->cap;
 		uv_gid(&verbs_context_of(pd->context)->device->kernel, q->card.gid.raw);
 		verbs_pd_use(pd, 1);
-		verbs_cq_use(init->send_cq, 1);
-		verbs_cq_use(init->recv_cq, 1);
-		verbs_wire_lock();
 		q->qp.qp_num = q->card.number = rdma_wire_number();
 		rdma_link_append(rdma_wire_qps(), &q->card.wire);
-		verbs_wire_unlock();
-		q->object.stop = stop_qp;
 		verbs_adopt(pd->context, &q->object, release_qp);
 	}
-	verbs_leave(pd->context);
+	uv_unlock();
 	return verbs_made(q, err);
 }
 
 VERBS_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	struct soft_qp *q = (struct soft_qp *)qp;
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY);
+	struct ib_uverbs_destroy_qp_resp resp;
 	int err = verbs_gate(qp->context, "ibv_destroy_qp");
+	kernel_object(&call, UVERBS_ATTR_DESTROY_QP_HANDLE, qp->handle);
+	kernel_out(&call, UVERBS_ATTR_DESTROY_QP_RESP, &resp, sizeof(resp));
 	if (!err)
-		err = verbs_kernel_qp_end(qp->context, q->kernel);
-	return err ? err : verbs_destroy(qp->context, NULL, &q->object);
+		err = verbs_kernel_call(qp->context, &call);
+	if (err)
+		return err;
+	verbs_events_wait(VERBS_ACKED(qp, events_completed), resp.events_reported);
+	verbs_drop(&((struct soft_qp *)qp)->object);
+	return 0;
 }
 
 /* All or nothing: a refused call changes no attribute. */
@@ -203,15 +174,13 @@ VERBS_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int 
 	int err = verbs_begin(qp->context, "ibv_modify_qp");
 	if (err)
 		return err;
-	verbs_wire_lock();
 	err = rdma_modify(&q->card, attr, mask);
 	if (!err && mask & IBV_QP_STATE) {
-		qp->state = attr->qp_state;
+		qp->state = q->kernel->state = attr->qp_state;
 		if (qp->state == IBV_QPS_RESET)
 			clean(q);
 	}
-	verbs_wire_unlock();
-	verbs_leave(qp->context);
+	uv_unlock();
 	return err;
 }
 
@@ -222,13 +191,11 @@ VERBS_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int m
 	int err = verbs_begin(qp->context, "ibv_query_qp");
 	if (err)
 		return err;
-	verbs_wire_lock();
 	*attr = q->card.attr;
 	attr->sq_psn = q->card.sq_psn;
 	attr->rq_psn = q->card.rq_psn;
 	attr->qp_state = attr->cur_qp_state = qp->state = q->card.state;
-	verbs_wire_unlock();
 	*init = q->init;
-	verbs_leave(qp->context);
+	uv_unlock();
 	return 0;
 }

@@ -88,8 +88,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	int err = verbs_begin(context, "ibv_query_port");
 	if (err)
 		return err;
-	bool up = !d->port_down && verbs_device_linked(d);
-	verbs_leave(context);
+	bool up = !d->kernel.port_down && verbs_device_linked(d);
+	uv_unlock();
 	if (port != 1)
 		return EINVAL;
 	memset(&a, 0, sizeof(a));

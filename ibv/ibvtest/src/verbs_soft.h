@@ -5,10 +5,9 @@
  * A device is a netdev. A context is one opening of a device and owns every object made in it. An
  * object counts its users (users) and is not destroyed before the count is 0.
  *
- * Locks, outermost first: the table of devices (verbs_table_lock), one per device
- * (soft_device.lock, which holds all its contexts and objects), the wire's
- * (verbs_data.h), then the leaves: the kernel's (uverbs/, with the NIC's own inside), the call statistics',
- * the events'. No verb sleeps with one held. The lock of counters (verbs_counters.h) is outside a device's. */
+ * Locks, outermost first: the table of devices (verbs_table_lock), the counters' (verbs_counters.h), the kernel's
+ * (uv_lock), which holds all contexts and objects, then the leaves: the NIC's, the call statistics'. No verb sleeps with
+ * one held. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_SOFT_H
 #define FLOWTALLY_IBVTEST_VERBS_SOFT_H
 
@@ -34,15 +33,9 @@ struct soft_device {
 	struct soft_device *next;
 	unsigned refs; /* lists and contexts; at 0 the descriptors below are closed */
 	bool listed;   /* FLOWTALLY_IBVTEST_DEVICES names it now */
+	bool removed;  /* lost, and not in the list until "return" */
 	int netns_fd;  /* the namespace, for threads that are in another one */
 	int socket;    /* of that namespace, for ioctl */
-
-	pthread_mutex_t lock;
-	struct rdma_link contexts;
-	uint32_t comp_cntrs;
-	bool fatal;      /* nothing works until "return" */
-	bool removed;    /* as fatal, and not in the list */
-	bool port_down;
 
 	/* Under the kernel's lock. */
 	struct uv_device kernel; /* its nic is open from the first flow to the last context's close */
@@ -53,22 +46,14 @@ struct soft_context {
 	struct verbs_context verbs;
 	struct soft_device *device;
 	struct uv_file *file;      /* the opening of device->kernel */
-	struct rdma_link link;     /* of device->contexts */
 	struct rdma_link children; /* struct soft_object, oldest first */
-	uint32_t handles;
-	int event_fd; /* the other end of async_fd; -1 once the device is gone */
-	bool dead;    /* the device went while this was open: EIO for ever */
 };
 
-/* The head of every object. release frees it regardless of users, when the context ends. stop, if
- * set, removes its effects in the NIC, when the device goes. */
+/* The head of every object. release frees it regardless of users, when the context ends. */
 struct soft_object {
 	struct rdma_link link;
-	uint32_t handle;  /* there once in its context, where events can be about it */
-	unsigned users;
-	unsigned unacked; /* events of it that the application holds */
+	unsigned users; /* of a protection domain */
 	void (*release)(struct soft_object *object);
-	void (*stop)(struct soft_object *object);
 };
 
 struct soft_counters;
@@ -138,7 +123,7 @@ bool verbs_device_linked(struct soft_device *device); /* is the netdev there and
 
 /* verbs_context.c. Every verb starts with verbs_gate. If that returns 0, the verb either goes on
  * without the lock or takes it by verbs_enter, which checks again whether the device is there.
- * verbs_begin does both: after 0 the caller holds the device. */
+ * verbs_begin does both: after 0 the caller holds uv_lock. */
 static inline struct soft_context *verbs_context_of(struct ibv_context *context)
 {
 	return RDMA_OUTER(context, struct soft_context, verbs.context);
@@ -147,28 +132,24 @@ struct ibv_context *verbs_open(struct ibv_device *device);
 int verbs_gate(struct ibv_context *context, const char *verb);
 int verbs_enter(struct ibv_context *context);
 int verbs_begin(struct ibv_context *context, const char *verb);
-void verbs_leave(struct ibv_context *context);
 void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
-void verbs_disown(struct soft_object *object);
-/* verbs_adopt and verbs_disown for an object of the kernel: no lock is held, and the kernel counts its users. */
+void verbs_release(struct soft_object *object); /* takes it out of its context and frees it */
+/* verbs_adopt and verbs_release for an object of the kernel: no lock is held, and the kernel counts its users. */
 void verbs_keep(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
-void verbs_drop(struct ibv_context *context, struct soft_object *object);
-uint32_t verbs_handle(struct ibv_context *context);
+void verbs_drop(struct soft_object *object);
 /* The ends of verbs: the result of creation, and the whole of destruction (EBUSY while another
  * object uses the object). No lock is held. */
 void *verbs_made(void *object, int err);
 int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
 
-/* verbs_events.c. */
-void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
-/* Of a QP or CQ, by its handle: the event is skipped if the object is gone when it is read. */
-void verbs_object_event(struct ibv_context *context, uint32_t type, void *object, uint32_t handle);
-/* A reader of an event holds its object, if that still exists, until the event is acknowledged. */
-bool verbs_events_hold(struct ibv_context *context, struct soft_object *object, uint32_t handle);
-void verbs_events_release(struct soft_object *object, unsigned n);
-void verbs_events_wait(struct soft_object *object); /* until every event is acknowledged */
-void verbs_port_event(struct soft_device *device, uint32_t type);
-void verbs_device_gone(struct soft_device *device, bool event); /* device locked: kills its contexts, with an event that says so */
+/* verbs_events.c: the number of an object's events that are acknowledged, and its lock. */
+struct verbs_acked {
+	pthread_mutex_t *mutex;
+	pthread_cond_t *cond;
+	uint32_t *completed;
+};
+#define VERBS_ACKED(o, member) ((struct verbs_acked){&(o)->mutex, &(o)->cond, &(o)->member})
+void verbs_events_wait(struct verbs_acked acked, uint32_t reported); /* until so many are */
 
 /* The inline verbs, by their slots in struct verbs_context. */
 int verbs_query_port(struct ibv_context *, uint8_t port, struct ibv_port_attr *, size_t size);
@@ -184,9 +165,8 @@ int verbs_read_counters(struct ibv_counters *, uint64_t *values, uint32_t n, uin
 struct ibv_flow *verbs_create_flow(struct ibv_qp *, struct ibv_flow_attr *);
 int verbs_destroy_flow(struct ibv_flow *);
 
-/* Holds on an object, +1 or -1; device locked. */
+/* Holds on an object, +1 or -1; locked. */
 void verbs_pd_use(struct ibv_pd *pd, int by);
-void verbs_cq_use(struct ibv_cq *cq, int by);
 
 /* verbs_qp.c and verbs_qp_states.c. */
 bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_wire.c: the wire's lock, and its thread for requests that have to wait. */
+ * verbs_wire.c: the wire's thread for requests that have to wait. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -8,16 +8,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "uverbs/uverbs_core.h"
 #include "verbs_data.h"
 
 static struct {
-	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	uint64_t next; /* the earliest wake of all */
 	pthread_t id;
 	bool running, stop;
 } thread = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.next = RDMA_NEVER,
 };
 
@@ -28,16 +27,6 @@ __attribute__((constructor)) static void load(void)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&thread.cond, &attr);
 	pthread_condattr_destroy(&attr);
-}
-
-void verbs_wire_lock(void)
-{
-	pthread_mutex_lock(&thread.lock);
-}
-
-void verbs_wire_unlock(void)
-{
-	pthread_mutex_unlock(&thread.lock);
 }
 
 /* Every task is this process. */
@@ -66,15 +55,15 @@ static void run_due(void)
 static void *run(void *arg)
 {
 	(void)arg;
-	verbs_wire_lock();
+	uv_lock();
 	while (!thread.stop) {
 		struct timespec at = {.tv_sec = thread.next / 1000000000, .tv_nsec = thread.next % 1000000000};
 		if (thread.next == RDMA_NEVER)
-			pthread_cond_wait(&thread.cond, &thread.lock);
-		else if (pthread_cond_timedwait(&thread.cond, &thread.lock, &at) == ETIMEDOUT)
+			pthread_cond_wait(&thread.cond, &uv_mutex);
+		else if (pthread_cond_timedwait(&thread.cond, &uv_mutex, &at) == ETIMEDOUT)
 			run_due();
 	}
-	verbs_wire_unlock();
+	uv_unlock();
 	return NULL;
 }
 
@@ -99,11 +88,11 @@ void rdma_wake(struct rdma_qp *q, uint64_t at)
 /* At the library's end, when no thread calls it any more. */
 void verbs_wire_close(void)
 {
-	verbs_wire_lock();
+	uv_lock();
 	bool running = thread.running;
 	thread.stop = true;
 	pthread_cond_signal(&thread.cond);
-	verbs_wire_unlock();
+	uv_unlock();
 	if (running)
 		pthread_join(thread.id, NULL);
 }

@@ -55,7 +55,7 @@ void efa_receive(struct efa_qp *q, struct efa_io_rx_cdesc_ex *e, uint8_t status,
 	e->flags |= EFA_IO_RECV_QUEUE << 1;
 	e->qp_num = q->qp.qp_num;
 	q->rq_next += descriptors;
-	efa_count(q, IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_RECV, !status);
+	efa_count(&q->qp, IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_RECV, !status);
 	efa_complete((struct efa_cq *)q->qp.recv_cq, 1, e);
 }
 
@@ -132,7 +132,7 @@ static uint8_t access_remote(struct request *r, const struct efa_io_rx_desc *des
 		return EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_ADDRESS;
 	if (reads ? efa_copy(&r->local, 0, &remote, NULL) : efa_copy(&remote, 0, &r->local, r->inlined))
 		return EFA_IO_COMP_STATUS_REMOTE_ERROR_ABORT;
-	efa_count(p, reads ? IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ : IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE, true);
+	efa_count(&p->qp, reads ? IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ : IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE, true);
 	if (n) {
 		struct efa_io_rx_cdesc_ex e = {
 			.req_id = desc[0].req_id, .ah = 0xffff, .src_qp_num = r->q->qp.qp_num, .imm = r->wqe.meta.immediate_data,
@@ -196,7 +196,7 @@ static void complete_send(struct efa_qp *q, const struct request *r, uint8_t sta
 	q->sq_next++;
 	q->rnr = 0;
 	if (r->op <= EFA_IO_RDMA_WRITE)
-		efa_count(q, ops[r->op], !status);
+		efa_count(&q->qp, ops[r->op], !status);
 	if (r->wqe.meta.ctrl2 & EFA_IO_TX_META_DESC_COMP_REQ)
 		efa_complete((struct efa_cq *)q->qp.send_cq, 0, &e);
 }

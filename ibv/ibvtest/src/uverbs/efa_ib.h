@@ -58,6 +58,7 @@ struct efa_word {
 
 struct efa_comp_cntr {
 	struct uv_comp_cntr cntr;
+	uint64_t max_value;
 	struct efa_word word[2]; /* by enum ib_uverbs_comp_cntr_entry */
 };
 
@@ -76,10 +77,8 @@ struct efa_qp {
 	uint64_t key[4];
 };
 
-/* efa_dev is uv_device.priv. */
+/* efa_dev is uv_device.priv; NULL: no memory. */
 struct efa_dev {
-	uint64_t max_value; /* of a completion counter */
-	uint32_t ops;       /* that completion counters count */
 	unsigned comp_cntrs, last_pdn;
 	struct efa_qp *qps;
 	uint8_t generation[EFA_MAX_QP]; /* of the number of each place */
@@ -103,7 +102,7 @@ int efa_set_comp_cntr(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry 
 int efa_inc_comp_cntr(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t amount);
 int efa_qp_attach_comp_cntr(struct uv_qp *qp, struct uv_comp_cntr *cntr, uint32_t ops);
 /* efa_count counts the end of an operation of the queue pair. */
-void efa_count(struct efa_qp *qp, enum ib_uverbs_qp_attach_comp_cntr_op op, bool ok);
+void efa_count(struct uv_qp *qp, uint32_t op, bool ok);
 extern const struct uv_method efa_comp_cntr_methods[];
 
 /* efa_card does the posted work of the device's queue pairs: the number of requests that ended. */

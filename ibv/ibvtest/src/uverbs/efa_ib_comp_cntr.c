@@ -6,21 +6,28 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../verbs_soft.h"
 #include "efa_ib.h"
+
+struct efa_dev *efa_dev(struct uv_device *device)
+{
+	if (!device->priv)
+		device->priv = calloc(1, sizeof(struct efa_dev));
+	return device->priv;
+}
 
 int efa_query_comp_cntr_caps(struct uv_device *device, uint32_t *max_counters, uint64_t *max_value, uint32_t *ops)
 {
-	const struct efa_dev *dev = efa_dev(device);
 	if (uv_without(device, "comp_cntr"))
 		return EOPNOTSUPP;
 	*max_counters = EFA_MAX_COMP_CNTR;
-	*max_value = dev->max_value;
-	*ops = dev->ops;
+	verbs_comp_cntr_limits(device->name, max_value, ops);
 	return 0;
 }
 
@@ -64,6 +71,7 @@ static int map_dmabuf(struct efa_word *w, const struct ib_uverbs_buffer_desc *b)
 static int pin(struct uv_call *call, uint16_t id, struct efa_word *w)
 {
 	struct ib_uverbs_buffer_desc b;
+	const struct uv_task asked = {.pid = call->task->pid}; /* the addresses of any process are checked */
 	uint64_t now;
 	int err = uv_copy_from_or_zero(call, id, &b, sizeof(b));
 	if (err)
@@ -76,9 +84,9 @@ static int pin(struct uv_call *call, uint16_t id, struct efa_word *w)
 	if (b.type != IB_UVERBS_BUFFER_TYPE_VA)
 		return EINVAL;
 	w->addr = b.addr;
-	err = uv_copy_from_user(call->task, &now, b.addr, sizeof(now));
+	err = uv_copy_from_user(&asked, &now, b.addr, sizeof(now));
 	if (!err)
-		err = uv_copy_to_user(call->task, b.addr, &now, sizeof(now));
+		err = uv_copy_to_user(&asked, b.addr, &now, sizeof(now));
 	return err ? err : b.addr % sizeof(uint64_t) ? EINVAL : 0;
 }
 
@@ -114,8 +122,12 @@ int efa_create_comp_cntr(struct uv_comp_cntr *cntr, struct uv_call *call)
 {
 	struct efa_comp_cntr *c = (struct efa_comp_cntr *)cntr;
 	struct efa_dev *dev = efa_dev(call->device);
+	uint32_t ops;
+	if (!dev)
+		return ENOMEM;
 	if (uv_without(call->device, "comp_cntr"))
 		return EOPNOTSUPP;
+	verbs_comp_cntr_limits(call->device->name, &c->max_value, &ops);
 	int err = pin(call, EFA_IB_ATTR_CREATE_COMP_CNTR_COMP_BUFFER, &c->word[0]);
 	if (!err)
 		err = pin(call, EFA_IB_ATTR_CREATE_COMP_CNTR_ERR_BUFFER, &c->word[1]);
@@ -143,33 +155,38 @@ int efa_destroy_comp_cntr(struct uv_comp_cntr *cntr, struct uv_call *call)
 /* The driver passes every value on. The card drops the bits that its counters lack. */
 int efa_set_comp_cntr(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t value)
 {
-	struct efa_word *w = &((struct efa_comp_cntr *)cntr)->word[entry];
-	w->value = 0;
-	add(w, value, efa_dev(cntr->object.device)->max_value);
+	struct efa_comp_cntr *c = (struct efa_comp_cntr *)cntr;
+	c->word[entry].value = 0;
+	add(&c->word[entry], value, c->max_value);
 	return 0;
 }
 
 int efa_inc_comp_cntr(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t amount)
 {
-	add(&((struct efa_comp_cntr *)cntr)->word[entry], amount, efa_dev(cntr->object.device)->max_value);
+	struct efa_comp_cntr *c = (struct efa_comp_cntr *)cntr;
+	add(&c->word[entry], amount, c->max_value);
 	return 0;
 }
 
 /* The driver asks the card, which counts a queue pair from its beginning, and counts the operations that it has. */
 int efa_qp_attach_comp_cntr(struct uv_qp *qp, struct uv_comp_cntr *cntr, uint32_t ops)
 {
+	uint64_t max;
+	uint32_t has;
 	(void)cntr;
-	if (ops & ~efa_dev(qp->object.device)->ops)
+	verbs_comp_cntr_limits(qp->object.device->name, &max, &has);
+	if (ops & ~has)
 		return EOPNOTSUPP; /* EFA_ADMIN_UNSUPPORTED_OPCODE */
 	return qp->state > 1 /* INIT */ ? EINVAL : 0;
 }
 
-void efa_count(struct efa_qp *q, enum ib_uverbs_qp_attach_comp_cntr_op op, bool ok)
+void efa_count(struct uv_qp *qp, uint32_t op, bool ok)
 {
-	uint64_t max = efa_dev(q->qp.object.device)->max_value;
-	for (unsigned i = 0; i < q->qp.comp_cntrs; i++)
-		if (q->qp.comp_cntr[i].ops & op)
-			add(&((struct efa_comp_cntr *)q->qp.comp_cntr[i].cntr)->word[!ok], 1, max);
+	for (unsigned i = 0; i < qp->comp_cntrs; i++) {
+		struct efa_comp_cntr *c = (struct efa_comp_cntr *)qp->comp_cntr[i].cntr;
+		if (qp->comp_cntr[i].ops & op)
+			add(&c->word[!ok], 1, c->max_value);
+	}
 }
 
 static const struct uv_attr_spec create_attrs[] = {

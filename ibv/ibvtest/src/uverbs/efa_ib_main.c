@@ -2,19 +2,9 @@
  *
  * efa_ib_main.c: the driver's operations, and its contexts, protection domains, memory regions and address handles. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "../verbs_soft.h"
 #include "efa_ib.h"
-
-struct efa_dev *efa_dev(struct uv_device *device)
-{
-	struct efa_dev *dev = device->priv;
-	if (!dev && (dev = device->priv = calloc(1, sizeof(*dev))))
-		verbs_comp_cntr_limits(device->name, &dev->max_value, &dev->ops);
-	return dev;
-}
 
 static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 {

@@ -4,7 +4,11 @@
 #ifndef UVERBS_CORE_H
 #define UVERBS_CORE_H
 
+#include <pthread.h>
+
 #include "uverbs.h"
+
+extern pthread_mutex_t uv_mutex; /* of uv_lock */
 
 /* The tables of the core. */
 extern const struct uv_method uv_device_methods[], uv_type_methods[], uv_cq_methods[], uv_qp_methods[],
@@ -27,6 +31,13 @@ int uv_channel_open(struct uv_channel *channel, struct uv_call *call, uint64_t n
 int uv_channel_give(struct uv_channel *channel, struct uv_call *call);
 int uv_channel_close(struct uv_object *object, struct uv_call *call);
 int uv_channel_get(const struct uv_call *call, uint16_t type, int64_t fd, struct uv_object **object);
+
+/* The destroy functions of a uv_cq and a uv_qp. */
+int uv_cq_destroy(struct uv_object *object, struct uv_call *call);
+int uv_qp_destroy(struct uv_object *object, struct uv_call *call);
+
+/* uv_device_obey changes the device as a word of the control FIFO says (../verbs_control.c). false: no such word. */
+bool uv_device_obey(struct uv_device *device, const char *word);
 
 /* Before an object is destroyed: drops its events that the caller has not read and takes them off the numbers of
  * reported events, as ib_uverbs_release_ucq and ib_uverbs_release_uevent do. */

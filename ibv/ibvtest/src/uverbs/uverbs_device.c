@@ -84,21 +84,6 @@ static char *said(const struct verbs_environ *e, const char *mutant)
 	return text;
 }
 
-/* Commands of the open files return EIO from here on. */
-static void lose(struct uv_device *d, bool event)
-{
-	d->generation++;
-	for (struct uv_file *f = event ? d->files : NULL; f; f = f->next)
-		uv_async_event(f, IB_EVENT_DEVICE_FATAL, 0);
-}
-
-static void port(struct uv_device *d, bool down)
-{
-	d->port_down = down;
-	for (struct uv_file *f = d->files; f; f = f->next)
-		uv_async_event(f, down ? IB_EVENT_PORT_ERR : IB_EVENT_PORT_ACTIVE, 1);
-}
-
 /* A line of the control FIFO (../verbs_control.c). */
 static void obey(const char *word, const char *name)
 {
@@ -106,21 +91,10 @@ static void obey(const char *word, const char *name)
 	uv_lock();
 	while (d && strcmp(d->name, name))
 		d = d->next;
-	if (!d) {
+	if (!d)
 		fprintf(stderr, "uverbs: control: %s %s: no such device\n", word, name);
-	} else if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
-		d->removed = true;
-		lose(d, true);
-	} else if (!strcmp(word, "silent")) {
-		d->removed = true;
-		lose(d, false);
-	} else if (!strcmp(word, "return")) {
-		d->removed = false;
-	} else if (!strcmp(word, "port_down") || !strcmp(word, "port_up")) {
-		port(d, word[5] == 'd');
-	} else {
+	else if (!uv_device_obey(d, word))
 		fprintf(stderr, "uverbs: control: %s is not a command\n", word);
-	}
 	uv_unlock();
 }
 

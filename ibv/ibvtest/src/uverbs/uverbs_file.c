@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,10 +15,10 @@
 #include "../verbs_soft.h"
 #include "uverbs_core.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t uv_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void uv_lock(void) { pthread_mutex_lock(&lock); }
-void uv_unlock(void) { pthread_mutex_unlock(&lock); }
+void uv_lock(void) { pthread_mutex_lock(&uv_mutex); }
+void uv_unlock(void) { pthread_mutex_unlock(&uv_mutex); }
 bool uv_without(const struct uv_device *device, const char *feature) { return verbs_without(device->name, feature); }
 bool uv_lost(const struct uv_file *file) { return file->generation != file->device->generation; }
 int uv_gate(struct uv_device *device, const char *name) { return verbs_call(device->name, name); }
@@ -36,6 +37,27 @@ int uv_fstat(pid_t pid, int fd, struct stat *s)
 		return syscall(SYS_newfstatat, fd, "", s, AT_EMPTY_PATH);
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
 	return stat(path, s);
+}
+
+/* Commands of the open files return EIO after a loss. */
+bool uv_device_obey(struct uv_device *d, const char *word)
+{
+	bool down = !strcmp(word, "port_down"), silent = !strcmp(word, "silent");
+	if (silent || !strcmp(word, "fatal") || !strcmp(word, "remove")) {
+		d->removed = true;
+		d->generation++;
+		for (struct uv_file *f = silent ? NULL : d->files; f; f = f->next)
+			uv_async_event(f, IB_EVENT_DEVICE_FATAL, 0);
+	} else if (!strcmp(word, "return")) {
+		d->removed = false;
+	} else if (down || !strcmp(word, "port_up")) {
+		d->port_down = down;
+		for (struct uv_file *f = d->files; f; f = f->next)
+			uv_async_event(f, down ? IB_EVENT_PORT_ERR : IB_EVENT_PORT_ACTIVE, 1);
+	} else {
+		return false;
+	}
+	return true;
 }
 
 struct uv_file *uv_file_new(struct uv_device *device, int (*install_fd)(int))

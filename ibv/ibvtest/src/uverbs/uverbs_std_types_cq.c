@@ -5,7 +5,7 @@
 
 #include "uverbs_core.h"
 
-static int destroy_cq(struct uv_object *o, struct uv_call *call)
+int uv_cq_destroy(struct uv_object *o, struct uv_call *call)
 {
 	struct uv_cq *cq = (struct uv_cq *)o;
 	int err = o->device->ops->destroy_cq ? o->device->ops->destroy_cq(cq, call) : 0;
@@ -44,9 +44,9 @@ static int create(struct uv_call *call)
 	if (cq->channel)
 		cq->channel->object.uses++;
 	if ((err = uv_copy_to(call, UVERBS_ATTR_CREATE_CQ_RESP_CQE, &cq->cqe, sizeof(cq->cqe))))
-		(void)destroy_cq(&cq->object, NULL);
+		(void)uv_cq_destroy(&cq->object, NULL);
 	else
-		cq->object.destroy = destroy_cq;
+		cq->object.destroy = uv_cq_destroy;
 	return err;
 }
 

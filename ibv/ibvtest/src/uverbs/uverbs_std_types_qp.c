@@ -10,14 +10,15 @@
 
 #include "uverbs_core.h"
 
-static int destroy_qp(struct uv_object *o, struct uv_call *call)
+int uv_qp_destroy(struct uv_object *o, struct uv_call *call)
 {
 	struct uv_qp *qp = (struct uv_qp *)o;
 	int err = o->device->ops->destroy_qp ? o->device->ops->destroy_qp(qp, call) : 0;
 	if (err)
 		return err;
 	uv_qp_release_events(qp);
-	qp->pd->object.uses--;
+	if (qp->pd)
+		qp->pd->object.uses--;
 	if (qp->send_cq)
 		qp->send_cq->object.uses--;
 	if (qp->recv_cq)
@@ -86,9 +87,9 @@ static int create(struct uv_call *call)
 	if (!err)
 		err = uv_copy_to(call, UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &number, sizeof(number));
 	if (err)
-		(void)destroy_qp(&qp->object, NULL);
+		(void)uv_qp_destroy(&qp->object, NULL);
 	else
-		qp->object.destroy = destroy_qp;
+		qp->object.destroy = uv_qp_destroy;
 	return err;
 }
 
