@@ -40,5 +40,5 @@
 //
 // All methods of a [RuleSet] may be called from any goroutine. [RuleSet.Read] waits only for Close,
 // makes no system call and allocates nothing.
-// [RuleSet.Attach] and [Watch] use the network namespace of the calling thread.
+// [RuleSet.Attach] uses the network namespace of the calling thread.
 package xdp

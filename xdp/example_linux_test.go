@@ -1,7 +1,6 @@
 package xdp_test
 
 import (
-	"context"
 	"fmt"
 	"log"
 
@@ -64,16 +63,5 @@ func ExampleRuleSet_Exchange() {
 func ExampleProbe() {
 	for _, r := range xdp.Probe("eth0") {
 		fmt.Println(r.Feature, r.Answer, r.Reason, r.Fix)
-	}
-}
-
-// Interfaces that come, go and change their names.
-func ExampleWatch() {
-	events, err := xdp.Watch(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	for e := range events {
-		fmt.Println(e.Kind, e.Name)
 	}
 }

@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-
-	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // TestDrop: a dropped packet is counted and does not arrive.
@@ -253,46 +250,6 @@ func TestUnfinishedPins(t *testing.T) {
 	rs.Close()
 	if _, err := Open(Options{MaxRules: 1 << 17, PinDir: dir}); !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("more rules than the pins hold: %v", err)
-	}
-}
-
-// TestWatch sees a link go down, up, take another name and go.
-func TestWatch(t *testing.T) {
-	w := testWire(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var events <-chan LinkEvent
-	if err := w.Near.NS.Do(func() (err error) { events, err = Watch(ctx); return err }); err != nil {
-		t.Fatal(err)
-	}
-	next := func(kind LinkEventKind) LinkEvent {
-		t.Helper()
-		for e := range events {
-			if e.Index == w.Near.Index && e.Kind == kind {
-				return e
-			}
-		}
-		t.Fatalf("no event %q", kind)
-		return LinkEvent{}
-	}
-	next(LinkAdded)
-	next(LinkUp)
-	name := lab.Unique("ft")
-	for _, step := range []struct {
-		args string
-		kind LinkEventKind
-	}{{"set dev " + w.Near.Name + " down", LinkDown}, {"set dev " + w.Near.Name + " name " + name, LinkRenamed},
-		{"set dev " + name + " up", LinkUp}, {"del dev " + name, LinkRemoved}} {
-		if err := w.Near.NS.Do(func() error { return ip(step.args) }); err != nil {
-			t.Fatal(err)
-		}
-		e := next(step.kind)
-		if step.kind == LinkRenamed && (e.Name != name || e.OldName != w.Near.Name) {
-			t.Errorf("renamed: %+v", e)
-		}
-	}
-	cancel()
-	for range events {
 	}
 }
 

@@ -3,7 +3,6 @@
 package xdp
 
 import (
-	"context"
 	"net"
 	"os"
 	"runtime"
@@ -28,9 +27,6 @@ type holder struct{ program uint32 }
 func holderOf(int) holder               { return holder{} }
 func (holder) String() string           { return "another program" }
 func (holder) freed(int, string) string { return "" }
-
-// Watch is not supported here.
-func Watch(context.Context) (<-chan LinkEvent, error) { return nil, supported() }
 
 // Probe says that nothing of this package works here.
 func Probe(ifname string) []probe.Result {

@@ -19,7 +19,8 @@ var mainCalls = map[string][]string{
 	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
 	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Register", "Find"},
 	"shm":              {"OpenInstance", "Open", "Create", "Reader_Wait", "Reader_History"},
-	"xdp":              {"Open", "RuleSet_Exchange", "Probe", "Watch"},
+	"xdp":              {"Open", "RuleSet_Exchange", "Probe"},
+	"xdp/links":        {"Watch"},
 }
 
 var example = regexp.MustCompile(`(?m)^func Example(\w+)\(\)`)

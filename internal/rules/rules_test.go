@@ -80,6 +80,7 @@ func TestImportDirections(t *testing.T) {
 		"shm/include":       {},
 		"xdp":               {"probe", "internal/trust", "xdp/dispatcher", "xdp/tree"},
 		"xdp/dispatcher":    {"internal/trust"},
+		"xdp/links":         {},
 		"xdp/tree":          {},
 		"dataplane":         {"dataplane/flow", "probe", "shm"},
 		"ibv":               {"probe", "ibv/internal/abi", "internal/trust"},
@@ -103,7 +104,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/queuepair": {"dataplane", "dataplane/engine/backend", "dataplane/flow", "probe", "ibv", "ibv/flexio", "shm"},
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
-		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/tick", "probe", "shm", "xdp"},
+		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
 		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes

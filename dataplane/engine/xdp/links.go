@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
+	"github.com/flowtally/flowtally/xdp/links"
 )
 
 // checkPeriod is how often everything is checked although no link has changed: a hook that
@@ -52,9 +53,9 @@ func (h *hooks) stopWatch() {
 	}
 }
 
-func (h *hooks) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err error) {
+func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err error) {
 	err = h.ns.Do(func() error {
-		events, err = xdp.Watch(ctx)
+		events, err = links.Watch(ctx)
 		return err
 	})
 	if err != nil {
@@ -65,7 +66,7 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err
 
 // watchLinks checks interfaces when links change, and every checkPeriod. The kernel ends a subscription that
 // falls behind; watchLinks then subscribes again and checks everything.
-func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent, lost <-chan struct{}) {
+func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost <-chan struct{}) {
 	tick := time.NewTicker(checkPeriod)
 	defer tick.Stop()
 	for {
@@ -95,7 +96,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent, los
 }
 
 // onLinks handles an event and those that wait behind it: a new subscription begins with one for each link.
-func (h *hooks) onLinks(ev xdp.LinkEvent, more <-chan xdp.LinkEvent) {
+func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	checked := h.onLink(ev)
@@ -111,8 +112,8 @@ func (h *hooks) onLinks(ev xdp.LinkEvent, more <-chan xdp.LinkEvent) {
 
 // onLink checks the interfaces that an event names, and reports whether there were any. The event is only a trigger: the
 // state of the link may be newer. LinkUp and LinkDown need no check, because programs stay attached.
-func (h *hooks) onLink(ev xdp.LinkEvent) (checked bool) {
-	if ev.Kind == xdp.LinkUp || ev.Kind == xdp.LinkDown {
+func (h *hooks) onLink(ev links.Event) (checked bool) {
+	if ev.Kind == links.Up || ev.Kind == links.Down {
 		return false
 	}
 	h.upstream.noteVLAN(ev)
@@ -120,11 +121,11 @@ func (h *hooks) onLink(ev xdp.LinkEvent) (checked bool) {
 		return false
 	}
 	switch ev.Kind {
-	case xdp.LinkAdded:
+	case links.Added:
 		h.join(ev.Name)
-	case xdp.LinkRemoved:
+	case links.Removed:
 		h.leave(ev.Name)
-	case xdp.LinkRenamed:
+	case links.Renamed:
 		h.leave(ev.OldName)
 		h.join(ev.Name)
 	}
@@ -216,8 +217,8 @@ func (h *hooks) forgetOthers(was []dataplane.Interface) {
 }
 
 // goneText says how an interface went, as far as the event tells.
-func goneText(ev xdp.LinkEvent, name string) string {
-	if ev.Kind == xdp.LinkRenamed && ev.OldName == name {
+func goneText(ev links.Event, name string) string {
+	if ev.Kind == links.Renamed && ev.OldName == name {
 		return "was renamed to " + ev.Name
 	}
 	return "was removed"

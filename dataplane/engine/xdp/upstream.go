@@ -7,6 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
+	"github.com/flowtally/flowtally/xdp/links"
 )
 
 // vlanDevice is a VLAN device and the index of the device that it is above.
@@ -42,9 +43,9 @@ func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == data
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
 // noteVLAN updates the list of VLAN devices.
-func (u *upstream) noteVLAN(ev xdp.LinkEvent) {
+func (u *upstream) noteVLAN(ev links.Event) {
 	switch v, known := u.vlans[ev.Index]; {
-	case ev.Kind == xdp.LinkRemoved:
+	case ev.Kind == links.Removed:
 		delete(u.vlans, ev.Index)
 	case known:
 		v.name = ev.Name

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/xdp"
+	"github.com/flowtally/flowtally/xdp/links"
 )
 
 // A VLAN device above an interface is reason enough for the condition: bytes are short then.
@@ -13,9 +14,9 @@ func TestVLANDevicesAbove(t *testing.T) {
 		"eth0": {receive: receive{TakesTags: true}}, "eth1": {receive: receive{TakesTags: true, Fixed: true}},
 	}}}
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
-	for _, ev := range []xdp.LinkEvent{
-		{Kind: xdp.LinkAdded, Name: "eth0", Index: 2}, {Kind: xdp.LinkAdded, Name: "eth0.5", Index: 5, VLANOf: 2},
-		{Kind: xdp.LinkAdded, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: xdp.LinkRenamed, Name: "office", OldName: "eth0.5", Index: 5},
+	for _, ev := range []links.Event{
+		{Kind: links.Added, Name: "eth0", Index: 2}, {Kind: links.Added, Name: "eth0.5", Index: 5, VLANOf: 2},
+		{Kind: links.Added, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: links.Renamed, Name: "office", OldName: "eth0.5", Index: 5},
 	} {
 		h.upstream.noteVLAN(ev)
 	}
@@ -23,7 +24,7 @@ func TestVLANDevicesAbove(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(got[0].Text, "packets for office are counted 4 bytes short") || got[0].Fix != "ethtool -K eth0 rx-vlan-offload off" {
 		t.Errorf("conditions %+v", got)
 	}
-	h.upstream.noteVLAN(xdp.LinkEvent{Kind: xdp.LinkRemoved, Name: "office", Index: 5})
+	h.upstream.noteVLAN(links.Event{Kind: links.Removed, Name: "office", Index: 5})
 	if got := h.upstreamConditions(eth0); len(got) != 0 {
 		t.Errorf("conditions %+v after the VLAN device went", got)
 	}

@@ -1,4 +1,4 @@
-package xdp
+package links
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 )
 
 // Watch streams changes of links in the network namespace of the calling thread until ctx ends; the
-// channel is closed then, and, behind a LinkLost, when the kernel ends the subscription. It begins
-// with the current state: one LinkAdded for every link and a LinkUp for each that is up, so that no
+// channel is closed then, and, behind a Lost, when the kernel ends the subscription. It begins
+// with the current state: one Added for every link and a Up for each that is up, so that no
 // change between a listing of the links and the first event is missed.
-func Watch(ctx context.Context) (<-chan LinkEvent, error) {
+func Watch(ctx context.Context) (<-chan Event, error) {
 	updates := make(chan netlink.LinkUpdate, 64)
 	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{
 		ListExisting: true, ReceiveBufferSize: 1 << 20, // a burst of links would end the subscription
 	})
 	if err != nil {
-		return nil, fmt.Errorf("subscribing to links: %w", explain(err))
+		return nil, fmt.Errorf("subscribing to links: %w", err)
 	}
-	events := make(chan LinkEvent, 64)
+	events := make(chan Event, 64)
 	go func() {
 		defer close(events)
 		w := watcher{known: map[int]linkState{}}
@@ -33,7 +33,7 @@ func Watch(ctx context.Context) (<-chan LinkEvent, error) {
 			}
 		}
 		select {
-		case events <- LinkEvent{Kind: LinkLost}:
+		case events <- Event{Kind: Lost}:
 		case <-ctx.Done():
 		}
 	}()
@@ -48,7 +48,7 @@ type linkState struct {
 	up   bool
 }
 
-func (w *watcher) event(u netlink.LinkUpdate) []LinkEvent {
+func (w *watcher) event(u netlink.LinkUpdate) []Event {
 	a := u.Link.Attrs()
 	old, known := w.known[a.Index]
 	if u.Header.Type == unix.RTM_DELLINK {
@@ -56,26 +56,26 @@ func (w *watcher) event(u netlink.LinkUpdate) []LinkEvent {
 			return nil
 		}
 		delete(w.known, a.Index)
-		return []LinkEvent{{Kind: LinkRemoved, Name: old.name, Index: a.Index}}
+		return []Event{{Kind: Removed, Name: old.name, Index: a.Index}}
 	}
 	// Carrier as well as the administrator's wish: a veth whose peer is down is down.
 	now := linkState{name: a.Name, up: u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
 	w.known[a.Index] = now
-	var events []LinkEvent
+	var events []Event
 	if !known {
-		e := LinkEvent{Kind: LinkAdded, Name: now.name, Index: a.Index}
+		e := Event{Kind: Added, Name: now.name, Index: a.Index}
 		if u.Link.Type() == "vlan" {
 			e.VLANOf = a.ParentIndex
 		}
 		events = append(events, e)
 	} else if old.name != now.name {
-		events = append(events, LinkEvent{Kind: LinkRenamed, Name: now.name, OldName: old.name, Index: a.Index})
+		events = append(events, Event{Kind: Renamed, Name: now.name, OldName: old.name, Index: a.Index})
 	}
 	switch {
 	case now.up && !old.up:
-		events = append(events, LinkEvent{Kind: LinkUp, Name: now.name, Index: a.Index})
+		events = append(events, Event{Kind: Up, Name: now.name, Index: a.Index})
 	case old.up && !now.up:
-		events = append(events, LinkEvent{Kind: LinkDown, Name: now.name, Index: a.Index})
+		events = append(events, Event{Kind: Down, Name: now.name, Index: a.Index})
 	}
 	return events
 }

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package links
+
+import (
+	"context"
+	"errors"
+)
+
+// Watch is not supported here.
+func Watch(context.Context) (<-chan Event, error) { return nil, errors.ErrUnsupported }
