@@ -80,9 +80,9 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err := rs.usable(); err != nil {
 		return nil, err
 	}
-	ifi, err := interfaceByName(ifname)
+	ifi, dev, err := interfaceByName(ifname)
 	if err != nil {
-		return nil, fmt.Errorf("attaching to %s: %w: %w", ifname, ErrNotFound, noInterface(err))
+		return nil, fmt.Errorf("attaching to %s: %w", ifname, noInterface(err))
 	}
 	port, err := rs.port(ifname)
 	if err != nil {
@@ -94,7 +94,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, o)
+		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, dev, o)
 		if err != nil {
 			for _, h := range fresh {
 				rs.drop(h)
@@ -116,10 +116,11 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	return done, nil
 }
 
-// Exists reports whether there is an interface of that name, in the network namespace of the calling thread.
+// Exists reports whether there is an interface of that name, in the network namespace of the calling thread, or whether
+// that is not known.
 func Exists(ifname string) bool {
-	_, err := interfaceByName(ifname)
-	return err == nil
+	_, _, err := interfaceByName(ifname)
+	return !errors.Is(err, ErrNotFound)
 }
 
 // noInterface adds the names of the existing interfaces to the error of net.InterfaceByName.
@@ -140,20 +141,31 @@ func noInterface(err error) error {
 }
 
 // take makes sure that a hook runs our program; isNew: it did not before.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
-	dev := deviceOf(ifi.Index)
+func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
 		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
 	at, early := site{hookKey: k, layer3: layer3}, slices.Contains(rs.early, dev.kind)
 	level := slog.LevelInfo
+	if r := rs.meta.port(k.port); rs.hooks[k] == nil && r.mode(k.hook) == modeDispatcher {
+		err := rs.adoptSlot(k, r) // drop could not empty it
+		if h := rs.hooks[k]; h != nil {
+			err = rs.drop(h)
+		}
+		if err != nil {
+			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
+		}
+	}
 	if h := rs.hooks[k]; h != nil {
+		if h.marking {
+			rs.putBack(h, nil)
+		}
 		alive, err := h.state()
 		if err != nil && h.ifindex == ifi.Index { // it may count still: with a second program packets would count twice
 			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
 		}
-		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 {
+		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 && h.isOn(dev) {
 			best := rs.modes(k.hook, ifi.Index, o, early)[0]
 			satisfied := satisfies(h.mode, k.hook, o.Mode)
 			switch {
@@ -208,13 +220,19 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	if err != nil {
 		return nil, err
 	}
+	r := rs.meta.port(k.port)
+	was := slices.Clone(r)
+	h.again = r.ifindex() == ifi.Index
+	if at.slot { // it outlives a process that dies behind attachLink
+		r.setHook(at, ifi.Index, mode)
+	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
+		copy(r, was)
 		p.Close()
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
 	h.prog = p
-	h.again = rs.meta.port(k.port).ifindex() == ifi.Index
-	rs.meta.port(k.port).setHook(at, ifi.Index, mode)
+	r.setHook(at, ifi.Index, mode)
 	switch {
 	case h.pin == "":
 	case !rs.inPlace(): // Repin makes this pin with the others that are gone

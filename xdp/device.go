@@ -6,12 +6,14 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// device is the kernel's description of an interface. The zero value stands for an interface that
-// is gone.
+// device is the kernel's description of an interface.
 type device struct {
 	name string
 	link string // its type, of ARPHRD_*: "ether", "none"
 	kind string // of a virtual one: "veth", "tuntap"
+	// program is the id of its XDP program, or 0. A device that runs programs itself may have several.
+	program uint32
+	several bool
 }
 
 // Types of devices whose sent frames begin with Ethernet, and with IP.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -60,19 +61,44 @@ func (h *hook) update(p *ebpf.Program) error {
 }
 
 // alive says whether the link is still attached to the interface it was made
-// for: an interface that is deleted takes the program with it.
+// for, and counts each packet: an interface that is deleted takes the program with it.
 func (h *hook) alive() bool {
 	alive, err := h.state()
 	return alive && err == nil
 }
 
-// state is alive, with an error where it is not known: the program in a dispatcher may run still.
+// state is alive, with an error where the program runs and may miss packets, or may run: a program in a dispatcher is not
+// always seen.
 func (h *hook) state() (alive bool, err error) {
 	if s, is := h.link.(*dispatcher.Slot); is {
-		return s.Filled()
+		alive, err = s.Filled()
+	} else if i, err := linkIndex(h.link); err == nil {
+		alive = i == h.ifindex && i != 0
 	}
-	i, err := linkIndex(h.link)
-	return err == nil && i == h.ifindex, nil
+	if alive && h.marking {
+		err = fmt.Errorf("the %s program of %s does not count packets to which the driver gives no metadata", h.hook, h.name)
+	}
+	return alive, err
+}
+
+// isOn reports whether an attached program is on a device of the network namespace of the calling thread. A device of
+// another namespace may have the same index and name: it was moved there, or the process that has pinned the link was there.
+func (h *hook) isOn(dev device) bool {
+	if h.slot {
+		return true
+	}
+	info, err := h.link.Info()
+	if err != nil {
+		return true
+	}
+	if !h.tcx {
+		return dev.program == uint32(info.Program) || dev.several
+	}
+	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: h.attachType()})
+	return err != nil || slices.ContainsFunc(chain.Programs, func(p link.AttachedProgram) bool {
+		id, _ := p.LinkID()
+		return id == info.ID
+	})
 }
 
 func linkIndex(l link.Link) (int, error) {
@@ -133,17 +159,20 @@ func (rs *RuleSet) pinPath(at site) string {
 	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
 }
 
-// drop forgets a hook, detaches it and removes its pin.
+// drop forgets a hook, detaches it and removes its pin. The record keeps a place in a dispatcher that could not be emptied.
 func (rs *RuleSet) drop(h *hook) error {
 	delete(rs.hooks, h.hookKey)
 	err := h.detach()
+	full := h.slot && err != nil
 	if h.pin != "" {
 		err = errors.Join(err, unpin(rs.lock, filepath.Base(h.pin)))
 	}
 	if err = errors.Join(err, h.close()); err != nil {
 		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
 	}
-	rs.meta.port(h.port).setHook(h.site, h.ifindex, "")
+	if !full {
+		rs.meta.port(h.port).setHook(h.site, h.ifindex, "")
+	}
 	return err
 }
 
@@ -171,12 +200,12 @@ func (rs *RuleSet) adoptHooks() {
 			continue
 		}
 		for _, at := range []Hook{HookIngress, HookEgress} {
-			k := hookKey{port: n, hook: at}
-			if r.mode(at) == modeDispatcher {
+			k, mode := hookKey{port: n, hook: at}, r.mode(at)
+			if mode == modeDispatcher {
 				if err := rs.adoptSlot(k, r); err != nil {
 					rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
 				}
-				continue
+				mode = modeTCX // of a link that is pinned: the process died in a move between the two
 			}
 			l, err := link.LoadPinnedLink(rs.pinPath(site{hookKey: k}), nil)
 			if err != nil {
@@ -185,12 +214,18 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{site: site{hookKey: k, layer3: r.layer3(), tcx: r.mode(at) == modeTCX}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l}
+			h := &hook{site: site{hookKey: k, layer3: r.layer3(), tcx: mode == modeTCX}, name: r.name(), mode: mode, adopted: true, link: l}
+			h.ifindex, _ = linkIndex(l) // the record has one for both hooks, of the last call of Attach
 			h.pin = rs.pinPath(h.site)
+			slot := rs.hooks[k]
 			rs.hooks[k] = h
-			if !h.alive() || h.mode == "" {
-				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)
+			if slot != nil || !h.alive() || h.mode == "" {
+				rs.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", at)
 				rs.drop(h)
+			}
+			if slot != nil {
+				rs.hooks[k] = slot
+				r.setHook(slot.site, slot.ifindex, slot.mode)
 			}
 		}
 	}

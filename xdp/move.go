@@ -88,6 +88,12 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 		rs.putBack(old, ordinary)
 		return errors.Join(err, h.close())
 	}
+	if old.slot { // which the dispatcher may refuse, unlike a link
+		if err := old.detach(); err != nil {
+			rs.putBack(old, ordinary)
+			return errors.Join(err, h.close())
+		}
+	}
 	if ordinary != nil {
 		ordinary.Close()
 	}
@@ -96,7 +102,7 @@ func (rs *RuleSet) moveBehind(old, h *hook, ifi *net.Interface, marking *ebpf.Pr
 }
 
 // putBack gives a hook that has the marking program its ordinary one again, which is loaded if it is nil. If that fails,
-// the marking program stays. It counts as well, except the packets to which the driver gives no metadata.
+// the marking program stays until take calls putBack again. It counts as well, except the packets to which the driver gives no metadata.
 func (rs *RuleSet) putBack(h *hook, ordinary *ebpf.Program) {
 	var err error
 	if ordinary == nil {
@@ -114,8 +120,12 @@ func (rs *RuleSet) putBack(h *hook, ordinary *ebpf.Program) {
 
 // moveBefore moves from TCX to XDP.
 func (rs *RuleSet) moveBefore(old, h *hook, ifi *net.Interface, marking *ebpf.Program) error {
+	if h.slot { // it outlives a process that dies before replace
+		rs.meta.port(h.port).setHook(h.site, h.ifindex, h.mode)
+	}
 	l, err := rs.attachLink(marking, ifi.Index, h.site, h.mode, false)
 	if err != nil {
+		rs.meta.port(h.port).setHook(old.site, old.ifindex, old.mode)
 		return errors.Join(refusal(err, ifi, h.hook, h.mode), marking.Close(), h.prog.Close())
 	}
 	ordinary := h.prog

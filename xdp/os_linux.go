@@ -115,24 +115,19 @@ func xdpProgram(ifindex int) uint32 {
 
 // interfaceByName asks the kernel for one interface. net.InterfaceByName lists all of them, which takes
 // milliseconds on a host with a thousand. The kernel also finds an interface by an alternative name, which is not
-// one here: events have the name alone.
-func interfaceByName(name string) (*net.Interface, error) {
+// one here: events have the name alone. Without an interface the error is ErrNotFound.
+func interfaceByName(name string) (*net.Interface, device, error) {
 	l, err := netlink.LinkByName(name)
-	if err == nil && l.Attrs().Name == name {
-		return &net.Interface{Index: l.Attrs().Index, Name: name}, nil
+	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) || err == nil && l.Attrs().Name != name {
+		return nil, device{}, fmt.Errorf("%w: %w", ErrNotFound, &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")})
 	}
-	if missing := (netlink.LinkNotFoundError{}); err == nil || errors.As(err, &missing) {
-		return nil, &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
-	}
-	return nil, fmt.Errorf("asking for interface %s: %w", name, err)
-}
-
-// deviceOf asks the kernel about an interface. For an interface that is gone it returns the zero value;
-// attaching to it fails then.
-func deviceOf(ifindex int) device {
-	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {
-		return device{}
+		return nil, device{}, fmt.Errorf("asking for interface %s: %w", name, err)
 	}
-	return device{name: l.Attrs().Name, link: l.Attrs().EncapType, kind: l.Type()}
+	a := l.Attrs()
+	dev := device{name: name, link: a.EncapType, kind: l.Type()}
+	if a.Xdp != nil && a.Xdp.Attached {
+		dev.program, dev.several = a.Xdp.ProgId, a.Xdp.ProgId == 0
+	}
+	return &net.Interface{Index: a.Index, Name: name}, dev, nil
 }

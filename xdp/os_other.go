@@ -18,9 +18,7 @@ func lockDir(string) (*os.File, error) { return nil, supported() }
 
 func xdpProgram(int) uint32 { return 0 }
 
-func deviceOf(int) device { return device{} }
-
-func interfaceByName(name string) (*net.Interface, error) { return net.InterfaceByName(name) }
+func interfaceByName(string) (*net.Interface, device, error) { return nil, device{}, supported() }
 
 type holder struct{ program uint32 }
 

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -16,6 +18,7 @@ type Slot struct {
 	hook      *Hook
 	uses      ebpf.MapID
 	at        ebpf.ProgramID // the dispatcher that had the component when it was last seen; 0: none
+	pin       string         // of the component's link there, without which the component does not run
 }
 
 // first is the priority of a slot's program: in front, it sees each packet that the NIC gives to the kernel. libxdp's
@@ -62,18 +65,28 @@ func (s *Slot) others(members []Member) (others []Member, err error) {
 // Filled reports whether the program is in the dispatcher that holds the hook. libxdp takes it along into another
 // dispatcher. After an error the program may be there, and count.
 func (s *Slot) Filled() (bool, error) {
-	if id, _, err := s.hook.attached(); err == nil && id == s.at {
+	if id, _, err := s.hook.attached(); err == nil && id == s.at && (id == 0 || exists(s.pin)) {
 		return id != 0, nil
 	}
 	s.at = 0
 	err := s.hook.look(func(d *dispatcher) error {
-		others, err := s.others(d.members)
-		if err == nil && len(others) < len(d.members) {
-			s.at = d.id
+		for i, m := range d.members {
+			ours, err := s.fills(m.Program)
+			if err != nil {
+				return err
+			}
+			if pin := filepath.Join(s.hook.dir(d.id), place(i)+"-link"); ours && exists(pin) {
+				s.at, s.pin = d.id, pin
+			}
 		}
-		return err
+		return nil
 	})
 	return err == nil && s.at != 0, err
+}
+
+func exists(pin string) bool {
+	_, err := os.Lstat(pin)
+	return err == nil
 }
 
 // Update implements link.Link: the program, which was loaded for a mould, takes the place of the slot's program.
@@ -82,13 +95,11 @@ func (s *Slot) Update(p *ebpf.Program) error {
 	if err != nil {
 		return fmt.Errorf("asking for the program of a slot: %w", err)
 	}
-	id, err := s.hook.Change(func(members []Member) ([]Member, error) {
+	s.at = 0
+	_, err = s.hook.Change(func(members []Member) ([]Member, error) {
 		others, err := s.others(members)
 		return append(others, Member{Program: p, Name: info.Name, Priority: first, Actions: 1 << verdictPass, Frags: true}), err
 	})
-	if err == nil {
-		s.at = id
-	}
 	return err
 }
 

@@ -1,0 +1,117 @@
+package xdp
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// ingressPrograms is the number of programs on the ingress of an end.
+func ingressPrograms(t testing.TB, e *lab.End) (n int) {
+	t.Helper()
+	err := e.NS.Do(func() error {
+		if xdpProgram(e.Index) != 0 {
+			n++
+		}
+		chain, err := link.QueryPrograms(link.QueryOptions{Target: e.Index, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			n += len(chain.Programs)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A process in another network namespace finds pins of an interface that has the name and the index of one of its own,
+// as lo has everywhere. It counts on its own.
+func TestPinsOfAnotherNamespace(t *testing.T) {
+	for name, mode := range map[string]Mode{modeGeneric: ModeGeneric, modeTCX: ModeTCX} {
+		t.Run(name, func(t *testing.T) {
+			w := testWire(t)
+			ends := [2]*lab.End{{NS: w.Near.NS, Name: "lo", Index: 1}, {NS: w.Far.NS, Name: "lo", Index: 1}}
+			rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+			attach(t, rs, ends[0], AttachOptions{Mode: mode, Ingress: true})
+			if err := rs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rs = openTest(t, Options{MaxRules: 64, PinDir: rs.dir})
+			if a := attach(t, rs, ends[1], AttachOptions{Mode: mode, Ingress: true}); !a[0].Fresh {
+				t.Errorf("attachment %+v, want a fresh one", a[0])
+			}
+			if was, now := ingressPrograms(t, ends[0]), ingressPrograms(t, ends[1]); was != 0 || now != 1 {
+				t.Errorf("%d programs in the first namespace and %d in the second, want 0 and 1", was, now)
+			}
+		})
+	}
+}
+
+// A process dies in a move to a dispatcher, when its record names the dispatcher and its TCX link is still pinned. The next
+// one has one program on the interface, not two.
+func TestDeathInAMoveToADispatcher(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+	rs.meta.port(a[0].Port).setHook(site{hookKey: hookKey{a[0].Port, HookIngress}, slot: true}, a[0].Index, modeDispatcher)
+	rs.meta.clearLoaded()
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Near.NS.Do(func() (err error) {
+		rs, err = Open(Options{MaxRules: 64, PinDir: rs.dir})
+		return err
+	})
+	t.Cleanup(func() { rs.Destroy() })
+	if got, want := len(rs.Attachments()), ingressPrograms(t, w.Near); got != want {
+		t.Errorf("%d attachments, and %d programs on the interface", got, want)
+	}
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if n := ingressPrograms(t, w.Near); n != 1 {
+		t.Errorf("%d programs on the interface, want 1", n)
+	}
+}
+
+// The record of an interface is the same for both hooks. A hook that is given up on a deleted interface does not make the
+// record wrong for the other one.
+func TestAnInterfaceOfTheSameName(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	old := rs.hooks[hookKey{a[0].Port, HookEgress}]
+	old.ifindex = a[0].Index + 1000 // as of the deleted interface
+	rs.mu.Lock()
+	rs.drop(old)
+	rs.mu.Unlock()
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rs = openTest(t, Options{MaxRules: 64, PinDir: rs.dir})
+	if got := rs.Attachments(); len(got) != 1 || !got[0].Adopted || got[0].Index != a[0].Index {
+		t.Errorf("adopted %+v, want the hook of interface %d", got, a[0].Index)
+	}
+}
+
+// A hook that a move has left with the marking program gets its ordinary one by the next call of Attach.
+func TestAMarkingProgramThatStayed(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+	o := AttachOptions{Mode: ModeNative, Ingress: true}
+	a := attach(t, rs, w.Near, o)
+	h := rs.hooks[hookKey{a[0].Port, HookIngress}]
+	was := h.prog
+	h.marking = true
+	if n := rs.Held(); n != 0 {
+		t.Errorf("%d hooks are held, want 0: the packets that cannot be marked are not counted", n)
+	}
+	if attach(t, rs, w.Near, o); h.marking || h.prog == was {
+		t.Error("the marking program stays")
+	}
+	if n := rs.Held(); n != 1 {
+		t.Errorf("%d hooks are held, want 1", n)
+	}
+}
