@@ -5,7 +5,9 @@ package xdp
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
 // tools runs the distribution's xdp-tools on an interface.
@@ -194,6 +197,22 @@ func TestDispatcher(t *testing.T) {
 	if n := x.hits(1001); n != before {
 		t.Errorf("xdp-filter saw %d packets that a flow dropped", n-before)
 	}
+
+	// Without the pin of its link our component does not run.
+	pins, err := filepath.Glob(filepath.Join(dispatcher.Dir, "dispatch-*", "prog0-link"))
+	if err != nil || len(pins) != 1 {
+		t.Fatalf("pins %v, %v", pins, err)
+	}
+	if err := os.Remove(pins[0]); err != nil {
+		t.Fatal(err)
+	}
+	if rs.Held() != 0 {
+		t.Error("held without the pin of the link")
+	}
+	if a := attach(t, rs, w.Near, o); !a[0].Fresh || a[0].Mode != modeDispatcher {
+		t.Errorf("attachment %+v, want a fresh one", a[0])
+	}
+	check("after the pin of the link was lost")
 
 	x.run("xdp-filter", "unload", w.Near.Name)
 	check("after xdp-filter has left")
