@@ -21,8 +21,16 @@ import (
 // occupy attaches another program to the XDP hook of an interface.
 func occupy(t *testing.T, e *lab.End) link.Link {
 	t.Helper()
-	var l link.Link
-	err := e.NS.Do(func() error {
+	l, err := tryOccupy(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func tryOccupy(e *lab.End) (l link.Link, err error) {
+	err = e.NS.Do(func() error {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 			Name: "foreign", Type: ebpf.XDP, License: "GPL", AttachType: ebpf.AttachXDP,
 			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
@@ -34,11 +42,7 @@ func occupy(t *testing.T, e *lab.End) link.Link {
 		l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: e.Index})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return l, err
 }
 
 // One of three interfaces has another program on its hook, and counting beside it is refused. A start, strict or degraded,

@@ -26,7 +26,9 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	c.basis = in.Basis
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		c.epoch = u.Epoch(c.Placed)
+		if c.epoch = u.Epoch(c.Placed); c.epoch == 0 && in.Adopted {
+			c.epoch = backend.FirstEpoch // of its earlier counting: the epoch of the hook that it waits for is a later one
+		}
 	}
 	if err := m.writeSource(c); err != nil {
 		return err

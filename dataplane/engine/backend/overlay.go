@@ -56,7 +56,7 @@ type SoftwareBackend interface {
 	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
 	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen
-	// every packet of its flow. Partial in an epoch says that an interface refuses to be counted on: the shadow has
+	// every packet of its flow. Partial in an epoch says that an interface is not counted on now: the shadow has
 	// seen every packet of the others.
 	Epoch(f Placed) uint64
 }
@@ -71,3 +71,6 @@ type InterfaceSetter interface {
 
 // Partial is a bit of an epoch; see SoftwareBackend.Epoch.
 const Partial = uint64(1) << 63
+
+// FirstEpoch is the least epoch.
+const FirstEpoch = uint64(1)

@@ -34,6 +34,7 @@ func (h *hooks) attach(known bool) error {
 		case errors.Is(err, xdp.ErrNotFound):
 			absent = append(absent, err)
 			h.detachMissing(i.Name, err)
+			h.noteFresh(i.Name)
 		case h.degraded:
 			h.refuse(i.Name, err)
 		case errors.Is(err, xdp.ErrBusy) && !h.started:
@@ -119,8 +120,7 @@ func (h *hooks) detachUnconfigured() error {
 func (h *hooks) trim() error {
 	var errs []error
 	for _, a := range slices.Clone(h.held) {
-		want := h.wanted(a.Interface)
-		if a.Hook == xdp.HookIngress && want.Ingress || a.Hook == xdp.HookEgress && want.Egress {
+		if h.needs(hookName{a.Interface, a.Hook}) {
 			continue
 		}
 		if err := h.rules.Detach(a.Interface, a.Hook); err != nil && !errors.Is(err, xdp.ErrNotFound) {
@@ -133,6 +133,11 @@ func (h *hooks) trim() error {
 			delete(h.missing, i.Name)
 		} else if h.asked[i.Name] != (xdp.AttachOptions{}) {
 			h.asked[i.Name] = want
+		}
+	}
+	for name, why := range h.absent {
+		if why == lost && !h.needs(name) { // the next flow that needs it has missed nothing
+			delete(h.absent, name)
 		}
 	}
 	h.refreshHeld()

@@ -33,13 +33,13 @@ type hooks struct {
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
 
-	mu         *sync.Mutex         // Backend.mu: a link event and a control call exclude each other
-	demand     map[string]demand   // by interface, "" for all: how many flows need counts there
-	held       []xdp.Attachment    // as of the last refreshHeld
-	heldTicker heldTicker          // of watchHeld
-	since      map[hookName]uint64 // the epoch of each held hook
-	fresh      map[hookName]bool   // hooks of interfaces that came later, or were refused, until they are held
-	epochs     uint64              // how many epochs have begun
+	mu         *sync.Mutex          // Backend.mu: a link event and a control call exclude each other
+	demand     map[string]demand    // by interface, "" for all: how many flows need counts there
+	held       []xdp.Attachment     // as of the last refreshHeld
+	heldTicker heldTicker           // of watchHeld
+	since      map[hookName]uint64  // the epoch of each held hook
+	absent     map[hookName]absence // hooks that are not held, until they are, as far as the reason matters
+	epochs     uint64               // how many epochs have begun; the first is the counting of an earlier process
 	// refreshes is the number of calls of refreshHeld.
 	refreshes uint64
 	asked     map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
@@ -56,6 +56,15 @@ type demand struct {
 	tagged          int // how many of ingress match a VLAN tag or its absence
 }
 
+// absence is why a hook is not held.
+type absence uint8
+
+const (
+	lost   absence = iota + 1 // it was held: packets have passed uncounted since
+	early                     // its interface was not there, or refused, before the start had ended: an earlier process may have held it
+	unheld                    // the same, afterwards, and it was not held before
+)
+
 // hookName is one hook of one interface.
 type hookName struct {
 	ifname string
@@ -65,7 +74,7 @@ type hookName struct {
 func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
 		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
-		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), fresh: make(map[hookName]bool),
+		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), absent: make(map[hookName]absence), epochs: 1,
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
 		upstream: newUpstream(o.FreeFor),
 	}
@@ -107,11 +116,15 @@ func (h *hooks) find(name string) (dataplane.Interface, bool) {
 	return dataplane.Interface{}, false
 }
 
-// noteFresh notes that the hooks of an interface were never held.
+// noteFresh notes that the hooks of an interface that are not held were not lost.
 func (h *hooks) noteFresh(name string) {
+	why := early
+	if h.started {
+		why = unheld
+	}
 	for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
-		if at := (hookName{name, hook}); h.since[at] == 0 {
-			h.fresh[at] = true
+		if at := (hookName{name, hook}); h.since[at] == 0 && h.absent[at] == 0 {
+			h.absent[at] = why
 		}
 	}
 }
@@ -120,8 +133,11 @@ func (h *hooks) noteFresh(name string) {
 // interface has come, or is new among the configured ones, or has refused until now. A program of an earlier process,
 // or an earlier program of this one, may have been attached to the same interface.
 func (h *hooks) comesLater(a xdp.Attachment) bool {
-	if h.fresh[hookName{a.Interface, a.Hook}] {
-		return h.started || !a.Again
+	switch h.absent[hookName{a.Interface, a.Hook}] {
+	case unheld:
+		return true
+	case early:
+		return !a.Again
 	}
 	_, waits := h.patterns.Waiting(a.Interface)
 	return waits && !a.Again
@@ -169,6 +185,9 @@ func (h *hooks) refreshHeld() {
 	for name := range h.since {
 		if !h.holds(name) {
 			delete(h.since, name)
+			if h.needs(name) {
+				h.absent[name] = lost
+			}
 		}
 	}
 	for _, a := range h.held {
@@ -176,13 +195,13 @@ func (h *hooks) refreshHeld() {
 		switch {
 		case h.since[name] != 0:
 			continue
-		case h.epochs > 0 && h.comesLater(a):
+		case h.epochs > 1 && h.comesLater(a):
 			h.since[name] = 1
 		default:
 			h.epochs++
 			h.since[name] = h.epochs
 		}
-		delete(h.fresh, name)
+		delete(h.absent, name)
 	}
 }
 
@@ -264,12 +283,18 @@ func (h *hooks) holds(name hookName) bool {
 
 // complete reports whether every wanted hook of an interface is held.
 func (h *hooks) complete(name string) bool {
-	want := h.wanted(name)
-	return (!want.Ingress || h.holds(hookName{name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{name, xdp.HookEgress}))
+	in, out := hookName{name, xdp.HookIngress}, hookName{name, xdp.HookEgress}
+	return (!h.needs(in) || h.holds(in)) && (!h.needs(out) || h.holds(out))
 }
 
-// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held. A
-// hook that was never held, since it is refused, sets backend.Partial.
+// needs reports whether active flows need a hook.
+func (h *hooks) needs(name hookName) bool {
+	want := h.wanted(name.ifname)
+	return name.hook == xdp.HookIngress && want.Ingress || name.hook == xdp.HookEgress && want.Egress
+}
+
+// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when none of them is held. A hook
+// that is not held sets backend.Partial.
 func (h *hooks) epoch(f flow.Flow) (latest uint64) {
 	partial := uint64(0)
 	for _, i := range h.interfaces {
@@ -277,13 +302,10 @@ func (h *hooks) epoch(f flow.Flow) (latest uint64) {
 			continue
 		}
 		name := hookName{i.Name, hookOf(f)}
-		switch at := h.since[name]; {
-		case at != 0:
+		if at := h.since[name]; at != 0 {
 			latest = max(latest, at)
-		case h.fresh[name]:
+		} else {
 			partial = backend.Partial
-		default:
-			return 0
 		}
 	}
 	if latest == 0 {

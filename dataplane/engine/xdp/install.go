@@ -105,7 +105,7 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
 		out[i].Source = b.hooks.source(f.Flow)
-		out[i].Gap = out[i].Gap || out[i].Adopted && b.hooks.epoch(f.Flow) > b.inherited
+		out[i].Gap = out[i].Gap || out[i].Adopted && b.hooks.epoch(f.Flow)&^backend.Partial > b.inherited
 	}
 	return out, nil
 }

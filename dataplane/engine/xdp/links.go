@@ -201,9 +201,9 @@ func (h *hooks) forgetOthers(was []dataplane.Interface) {
 			}
 		}
 	}
-	for name := range h.fresh {
+	for name := range h.absent {
 		if unlisted(name.ifname) {
-			delete(h.fresh, name)
+			delete(h.absent, name)
 		}
 	}
 	for _, i := range was {

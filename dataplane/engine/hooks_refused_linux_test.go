@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// refusedBench is a bench on which a program of another owner has taken the hook that an instance held.
+func refusedBench(t *testing.T) *bench {
+	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
+	b.cfg.XDP.KeepPins, b.cfg.Start = true, dataplane.StartDegraded
+	b.cfg.XDP.Beside = []dataplane.Beside{dataplane.BesideRefuse}
+	return b
+}
+
+func discontinuitiesOf(e *Engine, name string) uint64 {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	return e.flows[name].past.Discontinuities
+}
+
+// free frees the hook, and waits until the instance counts on it again and says how often packets may be missing.
+func (b *bench) free(t *testing.T, e *Engine, foreign link.Link, want uint64) {
+	t.Helper()
+	frames := lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}
+	b.send(t, 500, frames) // nothing counts them
+	if err := foreign.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, false)
+	sent := backend.Pair(b.send(t, 1000, frames)[0])
+	await(t, reader(t, b.cfg), "a", backend.Add(sent, sent))
+	lab.Eventually(t, "the discontinuity", func() bool { return discontinuitiesOf(e, "a") >= want })
+	if n := discontinuitiesOf(e, "a"); n != want {
+		t.Errorf("%d discontinuities, want %d", n, want)
+	}
+}
+
+// While no process runs, another program takes the hook, and holds it over the next start.
+func TestAHookThatWasTakenOverARestart(t *testing.T) {
+	b := refusedBench(t)
+	e := b.start(t)
+	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
+	foreign := occupy(t, b.wire.Near)
+	b.cfg.XDP.KeepPins = false
+	e = b.start(t)
+	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, true)
+	b.free(t, e, foreign, 1)
+}
+
+// Another program takes the hook of a running instance. Meanwhile a flow needs the interface in another way too.
+func TestAHookThatWasTakenWhileFlowsCame(t *testing.T) {
+	b := refusedBench(t)
+	b.cfg.XDP.KeepPins = false
+	e := b.start(t)
+	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
+	var foreign link.Link
+	for end := time.Now().Add(20 * time.Second); foreign == nil; { // the instance takes its hook back within 20 ms
+		detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
+		foreign, _ = tryOccupy(b.wire.Near)
+		if time.Now().After(end) {
+			t.Fatal("the hook was never free")
+		}
+	}
+	t.Cleanup(func() { foreign.Close() })
+	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, true)
+	was := discontinuitiesOf(e, "a")
+	if _, err := e.AddFlows(t.Context(), flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress}); err != nil {
+		t.Fatal(err)
+	}
+	b.free(t, e, foreign, was+1)
+}
+
+// A hook is lost and taken again while another interface, on which the flow is counted too, is missing.
+func TestAHookThatWasLostBesideAMissingInterface(t *testing.T) {
+	b := refusedBench(t)
+	b.cfg.XDP.KeepPins = false
+	b.cfg.Interfaces = append(b.cfg.Interfaces, dataplane.Interface{Name: lab.Unique("no")})
+	e := b.start(t)
+	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
+	detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
+	lab.Eventually(t, "the discontinuity", func() bool { return discontinuitiesOf(e, "a") == 1 })
+}
