@@ -173,6 +173,20 @@ func rename(t *testing.T, e *lab.End, name string) {
 	}
 }
 
+// An interface of a pattern gets another name that the pattern matches too. Its packets pass uncounted until the instance has
+// attached under the new name.
+func TestAPatternKeepsARenamedInterface(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth*"})
+	eth0 := h.plug(t, "eth0")
+	h.run(t)
+	h.devices(t, "a", "eth0")
+	h.counted(t, eth0.B)
+	rename(t, eth0.A, "eth7")
+	h.devices(t, "a", "eth7")
+	h.counted(t, eth0.B)
+	lab.Eventually(t, "the discontinuity", func() bool { return h.discontinuities() == 1 })
+}
+
 // A host without optional interfaces counts, and takes them when they come. A pattern that is not optional and that no
 // interface matches is a condition, and an error where no interface is left.
 func TestOptionalInterfaces(t *testing.T) {

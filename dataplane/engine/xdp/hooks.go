@@ -60,9 +60,10 @@ type demand struct {
 type absence uint8
 
 const (
-	lost   absence = iota + 1 // it was held: packets have passed uncounted since
-	early                     // its interface was not there, or refused, before the start had ended: an earlier process may have held it
-	unheld                    // the same, afterwards, and it was not held before
+	lost    absence = iota + 1 // it was held: packets have passed uncounted since
+	renamed                    // its interface was counted on under another name
+	early                      // its interface was not there, or refused, before the start had ended: an earlier process may have held it
+	unheld                     // the same, afterwards, and it was not held before
 )
 
 // hookName is one hook of one interface.
@@ -136,6 +137,8 @@ func (h *hooks) comesLater(a xdp.Attachment) bool {
 	switch h.absent[hookName{a.Interface, a.Hook}] {
 	case unheld:
 		return true
+	case renamed:
+		return false
 	case early:
 		return !a.Again
 	}

@@ -126,8 +126,13 @@ func (h *hooks) onLink(ev links.Event) (checked bool) {
 	case links.Removed:
 		h.leave(ev.Name)
 	case links.Renamed:
-		h.leave(ev.OldName)
+		counted := h.leave(ev.OldName)
 		h.join(ev.Name)
+		for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
+			if at := (hookName{ev.Name, hook}); counted && h.absent[at] == unheld {
+				h.absent[at] = renamed
+			}
+		}
 	}
 	for _, i := range h.interfaces {
 		if ev.Name == i.Name || ev.OldName == i.Name {
