@@ -44,8 +44,8 @@ type deviceCounter interface {
 	Close() error
 }
 
-// leastLimit is the smallest limit of counters in the mirror: one poll cycle must not
-// suffice to count half of it.
+// leastLimit is the smallest limit of counters in the mirror, and of counters of the peer's operations: one poll cycle
+// must not suffice to count half of it.
 const leastLimit = 1 << 24
 
 func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error) {
@@ -74,6 +74,10 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 				Feature: "a completion counter of " + lacking.String(), Object: e.cfg.Device,
 				Reason: "the device has such of " + caps.SupportedQPAttachOps.String(),
 			}
+		}
+		if slices.ContainsFunc(counted.cfg.Operations, dataplane.Operation.Remote) && caps.MaxValue < leastLimit {
+			return nil, "", fmt.Errorf("counter %q: no queue here bounds the operations of the peer, and the device's completion counters go on at 0 past %d, perhaps more than once between two reads: %w",
+				counted.cfg.Name, caps.MaxValue, dataplane.ErrInvalid)
 		}
 		k := first
 		switch {
