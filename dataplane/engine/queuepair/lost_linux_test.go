@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +163,65 @@ func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	if !errors.Is(j.err, dataplane.ErrNotConnected) {
 		t.Errorf("the caller is told: %v", j.err)
 	}
+	if got, err := c.Post(t.Context(), "a", dataplane.Send, 3); err != nil || got != (dataplane.Posted{Completed: 3}) {
+		t.Errorf("posting afterwards: %+v, %v", got, err)
+	}
+}
+
+// stuck is a source whose verb does not return while it counts completed sends.
+type stuck struct {
+	completionSource
+	inside, returns chan struct{}
+}
+
+func (s *stuck) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
+	for _, c := range done {
+		if opOf(c.WRID) == opSend {
+			select {
+			case s.inside <- struct{}{}:
+			default: // a later post
+			}
+			<-s.returns
+			break
+		}
+	}
+	return s.completionSource.count(done, totals, at, last)
+}
+
+// TestACallerLeavesAWorkerInsideAVerb: a Post whose context ends does not wait for a verb that does not return. The next
+// one waits for its turn, and posts when the verb has returned.
+func TestACallerLeavesAWorkerInsideAVerb(t *testing.T) {
+	c := newConnected(t)
+	a := c.queuePair(t, "a")
+	s := &stuck{inside: make(chan struct{}, 1), returns: make(chan struct{})}
+	if err := a.call(t.Context(), func() error {
+		s.completionSource = a.worker.endpoint.source
+		a.worker.endpoint.source = s
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := c.Post(ctx, "a", dataplane.Send, 3)
+		left <- err
+	}()
+	<-s.inside
+	cancel()
+	select {
+	case err := <-left:
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `queue pair "a": posting send`) || !strings.Contains(err.Error(), "does not return") {
+			t.Errorf("%v, want that the context has ended inside a verb", err)
+		}
+	case <-time.After(20 * time.Second):
+		close(s.returns)
+		t.Fatal("a caller whose context has ended waits for the worker")
+	}
+	if _, err := c.Post(ctx, "a", dataplane.Send, 1); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waiting for its turn") {
+		t.Errorf("the next caller: %v", err)
+	}
+	close(s.returns)
 	if got, err := c.Post(t.Context(), "a", dataplane.Send, 3); err != nil || got != (dataplane.Posted{Completed: 3}) {
 		t.Errorf("posting afterwards: %+v, %v", got, err)
 	}

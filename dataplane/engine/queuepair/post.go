@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -57,8 +58,11 @@ func (q *queuePair) posts(kind int) bool {
 	return ok && q.cfg.Type != dataplane.RawPacket && (kind == opSend || q.cfg.Type.RDMA())
 }
 
+// giveUpBound is how long a call of post whose context has ended waits for the worker to say how many operations ended.
+const giveUpBound = time.Second
+
 // post posts count operations, at most SendDepth at a time, and waits until they have completed.
-// Callers take turns.
+// Callers take turns. A worker inside a verb that does not return keeps the turn.
 func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	kind := slices.Index(dataplane.Operations(), op)
 	if !q.posts(kind) {
@@ -69,30 +73,43 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 	}
 	select {
 	case q.turns <- struct{}{}:
-		defer func() { <-q.turns }()
 	case <-ctx.Done():
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: waiting for its turn: %w", q.cfg.Name, ctx.Err())
 	}
 	j := &job{op: kind, left: count, done: make(chan struct{})}
 	if err := q.call(ctx, func() error { return q.worker.startJob(j) }); err != nil {
+		<-q.turns
 		return dataplane.Posted{}, err
 	}
 	select {
 	case <-j.done:
+		<-q.turns
 	case <-ctx.Done():
-		_ = q.call(context.WithoutCancel(ctx), func() error { // on error the worker has ended, and the job with it
-			if q.worker.job == j {
-				j.left, j.err = 0, ctx.Err()
-				q.worker.finishJob()
-			}
-			return nil
-		})
-		<-j.done
+		go q.giveUp(j, ctx.Err())
+		select {
+		case <-j.done:
+		case <-time.After(giveUpBound):
+			return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %s: %w: a verb of its device does not return, so the number of completed operations is unknown; restart the instance if it stays so",
+				q.cfg.Name, op, ctx.Err())
+		}
 	}
 	if j.err != nil {
 		return j.ended, fmt.Errorf("queue pair %q: posting %s: %w", q.cfg.Name, op, j.err)
 	}
 	return j.ended, nil
+}
+
+// giveUp ends a job because of err, and gives its turn back, as soon as the worker is not inside a verb.
+func (q *queuePair) giveUp(j *job, err error) {
+	_ = q.call(context.Background(), func() error { // on error the worker has ended, and the job with it
+		if q.worker.job == j {
+			j.left, j.err = 0, err
+			q.worker.finishJob()
+		}
+		return nil
+	})
+	<-j.done
+	<-q.turns
 }
 
 // startJob makes j the job of the worker, which posts its operations.
