@@ -39,8 +39,8 @@ const (
 	ModeWordsAbandoned Mode = "words+abandoned" // the program ended without giving them back
 )
 
-// mostWords bounds the reserved words of a configuration.
-const mostWords = 128
+// MaxWords is the most reserved words of an instance. The words of its configuration count too.
+const MaxWords = 128
 
 // WordsErrors returns every rule that the names of reserved words break: part of Validate.
 func (c Config) WordsErrors() (errs []error) {
@@ -53,8 +53,8 @@ func (c Config) WordsErrors() (errs []error) {
 			taken[k.Name] = "a counter of a queue pair"
 		}
 	}
-	if len(c.Words) > mostWords {
-		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), mostWords))
+	if len(c.Words) > MaxWords {
+		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MaxWords))
 	}
 	for _, name := range c.Words {
 		if err := flow.ValidateName(name); err != nil {

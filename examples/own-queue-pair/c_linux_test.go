@@ -8,7 +8,9 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/published"
 )
 
 // buildC compiles the example in C for devices of mlx5 or efa, and returns its path.
@@ -47,18 +49,18 @@ func TestTwoQueuePairsInC(t *testing.T) {
 
 func twoQueuePairsInC(t *testing.T, n *nic, bin string, more ...string) {
 	svc, path := n.instance(t, "app")
-	r := reader(t, path)
+	r := published.Open(t, path)
 	const count = 5000
 	for total := uint64(2 * count); total <= 4*count; total += 2 * count {
 		p := n.run(t, bin, nil, append([]string{n.path(path), "app", n.device, fmt.Sprint(count)}, more...)...)
 		if err, want := p.wait(), fmt.Sprintf("%d completions, 0 errors\n", 2*count); err != nil || p.out.String() != want {
 			t.Fatalf("%v, printed %q, want %q", err, p.out, want)
 		}
-		if s := state(t, svc, "app"); s != dataplane.WordsFree {
+		if s := published.Words(t, svc, "app"); s != dataplane.WordsFree {
 			t.Errorf("the words are %s after the end of the program", s)
 		}
-		until(t, "the mirror has the total", func() bool {
-			got := completions(t, r, "app")
+		lab.Eventually(t, "the mirror has the total", func() bool {
+			got := published.Completions(t, r, "app")
 			if got > total {
 				t.Fatalf("%d completions, want %d", got, total)
 			}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/words"
 )
@@ -122,33 +124,33 @@ func TestHostileProgramWithADevice(t *testing.T) { hostileProgram(t, softNIC(t, 
 
 func hostileProgram(t *testing.T, n *nic) {
 	svc, path := n.instance(t, "good", "bad")
-	r := reader(t, path)
+	r := published.Open(t, path)
 	evil := n.self(t, "hostile", path, "bad")
 	var last uint64
 	spoilt := func() {
 		t.Helper()
 		evil.running(t)
-		now := completions(t, r, "bad")
+		now := published.Completions(t, r, "bad")
 		if now < last {
 			t.Fatalf("the counter of the hostile program went from %d to %d", last, now)
 		}
 		last = now
-		if d, err := r.Device(lookup(t, r, "bad")); err == nil { // the program may not have taken the words yet
+		if d, err := r.Device(published.Lookup(t, r, "bad")); err == nil { // the program may not have taken the words yet
 			if _, _, err := d.Load(); err != nil && !errors.Is(err, shm.ErrStale) && !errors.Is(err, shm.ErrBusy) && !errors.Is(err, shm.ErrNoDevice) {
 				t.Fatalf("reading the words of the hostile program: %v", err)
 			}
 		}
 	}
-	until(t, "the hostile program has spoilt its words twice", func() bool {
+	lab.Eventually(t, "the hostile program has spoilt its words twice", func() bool {
 		spoilt()
 		return entry(t, r, "bad").Continuity.Discontinuities >= 2
 	})
 	const count = 2000
 	good := n.example(t, path, "good", "-count", fmt.Sprint(count), "-hold")
-	until(t, "all completions of the other program", func() bool {
+	lab.Eventually(t, "all completions of the other program", func() bool {
 		good.running(t)
 		spoilt()
-		return completions(t, r, "good") >= 2*count
+		return published.Completions(t, r, "good") >= 2*count
 	})
 	_ = good.stdin.Close()
 	if err := good.wait(); err != nil {
@@ -162,17 +164,17 @@ func hostileProgram(t *testing.T, n *nic) {
 		t.Fatal(err)
 	}
 	next := n.example(t, path, "bad", "-count", fmt.Sprint(count), "-hold")
-	until(t, "all completions of the next program", func() bool {
+	lab.Eventually(t, "all completions of the next program", func() bool {
 		next.running(t)
 		evil.running(t)
-		return completions(t, r, "bad") >= 2*count
+		return published.Completions(t, r, "bad") >= 2*count
 	})
 	_ = next.stdin.Close()
 	if err := next.wait(); err != nil {
 		t.Fatalf("%v\n%s", err, next.out)
 	}
 	for _, name := range []string{"good", "bad"} {
-		if got := completions(t, r, name); got != 2*count {
+		if got := published.Completions(t, r, name); got != 2*count {
 			t.Errorf("%s: %d completions, want %d", name, got, 2*count)
 		}
 		if e := entry(t, r, name); e.Continuity.Discontinuities != 0 {

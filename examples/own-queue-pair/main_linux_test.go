@@ -8,6 +8,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 )
 
 // A process with two queue pairs of its own counts both into the reserved words of one counter: by the device, and by
@@ -21,14 +23,14 @@ func TestTwoQueuePairsOnOneReservedCounter(t *testing.T) {
 
 func twoQueuePairs(t *testing.T, n *nic, how string, args ...string) {
 	svc, path := n.instance(t, "app")
-	r := reader(t, path)
+	r := published.Open(t, path)
 	const count = 5000
 	p := n.example(t, path, "app", append(args, "-count", fmt.Sprint(count), "-hold")...)
-	until(t, "all completions in the mirror", func() bool {
+	lab.Eventually(t, "all completions in the mirror", func() bool {
 		p.running(t)
-		return completions(t, r, "app") >= 2*count
+		return published.Completions(t, r, "app") >= 2*count
 	})
-	if got := completions(t, r, "app"); got != 2*count {
+	if got := published.Completions(t, r, "app"); got != 2*count {
 		t.Errorf("the mirror shows %d completions, want %d", got, 2*count)
 	}
 	if comp, errs := loadWords(t, r, "app"); comp != 2*count || errs != 0 {
@@ -45,8 +47,8 @@ func twoQueuePairs(t *testing.T, n *nic, how string, args ...string) {
 	if p.out.String() != want {
 		t.Errorf("printed %q, want %q", p.out, want)
 	}
-	until(t, "the words are given back", func() bool { return state(t, svc, "app") == dataplane.WordsFree })
-	if got := completions(t, r, "app"); got != 2*count {
+	lab.Eventually(t, "the words are given back", func() bool { return published.Words(t, svc, "app") == dataplane.WordsFree })
+	if got := published.Completions(t, r, "app"); got != 2*count {
 		t.Errorf("afterwards the mirror shows %d completions", got)
 	}
 	t.Logf("%d completions of two queue pairs by %s: the mirror and the words have all of them", 2*count, how)
@@ -65,25 +67,25 @@ func killedProgram(t *testing.T, n *nic, args ...string) {
 // killed kills a program that start has started. Each of its two queue pairs has count operations; 0: without end.
 func killed(t *testing.T, n *nic, start func(path string, count int) *process) {
 	svc, path := n.instance(t, "app")
-	r := reader(t, path)
+	r := published.Open(t, path)
 	p := start(path, 0)
-	until(t, "completions", func() bool {
+	lab.Eventually(t, "completions", func() bool {
 		p.running(t)
-		return completions(t, r, "app") > 1000
+		return published.Completions(t, r, "app") > 1000
 	})
 	if err := p.kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.wait()
-	until(t, "the words are abandoned", func() bool { return state(t, svc, "app") == dataplane.WordsAbandoned })
+	lab.Eventually(t, "the words are abandoned", func() bool { return published.Words(t, svc, "app") == dataplane.WordsAbandoned })
 	if e := entry(t, r, "app"); !strings.HasSuffix(e.Source, string(dataplane.ModeWordsAbandoned)) || !e.Stale {
 		t.Errorf("the mirror shows source %q, stale %v", e.Source, e.Stale)
 	}
-	until(t, "the mirror has the last values of the words", func() bool {
+	lab.Eventually(t, "the mirror has the last values of the words", func() bool {
 		comp, _ := loadWords(t, r, "app")
-		return completions(t, r, "app") == comp
+		return published.Completions(t, r, "app") == comp
 	})
-	before := completions(t, r, "app")
+	before := published.Completions(t, r, "app")
 	const count = 500
 	deadline := time.Now().Add(30 * time.Second)
 	for { // in the cool-down the words are refused
@@ -96,12 +98,12 @@ func killed(t *testing.T, n *nic, start func(path string, count int) *process) {
 			t.Fatalf("%v\n%s", err, p.out)
 		}
 	}
-	until(t, "the total of both programs", func() bool { return completions(t, r, "app") >= before+2*count })
-	if got := completions(t, r, "app"); got != before+2*count {
+	lab.Eventually(t, "the total of both programs", func() bool { return published.Completions(t, r, "app") >= before+2*count })
+	if got := published.Completions(t, r, "app"); got != before+2*count {
 		t.Errorf("%d completions, want %d and %d", got, before, 2*count)
 	}
 	if e := entry(t, r, "app"); e.Continuity.Discontinuities != 1 {
 		t.Errorf("%d discontinuities, want 1", e.Continuity.Discontinuities)
 	}
-	t.Logf("killed after %d completions; %d with the next program", before, completions(t, r, "app"))
+	t.Logf("killed after %d completions; %d with the next program", before, published.Completions(t, r, "app"))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -174,68 +174,10 @@ func (n *nic) self(t *testing.T, which, mirror, words string, args ...string) *p
 // path returns the path of a mirror as programs have it.
 func (n *nic) path(mirror string) string { return filepath.Join(n.seen, filepath.Base(mirror)) }
 
-// until waits for a state.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
-func state(t *testing.T, svc dataplane.Service, name string) dataplane.WordsState {
-	t.Helper()
-	list, err := svc.ReservedWords(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range list {
-		if w.Name == name {
-			return w.State
-		}
-	}
-	return ""
-}
-
-// reader returns a reader of a mirror.
-func reader(t *testing.T, path string) *shm.Reader {
-	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r
-}
-
-// completions returns the value of a counter as the poller has published it.
-func completions(t *testing.T, r *shm.Reader, name string) uint64 {
-	t.Helper()
-	c, err := r.Counter(lookup(t, r, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := c.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.Completions()
-}
-
-func lookup(t *testing.T, r *shm.Reader, name string) shm.Handle {
-	t.Helper()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
 // loadWords returns the words themselves, with no poller in between.
 func loadWords(t *testing.T, r *shm.Reader, name string) (comp, errs uint64) {
 	t.Helper()
-	d, err := r.Device(lookup(t, r, name))
+	d, err := r.Device(published.Lookup(t, r, name))
 	if err == nil {
 		comp, errs, err = d.Load()
 	}

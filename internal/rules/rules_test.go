@@ -101,7 +101,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/event":     {"dataplane"},
 		"dataplane/engine/sim":       {"dataplane", "dataplane/engine/backend"},
 		"dataplane/engine/poll":      {"dataplane", "dataplane/engine/backend", "internal/tick", "probe", "shm"},
-		"dataplane/engine/queuepair": {"dataplane", "dataplane/engine/backend", "dataplane/flow", "probe", "ibv", "ibv/flexio", "shm"},
+		"dataplane/engine/queuepair": {"dataplane", "dataplane/engine/backend", "dataplane/flow", "probe", "ibv", "ibv/flexio", "shm", "shm/words"},
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/tick", "probe", "shm", "xdp", "xdp/links"},

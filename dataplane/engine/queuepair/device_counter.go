@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/words"
 )
 
 // deviceCounters is the source in which the device counts: one completion counter
@@ -46,7 +47,7 @@ type deviceCounter interface {
 
 // leastLimit is the smallest limit of counters in the mirror, and of counters of the peer's operations: one poll cycle
 // must not suffice to count half of it.
-const leastLimit = 1 << 24
+const leastLimit = words.LeastLimit
 
 func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error) {
 	caps, err := e.ctx.QueryCompCntrCaps()

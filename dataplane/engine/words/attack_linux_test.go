@@ -13,6 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
@@ -55,9 +57,9 @@ func TestManyReservationsInTurn(t *testing.T) {
 			t.Fatalf("reservation %d: %v", i, err)
 		}
 	}
-	until(t, "no descriptor is left", func() bool { return openFiles(t) <= before })
-	r := open(t, path)
-	until(t, "the mirror has the words beside", func() bool { return completions(t, r, "beside") == 5 })
+	lab.Eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= before })
+	r := published.Open(t, path)
+	lab.Eventually(t, "the mirror has the words beside", func() bool { return published.Completions(t, r, "beside") == 5 })
 	if all, err := r.Entries(); err != nil || len(all) != 1 {
 		t.Errorf("%d entries are left: %v", len(all), err)
 	}
@@ -97,8 +99,8 @@ func TestOddNamesOfWords(t *testing.T) {
 			continue
 		}
 		w.Add(3, 0)
-		r := open(t, path)
-		until(t, fmt.Sprintf("the mirror has the words of %q", name), func() bool { return completions(t, r, name) == 3 })
+		r := published.Open(t, path)
+		lab.Eventually(t, fmt.Sprintf("the mirror has the words of %q", name), func() bool { return published.Completions(t, r, name) == 3 })
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
@@ -114,10 +116,10 @@ func TestTwoInstancesHaveTheirOwnWords(t *testing.T) {
 		path := filepath.Join(dir, fmt.Sprintf("i%d.mirror", i))
 		instance(t, path, "app")
 		take(t, path, "app").Add(uint64(i+1), 0)
-		readers[i] = open(t, path)
+		readers[i] = published.Open(t, path)
 	}
 	for i, r := range readers {
-		until(t, fmt.Sprintf("the mirror of instance %d", i), func() bool { return completions(t, r, "app") == uint64(i+1) })
+		lab.Eventually(t, fmt.Sprintf("the mirror of instance %d", i), func() bool { return published.Completions(t, r, "app") == uint64(i+1) })
 	}
 }
 
@@ -141,15 +143,15 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 				}
 			}
 		})
-		r := open(t, path)
-		until(t, "the program counts", func() bool { return completions(t, r, "app") > total })
+		r := published.Open(t, path)
+		lab.Eventually(t, "the program counts", func() bool { return published.Completions(t, r, "app") > total })
 		if err := svc.Close(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the program learns of the end", func() bool { return !w.Served() })
-		total = completions(t, r, "app")
+		lab.Eventually(t, "the program learns of the end", func() bool { return !w.Served() })
+		total = published.Completions(t, r, "app")
 		svc = instance(t, path, "app")
-		again := open(t, path)
+		again := published.Open(t, path)
 		entries, err := again.Entries()
 		if err != nil || len(entries) != 1 || entries[0].Continuity.Discontinuities != uint64(round+1) {
 			t.Errorf("start %d: %+v (%v), want %d discontinuities", round+1, entries, err, round+1)
@@ -157,7 +159,7 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 		next := take(t, path, "app") // its predecessor counts on
 		next.Add(2, 0)
 		total += 2
-		until(t, "the total goes on", func() bool { return completions(t, again, "app") == total })
+		lab.Eventually(t, "the total goes on", func() bool { return published.Completions(t, again, "app") == total })
 		d := device(t, again, "app")
 		wantWords(t, &d, total, 0)
 		close(end)
@@ -181,7 +183,7 @@ func TestMirrorGrowsUnderAProgram(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = svc.Close() })
 	w := take(t, path, "app")
-	r := open(t, path)
+	r := published.Open(t, path)
 	d := device(t, r, "app")
 	var writing sync.WaitGroup
 	end := make(chan struct{})
@@ -209,6 +211,6 @@ func TestMirrorGrowsUnderAProgram(t *testing.T) {
 	close(end)
 	writing.Wait()
 	wantWords(t, &d, written, 0)
-	until(t, "the mirror has the total", func() bool { return completions(t, r, "app") == written })
+	lab.Eventually(t, "the mirror has the total", func() bool { return published.Completions(t, r, "app") == written })
 	t.Logf("%d additions; the mirror holds %d counters", written, r.Status().Counters)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -30,7 +32,7 @@ func TestWordsThatGoBackwards(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := mirror(t)
 			instance(t, path, "app")
-			r := open(t, path)
+			r := published.Open(t, path)
 			evil := connect(t, path)
 			errno, _, fd := evil.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: tt.limit}.Message())
 			if errno != 0 {
@@ -43,10 +45,10 @@ func TestWordsThatGoBackwards(t *testing.T) {
 				}
 			}
 			write(word(1000))
-			until(t, "the mirror has the words", func() bool { return completions(t, r, "app") == 1000 })
+			lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "app") == 1000 })
 			write(tt.write)
-			until(t, "a discontinuity", func() bool {
-				if got := completions(t, r, "app"); got != 1000 {
+			lab.Eventually(t, "a discontinuity", func() bool {
+				if got := published.Completions(t, r, "app"); got != 1000 {
 					t.Fatalf("the counter shows %d completions, want 1000", got)
 				}
 				all, err := r.Entries()
@@ -56,7 +58,7 @@ func TestWordsThatGoBackwards(t *testing.T) {
 			wantWords(t, &d, 1000, 0)
 			next := binary.NativeEndian.Uint64(tt.write[:]) + 3
 			write(word(next))
-			until(t, "the total goes on", func() bool { return completions(t, r, "app") == 1003 })
+			lab.Eventually(t, "the total goes on", func() bool { return published.Completions(t, r, "app") == 1003 })
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -31,14 +33,14 @@ func condition(t *testing.T, svc dataplane.Service, code dataplane.ConditionCode
 // awaitCondition waits until a condition is raised or not.
 func awaitCondition(t *testing.T, svc dataplane.Service, code dataplane.ConditionCode, object string, raised bool) {
 	t.Helper()
-	until(t, fmt.Sprintf("%s of %s: %t", code, object, raised), func() bool { return (condition(t, svc, code, object) != "") == raised })
+	lab.Eventually(t, fmt.Sprintf("%s of %s: %t", code, object, raised), func() bool { return (condition(t, svc, code, object) != "") == raised })
 }
 
 // A program that ends without giving its words back raises words-abandoned. Either step of its fix ends it.
 func TestAbandonedWordsRaiseACondition(t *testing.T) {
 	for name, fix := range map[string]func(t *testing.T, svc dataplane.Service, path string){
 		"the program is started again": func(t *testing.T, _ dataplane.Service, path string) {
-			until(t, "the words are taken again", func() bool {
+			lab.Eventually(t, "the words are taken again", func() bool {
 				w, err := shmwords.Take(path, "app", shmwords.Options{})
 				if err != nil && !errors.Is(err, shmwords.ErrInUse) {
 					t.Fatal(err)
@@ -75,7 +77,7 @@ func TestAbandonedWordsRaiseACondition(t *testing.T) {
 func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := open(t, path)
+	r := published.Open(t, path)
 	c := connect(t, path)
 	errno, _, fd := c.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: math.MaxUint64}.Message())
 	if errno != 0 {
@@ -86,7 +88,7 @@ func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 		if _, err := unix.Pwrite(fd, b[:], 0); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the poller has read the words", func() bool { return completions(t, r, "app") == 1000 })
+		lab.Eventually(t, "the poller has read the words", func() bool { return published.Completions(t, r, "app") == 1000 })
 	}
 	awaitCondition(t, svc, dataplane.CodeWordsBackwards, "app", true)
 	if errno, _, _ := c.send(shmwords.Request{Kind: shmwords.ReturnWords}.Message()); errno != unix.ECONNRESET {
@@ -117,8 +119,8 @@ func TestSocketWithoutItsNameRaisesACondition(t *testing.T) {
 		t.Error("words were taken without a socket")
 	}
 	w.Add(3, 0)
-	r := open(t, path)
-	until(t, "the mirror has the words", func() bool { return completions(t, r, "app") == 3 })
+	r := published.Open(t, path)
+	lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "app") == 3 })
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}

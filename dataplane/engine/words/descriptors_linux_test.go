@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -38,10 +40,10 @@ func TestProgramWithoutDescriptors(t *testing.T) {
 	need.Tool(t, "cc")
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := open(t, path)
+	r := published.Open(t, path)
 	check := func(what string) {
 		t.Helper()
-		until(t, what+": the words are free", func() bool { return state(t, svc, "app") == dataplane.WordsFree })
+		lab.Eventually(t, what+": the words are free", func() bool { return published.Words(t, svc, "app") == dataplane.WordsFree })
 		if all, err := r.Entries(); err != nil || len(all) != 1 || all[0].Continuity.Discontinuities != 0 {
 			t.Errorf("%s: %+v (%v), want no discontinuity", what, all, err)
 		}

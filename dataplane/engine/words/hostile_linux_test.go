@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
@@ -20,7 +22,7 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 	svc := instance(t, path, "good", "bad")
 	good := take(t, path, "good")
 	good.Add(1000, 7)
-	r := open(t, path)
+	r := published.Open(t, path)
 	goodWords := device(t, r, "good")
 
 	evil := connect(t, path)
@@ -78,7 +80,7 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 
 	// The words of a program that was ended are others' no more: it goes on writing, and its counter does not change.
 	binary.NativeEndian.PutUint64(mem, 5)
-	until(t, "the mirror has the words", func() bool { return completions(t, r, "bad") >= 5 })
+	lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "bad") >= 5 })
 	if err := svc.ReleaseWords(t.Context(), "bad"); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +96,8 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 	if _, _, err := badWords.Load(); !errors.Is(err, shm.ErrGone) && !errors.Is(err, shm.ErrNoDevice) {
 		t.Errorf("a reader of the old words: %v", err)
 	}
-	until(t, "the mirror has the next program's words", func() bool { return completions(t, r, "bad") == 3 })
-	if got := completions(t, r, "good"); got != 1000 {
+	lab.Eventually(t, "the mirror has the next program's words", func() bool { return published.Completions(t, r, "bad") == 3 })
+	if got := published.Completions(t, r, "good"); got != 1000 {
 		t.Errorf("the other counter has %d completions, want 1000", got)
 	}
 	problems, err := shm.Check(path)
@@ -159,7 +161,7 @@ func TestSilentClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the words are taken", func() bool {
+	lab.Eventually(t, "the words are taken", func() bool {
 		w, err := shmwords.Take(path, "app", shmwords.Options{})
 		if err == nil {
 			err = w.Close()

@@ -1,13 +1,13 @@
 package words_test
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
@@ -28,16 +28,6 @@ func instance(t *testing.T, path string, names ...string) dataplane.Service {
 
 func mirror(t *testing.T) string { return filepath.Join(t.TempDir(), "m.mirror") }
 
-// until waits for a state.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 func take(t *testing.T, path, name string) *shmwords.Words {
 	t.Helper()
 	w, err := shmwords.Take(path, name, shmwords.Options{})
@@ -48,24 +38,10 @@ func take(t *testing.T, path, name string) *shmwords.Words {
 	return w
 }
 
-func open(t *testing.T, path string) *shm.Reader {
-	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r
-}
-
 // device returns the words of a counter as a reader has them.
 func device(t *testing.T, r *shm.Reader, name string) shm.Device {
 	t.Helper()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := r.Device(h)
+	d, err := r.Device(published.Lookup(t, r, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,37 +53,4 @@ func wantWords(t *testing.T, d *shm.Device, comp, errs uint64) {
 	if c, e, err := d.Load(); err != nil || c != comp || e != errs {
 		t.Errorf("the words have %d and %d (%v), want %d and %d", c, e, err, comp, errs)
 	}
-}
-
-// state returns the state of reserved words.
-func state(t *testing.T, svc dataplane.Service, name string) dataplane.WordsState {
-	t.Helper()
-	list, err := svc.ReservedWords(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range list {
-		if w.Name == name {
-			return w.State
-		}
-	}
-	return ""
-}
-
-// completions returns the ordinary value of a counter.
-func completions(t *testing.T, r *shm.Reader, name string) uint64 {
-	t.Helper()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := r.Counter(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := c.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.Completions()
 }

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
@@ -20,11 +22,11 @@ import (
 func TestWordsGoRound(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := open(t, path)
+	r := published.Open(t, path)
 	var total uint64
 	for i := range uint64(5) {
 		w := take(t, path, "app")
-		if s := state(t, svc, "app"); s != dataplane.WordsTaken {
+		if s := published.Words(t, svc, "app"); s != dataplane.WordsTaken {
 			t.Errorf("taken: %s", s)
 		}
 		w.Add(i+1, 0)
@@ -34,20 +36,20 @@ func TestWordsGoRound(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if s := state(t, svc, "app"); s != dataplane.WordsFree {
+		if s := published.Words(t, svc, "app"); s != dataplane.WordsFree {
 			t.Errorf("given back: %s", s)
 		}
 		if _, _, err := d.Load(); !errors.Is(err, shm.ErrNoDevice) {
 			t.Errorf("a reader of words that were given back: %v", err)
 		}
 	}
-	until(t, "the mirror has the total", func() bool { return completions(t, r, "app") == total })
+	lab.Eventually(t, "the mirror has the total", func() bool { return published.Completions(t, r, "app") == total })
 	alive := time.Now()
 	errno, _, fd := abandon(t, path)
 	if errno != 0 {
 		t.Fatal(errno)
 	}
-	until(t, "abandoned", func() bool { return state(t, svc, "app") == dataplane.WordsAbandoned })
+	lab.Eventually(t, "abandoned", func() bool { return published.Words(t, svc, "app") == dataplane.WordsAbandoned })
 	d := device(t, r, "app")
 	wantWords(t, &d, total, 0)
 	// The device of the dead program has not stopped yet: its last completions count.
@@ -67,7 +69,7 @@ func TestWordsGoRound(t *testing.T) {
 		t.Errorf("taking abandoned words at once: %v, want ErrInUse", err)
 	}
 	var w *shmwords.Words
-	until(t, "the cool-down is over", func() (ok bool) {
+	lab.Eventually(t, "the cool-down is over", func() (ok bool) {
 		var err error
 		w, err = shmwords.Take(path, "app", shmwords.Options{})
 		return err == nil
@@ -105,7 +107,7 @@ func TestReserving(t *testing.T) {
 	if list, err := svc.ReservedWords(ctx); err != nil || len(list) != n {
 		t.Errorf("%d words are listed, want %d (%v)", len(list), n, err)
 	}
-	r := open(t, path)
+	r := published.Open(t, path)
 	w := take(t, path, "w1")
 	w.Add(1, 0)
 	d := device(t, r, "w1")
@@ -118,7 +120,7 @@ func TestReserving(t *testing.T) {
 	if _, _, err := d.Load(); !errors.Is(err, shm.ErrGone) && !errors.Is(err, shm.ErrNoDevice) {
 		t.Errorf("the words of a released counter: %v", err)
 	}
-	until(t, "the program learns of the release", func() bool { return !w.Served() })
+	lab.Eventually(t, "the program learns of the release", func() bool { return !w.Served() })
 	if _, err := svc.ReserveWords(ctx, "w1"); err != nil {
 		t.Errorf("reserving again: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// mostClients bounds the connections: each program has one, and readers have one for a moment.
-	mostClients = 2 * most
+	mostClients = 2 * dataplane.MaxWords
 	// requestTimeout bounds the wait for the request of a client.
 	requestTimeout = time.Second
 )

@@ -10,6 +10,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
@@ -33,7 +35,7 @@ func restingInstance(t *testing.T) *unpolled {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = svc.Close() })
-	return &unpolled{svc, t, path, open(t, path)}
+	return &unpolled{svc, t, path, published.Open(t, path)}
 }
 
 // poll returns both totals as the poller reads them.
@@ -107,7 +109,7 @@ func TestSpoiltWordsAreGivenBackWithADiscontinuity(t *testing.T) {
 			if got := u.poll().Packets; got < 1000 || got > 1900 {
 				t.Errorf("%d completions, want 1000 to 1900", got)
 			}
-			until(t, "an event says that operations may have ended uncounted", func() bool {
+			lab.Eventually(t, "an event says that operations may have ended uncounted", func() bool {
 				select {
 				case e := <-events:
 					return e.Object == "app" && e.Uncounted.Unknown
@@ -152,7 +154,7 @@ func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
 func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := open(t, path)
+	r := published.Open(t, path)
 	c := connect(t, path)
 	errno, _, fd := c.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: 1 << 24}.Message())
 	if errno != 0 {
@@ -160,11 +162,11 @@ func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 	}
 	shows := func(n uint64) {
 		t.Helper()
-		until(t, "the counter goes on", func() bool { return completions(t, r, "app") == n })
+		lab.Eventually(t, "the counter goes on", func() bool { return published.Completions(t, r, "app") == n })
 	}
 	discontinuity := func(n uint64) {
 		t.Helper()
-		until(t, "a discontinuity", func() bool {
+		lab.Eventually(t, "a discontinuity", func() bool {
 			all, err := r.Entries()
 			return err == nil && len(all) == 1 && all[0].Continuity.Discontinuities == n
 		})
@@ -182,7 +184,7 @@ func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 	discontinuity(2)
 	put(t, fd, 0, 9)
 	shows(1005)
-	if s := state(t, svc, "app"); s != dataplane.WordsTaken {
+	if s := published.Words(t, svc, "app"); s != dataplane.WordsTaken {
 		t.Errorf("the words are %s", s)
 	}
 }

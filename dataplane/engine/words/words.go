@@ -28,9 +28,6 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// most bounds the reserved words of an instance.
-const most = 128
-
 // Mirror is the part of shm.Writer that reserved words use.
 type Mirror interface {
 	SetSource(h shm.Handle, source, basis string) error
@@ -149,7 +146,7 @@ func New(o Options) *Set {
 			o.Mode = 0o660
 		}
 	}
-	s := &Set{opts: o, slots: 2 * most, byName: make(map[string]*reservation), clients: make(map[*client]bool)}
+	s := &Set{opts: o, slots: 2 * dataplane.MaxWords, byName: make(map[string]*reservation), clients: make(map[*client]bool)}
 	for _, q := range o.QueuePairs {
 		s.slots += queuepair.SlotsPerCounter * len(q.Counters)
 	}
@@ -196,8 +193,8 @@ func (s *Set) Reserve(name string) (out dataplane.ReservedWords, err error) {
 
 // room returns an error if no more words can be reserved.
 func (s *Set) room() error {
-	if len(s.byName) >= most {
-		return fmt.Errorf("%d are reserved, the most of an instance: release some: %w", most, dataplane.ErrFull)
+	if len(s.byName) >= dataplane.MaxWords {
+		return fmt.Errorf("%d are reserved, the most of an instance: release some: %w", dataplane.MaxWords, dataplane.ErrFull)
 	}
 	return nil
 }
