@@ -27,7 +27,8 @@ DESTDIR ?=
 DIST ?= dist
 PACKAGE_VERSION ?=
 # The version of libflowtally.so. The first number is in its soname: it rises when a program
-# that is linked to the library must be compiled again.
+# that is linked to the library must be compiled again. No release has been made: 0 stays until the first one,
+# although sizes of objects (ft_counter, ft_reader, ft_status) have changed since make install exists.
 LIBRARY_VERSION = 0.1.0
 LIBRARY = libflowtally.so.$(LIBRARY_VERSION)
 SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
