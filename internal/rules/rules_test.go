@@ -128,7 +128,7 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
 		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/selection", "cmd/internal/view", "shm"},
-		"cmd/internal/hostcheck":  {"cmd/internal/format", "internal/trust", "plugin", "probe"},
+		"cmd/internal/hostcheck":  {"cmd/internal/format", "dataplane", "internal/trust", "plugin", "probe", "shm", "shm/words"},
 		"cmd/internal/reload":     {"cmd/internal/format", "configs", "dataplane", "shm"},
 		"cmd/internal/capture":    {},
 		"cmd/internal/completion": {},

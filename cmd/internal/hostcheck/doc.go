@@ -1,3 +1,3 @@
 // Package hostcheck tests a host for the abilities that flowtally needs beyond its backends: the kernel, the file system
-// of the mirror, the capabilities of this process, and the plugin's binary.
+// of the mirror, the capabilities of this process, the plugin's binary, and the reserved words of a running instance.
 package hostcheck

@@ -19,7 +19,7 @@ import (
 )
 
 // Checks tests the host beyond the backends: the kernel, the file systems, the capabilities of
-// this process, the plugin's binary.
+// this process, the plugin's binary, and the socket of reserved words if the mirror has one.
 func Checks(mirror, plugin string) []probe.Result {
 	var uts unix.Utsname
 	unameErr := unix.Uname(&uts)
@@ -28,6 +28,7 @@ func Checks(mirror, plugin string) []probe.Result {
 		checkShm(mirror),
 		checkMirrorDir(filepath.Dir(mirror)),
 	}
+	results = append(results, checkWords(mirror)...)
 	status, err := os.ReadFile("/proc/self/status")
 	results = append(results, checkCapabilities(string(status), err)...)
 	return append(results, checkPlugin(plugin))

@@ -1,0 +1,67 @@
+package hostcheck
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/probe"
+	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/words"
+)
+
+// checkWords reports whether this process may take reserved words of the instance that owns the mirror, and how many
+// there are. It reports nothing for an instance without the socket of words.
+func checkWords(mirror string) []probe.Result {
+	socket := words.Path(mirror)
+	r := probe.Result{Object: socket, Feature: "reserved words"}
+	var st unix.Stat_t
+	err := unix.Lstat(socket, &st)
+	if errors.Is(err, unix.ENOENT) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil
+	}
+	if err == nil {
+		r.Reason, err = countWords(mirror)
+	}
+	if err != nil {
+		r.Reason = err.Error()
+		return []probe.Result{r}
+	}
+	group := strconv.Itoa(int(st.Gid))
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	r.Answer, r.Reason = probe.Yes, fmt.Sprintf("%s; socket of mode %04o, group %s", r.Reason, st.Mode&0o7777, group)
+	if err := unix.Faccessat(unix.AT_FDCWD, socket, unix.W_OK, unix.AT_EACCESS); err != nil {
+		r.Answer, r.Reason = probe.No, r.Reason+", which this process may not connect to"
+		r.Fix = "run as root, or set mirror.words_mode and mirror.words_group, and join that group"
+	}
+	return []probe.Result{r}
+}
+
+// countWords counts the reserved words of a mirror by their state.
+func countWords(mirror string) (string, error) {
+	r, err := shm.Open(mirror, shm.ReaderOptions{})
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	all, err := r.Entries()
+	if err != nil {
+		return "", err
+	}
+	n := make(map[dataplane.Mode]int)
+	reserved := 0
+	for _, e := range all {
+		if mode, own := strings.CutPrefix(e.Source, "rdma:own/"); own {
+			n[dataplane.Mode(mode)]++
+			reserved++
+		}
+	}
+	return fmt.Sprintf("%d of %d reserved, %d in use, %d abandoned", reserved, dataplane.MaxWords, n[dataplane.ModeWords], n[dataplane.ModeWordsAbandoned]), nil
+}
