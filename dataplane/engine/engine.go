@@ -268,6 +268,7 @@ func (e *Engine) Close() error {
 func (e *Engine) end() error {
 	err := errors.Join(e.pairs.Close(), e.Set.Close()) // before the last cycle, which publishes their counts
 	e.auditor.alignAtEnd()
+	e.watcher.showSources() // the next process does not see that a hook was lost and taken again
 	e.stop()
 	e.stopped.Wait()
 	e.events.Close()

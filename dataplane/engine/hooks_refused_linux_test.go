@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 )
@@ -91,4 +92,23 @@ func TestAHookThatWasLostBesideAMissingInterface(t *testing.T) {
 	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
 	detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
 	lab.Eventually(t, "the discontinuity", func() bool { return discontinuitiesOf(e, "a") == 1 })
+}
+
+// An instance ends after a hook was lost and taken again, and before its watcher has looked.
+func TestAHookThatWasLostBeforeTheEnd(t *testing.T) {
+	b := refusedBench(t)
+	e := b.start(t)
+	x := e.backends[0].(*xdp.Backend)
+	e.ctl.Lock() // the watcher waits for the next second
+	was := x.Inspect().Epochs
+	detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
+	lab.Eventually(t, "the hook taken again", func() bool { return x.Inspect().Epochs > was })
+	e.ctl.Unlock()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.cfg.XDP.KeepPins = false
+	if n := discontinuitiesOf(b.start(t), "a"); n != 1 {
+		t.Errorf("%d discontinuities, want 1", n)
+	}
 }
