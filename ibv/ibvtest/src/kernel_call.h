@@ -45,6 +45,15 @@ static inline void kernel_number(struct kernel_call *c, uint16_t id, uint64_t va
 	kernel_attr(c, id, sizeof(value), value);
 }
 
+/* A command of INVOKE_WRITE. */
+#define KERNEL_COMMAND KERNEL_CALL(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+static inline void kernel_command(struct kernel_call *c, uint64_t cmd, const void *in, size_t inlen, void *out, size_t outlen)
+{
+	kernel_number(c, UVERBS_ATTR_WRITE_CMD, cmd);
+	kernel_in(c, UVERBS_ATTR_CORE_IN, in, inlen);
+	kernel_out(c, UVERBS_ATTR_CORE_OUT, out, outlen);
+}
+
 /* A handle or a descriptor: of an object that exists, or, after the call, of the object that it made. */
 static inline uint64_t *kernel_object(struct kernel_call *c, uint16_t id, uint64_t handle)
 {

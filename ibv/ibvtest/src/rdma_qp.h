@@ -154,6 +154,8 @@ struct rdma_qp *rdma_qp_by_number(uint32_t number); /* NULL */
 int rdma_queue_make(struct rdma_queue *q, uint32_t depth, uint32_t max_sge, uint32_t max_inline, uint32_t most);
 void rdma_queue_free(struct rdma_queue *q);
 void rdma_queue_clear(struct rdma_queue *q);
+/* The most bytes that a send of a queue pair of that type takes in the queue. */
+uint32_t rdma_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined);
 /* Takes the next slot, of so many bytes as mlx5 would need for it. NULL: it is full. */
 struct rdma_wqe *rdma_queue_take(struct rdma_queue *q, uint32_t bytes);
 

@@ -3,7 +3,6 @@
  * verbs_comp_cntr.c: completion counters, IBVERBS_1.18, as libibverbs and libefa call the kernel. The kernel's driver is
  * EFA's (uverbs/efa_ib_comp_cntr.c): it counts in words that it is given, and a read is a load of the word. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nic_device.h"
@@ -15,7 +14,6 @@
 
 struct soft_comp_cntr {
 	struct ibv_comp_cntr cntr;
-	struct soft_object object;
 	const uint64_t *word[2]; /* of completions, of errors */
 	uint64_t own[2];         /* the words, unless they are the caller's */
 };
@@ -40,24 +38,17 @@ VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct i
 	return 0;
 }
 
-static void release_comp_cntr(struct soft_object *o)
-{
-	free(RDMA_OUTER(o, struct soft_comp_cntr, object));
-}
-
 struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const char *verb,
 					     const struct ibv_comp_cntr_init_attr *attr, const struct ibvtest_word *words)
 {
 	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_CREATE);
 	uint64_t *handle = kernel_object(&call, UVERBS_ATTR_CREATE_COMP_CNTR_HANDLE, 0);
 	struct ib_uverbs_buffer_desc buffers[2];
-	struct soft_comp_cntr *c = NULL;
+	struct soft_comp_cntr *c = verbs_new(sizeof(*c));
 	int err = verbs_gate(context, verb);
 	if (!err && (attr->comp_mask || attr->flags || attr->type != IBV_COMP_CNTR_TYPE_WRS))
 		err = EOPNOTSUPP;
-	if (!err && !(c = calloc(1, sizeof(*c))))
-		err = ENOMEM;
-	for (int i = 0; !err && i < 2; i++) {
+	for (int i = 0; c && i < 2; i++) {
 		bool external = words && words[i].buffer.length;
 		c->word[i] = external ? words[i].at : &c->own[i];
 		buffers[i] = external ? words[i].buffer
@@ -65,16 +56,9 @@ struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const 
 								       .length = sizeof(c->own[i])};
 		kernel_in(&call, EFA_IB_ATTR_CREATE_COMP_CNTR_COMP_BUFFER + i, &buffers[i], sizeof(buffers[i]));
 	}
-	if (!err)
-		err = verbs_kernel_call(context, &call);
-	if (err) {
-		free(c);
-		return verbs_made(NULL, err);
-	}
-	c->cntr.context = context;
-	c->cntr.handle = *handle;
-	verbs_keep(context, &c->object, release_comp_cntr);
-	return &c->cntr;
+	if ((c = verbs_make(context, c, err, &call, NULL)))
+		c->cntr = (struct ibv_comp_cntr){.context = context, .handle = *handle};
+	return (struct ibv_comp_cntr *)c;
 }
 
 VERBS_PUBLIC struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr)
@@ -84,13 +68,8 @@ VERBS_PUBLIC struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *cont
 
 VERBS_PUBLIC int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr)
 {
-	int err = verbs_gate(cntr->context, "ibv_destroy_comp_cntr");
-	if (!err)
-		err = verbs_kernel_destroy(cntr->context, UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_DESTROY,
-					   UVERBS_ATTR_DESTROY_COMP_CNTR_HANDLE, cntr->handle);
-	if (!err)
-		verbs_drop(&((struct soft_comp_cntr *)cntr)->object);
-	return err;
+	return verbs_destroy(cntr->context, "ibv_destroy_comp_cntr", cntr, UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_DESTROY,
+			     UVERBS_ATTR_DESTROY_COMP_CNTR_HANDLE, cntr->handle);
 }
 
 static int change(struct ibv_comp_cntr *cntr, const char *verb, unsigned entry, unsigned op, uint64_t value)

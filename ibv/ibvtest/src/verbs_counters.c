@@ -22,45 +22,31 @@ void verbs_counters_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void release_counters(struct soft_object *o)
+static void release_counters(void *object)
 {
-	struct soft_counters *c = RDMA_OUTER(o, struct soft_counters, object);
-	free(c->points);
-	free(c);
+	free(((struct soft_counters *)object)->points);
 }
 
 struct ibv_counters *verbs_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
 {
 	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE);
 	uint64_t *handle = kernel_object(&call, UVERBS_ATTR_CREATE_COUNTERS_HANDLE, 0);
-	struct soft_counters *c = NULL;
 	int err = verbs_gate(context, "ibv_create_counters");
 	if (!err && attr->comp_mask)
 		err = EOPNOTSUPP;
-	if (!err && !(c = calloc(1, sizeof(*c))))
-		err = ENOMEM;
-	if (!err)
-		err = verbs_kernel_call(context, &call);
-	if (err) {
-		free(c);
-		return verbs_made(NULL, err);
-	}
+	struct soft_counters *c = verbs_make(context, verbs_new(sizeof(*c)), err, &call, release_counters);
+	if (!c)
+		return NULL;
 	c->counters.context = context;
 	c->handle = *handle;
-	verbs_keep(context, &c->object, release_counters);
 	return &c->counters;
 }
 
 int verbs_destroy_counters(struct ibv_counters *counters)
 {
-	struct soft_counters *c = (struct soft_counters *)counters;
-	int err = verbs_gate(counters->context, "ibv_destroy_counters");
-	if (!err)
-		err = verbs_kernel_destroy(counters->context, UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY,
-					   UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c->handle);
-	if (!err)
-		verbs_drop(&c->object);
-	return err;
+	return verbs_destroy(counters->context, "ibv_destroy_counters", counters, UVERBS_OBJECT_COUNTERS,
+			     UVERBS_METHOD_COUNTERS_DESTROY, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE,
+			     ((struct soft_counters *)counters)->handle);
 }
 
 static int attach(struct soft_counters *c, const struct ibv_counter_attach_attr *a)

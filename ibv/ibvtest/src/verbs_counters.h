@@ -9,7 +9,6 @@
 
 struct soft_counters {
 	struct ibv_counters counters;
-	struct soft_object object;
 	uint32_t handle;
 	struct mlx5_ib_flow_counters_desc *points;
 	uint32_t n;

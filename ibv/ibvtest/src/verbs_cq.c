@@ -9,64 +9,39 @@
 #include "verbs_data.h"
 #include "verbs_kernel.h"
 
-#define MAX_CQE (1 << 16)
-
-static void release_cq(struct soft_object *o)
+static void release_cq(void *object)
 {
-	struct soft_cq *c = RDMA_OUTER(o, struct soft_cq, object);
+	struct soft_cq *c = object;
 	pthread_mutex_destroy(&c->cq.mutex);
 	pthread_cond_destroy(&c->cq.cond);
 	free(c->ring);
-	free(c);
-}
-
-/* As mlx5: the next power of two above the requested size, of which one entry stays unused. The
- * doorbell record has a cache line of its own behind the ring. */
-static struct soft_cq *make_cq(struct ibv_context *context, int cqe)
-{
-	struct soft_cq *c = calloc(1, sizeof(*c));
-	void *memory = NULL;
-	if (!c)
-		return NULL;
-	while (1 << c->log < cqe + 1)
-		c->log++;
-	size_t size = (size_t)RDMA_CQE_BYTES << c->log;
-	c->cq.context = context;
-	if (posix_memalign(&memory, 4096, size + RDMA_CQE_BYTES) || !verbs_kernel_cq(c)) {
-		free(memory);
-		free(c);
-		return NULL;
-	}
-	memset(memory, 0, size + RDMA_CQE_BYTES);
-	c->ring = memory;
-	c->doorbell = (uint32_t *)(void *)(c->ring + size);
-	c->cq.cqe = (1 << c->log) - 1;
-	verbs_cqe_init(c);
-	return c;
 }
 
 VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 					  struct ibv_comp_channel *channel, int comp_vector)
 {
-	int err = verbs_begin(context, "ibv_create_cq");
-	if (err)
-		return verbs_made(NULL, err);
-	struct soft_cq *c = NULL;
-	if (channel)
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+	uint64_t *handle = kernel_object(&call, UVERBS_ATTR_CREATE_CQ_HANDLE, 0);
+	struct soft_cq *c = verbs_new(sizeof(*c));
+	uint32_t has;
+	int err = verbs_gate(context, "ibv_create_cq");
+	if (!err && channel)
 		err = EOPNOTSUPP;
-	else if (cqe < 1 || cqe > MAX_CQE || comp_vector)
-		err = EINVAL;
-	else if (!(c = make_cq(context, cqe)))
-		err = ENOMEM;
+	kernel_in(&call, UVERBS_ATTR_CREATE_CQ_CQE, &cqe, sizeof(cqe));
+	kernel_number(&call, UVERBS_ATTR_CREATE_CQ_USER_HANDLE, (uintptr_t)c);
+	kernel_in(&call, UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &comp_vector, sizeof(comp_vector));
+	kernel_out(&call, UVERBS_ATTR_CREATE_CQ_RESP_CQE, &has, sizeof(has));
 	if (c) {
+		c->cq.context = context;
 		c->cq.cq_context = cq_context;
-		c->number = rdma_wire_number();
 		pthread_mutex_init(&c->cq.mutex, NULL);
 		pthread_cond_init(&c->cq.cond, NULL);
-		verbs_adopt(context, &c->object, release_cq);
 	}
-	uv_unlock();
-	return verbs_made(c, err);
+	if (!(c = verbs_make(context, c, err, &call, release_cq)))
+		return NULL;
+	c->cq.handle = *handle;
+	c->cq.cqe = has;
+	return &c->cq;
 }
 
 VERBS_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
@@ -81,7 +56,7 @@ VERBS_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 	if (err)
 		return err;
 	verbs_events_wait(VERBS_ACKED(cq, async_events_completed), resp.async_events_reported);
-	verbs_drop(&((struct soft_cq *)cq)->object);
+	verbs_drop(cq);
 	return 0;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verbs_data.h: the declarations of the sources that move data: the library's front of the card's queue
- * pairs (rdma_qp.h).
- * The thread that posts a request, or moves its peer on, executes it at once. */
+ * pairs (rdma_qp.h). The thread that posts a request, or moves its peer on, executes it at once. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_DATA_H
 #define FLOWTALLY_IBVTEST_VERBS_DATA_H
 
@@ -10,20 +9,8 @@
 #include "rdma_qp.h"
 #include "verbs_soft.h"
 
-struct soft_pd {
-	struct ibv_pd pd;
-	struct soft_object object;
-};
-
-struct soft_mr {
-	struct ibv_mr mr;
-	struct soft_object object;
-	struct rdma_mr card;
-};
-
 struct soft_ah {
 	struct ibv_ah ah;
-	struct soft_object object;
 	struct ibv_ah_attr attr;
 };
 
@@ -31,7 +18,6 @@ struct soft_ah {
  * consumer index in the doorbell record. */
 struct soft_cq {
 	struct ibv_cq cq;
-	struct soft_object object;
 	struct uv_cq *kernel; /* NULL: it went with the device */
 	uint8_t *ring;
 	uint32_t *doorbell;
@@ -44,7 +30,6 @@ struct soft_cq {
 
 struct soft_qp {
 	struct ibv_qp qp; /* qp.state is the state that the application last saw */
-	struct soft_object object;
 	struct rdma_qp card;
 	struct uv_qp *kernel; /* NULL: it went with the device */
 	struct ibv_qp_init_attr init;
@@ -59,11 +44,6 @@ static inline struct soft_qp *verbs_soft_qp(struct rdma_qp *q)
 void verbs_wire_close(void);
 
 uint32_t verbs_mtu(struct ibv_context *context); /* bytes of a message in one packet */
-
-/* verbs_post.c: the most bytes that a send takes in the queue. */
-uint32_t verbs_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined);
-
-int verbs_pin(const void *addr, size_t length, bool write); /* 0, or why it could not be pinned */
 
 /* verbs_ring.c: the ring. */
 void verbs_cqe_init(struct soft_cq *c);

@@ -9,18 +9,6 @@
 
 #include "verbs_data.h"
 
-/* The counter of acknowledged events, with its lock; false: not of an object. */
-static bool about(const struct ibv_async_event *e, struct verbs_acked *a)
-{
-	struct ibv_cq *cq = e->element.cq;
-	struct ibv_qp *qp = e->element.qp;
-	if (e->event_type == IBV_EVENT_CQ_ERR)
-		*a = VERBS_ACKED(cq, async_events_completed);
-	else if (e->event_type < IBV_EVENT_DEVICE_FATAL)
-		*a = VERBS_ACKED(qp, events_completed);
-	return e->event_type < IBV_EVENT_DEVICE_FATAL;
-}
-
 void verbs_events_wait(struct verbs_acked a, uint32_t reported)
 {
 	pthread_mutex_lock(a.mutex);
@@ -48,10 +36,11 @@ VERBS_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_asy
 
 VERBS_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	struct verbs_acked a;
 	verbs_call(NULL, "ibv_ack_async_event");
-	if (!about(event, &a))
-		return;
+	if (event->event_type >= IBV_EVENT_DEVICE_FATAL)
+		return; /* not of an object */
+	struct verbs_acked a = event->event_type == IBV_EVENT_CQ_ERR ? VERBS_ACKED(event->element.cq, async_events_completed)
+								     : VERBS_ACKED(event->element.qp, events_completed);
 	pthread_mutex_lock(a.mutex);
 	++*a.completed;
 	pthread_cond_signal(a.cond);

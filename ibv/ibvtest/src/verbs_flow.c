@@ -100,32 +100,21 @@ static int convert_all(struct command *k, const struct ibv_flow_attr *attr)
 	return left ? EINVAL : 0;
 }
 
-static void release_flow(struct soft_object *o)
-{
-	free(RDMA_OUTER(o, struct soft_flow, object));
-}
-
 struct ibv_flow *verbs_make_flow(struct ibv_context *context, struct kernel_call *call)
 {
-	struct soft_flow *f = calloc(1, sizeof(*f));
-	int err = f ? verbs_kernel_call(context, call) : ENOMEM;
-	if (err) {
-		free(f);
-		return verbs_made(NULL, err);
-	}
-	f->flow.context = context;
-	verbs_keep(context, &f->object, release_flow);
-	return &f->flow;
+	struct ibv_flow *f = verbs_make(context, verbs_new(sizeof(struct soft_flow)), 0, call, NULL);
+	if (f)
+		f->context = context;
+	return f;
 }
 
 static struct ibv_flow *create(struct ibv_context *context, struct command *k)
 {
-	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+	struct kernel_call call = KERNEL_COMMAND;
 	struct ib_uverbs_create_flow_resp resp = {0};
 	struct soft_counters *c = k->counters;
-	kernel_number(&call, UVERBS_ATTR_WRITE_CMD, IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW);
-	kernel_in(&call, UVERBS_ATTR_CORE_IN, &k->c, sizeof(k->c) + k->c.flow_attr.size);
-	kernel_out(&call, UVERBS_ATTR_CORE_OUT, &resp, sizeof(resp));
+	kernel_command(&call, IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW, &k->c,
+		       sizeof(k->c) + k->c.flow_attr.size, &resp, sizeof(resp));
 	if (c && !c->flows) {
 		k->driver.c.ncounters_data = 1;
 		k->driver.data = (struct mlx5_ib_flow_counters_data){.counters_data = (uintptr_t)c->points, .ncounters = c->n};
@@ -161,17 +150,12 @@ struct ibv_flow *verbs_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr
 
 int verbs_destroy_flow(struct ibv_flow *flow)
 {
-	struct soft_flow *f = (struct soft_flow *)flow;
-	int err = verbs_gate(flow->context, "ibv_destroy_flow");
-	if (!err)
-		err = verbs_kernel_destroy(flow->context, UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY,
-					   UVERBS_ATTR_DESTROY_FLOW_HANDLE, flow->handle);
-	if (err)
-		return err;
+	struct soft_counters *c = ((struct soft_flow *)flow)->counters;
+	int err = verbs_destroy(flow->context, "ibv_destroy_flow", flow, UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY,
+				UVERBS_ATTR_DESTROY_FLOW_HANDLE, flow->handle);
 	verbs_counters_lock();
-	if (f->counters)
-		f->counters->flows--;
+	if (!err && c)
+		c->flows--;
 	verbs_counters_unlock();
-	verbs_drop(&f->object);
-	return 0;
+	return err;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verbs_kernel.c: the library as the front of the uverbs kernel in software (uverbs/), which is linked into it. The
- * kernel has the flows, the counters and the objects of DevX, makes the checks and returns the errnos. Queue pairs,
- * completion queues and their memory are the library's. The kernel knows of a queue pair its type and its uses. */
+ * kernel has every object, makes the checks and returns the errnos. The work of queues is the library's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,54 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "uverbs/efa_ib.h"
-#include "uverbs/mlx5_ib_flow.h"
+#include "nic.h"
+#include "uverbs/mlx5_ib.h"
 #include "uverbs/uverbs_core.h"
-#include "verbs_data.h"
 #include "verbs_kernel.h"
-
-/* The objects of the kernel end before the library's, or with the device. */
-static int destroy_cq(struct uv_cq *cq, struct uv_call *call)
-{
-	(void)call;
-	((struct soft_cq *)(uintptr_t)cq->object.user_handle)->kernel = NULL;
-	return 0;
-}
-
-/* Outstanding requests stay outstanding, and the peers get no reply. */
-static int destroy_qp(struct uv_qp *qp, struct uv_call *call)
-{
-	struct soft_qp *q = (struct soft_qp *)(uintptr_t)qp->object.user_handle;
-	(void)call;
-	q->kernel = NULL;
-	q->card.gone = true;
-	q->card.wake = RDMA_NEVER;
-	return 0;
-}
-
-static const struct uv_device_ops ops = {
-	.driver_id = RDMA_DRIVER_MLX5,
-	.size_ib_ucontext = sizeof(struct mlx5_ib_ucontext),
-	.size_ib_flow = sizeof(struct mlx5_ib_flow),
-	.size_ib_counters = sizeof(struct mlx5_ib_mcounters),
-	.create_flow = mlx5_ib_create_flow,
-	.destroy_flow = mlx5_ib_destroy_flow,
-	.create_counters = mlx5_ib_create_counters,
-	.destroy_counters = mlx5_ib_destroy_counters,
-	.read_counters = mlx5_ib_read_counters,
-	.destroy_cq = destroy_cq,
-	.destroy_qp = destroy_qp,
-	.size_ib_comp_cntr = sizeof(struct efa_comp_cntr),
-	.query_comp_cntr_caps = efa_query_comp_cntr_caps,
-	.create_comp_cntr = efa_create_comp_cntr,
-	.destroy_comp_cntr = efa_destroy_comp_cntr,
-	.set_comp_cntr = efa_set_comp_cntr,
-	.inc_comp_cntr = efa_inc_comp_cntr,
-	.qp_attach_comp_cntr = efa_qp_attach_comp_cntr,
-};
-
-static const struct uv_method *const methods[] = {mlx5_ib_flow_methods, mlx5_ib_devx_methods, efa_comp_cntr_methods, NULL};
-static const struct uv_driver driver = {"", &ops, methods};
 
 /* The library counts its own verbs, and each firmware command: no method of the kernel beside them. */
 int uv_gate_unlocked(struct uv_call *call, const char *name)
@@ -124,8 +79,8 @@ int uv_device_nic(struct uv_device *device, struct nic **nic)
 
 void verbs_kernel_name(struct soft_device *d)
 {
-	d->kernel.driver = &driver;
-	d->kernel.ops = &ops;
+	d->kernel.driver = &verbs_driver;
+	d->kernel.ops = verbs_driver.ops;
 	memcpy(d->kernel.name, d->device.name, sizeof(d->kernel.name));
 }
 
@@ -189,8 +144,8 @@ int verbs_kernel_open(struct soft_context *c)
 	uint64_t *fd = kernel_object(&call, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0);
 	struct uv_device *d = &c->device->kernel;
 	struct mlx5_ib_ucontext *u = calloc(1, sizeof(*u));
-	int err = ENOMEM;
 	uv_lock();
+	int err = d->removed ? EIO : ENOMEM;
 	self.pid = getpid();
 	c->file = u && !d->removed ? uv_file_new(d, keep) : NULL;
 	if (c->file) {
@@ -220,47 +175,4 @@ void verbs_kernel_close(struct soft_context *c)
 	uv_close(c->file);
 	if (!d->kernel.nic)
 		d->drops = 0;
-}
-
-int verbs_kernel_destroy(struct ibv_context *context, uint16_t object, uint16_t method, uint16_t id, uint64_t handle)
-{
-	struct kernel_call call = KERNEL_CALL(object, method);
-	kernel_object(&call, id, handle);
-	return verbs_kernel_call(context, &call);
-}
-
-/* Under the lock, as its callers. */
-static struct uv_object *object(struct soft_context *c, uint16_t type, size_t size, void *element,
-				int (*destroy)(struct uv_object *, struct uv_call *))
-{
-	struct uv_call call = {.file = c->file, .task = &self, .device = c->file->device};
-	struct uv_object *o = NULL;
-	if (uv_object_new(&call, type, size, &o))
-		return NULL;
-	o->committed = true;
-	o->user_handle = (uintptr_t)element;
-	o->destroy = destroy;
-	return o;
-}
-
-bool verbs_kernel_cq(struct soft_cq *c)
-{
-	c->kernel = (struct uv_cq *)object(verbs_context_of(c->cq.context), UVERBS_OBJECT_CQ, sizeof(struct uv_cq), c, uv_cq_destroy);
-	if (c->kernel)
-		c->cq.handle = c->kernel->object.handle;
-	return c->kernel;
-}
-
-bool verbs_kernel_qp(struct soft_qp *q)
-{
-	q->kernel = (struct uv_qp *)object(verbs_context_of(q->qp.context), UVERBS_OBJECT_QP, sizeof(struct uv_qp), q, uv_qp_destroy);
-	if (!q->kernel)
-		return false;
-	q->qp.handle = q->kernel->object.handle;
-	q->kernel->type = q->qp.qp_type;
-	q->kernel->send_cq = ((struct soft_cq *)q->qp.send_cq)->kernel;
-	q->kernel->recv_cq = ((struct soft_cq *)q->qp.recv_cq)->kernel;
-	q->kernel->send_cq->object.uses++;
-	q->kernel->recv_cq->object.uses++;
-	return true;
 }

@@ -1,92 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rdma_memory.c: memory regions and address handles. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <stdlib.h>
+ * verbs_memory.c: protection domains, memory regions and address handles. */
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "verbs_data.h"
+#include "verbs_kernel.h"
 
-#ifndef MADV_POPULATE_READ /* glibc 2.35 */
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
-/* The kernel's own for bits that a device need not know (IBV_ACCESS_OPTIONAL_RANGE). */
-#define OPTIONAL_ACCESS 0x3ff00000
-#define ACCESS                                                                                                         \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |          \
-	 OPTIONAL_ACCESS)
-
-static void release_mr(struct soft_object *o)
+VERBS_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	struct soft_mr *m = RDMA_OUTER(o, struct soft_mr, object);
-	rdma_link_remove(&m->card.wire);
-	verbs_pd_use(m->mr.pd, -1);
-	free(m);
+	struct kernel_call call = KERNEL_COMMAND;
+	struct ib_uverbs_alloc_pd cmd = {0};
+	struct ib_uverbs_alloc_pd_resp resp;
+	int err = verbs_gate(context, "ibv_alloc_pd");
+	kernel_command(&call, IB_USER_VERBS_CMD_ALLOC_PD, &cmd, sizeof(cmd), &resp, sizeof(resp));
+	struct ibv_pd *pd = verbs_make(context, verbs_new(sizeof(*pd)), err, &call, NULL);
+	if (!pd)
+		return NULL;
+	pd->context = context;
+	pd->handle = resp.pd_handle;
+	return pd;
 }
 
-/* EINVAL means that the memory may not be written or, before 5.14, that the kernel does not know
- * the request: those kernels return it for any memory. */
-static bool can_ask(void)
+VERBS_PUBLIC int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	uint8_t mine[1];
-	uintptr_t page = sysconf(_SC_PAGESIZE);
-	return !madvise((void *)((uintptr_t)mine & -page), page, MADV_POPULATE_READ);
-}
-
-/* Checks, as pinning would, that the memory is mapped and, if the device is to write, writable. */
-int verbs_pin(const void *addr, size_t length, bool write)
-{
-	uintptr_t page = sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & -page;
-	uintptr_t to = ((uintptr_t)addr + length + page - 1) & -page;
-	if (!length || to <= from)
-		return EINVAL;
-	if (!madvise((void *)from, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-		return 0;
-	return errno == EINVAL && !can_ask() ? 0 : EFAULT;
-}
-
-static int check_mr(void *addr, size_t length, unsigned access)
-{
-	if (access & ~ACCESS)
-		return EOPNOTSUPP;
-	/* The man page: remote write and remote atomic need local write. */
-	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
-		return EINVAL;
-	return verbs_pin(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
+	return verbs_destroy(pd->context, "ibv_dealloc_pd", pd, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY,
+			     UVERBS_ATTR_DESTROY_PD_HANDLE, pd->handle);
 }
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
-	int err = verbs_begin(pd->context, "ibv_reg_mr");
-	if (err)
-		return verbs_made(NULL, err);
-	struct soft_mr *m = NULL;
-	err = check_mr(addr, length, access);
-	if (!err && !(m = calloc(1, sizeof(*m))))
-		err = ENOMEM;
-	if (m) {
-		m->mr.context = pd->context;
-		m->mr.pd = pd;
-		m->mr.addr = addr;
-		m->mr.length = length;
-		m->card.pd = pd;
-		m->card.addr = (uintptr_t)addr;
-		m->card.length = length;
-		m->card.iova = iova;
-		m->card.access = access;
-		m->mr.lkey = m->card.lkey = rdma_wire_key();
-		m->mr.rkey = m->card.rkey = rdma_wire_key();
-		rdma_link_append(rdma_wire_mrs(), &m->card.wire);
-		verbs_pd_use(pd, 1);
-		verbs_adopt(pd->context, &m->object, release_mr);
-	}
-	uv_unlock();
-	return verbs_made(m, err);
+	struct kernel_call call = KERNEL_COMMAND;
+	struct ib_uverbs_reg_mr cmd = {.start = (uintptr_t)addr, .length = length, .hca_va = iova, .pd_handle = pd->handle,
+				       .access_flags = access};
+	struct ib_uverbs_reg_mr_resp resp;
+	int err = verbs_gate(pd->context, "ibv_reg_mr");
+	kernel_command(&call, IB_USER_VERBS_CMD_REG_MR, &cmd, sizeof(cmd), &resp, sizeof(resp));
+	struct ibv_mr *mr = verbs_make(pd->context, verbs_new(sizeof(*mr)), err, &call, NULL);
+	if (mr)
+		*mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = resp.mr_handle,
+				      .lkey = resp.lkey, .rkey = resp.rkey};
+	return mr;
 }
 
 /* <infiniband/verbs.h> has macros of these names. */
@@ -108,38 +61,29 @@ VERBS_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
 
 VERBS_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	return verbs_destroy(mr->context, "ibv_dereg_mr", &((struct soft_mr *)mr)->object);
-}
-
-static void release_ah(struct soft_object *o)
-{
-	struct soft_ah *a = RDMA_OUTER(o, struct soft_ah, object);
-	verbs_pd_use(a->ah.pd, -1);
-	free(a);
+	return verbs_destroy(mr->context, "ibv_dereg_mr", mr, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY,
+			     UVERBS_ATTR_DESTROY_MR_HANDLE, mr->handle);
 }
 
 VERBS_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-	struct soft_ah *a = NULL;
-	int err = verbs_begin(pd->context, "ibv_create_ah");
-	if (err)
-		return verbs_made(NULL, err);
-	if (!rdma_ah_valid(attr))
-		err = EINVAL;
-	else if (!(a = calloc(1, sizeof(*a))))
-		err = ENOMEM;
-	if (a) {
-		a->ah.context = pd->context;
-		a->ah.pd = pd;
-		a->attr = *attr;
-		verbs_pd_use(pd, 1);
-		verbs_adopt(pd->context, &a->object, release_ah);
-	}
-	uv_unlock();
-	return verbs_made(a, err);
+	struct kernel_call call = KERNEL_COMMAND;
+	struct ib_uverbs_create_ah cmd = {.pd_handle = pd->handle};
+	struct ib_uverbs_create_ah_resp resp;
+	int err = verbs_gate(pd->context, "ibv_create_ah");
+	_Static_assert(sizeof(cmd.attr) == sizeof(*attr), "the kernel's names its padding");
+	memcpy(&cmd.attr, attr, sizeof(*attr));
+	kernel_command(&call, IB_USER_VERBS_CMD_CREATE_AH, &cmd, sizeof(cmd), &resp, sizeof(resp));
+	struct soft_ah *a = verbs_make(pd->context, verbs_new(sizeof(*a)), err, &call, NULL);
+	if (!a)
+		return NULL;
+	a->ah = (struct ibv_ah){.context = pd->context, .pd = pd, .handle = resp.ah_handle};
+	a->attr = *attr;
+	return &a->ah;
 }
 
 VERBS_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	return verbs_destroy(ah->context, "ibv_destroy_ah", &((struct soft_ah *)ah)->object);
+	return verbs_destroy(ah->context, "ibv_destroy_ah", ah, UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY,
+			     UVERBS_ATTR_DESTROY_AH_HANDLE, ah->handle);
 }

@@ -48,7 +48,7 @@ struct ibv_context *verbs_open(struct ibv_device *device)
 		return &c->verbs.context;
 	pthread_mutex_destroy(&c->verbs.context.mutex);
 	free(c);
-	errno = EIO;
+	errno = err;
 	return NULL;
 }
 

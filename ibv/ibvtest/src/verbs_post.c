@@ -9,22 +9,6 @@
 
 #define MAX_MESSAGE (1U << 30) /* as ibv_query_port says */
 
-/* Bytes of a work request's segments in an mlx5 queue. */
-enum { CONTROL = 16, REMOTE = 16, DATAGRAM = 48, DATA = 16, INLINE_HEADER = 4 };
-
-static uint32_t align16(uint32_t n)
-{
-	return (n + 15) & ~15U;
-}
-
-uint32_t verbs_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined)
-{
-	uint32_t data = sges * DATA;
-	if (inlined && align16(inlined + INLINE_HEADER) > data)
-		data = align16(inlined + INLINE_HEADER);
-	return CONTROL + (type == IBV_QPT_UD ? DATAGRAM : REMOTE) + data;
-}
-
 /* The table of ibv_post_send(3). */
 static bool offers(uint32_t type, uint32_t opcode)
 {
@@ -77,7 +61,7 @@ static int post_send(struct soft_qp *q, const struct ibv_send_wr *wr, uint64_t r
 		return err;
 	uint32_t length = total(wr->sg_list, wr->num_sge);
 	struct rdma_wqe *w =
-		rdma_queue_take(&q->card.sq, verbs_send_bytes(q->qp.qp_type, inlined ? 0 : wr->num_sge, inlined ? length : 0));
+		rdma_queue_take(&q->card.sq, rdma_send_bytes(q->qp.qp_type, inlined ? 0 : wr->num_sge, inlined ? length : 0));
 	if (!w)
 		return ENOMEM;
 	w->wr_id = wr->wr_id;

@@ -3,11 +3,8 @@
  * verbs_qp.c: queue pairs. rdma_run.c executes the work of RC, UC and UD ones. RAW_PACKET ones
  * carry flows and no data: posting to them is refused. */
 #include <errno.h>
-#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "uverbs/efa_ib.h"
 #include "verbs_data.h"
@@ -16,15 +13,6 @@
 #define MAX_WR (1 << 14)
 #define MAX_INLINE 512
 
-bool verbs_net_raw(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
-	if (syscall(SYS_capget, &head, data))
-		return false;
-	return data[0].effective & 1U << CAP_NET_RAW;
-}
-
 /* Drops the completions that were not polled. */
 static void clean(struct soft_qp *q)
 {
@@ -32,66 +20,29 @@ static void clean(struct soft_qp *q)
 	verbs_cqe_clean((struct soft_cq *)q->qp.recv_cq, q->qp.qp_num);
 }
 
-static void release_qp(struct soft_object *o)
+static void release_qp(void *object)
 {
-	struct soft_qp *q = RDMA_OUTER(o, struct soft_qp, object);
+	struct soft_qp *q = object;
 	rdma_link_remove(&q->card.wire);
-	rdma_reset(&q->card);
-	clean(q);
+	if (q->qp.qp_num)
+		clean(q);
 	rdma_queue_free(&q->card.sq);
 	rdma_queue_free(&q->card.rq);
-	verbs_pd_use(q->qp.pd, -1);
 	pthread_mutex_destroy(&q->qp.mutex);
 	pthread_cond_destroy(&q->qp.cond);
-	free(q);
 }
 
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
 {
 	const struct ibv_qp_cap *cap = &a->cap;
-	switch (a->qp_type) {
-	case IBV_QPT_RAW_PACKET:
-		if (!verbs_net_raw())
-			return EPERM;
-		if (verbs_without(pd->context->device->name, "raw"))
-			return EOPNOTSUPP;
-		break;
-	case IBV_QPT_RC:
-	case IBV_QPT_UC:
-	case IBV_QPT_UD:
-		break;
-	default:
+	if (a->qp_type != IBV_QPT_RAW_PACKET && (a->qp_type < IBV_QPT_RC || a->qp_type > IBV_QPT_UD))
 		return EOPNOTSUPP;
-	}
 	if (!a->send_cq || !a->recv_cq || a->send_cq->context != pd->context || a->recv_cq->context != pd->context)
 		return EINVAL;
 	if (a->srq || cap->max_send_wr > MAX_WR || cap->max_recv_wr > MAX_WR || cap->max_send_sge > RDMA_MAX_SGE ||
 	    cap->max_recv_sge > RDMA_MAX_SGE || cap->max_inline_data > MAX_INLINE)
 		return EINVAL;
 	return 0;
-}
-
-static struct soft_qp *make(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
-{
-	const struct ibv_qp_cap *cap = &init->cap;
-	uint32_t bytes = verbs_send_bytes(init->qp_type, cap->max_send_sge, cap->max_inline_data);
-	struct soft_qp *q = calloc(1, sizeof(*q));
-	if (!q)
-		return NULL;
-	q->qp.context = pd->context;
-	q->qp.qp_context = init->qp_context;
-	q->qp.pd = pd;
-	q->qp.send_cq = init->send_cq;
-	q->qp.recv_cq = init->recv_cq;
-	q->qp.qp_type = init->qp_type;
-	if (!rdma_queue_make(&q->card.sq, cap->max_send_wr, cap->max_send_sge, cap->max_inline_data, bytes) &&
-	    !rdma_queue_make(&q->card.rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0) &&
-	    verbs_kernel_qp(q))
-		return q;
-	rdma_queue_free(&q->card.sq);
-	rdma_queue_free(&q->card.rq);
-	free(q);
-	return NULL;
 }
 
 static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
@@ -120,35 +71,37 @@ static const struct rdma_ops ops = {.complete = complete, .event = event, .count
 
 VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-	struct soft_qp *q = NULL;
-	int err = verbs_begin(pd->context, "ibv_create_qp");
-	if (err)
-		return verbs_made(NULL, err);
-	err = check(pd, init);
-	if (!err && !(q = make(pd, init)))
-		err = ENOMEM;
-	if (q) {
-		q->qp.state = IBV_QPS_RESET;
-		pthread_mutex_init(&q->qp.mutex, NULL);
-		pthread_cond_init(&q->qp.cond, NULL);
-		q->init = *init;
-		q->card.ops = &ops;
-		q->card.run = rdma_run;
-		q->card.wake = RDMA_NEVER;
-		q->card.pd = pd;
-		q->card.send_cq = init->send_cq;
-		q->card.recv_cq = init->recv_cq;
-		q->card.type = init->qp_type;
-		q->card.signal_all = init->sq_sig_all;
-		q->card.attr.cap = init->cap;
-		uv_gid(&verbs_context_of(pd->context)->device->kernel, q->card.gid.raw);
-		verbs_pd_use(pd, 1);
-		q->qp.qp_num = q->card.number = rdma_wire_number();
-		rdma_link_append(rdma_wire_qps(), &q->card.wire);
-		verbs_adopt(pd->context, &q->object, release_qp);
-	}
-	uv_unlock();
-	return verbs_made(q, err);
+	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
+	uint64_t *handle = kernel_object(&call, UVERBS_ATTR_CREATE_QP_HANDLE, 0);
+	struct ibv_qp_cap has;
+	uint32_t number;
+	int err = verbs_gate(pd->context, "ibv_create_qp");
+	if (!err)
+		err = check(pd, init);
+	struct soft_qp *q = err ? NULL : verbs_new(sizeof(*q));
+	if (!q)
+		return verbs_made(NULL, err ? err : ENOMEM);
+	kernel_object(&call, UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd->handle);
+	kernel_object(&call, UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, init->send_cq->handle);
+	kernel_object(&call, UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, init->recv_cq->handle);
+	kernel_number(&call, UVERBS_ATTR_CREATE_QP_USER_HANDLE, (uintptr_t)q);
+	kernel_in(&call, UVERBS_ATTR_CREATE_QP_CAP, &init->cap, sizeof(init->cap));
+	kernel_number(&call, UVERBS_ATTR_CREATE_QP_TYPE, init->qp_type);
+	kernel_out(&call, UVERBS_ATTR_CREATE_QP_RESP_CAP, &has, sizeof(has));
+	kernel_out(&call, UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &number, sizeof(number));
+	q->qp = (struct ibv_qp){.context = pd->context, .qp_context = init->qp_context, .pd = pd, .send_cq = init->send_cq,
+				.recv_cq = init->recv_cq, .qp_type = init->qp_type};
+	pthread_mutex_init(&q->qp.mutex, NULL);
+	pthread_cond_init(&q->qp.cond, NULL);
+	q->init = *init;
+	q->card = (struct rdma_qp){.ops = &ops, .run = rdma_run, .wake = RDMA_NEVER, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
+				   .type = init->qp_type, .signal_all = init->sq_sig_all, .attr.cap = init->cap};
+	rdma_link_init(&q->card.wire);
+	if (!(q = verbs_make(pd->context, q, 0, &call, release_qp)))
+		return NULL;
+	q->qp.handle = *handle;
+	q->qp.qp_num = number;
+	return &q->qp;
 }
 
 VERBS_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
@@ -163,7 +116,7 @@ VERBS_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 	if (err)
 		return err;
 	verbs_events_wait(VERBS_ACKED(qp, events_completed), resp.events_reported);
-	verbs_drop(&((struct soft_qp *)qp)->object);
+	verbs_drop(qp);
 	return 0;
 }
 

@@ -2,8 +2,7 @@
  *
  * verbs_soft.h: the shared declarations of the software libibverbs.so.1.
  *
- * A device is a netdev. A context is one opening of a device and owns every object made in it. An
- * object counts its users (users) and is not destroyed before the count is 0.
+ * A device is a netdev. A context is one opening of a device and owns every object made in it.
  *
  * Locks, outermost first: the table of devices (verbs_table_lock), the counters' (verbs_counters.h), the kernel's
  * (uv_lock), which holds all contexts and objects, then the leaves: the NIC's, the call statistics'. No verb sleeps with
@@ -49,11 +48,10 @@ struct soft_context {
 	struct rdma_link children; /* struct soft_object, oldest first */
 };
 
-/* The head of every object. release frees it regardless of users, when the context ends. */
+/* It precedes every object of a context in memory. */
 struct soft_object {
 	struct rdma_link link;
-	unsigned users; /* of a protection domain */
-	void (*release)(struct soft_object *object);
+	void (*release)(void *object);
 };
 
 struct soft_counters;
@@ -61,7 +59,6 @@ struct soft_counters;
 /* A flow by verbs or by a matcher. */
 struct soft_flow {
 	struct ibv_flow flow;
-	struct soft_object object;
 	struct soft_counters *counters; /* NULL: none */
 };
 
@@ -121,26 +118,17 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev);
 void verbs_device_unref(struct soft_device *device);
 bool verbs_device_linked(struct soft_device *device); /* is the netdev there and running? */
 
-/* verbs_context.c. Every verb starts with verbs_gate. If that returns 0, the verb either goes on
- * without the lock or takes it by verbs_enter, which checks again whether the device is there.
- * verbs_begin does both: after 0 the caller holds uv_lock. */
+/* verbs_context.c. Every verb starts with verbs_gate, or with verbs_begin: after its 0 the caller holds uv_lock. */
 static inline struct soft_context *verbs_context_of(struct ibv_context *context)
 {
 	return RDMA_OUTER(context, struct soft_context, verbs.context);
 }
 struct ibv_context *verbs_open(struct ibv_device *device);
 int verbs_gate(struct ibv_context *context, const char *verb);
-int verbs_enter(struct ibv_context *context);
 int verbs_begin(struct ibv_context *context, const char *verb);
-void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
-void verbs_release(struct soft_object *object); /* takes it out of its context and frees it */
-/* verbs_adopt and verbs_release for an object of the kernel: no lock is held, and the kernel counts its users. */
-void verbs_keep(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
-void verbs_drop(struct soft_object *object);
-/* The ends of verbs: the result of creation, and the whole of destruction (EBUSY while another
- * object uses the object). No lock is held. */
-void *verbs_made(void *object, int err);
-int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
+void verbs_release(struct soft_object *object); /* takes it out of its context and frees it; locked */
+void verbs_drop(void *object);                  /* the same, without the lock */
+void *verbs_made(void *object, int err);        /* the result of creation */
 
 /* verbs_events.c: the number of an object's events that are acknowledged, and its lock. */
 struct verbs_acked {
@@ -164,11 +152,5 @@ int verbs_attach_counters_point_flow(struct ibv_counters *, struct ibv_counter_a
 int verbs_read_counters(struct ibv_counters *, uint64_t *values, uint32_t n, uint32_t flags);
 struct ibv_flow *verbs_create_flow(struct ibv_qp *, struct ibv_flow_attr *);
 int verbs_destroy_flow(struct ibv_flow *);
-
-/* Holds on an object, +1 or -1; locked. */
-void verbs_pd_use(struct ibv_pd *pd, int by);
-
-/* verbs_qp.c and verbs_qp_states.c. */
-bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */
 
 #endif

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "uverbs_core.h"
 
@@ -119,13 +121,15 @@ static int destroy_mr(struct uv_object *o, struct uv_call *call)
 }
 
 /* Are all pages of the range mapped? The kernel pins them. */
-static int mapped(const struct uv_task *task, uint64_t start, uint64_t length)
+static int mapped(const struct uv_task *task, uint64_t start, uint64_t length, bool write)
 {
 	char byte[256];
 	struct iovec to = {byte, 0}, from[256];
 	uint64_t end = start + length;
 	if (!length || end < start)
 		return EINVAL;
+	if (task->pid == getpid())
+		return madvise((void *)(start & ~0xfffull), end - (start & ~0xfffull), write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) ? EFAULT : 0;
 	for (uint64_t at = start; at < end;) {
 		int n = 0;
 		for (; n < 256 && at < end; n++, at = (at | 0xfff) + 1)
@@ -161,7 +165,7 @@ static int reg_mr(struct uv_call *call)
 	if (!err && (c.access_flags & IB_UVERBS_ACCESS_ON_DEMAND))
 		err = EOPNOTSUPP;
 	if (!err)
-		err = mapped(call->task, c.start, c.length);
+		err = mapped(call->task, c.start, c.length, c.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE);
 	if (err)
 		return err;
 	struct uv_mr *mr = (struct uv_mr *)o;
