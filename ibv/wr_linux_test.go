@@ -195,7 +195,7 @@ func TestPostRefusals(t *testing.T) {
 // A full queue is reported.
 func TestPostStopsAtTheFirst(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
-	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600s")
+	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600000000000ns")
 	m := b.region()
 	x, y := b.rc(nil)
 	const before = 7 // so that the end is within a call

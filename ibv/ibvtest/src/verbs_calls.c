@@ -80,20 +80,11 @@ static bool parse_fault(const struct verbs_item *item, struct rule *r)
 
 static bool parse_delay(const struct verbs_item *item, struct rule *r)
 {
-	static const struct {
-		const char *unit;
-		uint64_t ns;
-	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
 	char *end;
-	uint64_t n = strtoull(item->value, &end, 10);
 	r->from = 1;
 	r->to = UINT64_MAX;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && end != item->value; i++)
-		if (!strcmp(end, units[i].unit)) {
-			r->delay_ns = n * units[i].ns;
-			return true;
-		}
-	return false;
+	r->delay_ns = strtoull(item->value, &end, 10);
+	return end != item->value && !strcmp(end, "ns");
 }
 
 static void parse(const char *list, const char *what, bool (*one)(const struct verbs_item *, struct rule *))

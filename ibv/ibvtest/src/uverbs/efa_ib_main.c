@@ -28,13 +28,6 @@ static int alloc_ucontext(struct uv_ucontext *context, struct uv_call *call)
 	return err ? err : uv_udata_out(call, &call->driver, &resp, sizeof(resp));
 }
 
-static uint32_t device_caps(const struct uv_device *d)
-{
-	return (uv_without(d, "rdma_read") ? 0 : EFA_QUERY_DEVICE_CAPS_RDMA_READ) | EFA_QUERY_DEVICE_CAPS_RNR_RETRY |
-	       (uv_without(d, "rdma_write") ? 0 : EFA_QUERY_DEVICE_CAPS_RDMA_WRITE) |
-	       (uv_without(d, "comp_cntr") ? 0 : EFA_QUERY_DEVICE_CAPS_COMP_CNTR);
-}
-
 static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_device_resp *attr, struct uv_call *call, bool extended)
 {
 	const struct efa_ibv_ex_query_device_resp resp = {
@@ -43,7 +36,8 @@ static int query_device(struct uv_device *device, struct ib_uverbs_ex_query_devi
 		.max_sq_sge = EFA_MAX_SQ_SGE,
 		.max_rq_sge = EFA_MAX_RQ_SGE,
 		.max_rdma_size = EFA_MAX_RDMA,
-		.device_caps = device_caps(device),
+		.device_caps = EFA_QUERY_DEVICE_CAPS_RDMA_READ | EFA_QUERY_DEVICE_CAPS_RNR_RETRY | EFA_QUERY_DEVICE_CAPS_RDMA_WRITE |
+			       (uv_without(device, "comp_cntr") ? 0 : EFA_QUERY_DEVICE_CAPS_COMP_CNTR),
 	};
 	attr->base.max_mr_size = UINT64_MAX;
 	attr->base.page_size_cap = ~UINT64_C(0xfff);
@@ -92,13 +86,9 @@ static int alloc_pd(struct uv_pd *pd, struct uv_call *call)
 static int reg_user_mr(struct uv_mr *mr, struct uv_call *call)
 {
 	struct efa_dev *dev = efa_dev(call->device);
-	uint32_t caps = device_caps(call->device), known = IB_UVERBS_ACCESS_LOCAL_WRITE;
 	unsigned i = 1;
-	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_READ)
-		known |= IB_UVERBS_ACCESS_REMOTE_READ;
-	if (caps & EFA_QUERY_DEVICE_CAPS_RDMA_WRITE)
-		known |= IB_UVERBS_ACCESS_REMOTE_WRITE;
-	if (mr->access & ~(known | IB_UVERBS_ACCESS_OPTIONAL_RANGE))
+	if (mr->access & ~(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_WRITE |
+			   IB_UVERBS_ACCESS_OPTIONAL_RANGE))
 		return EOPNOTSUPP;
 	while (i < EFA_MAX_MR && dev->mrs[i])
 		i++;

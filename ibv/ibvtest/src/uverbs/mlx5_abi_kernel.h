@@ -129,13 +129,6 @@ struct mlx5_ib_create_cq_resp {
 	uint32_t reserved;
 };
 
-struct mlx5_ib_resize_cq {
-	uint64_t buf_addr;
-	uint16_t cqe_size;
-	uint16_t reserved0;
-	uint32_t reserved1;
-};
-
 enum {
 	MLX5_QP_FLAG_SIGNATURE = 1 << 0,
 	MLX5_QP_FLAG_SCATTER_CQE = 1 << 1,

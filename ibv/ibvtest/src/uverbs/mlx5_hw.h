@@ -54,8 +54,6 @@ int mlx5_hw_cq_start(struct mlx5_ib_cq *c);
 void mlx5_hw_cq_stop(struct mlx5_ib_cq *c);
 /* Appends an entry. It returns false if the queue overruns. */
 bool mlx5_hw_cq_push(struct mlx5_ib_cq *c, const struct rdma_cqe *e);
-/* Ends the ring with an entry that says so, and goes on in another one. */
-void mlx5_hw_cq_resize(struct mlx5_ib_cq *c, uint64_t buf, unsigned log);
 /* Writes the entries that are not in the rings yet, and sends completion events. */
 void mlx5_hw_cq_flush(void);
 

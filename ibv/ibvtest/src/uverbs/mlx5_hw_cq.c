@@ -17,7 +17,6 @@ enum {
 	ARM = 4,
 	NOT_ARMED = 0xffffffff,
 	REQ_NOT_SOL = 1 << 24,
-	RESIZE_CQ = 5,
 	COMPRESSED = 3 << 2,
 	BYTE_CNT = 0x2c,
 	MINIS = 8,
@@ -157,15 +156,6 @@ bool mlx5_hw_cq_push(struct mlx5_ib_cq *c, const struct rdma_cqe *e)
 	if (e->solicited || e->syndrome)
 		c->solicited = c->pi;
 	return true;
-}
-
-void mlx5_hw_cq_resize(struct mlx5_ib_cq *c, uint64_t buf, unsigned log)
-{
-	const struct rdma_cqe last = {.opcode = RESIZE_CQ};
-	end_block(c);
-	put_entry(c, c->pi++, &last);
-	c->buf = buf;
-	c->log = log;
 }
 
 /* The reader asks for the event that follows the last one, for entries from an index on. */

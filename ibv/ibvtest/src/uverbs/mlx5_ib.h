@@ -31,7 +31,6 @@ extern const struct uv_method mlx5_ib_uar_methods[];
 
 /* mlx5_ib_cq.c and mlx5_ib_qp.c: operations of struct uv_device_ops. */
 int mlx5_ib_create_cq(struct uv_cq *cq, struct uv_call *call);
-int mlx5_ib_resize_cq(struct uv_cq *cq, uint32_t cqe, struct uv_call *call);
 int mlx5_ib_destroy_cq(struct uv_cq *cq, struct uv_call *call);
 int mlx5_ib_create_qp(struct uv_qp *qp, struct uv_call *call);
 int mlx5_ib_modify_qp(struct uv_qp *qp, const struct ib_uverbs_modify_qp *attr, uint32_t mask, struct uv_call *call);

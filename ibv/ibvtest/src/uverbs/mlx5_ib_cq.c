@@ -59,20 +59,3 @@ int mlx5_ib_destroy_cq(struct uv_cq *cq, struct uv_call *call)
 	mlx5_hw_cq_stop((struct mlx5_ib_cq *)cq);
 	return 0;
 }
-
-int mlx5_ib_resize_cq(struct uv_cq *cq, uint32_t cqe, struct uv_call *call)
-{
-	struct mlx5_ib_cq *c = (struct mlx5_ib_cq *)cq;
-	struct mlx5_ib_resize_cq q;
-	unsigned log;
-	int err = cqe ? log_entries(cqe, &log) : EINVAL;
-	if (err || log == c->log)
-		return err;
-	if ((err = uv_udata_in(call, &call->driver, &q, sizeof(q))))
-		return err;
-	if (q.reserved0 || q.reserved1 || q.cqe_size != c->cqe_size)
-		return EINVAL;
-	mlx5_hw_cq_resize(c, q.buf_addr, log);
-	cq->cqe = (1U << log) - 1;
-	return 0;
-}

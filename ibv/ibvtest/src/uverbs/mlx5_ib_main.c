@@ -157,7 +157,6 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.dereg_mr = dereg_mr,
 	.create_ah = create_ah,
 	.create_cq = mlx5_ib_create_cq,
-	.resize_cq = mlx5_ib_resize_cq,
 	.destroy_cq = mlx5_ib_destroy_cq,
 	.create_qp = mlx5_ib_create_qp,
 	.modify_qp = mlx5_ib_modify_qp,

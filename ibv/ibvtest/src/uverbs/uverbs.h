@@ -235,7 +235,6 @@ struct uv_cq {
 	uint32_t cqe;               /* the number that the caller asked for; create_cq sets the number that it has */
 	uint32_t comp_vector, flags;
 	uint32_t comp_events_reported, async_events_reported;
-	bool armed, solicited; /* set by the driver, for uv_comp_event */
 };
 
 struct uv_comp_cntr {
@@ -283,23 +282,19 @@ struct uv_device_ops {
 
 	/* The file's context is file->context, zeroed. */
 	int (*alloc_ucontext)(struct uv_ucontext *context, struct uv_call *call);
-	void (*dealloc_ucontext)(struct uv_ucontext *context);
 	/* Fills attr, which is zeroed; response_length is the core's. extended: by EX_QUERY_DEVICE, with call->driver. */
 	int (*query_device)(struct uv_device *device, struct ib_uverbs_ex_query_device_resp *attr, struct uv_call *call,
 			    bool extended);
 	int (*query_port)(struct uv_device *device, struct ib_uverbs_query_port_resp_ex *attr);
 
 	int (*alloc_pd)(struct uv_pd *pd, struct uv_call *call);
-	int (*dealloc_pd)(struct uv_pd *pd, struct uv_call *call);
 	int (*reg_user_mr)(struct uv_mr *mr, struct uv_call *call);
 	int (*dereg_mr)(struct uv_mr *mr, struct uv_call *call);
 	int (*create_ah)(struct uv_ah *ah, struct uv_call *call);
 	int (*destroy_ah)(struct uv_ah *ah, struct uv_call *call);
 
 	int (*create_cq)(struct uv_cq *cq, struct uv_call *call);
-	int (*resize_cq)(struct uv_cq *cq, uint32_t cqe, struct uv_call *call); /* sets cq->cqe */
 	int (*destroy_cq)(struct uv_cq *cq, struct uv_call *call);
-	int (*req_notify_cq)(struct uv_cq *cq, bool solicited_only);
 	int (*create_qp)(struct uv_qp *qp, struct uv_call *call);
 	/* attr->qp_state is 0 unless mask has IB_QP_STATE. The core sets qp->state after it. */
 	int (*modify_qp)(struct uv_qp *qp, const struct ib_uverbs_modify_qp *attr, uint32_t mask, struct uv_call *call);
@@ -320,7 +315,6 @@ struct uv_device_ops {
 	int (*destroy_comp_cntr)(struct uv_comp_cntr *cntr, struct uv_call *call);
 	int (*set_comp_cntr)(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t value);
 	int (*inc_comp_cntr)(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t amount);
-	int (*read_comp_cntr)(struct uv_comp_cntr *cntr, enum ib_uverbs_comp_cntr_entry entry, uint64_t *value);
 	/* qp->comp_cntr has the pairs from before. The core adds the pair after it. */
 	int (*qp_attach_comp_cntr)(struct uv_qp *qp, struct uv_comp_cntr *cntr, uint32_t ops);
 
@@ -388,7 +382,7 @@ bool uv_lost(const struct uv_file *file);
 void uv_async_event(struct uv_file *file, uint32_t type, uint64_t element);
 void uv_cq_event(struct uv_cq *cq, uint32_t type);
 void uv_qp_event(struct uv_qp *qp, uint32_t type);
-/* uv_comp_event disarms the CQ and reports a completion on its channel. */
+/* uv_comp_event reports a completion on the channel of the CQ. */
 void uv_comp_event(struct uv_cq *cq);
 
 /* --- The card, faults ------------------------------------------------------------------------------------------- */

@@ -15,12 +15,9 @@ enum ib_uverbs_write_cmds {
 	IB_USER_VERBS_CMD_CREATE_AH = 5,
 	IB_USER_VERBS_CMD_REG_MR = 9,
 	IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL = 17,
-	IB_USER_VERBS_CMD_RESIZE_CQ = 19,
-	IB_USER_VERBS_CMD_REQ_NOTIFY_CQ = 23,
 	IB_USER_VERBS_CMD_QUERY_QP = 25,
 	IB_USER_VERBS_CMD_MODIFY_QP = 26,
 	IB_USER_VERBS_EX_CMD_QUERY_DEVICE = 1,
-	IB_USER_VERBS_EX_CMD_MODIFY_QP = 26,
 	IB_USER_VERBS_EX_CMD_CREATE_FLOW = 50,
 	IB_USER_VERBS_EX_CMD_DESTROY_FLOW = 51,
 };
@@ -258,19 +255,6 @@ struct ib_uverbs_create_comp_channel_resp {
 
 enum { IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION = 1 << 0, IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN = 1 << 1 };
 
-struct ib_uverbs_resize_cq {
-	uint64_t response;
-	uint32_t cq_handle;
-	uint32_t cqe;
-};
-struct ib_uverbs_resize_cq_resp {
-	uint32_t cqe;
-	uint32_t reserved;
-};
-struct ib_uverbs_req_notify_cq {
-	uint32_t cq_handle;
-	uint32_t solicited_only;
-};
 struct ib_uverbs_destroy_cq_resp {
 	uint32_t comp_events_reported;
 	uint32_t async_events_reported;
@@ -381,15 +365,6 @@ struct ib_uverbs_modify_qp {
 	uint8_t alt_port_num;
 	uint8_t alt_timeout;
 	uint8_t reserved[2];
-};
-struct ib_uverbs_ex_modify_qp {
-	struct ib_uverbs_modify_qp base;
-	uint32_t rate_limit;
-	uint32_t reserved;
-};
-struct ib_uverbs_ex_modify_qp_resp {
-	uint32_t comp_mask;
-	uint32_t response_length;
 };
 
 /* The head of each spec behind flow_attr: values and masks follow it. */

@@ -77,12 +77,6 @@ static int query_port(struct uv_call *call)
 	return err ? err : uv_udata_out(call, &call->core, &r.legacy_resp, sizeof(r.legacy_resp));
 }
 
-static int destroy_pd(struct uv_object *o, struct uv_call *call)
-{
-	const struct uv_device_ops *ops = o->device->ops;
-	return ops->dealloc_pd ? ops->dealloc_pd((struct uv_pd *)o, call) : 0;
-}
-
 /* Writes the response with the handle of a new object: the first member of each response. */
 static int respond(struct uv_call *call, const struct uv_object *o, uint32_t *response, size_t size)
 {
@@ -108,7 +102,7 @@ static int alloc_pd(struct uv_call *call)
 	int err = uv_object_new(call, UVERBS_OBJECT_PD, call->device->ops->size_ib_pd, &o);
 	if (!err)
 		err = call->device->ops->alloc_pd((struct uv_pd *)o, call);
-	return err ? err : made(call, o, destroy_pd, respond(call, o, &r.pd_handle, sizeof(r)));
+	return err ? err : respond(call, o, &r.pd_handle, sizeof(r));
 }
 
 static int destroy_mr(struct uv_object *o, struct uv_call *call)

@@ -164,7 +164,6 @@ void uv_qp_event(struct uv_qp *qp, uint32_t type)
 void uv_comp_event(struct uv_cq *cq)
 {
 	struct ib_uverbs_comp_event_desc e = {.cq_handle = cq->object.user_handle};
-	cq->armed = false;
 	cq->comp_events_reported += report(cq->channel, &e, sizeof(e));
 }
 

@@ -82,11 +82,7 @@ void uv_close(struct uv_file *file)
 	if (file->calls)
 		return;
 	uv_objects_close(file);
-	if (file->context) {
-		if (file->device->ops->dealloc_ucontext)
-			file->device->ops->dealloc_ucontext(file->context);
-		free(file->context);
-	}
+	free(file->context);
 	uv_mappings_close(file);
 	while (*at && *at != file)
 		at = &(*at)->next;

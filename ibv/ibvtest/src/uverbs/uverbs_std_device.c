@@ -53,18 +53,6 @@ static int get_context(struct uv_call *call)
 	return err;
 }
 
-static int query_context(struct uv_call *call)
-{
-	uint32_t vectors = call->device->ops->num_comp_vectors;
-	uint64_t support = IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS;
-	int err = uv_get_context(call);
-	if (!err)
-		err = uv_copy_to_opt(call, UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &vectors, sizeof(vectors));
-	if (!err)
-		err = uv_copy_to_opt(call, UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, &support, sizeof(support));
-	return err;
-}
-
 static int query_port(struct uv_call *call)
 {
 	struct ib_uverbs_query_port_resp_ex r = {0};
@@ -102,25 +90,6 @@ static struct ib_uverbs_gid_entry gid_of(const struct uv_device *d)
 	return e;
 }
 
-static int query_gid_table(struct uv_call *call)
-{
-	struct ib_uverbs_gid_entry e = gid_of(call->device);
-	uint64_t flags, size, n = 1;
-	int err = uv_get_flags(call, UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0, &flags);
-	if (!err)
-		err = uv_get_const(call, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, UINT32_MAX, &size);
-	if (!err && size < sizeof(e))
-		err = EINVAL;
-	const struct uv_attr *out = uv_attr_get(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES);
-	if (!err && out->len < size)
-		err = EINVAL;
-	if (!err)
-		err = uv_get_context(call);
-	if (!err)
-		err = uv_copy_to_or_zero(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, &e, sizeof(e));
-	return err ? err : uv_copy_to(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n, sizeof(n));
-}
-
 static int query_gid_entry(struct uv_call *call)
 {
 	struct ib_uverbs_gid_entry e = gid_of(call->device);
@@ -139,23 +108,6 @@ static int query_gid_entry(struct uv_call *call)
 	return err ? err : uv_copy_to_or_zero(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &e, sizeof(e));
 }
 
-static int info_handles(struct uv_call *call)
-{
-	uint32_t handles[1024];
-	uint64_t object, n = 0;
-	const struct uv_attr *list = uv_attr_get(call, UVERBS_ATTR_INFO_HANDLES_LIST);
-	if (!list || !list->len || list->len % sizeof(uint32_t))
-		return EINVAL;
-	int err = uv_get_const(call, UVERBS_ATTR_INFO_OBJECT_ID, 0xffff, &object);
-	if (err)
-		return err;
-	for (struct uv_object *o = call->file->objects; o; o = o->next)
-		if (o->type == object && o->committed && n < list->len / sizeof(uint32_t) && n < 1024)
-			handles[n++] = o->handle;
-	err = uv_copy_to(call, UVERBS_ATTR_INFO_HANDLES_LIST, handles, n * sizeof(handles[0]));
-	return err ? err : uv_copy_to_opt(call, UVERBS_ATTR_INFO_TOTAL_HANDLES, &n, sizeof(uint32_t));
-}
-
 static const struct uv_attr_spec invoke_write_attrs[] = {
 	UV_ATTR_CONST_IN(UVERBS_ATTR_WRITE_CMD, UV_MANDATORY),
 	UV_ATTR_IN(UVERBS_ATTR_CORE_IN, sizeof(uint32_t), UV_SIZE_ANY, UV_OPTIONAL),
@@ -167,19 +119,9 @@ static const struct uv_attr_spec get_context_attrs[] = {
 	UV_ATTR_TYPE_OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uint64_t, UV_OPTIONAL),
 	UV_ATTR_UHW,
 	{0}};
-static const struct uv_attr_spec query_context_attrs[] = {
-	UV_ATTR_TYPE_OUT(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, uint32_t, UV_OPTIONAL),
-	UV_ATTR_TYPE_OUT(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, uint64_t, UV_OPTIONAL),
-	{0}};
 static const struct uv_attr_spec query_port_attrs[] = {
 	UV_ATTR_CONST_IN(UVERBS_ATTR_QUERY_PORT_PORT_NUM, UV_MANDATORY),
 	UV_ATTR_STRUCT_OUT(UVERBS_ATTR_QUERY_PORT_RESP, struct ib_uverbs_query_port_resp_ex, reserved, UV_MANDATORY),
-	{0}};
-static const struct uv_attr_spec query_gid_table_attrs[] = {
-	UV_ATTR_CONST_IN(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, UV_MANDATORY),
-	UV_ATTR_FLAGS_IN(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, UV_OPTIONAL),
-	UV_ATTR_OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0, UV_SIZE_ANY, UV_MANDATORY),
-	UV_ATTR_TYPE_OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64_t, UV_MANDATORY),
 	{0}};
 static const struct uv_attr_spec query_gid_entry_attrs[] = {
 	UV_ATTR_CONST_IN(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, UV_MANDATORY),
@@ -187,18 +129,9 @@ static const struct uv_attr_spec query_gid_entry_attrs[] = {
 	UV_ATTR_FLAGS_IN(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, UV_OPTIONAL),
 	UV_ATTR_STRUCT_OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, struct ib_uverbs_gid_entry, netdev_ifindex, UV_MANDATORY),
 	{0}};
-static const struct uv_attr_spec info_handles_attrs[] = {
-	UV_ATTR_CONST_IN(UVERBS_ATTR_INFO_OBJECT_ID, UV_MANDATORY),
-	UV_ATTR_TYPE_OUT(UVERBS_ATTR_INFO_TOTAL_HANDLES, uint32_t, UV_OPTIONAL),
-	UV_ATTR_OUT(UVERBS_ATTR_INFO_HANDLES_LIST, sizeof(uint32_t), UV_SIZE_ANY, UV_OPTIONAL),
-	{0}};
-
 const struct uv_method uv_device_methods[] = {
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, "INVOKE_WRITE", invoke_write_attrs, uv_invoke_write},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, "INFO_HANDLES", info_handles_attrs, info_handles},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, "QUERY_PORT", query_port_attrs, query_port},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, "GET_CONTEXT", get_context_attrs, get_context},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, "QUERY_CONTEXT", query_context_attrs, query_context},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, "QUERY_GID_TABLE", query_gid_table_attrs, query_gid_table},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, "QUERY_GID_ENTRY", query_gid_entry_attrs, query_gid_entry},
 	{0}};

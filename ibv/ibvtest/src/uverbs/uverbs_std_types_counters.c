@@ -94,16 +94,6 @@ static int modify_comp_cntr(struct uv_call *call)
 	return ops->inc_comp_cntr ? ops->inc_comp_cntr(c, entry, value) : EOPNOTSUPP;
 }
 
-static int read_comp_cntr(struct uv_call *call)
-{
-	struct uv_comp_cntr *c = (struct uv_comp_cntr *)uv_attr_object(call, UVERBS_ATTR_READ_COMP_CNTR_HANDLE);
-	uint64_t entry, value = 0;
-	int err = uv_get_const(call, UVERBS_ATTR_READ_COMP_CNTR_ENTRY, IB_UVERBS_COMP_CNTR_ENTRY_ERR, &entry);
-	if (!err)
-		err = call->device->ops->read_comp_cntr ? call->device->ops->read_comp_cntr(c, entry, &value) : EOPNOTSUPP;
-	return err ? err : uv_copy_to(call, UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, &value, sizeof(value));
-}
-
 /* The order of the checks: the operations, an overlap, then the driver. */
 static int attach_comp_cntr(struct uv_call *call)
 {
@@ -155,11 +145,6 @@ static const struct uv_attr_spec comp_modify_attrs[] = {
 	UV_ATTR_CONST_IN(UVERBS_ATTR_MODIFY_COMP_CNTR_OP, UV_MANDATORY),
 	UV_ATTR_TYPE_IN(UVERBS_ATTR_MODIFY_COMP_CNTR_VALUE, uint64_t, UV_MANDATORY),
 	{0}};
-static const struct uv_attr_spec comp_read_attrs[] = {
-	UV_ATTR_IDR(UVERBS_ATTR_READ_COMP_CNTR_HANDLE, UVERBS_OBJECT_COMP_CNTR, UV_READ, UV_MANDATORY),
-	UV_ATTR_CONST_IN(UVERBS_ATTR_READ_COMP_CNTR_ENTRY, UV_MANDATORY),
-	UV_ATTR_TYPE_OUT(UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, uint64_t, UV_MANDATORY),
-	{0}};
 static const struct uv_attr_spec attach_attrs[] = {
 	UV_ATTR_IDR(UVERBS_ATTR_QP_ATTACH_COMP_CNTR_HANDLE, UVERBS_OBJECT_QP, UV_WRITE, UV_MANDATORY),
 	UV_ATTR_IDR(UVERBS_ATTR_QP_ATTACH_COMP_CNTR_CNTR_HANDLE, UVERBS_OBJECT_COMP_CNTR, UV_READ, UV_MANDATORY),
@@ -174,6 +159,5 @@ const struct uv_method uv_counter_methods[] = {
 	{UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_CREATE, "COMP_CNTR_CREATE", comp_create_attrs, create_comp_cntr},
 	{UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_DESTROY, "COMP_CNTR_DESTROY", comp_destroy_attrs, uv_destroy_none},
 	{UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_MODIFY, "COMP_CNTR_MODIFY", comp_modify_attrs, modify_comp_cntr},
-	{UVERBS_OBJECT_COMP_CNTR, UVERBS_METHOD_COMP_CNTR_READ, "COMP_CNTR_READ", comp_read_attrs, read_comp_cntr},
 	{UVERBS_OBJECT_QP, UVERBS_METHOD_QP_ATTACH_COMP_CNTR, "QP_ATTACH_COMP_CNTR", attach_attrs, attach_comp_cntr},
 	{0}};

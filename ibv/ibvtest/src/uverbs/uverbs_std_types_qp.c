@@ -138,18 +138,6 @@ static int modify_qp(struct uv_call *call)
 	return err ? err : modify(call, &c, IB_QP_ATTR_STANDARD_BITS);
 }
 
-static int ex_modify_qp(struct uv_call *call)
-{
-	struct ib_uverbs_ex_modify_qp c;
-	struct ib_uverbs_ex_modify_qp_resp r = {.response_length = sizeof(r)};
-	int err = uv_udata_in(call, &call->core, &c, sizeof(c));
-	if (!err && !uv_udata_cleared(call, &call->core, sizeof(c)))
-		err = EOPNOTSUPP;
-	if (!err)
-		err = modify(call, &c.base, IB_QP_ATTR_STANDARD_BITS | IB_QP_RATE_LIMIT);
-	return err ? err : uv_udata_out(call, &call->core, &r, sizeof(r));
-}
-
 /* Reads a command and finds the object whose handle it has at an offset. */
 static int object_of(struct uv_call *call, void *command, size_t size, size_t at, uint16_t type, struct uv_object **o)
 {
@@ -176,31 +164,6 @@ static int query_qp(struct uv_call *call)
 	r.sq_sig_all = !!(qp->flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL);
 	err = call->device->ops->query_qp ? call->device->ops->query_qp((struct uv_qp *)o, &r, c.attr_mask) : EOPNOTSUPP;
 	return err ? err : uv_udata_out(call, &call->core, &r, sizeof(r));
-}
-
-static int req_notify_cq(struct uv_call *call)
-{
-	struct ib_uverbs_req_notify_cq c;
-	struct uv_object *o;
-	int err = OBJECT_OF(call, c, cq_handle, UVERBS_OBJECT_CQ, &o);
-	if (err)
-		return err;
-	return call->device->ops->req_notify_cq ? call->device->ops->req_notify_cq((struct uv_cq *)o, c.solicited_only)
-						: EOPNOTSUPP;
-}
-
-static int resize_cq(struct uv_call *call)
-{
-	struct ib_uverbs_resize_cq c;
-	struct ib_uverbs_resize_cq_resp r = {0};
-	struct uv_object *o;
-	int err = OBJECT_OF(call, c, cq_handle, UVERBS_OBJECT_CQ, &o);
-	if (!err)
-		err = call->device->ops->resize_cq ? call->device->ops->resize_cq((struct uv_cq *)o, c.cqe, call) : EOPNOTSUPP;
-	if (err)
-		return err;
-	r.cqe = ((struct uv_cq *)o)->cqe;
-	return uv_udata_out(call, &call->core, &r, sizeof(r));
 }
 
 static const struct uv_attr_spec create_attrs[] = {
@@ -230,11 +193,6 @@ const struct uv_method uv_qp_methods[] = {
 
 const struct uv_write_cmd uv_qp_cmds[] = {
 	{IB_USER_VERBS_CMD_MODIFY_QP, "MODIFY_QP", sizeof(struct ib_uverbs_modify_qp), 0, modify_qp},
-	{IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_MODIFY_QP, "EX_MODIFY_QP", sizeof(struct ib_uverbs_modify_qp),
-	 sizeof(struct ib_uverbs_ex_modify_qp_resp), ex_modify_qp},
 	{IB_USER_VERBS_CMD_QUERY_QP, "QUERY_QP", sizeof(struct ib_uverbs_query_qp), sizeof(struct ib_uverbs_query_qp_resp),
 	 query_qp},
-	{IB_USER_VERBS_CMD_RESIZE_CQ, "RESIZE_CQ", sizeof(struct ib_uverbs_resize_cq), sizeof(struct ib_uverbs_resize_cq_resp),
-	 resize_cq},
-	{IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, "REQ_NOTIFY_CQ", sizeof(struct ib_uverbs_req_notify_cq), 0, req_notify_cq},
 	{0}};
