@@ -3,6 +3,7 @@ package xdp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
@@ -142,5 +143,42 @@ func TestManyMasks(t *testing.T) {
 	}
 	if got := readOne(t, rs, id).Packets; got != 512 {
 		t.Errorf("%d of 512 packets were counted", got)
+	}
+}
+
+// TestLongLists has rules that no window tells apart, so that they are one list, and a packet for each place in it: in
+// the walk of IPv4, behind it in ft_far, and in the walk for any key.
+func TestLongLists(t *testing.T) {
+	for _, n := range []int{16, 17, 80, 81, 200} {
+		rs := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
+		rules := make([]Rule, n)
+		for i := range rules {
+			r := exact4(0, 0, 0, 0, mustCounter(t, rs, fmt.Sprint(i)))
+			for j := range 8 {
+				r.Mask.Out.Addr[j] = 0x10
+			}
+			r.Mask.Out.L4 = [4]byte{}
+			r.Ports[0] = Ports{Src: Range{First: uint16(n - i), Last: 65534}, Dst: Range{First: 1, Last: 65534}}
+			r.Order = uint32(i)
+			rules[i] = r
+		}
+		mustAdd(t, rs, rules...)
+		forest := &rs.class.forest
+		last := packetOf(&rules[n-1], func() uint64 { return 0 })
+		key := tree.Key(*last.words())
+		var w tree.Walk
+		if forest.set.Walk(&w, &key, forest.entryMatches); w.Entries != n {
+			t.Errorf("a list of %d rules, want %d", w.Entries, n)
+		}
+		p := program(t, rs, HookIngress, 1)
+		for i := range rules {
+			runFrame(t, p, udp4(0x01010101, 0x01010101, uint16(n-i), 9, 64))
+		}
+		runFrame(t, p, udp4(0x01010101, 0x01010101, 0, 9, 64))
+		for i, r := range rules {
+			if got := readOne(t, rs, r.Counter).Packets; got != 1 {
+				t.Errorf("rule %d of %d counts %d packets, want 1", i, n, got)
+			}
+		}
 	}
 }

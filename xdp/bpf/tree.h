@@ -31,7 +31,8 @@ enum ft_class {
 #define FT_TREE_GROUPS 8
 #define FT_TREE_LIST 1024
 #define FT_TREE_STEP 32 /* rules of a leaf that the verifier follows one by one in a function, */
-#define FT_TREE_NEAR 16	/* and that it follows in the walk itself */
+#define FT_TREE_NEAR 16	/* that it follows in the walk itself, */
+#define FT_TREE_FAR 64	/* and behind these in ft_far */
 
 #define FT_KIND(n) ((n) & 6)
 #define FT_CUT 2
@@ -81,12 +82,12 @@ static __always_inline __u64 ft_ports(__u64 hot)
 }
 
 /*
- * Not 0 if a port is outside of its range. Without branches: the verifier follows the loop over a list through each of
- * them, and it takes 8,192 of them in a row.
+ * Not 0 if a port is outside of its range: then the first difference lacks the bit above the port, or the second has it.
+ * Without branches: the verifier follows the loop over a list through each of them, and it takes 8,192 of them in a row.
  */
 static __always_inline __u64 ft_out_of_range(__u64 ports, __u64 first, __u64 last)
 {
-	return ~((ports - first) & (last - (ports ^ FT_GUARDS))) & FT_GUARDS;
+	return (~(ports - first) | (last - ports)) & FT_GUARDS;
 }
 
 /*
@@ -115,7 +116,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 slot)
 	return 1;
 }
 
-/* No slot: the walk takes a word of the key that the caller does not have, or a list of more than FT_TREE_NEAR rules. */
+/* No slot: the walk takes a word of the key that the caller does not have, or a list of more rules than ft_far follows. */
 #define FT_AGAIN 2
 
 /* The two hot words of a key, and its ports. */
@@ -166,6 +167,17 @@ __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 }
 
 /*
+ * The same of a key of which only hot and addr are known, of at most FT_TREE_FAR rules: the verifier would follow the
+ * path behind the list once for each of them.
+ */
+__noinline __u64 ft_far(__u64 hot, __u64 addr, __u32 at, __u32 n)
+{
+	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
+
+	return ft_near(ft_config(), NULL, &h, at, n, FT_TREE_FAR);
+}
+
+/*
  * The rule of the trees of a class that wins over found, which has rank. k is NULL for a key of which only hot and addr
  * are known. Then the result is FT_AGAIN if these do not decide. Without calls on the way of most packets: the return
  * from a function costs some CPUs as much as five loads.
@@ -209,10 +221,13 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 
 			slot = ft_near(c, k, &h, first, count, FT_TREE_NEAR);
 			if (!slot && count > FT_TREE_NEAR) {
-				if (!k)
-					return FT_AGAIN;
+				if (!k) {
+					if (count > FT_TREE_NEAR + FT_TREE_FAR)
+						return FT_AGAIN;
+					slot = ft_far(hot, addr, first + FT_TREE_NEAR, count - FT_TREE_NEAR);
+				}
 #pragma clang loop unroll(disable)
-				for (__u32 i = FT_TREE_NEAR; i < FT_TREE_LIST && i < count && !slot; i += FT_TREE_STEP)
+				for (__u32 i = FT_TREE_NEAR; k && i < FT_TREE_LIST && i < count && !slot; i += FT_TREE_STEP)
 					slot = ft_list(k, first + i, count - i);
 			}
 		} else if (n) {
