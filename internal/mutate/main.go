@@ -14,7 +14,7 @@ import (
 // packages are the ones that mutants are drawn from.
 var packages = []string{
 	"ibv", "ibv/flexio", "dataplane", "dataplane/flow", engine, engine + "/backend", engine + "/catalogue", engine + "/change", engine + "/control", engine + "/event", engine + "/poll",
-	engine + "/live", engine + "/queuepair", engine + "/rdma", engine + "/sim", engine + "/trial", engine + "/trial/child", engine + "/xdp", "xdp", "xdp/dispatcher", "xdp/tree", "shm", "plugin",
+	engine + "/live", engine + "/queuepair", engine + "/rdma", engine + "/sim", engine + "/trial", engine + "/trial/child", engine + "/xdp", "xdp", "xdp/dispatcher", "xdp/links", "xdp/tree", "shm", "plugin",
 	"plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "shm/words", engine + "/words", "configs", "internal/tick",
 }
 
