@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/published"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // buildC compiles the example in C for devices of mlx5 or efa, and returns its path.
@@ -49,7 +50,7 @@ func TestTwoQueuePairsInC(t *testing.T) {
 
 func twoQueuePairsInC(t *testing.T, n *nic, bin string, more ...string) {
 	svc, path := n.instance(t, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	const count = 5000
 	for total := uint64(2 * count); total <= 4*count; total += 2 * count {
 		p := n.run(t, bin, nil, append([]string{n.path(path), "app", n.device, fmt.Sprint(count)}, more...)...)

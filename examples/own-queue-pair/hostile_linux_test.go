@@ -20,6 +20,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	"github.com/flowtally/flowtally/shm/words"
 )
 
@@ -124,7 +125,7 @@ func TestHostileProgramWithADevice(t *testing.T) { hostileProgram(t, softNIC(t, 
 
 func hostileProgram(t *testing.T, n *nic) {
 	svc, path := n.instance(t, "good", "bad")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	evil := n.self(t, "hostile", path, "bad")
 	var last uint64
 	spoilt := func() {
@@ -135,7 +136,7 @@ func hostileProgram(t *testing.T, n *nic) {
 			t.Fatalf("the counter of the hostile program went from %d to %d", last, now)
 		}
 		last = now
-		if d, err := r.Device(published.Lookup(t, r, "bad")); err == nil { // the program may not have taken the words yet
+		if d, err := r.Device(shmtest.MustLookup(t, r, "bad")); err == nil { // the program may not have taken the words yet
 			if _, _, err := d.Load(); err != nil && !errors.Is(err, shm.ErrStale) && !errors.Is(err, shm.ErrBusy) && !errors.Is(err, shm.ErrNoDevice) {
 				t.Fatalf("reading the words of the hostile program: %v", err)
 			}

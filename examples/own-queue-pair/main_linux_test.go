@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // A process with two queue pairs of its own counts both into the reserved words of one counter: by the device, and by
@@ -23,7 +24,7 @@ func TestTwoQueuePairsOnOneReservedCounter(t *testing.T) {
 
 func twoQueuePairs(t *testing.T, n *nic, how string, args ...string) {
 	svc, path := n.instance(t, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	const count = 5000
 	p := n.example(t, path, "app", append(args, "-count", fmt.Sprint(count), "-hold")...)
 	lab.Eventually(t, "all completions in the mirror", func() bool {
@@ -67,7 +68,7 @@ func killedProgram(t *testing.T, n *nic, args ...string) {
 // killed kills a program that start has started. Each of its two queue pairs has count operations; 0: without end.
 func killed(t *testing.T, n *nic, start func(path string, count int) *process) {
 	svc, path := n.instance(t, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	p := start(path, 0)
 	lab.Eventually(t, "completions", func() bool {
 		p.running(t)

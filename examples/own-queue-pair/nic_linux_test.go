@@ -14,9 +14,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
-	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 var software soft.Libraries
@@ -177,7 +177,7 @@ func (n *nic) path(mirror string) string { return filepath.Join(n.seen, filepath
 // loadWords returns the words themselves, with no poller in between.
 func loadWords(t *testing.T, r *shm.Reader, name string) (comp, errs uint64) {
 	t.Helper()
-	d, err := r.Device(published.Lookup(t, r, name))
+	d, err := r.Device(shmtest.MustLookup(t, r, name))
 	if err == nil {
 		comp, errs, err = d.Load()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -58,7 +59,7 @@ func TestManyReservationsInTurn(t *testing.T) {
 		}
 	}
 	lab.Eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= before })
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	lab.Eventually(t, "the mirror has the words beside", func() bool { return published.Completions(t, r, "beside") == 5 })
 	if all, err := r.Entries(); err != nil || len(all) != 1 {
 		t.Errorf("%d entries are left: %v", len(all), err)
@@ -99,7 +100,7 @@ func TestOddNamesOfWords(t *testing.T) {
 			continue
 		}
 		w.Add(3, 0)
-		r := published.Open(t, path)
+		r := shmtest.MustOpen(t, path)
 		lab.Eventually(t, fmt.Sprintf("the mirror has the words of %q", name), func() bool { return published.Completions(t, r, name) == 3 })
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -116,7 +117,7 @@ func TestTwoInstancesHaveTheirOwnWords(t *testing.T) {
 		path := filepath.Join(dir, fmt.Sprintf("i%d.mirror", i))
 		instance(t, path, "app")
 		take(t, path, "app").Add(uint64(i+1), 0)
-		readers[i] = published.Open(t, path)
+		readers[i] = shmtest.MustOpen(t, path)
 	}
 	for i, r := range readers {
 		lab.Eventually(t, fmt.Sprintf("the mirror of instance %d", i), func() bool { return published.Completions(t, r, "app") == uint64(i+1) })
@@ -143,7 +144,7 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 				}
 			}
 		})
-		r := published.Open(t, path)
+		r := shmtest.MustOpen(t, path)
 		lab.Eventually(t, "the program counts", func() bool { return published.Completions(t, r, "app") > total })
 		if err := svc.Close(); err != nil {
 			t.Fatal(err)
@@ -151,7 +152,7 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 		lab.Eventually(t, "the program learns of the end", func() bool { return !w.Served() })
 		total = published.Completions(t, r, "app")
 		svc = instance(t, path, "app")
-		again := published.Open(t, path)
+		again := shmtest.MustOpen(t, path)
 		entries, err := again.Entries()
 		if err != nil || len(entries) != 1 || entries[0].Continuity.Discontinuities != uint64(round+1) {
 			t.Errorf("start %d: %+v (%v), want %d discontinuities", round+1, entries, err, round+1)
@@ -183,7 +184,7 @@ func TestMirrorGrowsUnderAProgram(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = svc.Close() })
 	w := take(t, path, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	d := device(t, r, "app")
 	var writing sync.WaitGroup
 	end := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -32,7 +33,7 @@ func TestWordsThatGoBackwards(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := mirror(t)
 			instance(t, path, "app")
-			r := published.Open(t, path)
+			r := shmtest.MustOpen(t, path)
 			evil := connect(t, path)
 			errno, _, fd := evil.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: tt.limit}.Message())
 			if errno != 0 {

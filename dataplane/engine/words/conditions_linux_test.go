@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -77,7 +78,7 @@ func TestAbandonedWordsRaiseACondition(t *testing.T) {
 func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	c := connect(t, path)
 	errno, _, fd := c.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: math.MaxUint64}.Message())
 	if errno != 0 {
@@ -119,7 +120,7 @@ func TestSocketWithoutItsNameRaisesACondition(t *testing.T) {
 		t.Error("words were taken without a socket")
 	}
 	w.Add(3, 0)
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "app") == 3 })
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)

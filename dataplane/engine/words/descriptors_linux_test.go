@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/published"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -40,7 +41,7 @@ func TestProgramWithoutDescriptors(t *testing.T) {
 	need.Tool(t, "cc")
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	check := func(what string) {
 		t.Helper()
 		lab.Eventually(t, what+": the words are free", func() bool { return published.Words(t, svc, "app") == dataplane.WordsFree })

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -22,7 +23,7 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 	svc := instance(t, path, "good", "bad")
 	good := take(t, path, "good")
 	good.Add(1000, 7)
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	goodWords := device(t, r, "good")
 
 	evil := connect(t, path)

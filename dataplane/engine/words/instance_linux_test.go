@@ -7,8 +7,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
-	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -41,7 +41,7 @@ func take(t *testing.T, path, name string) *shmwords.Words {
 // device returns the words of a counter as a reader has them.
 func device(t *testing.T, r *shm.Reader, name string) shm.Device {
 	t.Helper()
-	d, err := r.Device(published.Lookup(t, r, name))
+	d, err := r.Device(shmtest.MustLookup(t, r, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -22,7 +23,7 @@ import (
 func TestWordsGoRound(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	var total uint64
 	for i := range uint64(5) {
 		w := take(t, path, "app")
@@ -107,7 +108,7 @@ func TestReserving(t *testing.T) {
 	if list, err := svc.ReservedWords(ctx); err != nil || len(list) != n {
 		t.Errorf("%d words are listed, want %d (%v)", len(list), n, err)
 	}
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	w := take(t, path, "w1")
 	w.Add(1, 0)
 	d := device(t, r, "w1")

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
@@ -35,7 +36,7 @@ func restingInstance(t *testing.T) *unpolled {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = svc.Close() })
-	return &unpolled{svc, t, path, published.Open(t, path)}
+	return &unpolled{svc, t, path, shmtest.MustOpen(t, path)}
 }
 
 // poll returns both totals as the poller reads them.
@@ -154,7 +155,7 @@ func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
 func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
-	r := published.Open(t, path)
+	r := shmtest.MustOpen(t, path)
 	c := connect(t, path)
 	errno, _, fd := c.send(shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: 1 << 24}.Message())
 	if errno != 0 {

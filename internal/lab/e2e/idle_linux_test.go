@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // kill -9 of the plugin while it is idle, so that its mirror tells the idle period. A reader finds the writer dead and the
@@ -29,15 +30,8 @@ func TestKilledWhileIdle(t *testing.T) {
 			Poll: dataplane.PollConfig{Period: fast, IdlePeriod: idle}, XDP: dataplane.XDPConfig{KeepPins: true},
 		}, nil
 	})
-	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	h, err := r.Lookup("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := shmtest.MustOpen(t, b.info.Mirror)
+	h := shmtest.MustLookup(t, r, "a")
 	c, err := r.Counter(h)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // kill -9 of the plugin under traffic, again and again, while a reader uses the live view: each read is exact or refused. It
@@ -29,15 +30,8 @@ func TestLiveViewWhileThePluginIsKilled(t *testing.T) {
 			Flows: []flow.Flow{{Name: "a", Match: match(t, "udp dport 1001")}, {Name: "b", Match: match(t, "udp dport 1002")}},
 		}, nil
 	})
-	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	h, err := r.Lookup("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := shmtest.MustOpen(t, b.info.Mirror)
+	h := shmtest.MustLookup(t, r, "a")
 	c, err := r.Counter(h)
 	if err != nil {
 		t.Fatal(err)

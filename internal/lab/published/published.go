@@ -6,33 +6,13 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
-
-// Open returns a reader of the mirror at path. The end of the test closes it.
-func Open(t testing.TB, path string) *shm.Reader {
-	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r
-}
-
-// Lookup returns the handle of a counter.
-func Lookup(t testing.TB, r *shm.Reader, name string) shm.Handle {
-	t.Helper()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
 
 // Completions returns the value of a counter as the poller has published it.
 func Completions(t testing.TB, r *shm.Reader, name string) uint64 {
 	t.Helper()
-	c, err := r.Counter(Lookup(t, r, name))
+	c, err := r.Counter(shmtest.MustLookup(t, r, name))
 	if err != nil {
 		t.Fatal(err)
 	}
