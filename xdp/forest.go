@@ -11,10 +11,11 @@ import (
 
 // The entry of a rule in the trees, as bpf/tree.h has it.
 const (
-	treeAlign      = 4 // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
-	treeRest       = 8 // words before those that few rules have
-	treeInner      = 1 << 31
-	treePlace      = 32 // shift
+	treeAlign      = 4            // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
+	treeRest       = 8            // words before those that few rules have
+	treeWordBits   = 1<<Words - 4 // bit w: the entry has word w
+	treeInner      = 1 << Words
+	treePlace      = Words + 1 // shift
 	treeEntryWords = treeRest + 2 + 2*(Words-2)
 
 	anyPort = 1<<16 - 1
@@ -84,6 +85,7 @@ func treeEntry(dst []uint64, r *Rule) []uint64 {
 	if dst[0] != 0 {
 		dst[0] |= rest << treePlace
 	}
+	dst[0] |= slotOf(0, r.Counter, r.Drop, 1)
 	return dst
 }
 
@@ -104,10 +106,14 @@ func (s *entryStore) readTree(unit uint32, r *Rule) {
 	}
 }
 
+// treeEntryAt is the entry at a unit as the trees have it, and unitOfTree its unit.
+func treeEntryAt(unit uint32) tree.Entry { return tree.Entry(unit)<<unitShift | 1 }
+func unitOfTree(e tree.Entry) uint32     { return uint32(e >> unitShift) }
+
 // treeUnits is the number of units of the entry at a unit.
 func (s *entryStore) treeUnits(unit uint32) int {
 	words := s.words[int(unit)*unitWords]
-	n := treeRest + 2*bits.OnesCount32(uint32(words)&^treeInner)
+	n := treeRest + 2*bits.OnesCount64(words&treeWordBits)
 	if words&treeInner != 0 {
 		n += 2
 	}
@@ -137,7 +143,7 @@ func (f *forest) rule(unit uint32) tree.Rule {
 	f.entries.readTree(unit, &r)
 	return tree.Rule{
 		Key: tree.Key(*r.Key.words()), Mask: tree.Key(*r.Mask.words()), Ports: r.Ports,
-		Rank: f.entries.rank(unit), Slot: f.entries.slot(unit, 0),
+		Rank: f.entries.rank(unit), Entry: treeEntryAt(unit),
 	}
 }
 
@@ -146,12 +152,12 @@ func (f *forest) flush() error {
 	if len(f.changed) == 0 {
 		return nil
 	}
-	var remove []uint64
+	var remove []tree.Entry
 	var add []tree.Rule
-	next := make([]uint64, len(f.changed))
+	next := make([]tree.Entry, len(f.changed))
 	for i, c := range f.changed {
 		if len(c.entries) > 0 {
-			next[i] = f.entries.slot(c.entries[0], 0)
+			next[i] = treeEntryAt(c.entries[0])
 		}
 		if next[i] == c.node {
 			continue
@@ -179,7 +185,7 @@ func (f *forest) rebuild(chains []*chain) error {
 	for _, c := range chains {
 		if len(c.entries) > 0 {
 			rules = append(rules, f.rule(c.entries[0]))
-			c.node = rules[len(rules)-1].Slot
+			c.node = rules[len(rules)-1].Entry
 		}
 	}
 	if err := f.set.Build(rules); err != nil {
@@ -189,7 +195,7 @@ func (f *forest) rebuild(chains []*chain) error {
 	return nil
 }
 
-func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
+func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil
 	}
@@ -214,11 +220,11 @@ func refused(err error) error {
 	return err
 }
 
-// entryMatches compares a key with the entry of a slot, as ft_entry_matches of bpf/tree.h does.
-func (f *forest) entryMatches(slot uint64, key *tree.Key) (rank uint64, ok bool) {
+// entryMatches compares a key with an entry, as ft_near of bpf/tree.h does.
+func (f *forest) entryMatches(e tree.Entry, key *tree.Key) (rank uint64, ok bool) {
 	var r Rule
-	f.entries.readTree(unitOf(slot), &r)
-	return f.entries.rank(unitOf(slot)), r.matches((*words)(key))
+	f.entries.readTree(unitOfTree(e), &r)
+	return f.entries.rank(unitOfTree(e)), r.matches((*words)(key))
 }
 
 // matches is the linear matcher's comparison.

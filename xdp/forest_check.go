@@ -29,8 +29,8 @@ func (f *forest) check(heads []Rule) error {
 		}
 		got := noRank
 		k := tree.Key(*key.words())
-		if slot := f.set.Lookup(&k, f.entryMatches); slot != 0 {
-			got = f.entries.rank(unitOf(slot))
+		if e := f.set.Lookup(&k, f.entryMatches); e != 0 {
+			got = f.entries.rank(unitOfTree(e))
 		}
 		if got != want {
 			return fmt.Errorf("checking the trees of %d rules: %w: of a packet of %+v they find rank %#x, not %#x",

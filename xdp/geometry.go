@@ -19,7 +19,7 @@ const (
 	// treeWords is the memory of the trees for each rule. A rebuild needs the old and the new trees at once.
 	treeWords = 32
 	// treeTail is the room behind the trees: the verifier lets a list begin at their last word (FT_TREE_FAR).
-	treeTail = 64
+	treeTail = 32
 
 	unitWords = 2 // an entry is units of 16 bytes
 

@@ -180,8 +180,8 @@ func (rs *RuleSet) verify() error {
 				binary.BigEndian.PutUint16(k.L4[2:], binary.BigEndian.Uint16(k.L4[2:])|p.Dst.First)
 				key = tree.Key(*r.Key.words())
 			}
-			slot := t.forest.set.Lookup(&key, t.forest.entryMatches)
-			if slot == 0 || t.entries.rank(unitOf(slot)) > r.rank() || c.node != t.entries.slot(c.entries[0], 0) {
+			e := t.forest.set.Lookup(&key, t.forest.entryMatches)
+			if e == 0 || t.entries.rank(unitOfTree(e)) > r.rank() || c.node != treeEntryAt(c.entries[0]) {
 				return fmt.Errorf("the rule of rank %#x is not found in the trees", r.rank())
 			}
 		}

@@ -76,8 +76,8 @@ func (m *Model) Lookup(r *Rule, random func() uint64) (priority uint16, order ui
 	}
 	var walk tree.Walk
 	if k := tree.Key(*key.words()); m.t.forest.best < won {
-		if slot := m.t.forest.set.Walk(&walk, &k, m.t.forest.entryMatches); slot != 0 {
-			won = min(won, m.t.entries.rank(unitOf(slot)))
+		if e := m.t.forest.set.Walk(&walk, &k, m.t.forest.entryMatches); e != 0 {
+			won = min(won, m.t.entries.rank(unitOfTree(e)))
 		}
 	}
 	w.Trees, w.Cuts, w.Entries, w.NS = walk.Groups, walk.Cuts, walk.Entries, CostOfMasks(w.Masks)+walk.NS()

@@ -1,6 +1,10 @@
 package xdp
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/flowtally/flowtally/xdp/tree"
+)
 
 // tuple is one distinct mask and the rules that have it. The rules of a mask are in the slot table or in the
 // trees, and for a while in both: then there are two tuples.
@@ -25,9 +29,9 @@ type tuple struct {
 // chain is the rules of one key, best first. The programs see the first alone.
 type chain struct {
 	hash    uint64
-	entries []uint32 // units
-	node    uint64   // the slot that the trees have of it; 0: none
-	changed bool     // node is not of the first entry, perhaps
+	entries []uint32   // units
+	node    tree.Entry // in the trees; 0: none
+	changed bool       // node is not of the first entry, perhaps
 }
 
 // treeTuple is the id of all tuples of the trees.

@@ -5,15 +5,16 @@
  * change of rules is a change of words in ft_tree. Package xdp/tree builds the trees, specifies their
  * words (node.go), and walks them in Go as this file does.
  *
- * An entry of a tree is: bitmap of its words above FT_W_ADDR, with FT_E_INNER and the place of the first of
- * them, or 0; rank; mask and key of FT_W_HOT; mask and key of FT_W_ADDR; first and last outer ports, as ft_ports has
- * them; the same of the inner ports if FT_E_INNER; mask and key of each word of the bitmap. So a rule on the IPv4 5-tuple
- * takes 64 bytes, which are one line of the cache.
+ * An entry of a tree is: its slot; rank; mask and key of FT_W_HOT; mask and key of FT_W_ADDR; first and last outer
+ * ports, as ft_ports has them; the same of the inner ports if FT_E_INNER; mask and key of each further word. So a rule on
+ * the IPv4 5-tuple takes 64 bytes, which are one line of the cache. In place of an offset the slot of an entry has
+ * FT_E_MORE: bit w for each further word w, FT_E_INNER, and the place of the first of these words.
  */
 #include "counters.h"
 
-#define FT_E_INNER (1u << 31)
-#define FT_E_REST 32 /* shift */
+#define FT_E_MORE 0x1fffffe
+#define FT_E_INNER (1u << FT_WORDS)
+#define FT_E_REST (FT_WORDS + 1) /* shift */
 #define FT_E_INNER_RANGES 8
 
 __u64 ft_tree[8] SEC(".data.tree");
@@ -40,6 +41,8 @@ enum ft_class {
 #define FT_FORK 6
 #define FT_COUNT(n) ((n) >> 16 & 0xffff)
 #define FT_BASE(n) ((n) >> 32)
+#define FT_LIST_COUNT(n) ((n) >> 28 & 0x7ff)
+#define FT_LIST_BASE(n) ((n) >> 39 << 1)
 
 static __always_inline __u64 ft_node(const volatile struct ft_config *c, __u64 at)
 {
@@ -63,9 +66,10 @@ static __always_inline __u32 ft_class_of(const struct ft_key *k)
 	return flags & FT_IPV4 ? FT_C_IPV4 : flags & FT_IPV6 ? FT_C_IPV6 : FT_C_OTHER;
 }
 
-static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct ft_config *c, __u64 slot)
+/* The entry of a rule; of a list's first rule, if at is a list. */
+static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct ft_config *c, __u64 at)
 {
-	return (void *)ft_opaque(ft_entries) + (slot & c->entry_mask);
+	return (void *)ft_opaque(ft_entries) + (at & c->entry_mask);
 }
 
 /*
@@ -94,10 +98,10 @@ static __always_inline __u64 ft_out_of_range(__u64 ports, __u64 first, __u64 las
  * The part of an entry that few rules have. Where it begins is in the entry, so that the verifier does not know it:
  * it would follow every combination of words.
  */
-__noinline int ft_rest(const struct ft_key *k, __u64 slot)
+__noinline int ft_rest(const struct ft_key *k, __u64 rule)
 {
 	const volatile struct ft_config *c = ft_config();
-	const volatile __u64 *e = ft_tree_entry(c, slot);
+	const volatile __u64 *e = ft_tree_entry(c, rule);
 
 	if (!k)
 		return 0;
@@ -116,7 +120,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 slot)
 	return 1;
 }
 
-/* No slot: the walk takes a word of the key that the caller does not have, or a list of more rules than ft_far follows. */
+/* No rule: the walk takes a word of the key that the caller does not have, or a list of more rules than ft_far follows. */
 #define FT_AGAIN 2
 
 /* The two hot words of a key, and its ports. */
@@ -130,28 +134,33 @@ static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft
 	return ((h->hot & e[2]) ^ e[3]) | ((h->addr & e[4]) ^ e[5]) | ft_out_of_range(h->ports, e[6], e[7]);
 }
 
-/* The first slot of the n at a word of the trees that matches, or 0, of the first most. Without k also FT_AGAIN. */
+/* The rule if it matches, or 0. Without k also FT_AGAIN. */
+static __always_inline __u64 ft_one(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
+{
+	const volatile __u64 *e = ft_tree_entry(c, rule);
+
+	if (ft_differs(e, h))
+		return 0;
+	if (!(e[0] & FT_E_MORE))
+		return rule;
+	if (!k)
+		return FT_AGAIN;
+	return ft_rest(k, rule) ? rule : 0;
+}
+
+/* The first rule that matches of those from at on, of which n are left in a list, or 0; of the first most. Without k also FT_AGAIN. */
 static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 at,
 				     __u32 n, const __u32 most)
 {
 	/* Behind the last word the map has room for a list. */
-	const volatile __u64 *list = (volatile __u64 *)ft_opaque(ft_tree) + (at & c->tree_mask);
-	const void *entries = ft_opaque(ft_entries);
-	const __u64 mask = c->entry_mask;
+	const volatile __u32 *list = (volatile __u32 *)((volatile __u64 *)ft_opaque(ft_tree) + (at & c->tree_mask));
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < most && i < n; i++) {
-		__u64 slot = list[i];
-		const volatile __u64 *e = entries + (slot & mask);
+		__u64 rule = ft_one(c, k, h, list[i]);
 
-		if (ft_differs(e, h))
-			continue;
-		if (!e[0])
-			return slot;
-		if (!k)
-			return FT_AGAIN;
-		if (ft_rest(k, slot))
-			return slot;
+		if (rule)
+			return rule;
 	}
 	return 0;
 }
@@ -199,7 +208,7 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 	}
 #pragma clang loop unroll(disable)
 	for (__u32 g = 1; g <= FT_TREE_GROUPS; g++) {
-		__u64 slot = 0;
+		__u64 rule = 0;
 
 #pragma clang loop unroll(disable)
 		for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
@@ -216,40 +225,34 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 			}
 			n = ft_node(c, FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
-		if (FT_KIND(n)) {
-			__u32 first = FT_BASE(n), count = FT_COUNT(n);
+		if (n)
+			rule = ft_one(c, k, &h, n);
+		if (!rule && FT_KIND(n)) {
+			__u32 base = FT_LIST_BASE(n), count = FT_LIST_COUNT(n) - 1;
 
-			slot = ft_near(c, k, &h, first, count, FT_TREE_NEAR);
-			if (!slot && count > FT_TREE_NEAR) {
+			rule = ft_near(c, k, &h, base, count, FT_TREE_NEAR);
+			if (!rule && count > FT_TREE_NEAR) {
+				base += FT_TREE_NEAR / 2;
+				count -= FT_TREE_NEAR;
 				if (!k) {
-					if (count > FT_TREE_NEAR + FT_TREE_FAR)
+					if (count > FT_TREE_FAR)
 						return FT_AGAIN;
-					slot = ft_far(hot, addr, first + FT_TREE_NEAR, count - FT_TREE_NEAR);
+					rule = ft_far(hot, addr, base, count);
 				}
 #pragma clang loop unroll(disable)
-				for (__u32 i = FT_TREE_NEAR; k && i < FT_TREE_LIST && i < count && !slot; i += FT_TREE_STEP)
-					slot = ft_list(k, first + i, count - i);
-			}
-		} else if (n) {
-			const volatile __u64 *e = ft_tree_entry(c, n);
-
-			if (!ft_differs(e, &h)) {
-				if (!e[0])
-					slot = n;
-				else if (!k)
-					return FT_AGAIN;
-				else if (ft_rest(k, n))
-					slot = n;
+				for (__u32 i = 0; k && i < FT_TREE_LIST && i < count && !rule; i += FT_TREE_STEP)
+					rule = ft_list(k, base + i / 2, count - i);
 			}
 		}
-		if (!k && slot == FT_AGAIN)
-			return slot;
-		if (slot) {
-			__u64 r = ft_tree_entry(c, slot)[1];
+		if (!k && rule == FT_AGAIN)
+			return FT_AGAIN;
+		if (rule) {
+			const volatile __u64 *e = ft_tree_entry(c, rule);
+			__u64 r = e[1];
 
 			if (r < rank) {
 				rank = r;
-				found = slot;
+				found = e[0];
 			}
 		}
 		at += 2;

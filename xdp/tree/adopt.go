@@ -47,7 +47,7 @@ func (m *memory) adopt() bool {
 
 // mark notes the blocks of a tree.
 func (m *memory) mark(n Node, depth int, blocks *[]uint32) bool {
-	if n.Kind() == KindSlot {
+	if n.Kind() == KindRule {
 		return true
 	}
 	base, order := n.Base(), orderOf(n.size())

@@ -16,7 +16,7 @@ func TestAdoptKeepsTheTreesThatProgramsWalk(t *testing.T) {
 	whole := s.mem.free
 	var rules []Rule
 	for i := range 200 {
-		r := Rule{Rank: uint64(i), Slot: uint64(i+1) << 6}
+		r := Rule{Rank: uint64(i), Entry: Entry(i+1)<<6 | 1}
 		r.Mask[1] = ^uint64(0) << rng.IntN(64)
 		r.Key[1] = rng.Uint64() & r.Mask[1]
 		rules = append(rules, r)
@@ -25,24 +25,24 @@ func TestAdoptKeepsTheTreesThatProgramsWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 50 {
-		if err := s.Exchange([]uint64{rules[i].Slot}, nil); err != nil {
+		if err := s.Exchange([]Entry{rules[i].Entry}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	entry := func(slot uint64, k *Key) (uint64, bool) {
-		r := &rules[slot>>6-1]
+	match := func(e Entry, k *Key) (uint64, bool) {
+		r := &rules[e>>6-1]
 		return r.Rank, k[1]&r.Mask[1] == r.Key[1]
 	}
 	keys := make([]Key, 1000)
-	want := make([]uint64, len(keys))
+	want := make([]Entry, len(keys))
 	for i := range keys {
 		keys[i][1] = rules[rng.IntN(len(rules))].Key[1] ^ rng.Uint64()>>rng.IntN(64)
-		want[i] = s.Lookup(&keys[i], entry)
+		want[i] = s.Lookup(&keys[i], match)
 	}
 	after := Adopt(mem, o)
-	find := func() (got []uint64) {
+	find := func() (got []Entry) {
 		for i := range keys {
-			got = append(got, after.Lookup(&keys[i], entry))
+			got = append(got, after.Lookup(&keys[i], match))
 		}
 		return got
 	}
@@ -69,7 +69,7 @@ func TestAdoptKeepsTheTreesThatProgramsWalk(t *testing.T) {
 func TestAdoptOfNoTree(t *testing.T) {
 	o := Options{Class: ClassBits{Word: 0, IPv4: 1 << 3, IPv6: 1 << 4}}
 	for name, root := range map[string]Node{
-		"outside": newCut(0, 0, 4, 1<<13-8), "odd": newList(33, 2), "in the header": newList(2, 2), "a fork of forks": newFork(32, 1),
+		"outside": newCut(0, 0, 4, 1<<13-8), "odd": newCut(0, 0, 1, 33), "in the header": newList(1, 2, 3), "a list of one": newList(1, 32, 1), "a fork of forks": newFork(32, 1),
 	} {
 		mem := make([]uint64, 1<<13)
 		New(mem, o)

@@ -32,6 +32,7 @@ type builder struct {
 	stack   []int32
 	counts  []bitCount
 	windows []window
+	nodes   []Node
 	hist    []uint16
 	touched []uint32
 	spans   []int32
@@ -100,7 +101,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 	case 0:
 		return 0
 	case 1:
-		return b.rules[rules[0]].slot | hid
+		return b.rules[rules[0]].entry | hid
 	}
 	if b.depth >= MaxDepth || len(rules) <= b.leaf {
 		return b.list(rules, hid)
@@ -203,9 +204,12 @@ func (b *builder) push(n int) []int32 {
 	return b.stack[at : at+n : at+n]
 }
 
-// list returns the rules as a list. Lists that are equal share a block.
+// list returns the rules as a list. Lists that are equal behind their first rules share a block.
 func (b *builder) list(rules []int32, hid Node) Node {
 	rules, hid = b.prune(rules, hid)
+	if len(rules) == 1 {
+		return b.rules[rules[0]].entry | hid
+	}
 	if len(rules) > MaxList {
 		if b.last {
 			b.err = ErrDense
@@ -217,40 +221,39 @@ func (b *builder) list(rules []int32, hid Node) Node {
 		}
 		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
 	}
+	nodes := b.nodes[:0]
 	hash := uint64(14695981039346656037)
-	for i, r := range rules {
-		hash = (hash ^ uint64(b.slot(rules, i, r, hid))) * 1099511628211
+	for _, r := range rules {
+		nodes = append(nodes, b.rules[r].entry)
+	}
+	nodes[len(nodes)-1] |= hid
+	b.nodes = nodes
+	for _, n := range nodes[1:] {
+		hash = (hash ^ uint64(n)) * 1099511628211
 		hash ^= hash >> 29
 	}
-	if base, ok := b.lists[hash]; ok && b.same(int(base), rules, hid) {
+	if base, ok := b.lists[hash]; ok && b.same(int(base), nodes) {
 		b.mem.share(int(base))
-		return newList(int(base), len(rules))
+		return newList(nodes[0], int(base), len(nodes))
 	}
-	base := b.alloc(len(rules))
+	n := newList(nodes[0], 0, len(nodes))
+	base := b.alloc(n.size())
 	if base < 0 {
 		return 0
 	}
-	for i, r := range rules {
-		b.mem.words[base+i] = uint64(b.slot(rules, i, r, hid))
-	}
+	putRules(b.mem.words[base:][:n.size()], nodes[1:])
 	b.lists[hash] = int32(base)
-	return newList(base, len(rules))
+	return newList(nodes[0], base, len(nodes))
 }
 
-// slot is the word of a list's rule: its last one has the hidden bit.
-func (b *builder) slot(rules []int32, i int, r int32, hid Node) Node {
-	if i == len(rules)-1 {
-		return b.rules[r].slot | hid
-	}
-	return b.rules[r].slot
-}
-
-func (b *builder) same(base int, rules []int32, hid Node) bool {
-	if 2<<(b.mem.state[base/2]-1) < len(rules) {
+// same reports whether the words at base are the rules of a list behind its first.
+func (b *builder) same(base int, rules []Node) bool {
+	n := newList(rules[0], base, len(rules))
+	if 2<<(b.mem.state[base/2]-1) < n.size() {
 		return false
 	}
-	for i, r := range rules {
-		if Node(b.mem.words[base+i]) != b.slot(rules, i, r, hid) {
+	for i, r := range rules[1:] {
+		if n.ruleAt(b.mem.words, i+1) != r {
 			return false
 		}
 	}

@@ -15,12 +15,12 @@ func TestLookup(t *testing.T) {
 			if err := s.Build(rules); err != nil {
 				t.Fatal(err)
 			}
-			entry := entries(rules)
+			match := entries(rules)
 			packets := append(classbench.Points(from, 1000, seed), classbench.Trace(from, 1000, classbench.Locality{}, seed)...)
 			for _, p := range packets {
 				k := keyOf(p)
-				if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
-					t.Fatalf("key %x: slot %#x, the linear matcher has %#x", k, got, want)
+				if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
+					t.Fatalf("key %x: entry %#x, the linear matcher has %#x", k, got, want)
 				}
 			}
 		})

@@ -91,12 +91,12 @@ func TestCandidates(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-		entry := entries(rules)
+		match := entries(rules)
 		var w Walk
 		packets := classbench.Points(from, 2000, seed)
 		for _, p := range packets {
 			k := keyOf(p)
-			w.Lookup(s.mem.words, s.class, &k, entry)
+			w.Lookup(s.mem.words, s.class, &k, match)
 		}
 		n := float64(len(packets))
 		tuple, merge := tuples(from), merged(from)

@@ -38,16 +38,16 @@ type exchange struct {
 	add    []*rule
 }
 
-// Exchange removes the rules of these slots and adds others, all or nothing. A key that an old and a new rule match
+// Exchange removes the rules of these entries and adds others, all or nothing. A key that an old and a new rule match
 // always finds one of the two: a leaf is exchanged by one store, and where that is not enough the whole tree is. The
 // memory of replaced nodes is retired. ErrFull: reclaim retired memory after a grace period, and try again.
-func (s *Set) Exchange(remove []uint64, add []Rule) error {
+func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	x := exchange{s: s, at: map[int]*edit{}}
 	gone := make(map[*rule]bool, len(remove))
-	for _, slot := range remove {
-		r := s.rules[Node(slot)]
+	for _, entry := range remove {
+		r := s.rules[Node(entry)]
 		if r == nil || gone[r] {
-			return fmt.Errorf("tree: no rule has slot %#x", slot)
+			return fmt.Errorf("tree: no rule has entry %#x", entry)
 		}
 		gone[r] = true
 		x.remove = append(x.remove, r)
@@ -58,20 +58,20 @@ func (s *Set) Exchange(remove []uint64, add []Rule) error {
 		if err != nil {
 			return err
 		}
-		if s.rules[r.slot] != nil || fresh[r.slot] {
-			return fmt.Errorf("tree: two rules have slot %#x", add[i].Slot)
+		if s.rules[r.entry] != nil || fresh[r.entry] {
+			return fmt.Errorf("tree: two rules have entry %#x", add[i].Entry)
 		}
-		fresh[r.slot] = true
+		fresh[r.entry] = true
 		x.add = append(x.add, r)
 	}
 	if err := x.apply(gone); err != nil {
 		return err
 	}
 	for _, r := range x.remove {
-		delete(s.rules, r.slot)
+		delete(s.rules, r.entry)
 	}
 	for _, r := range x.add {
-		s.rules[r.slot] = r
+		s.rules[r.entry] = r
 	}
 	for c := range Classes {
 		if slices.ContainsFunc(x.remove, func(r *rule) bool { return s.isBest(c, r) }) {
@@ -314,7 +314,7 @@ func (s *Set) leafRules(n Node) (rules []*rule) {
 	switch {
 	case n.Kind() == KindList:
 		for i := range n.Count() {
-			rules = append(rules, s.rules[s.mem.load(n.Base()+i)&^hidden])
+			rules = append(rules, s.rules[n.ruleAt(s.mem.words, i)&^hidden])
 		}
 	case n != 0:
 		rules = append(rules, s.rules[n&^hidden])
@@ -324,7 +324,7 @@ func (s *Set) leafRules(n Node) (rules []*rule) {
 
 func (s *Set) isHidden(n Node) bool {
 	if n.Kind() == KindList {
-		n = s.mem.load(n.Base() + n.Count() - 1)
+		n = n.ruleAt(s.mem.words, n.Count()-1)
 	}
 	return n&hidden != 0
 }

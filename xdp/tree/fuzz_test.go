@@ -21,10 +21,10 @@ func FuzzExchange(f *testing.F) {
 		if err := s.Exchange(nil, rules); err != nil {
 			t.Fatal(err)
 		}
-		var remove []uint64
+		var remove []Entry
 		kept := min(int(gone), len(rules))
 		for _, r := range rules[:kept] {
-			remove = append(remove, r.Slot)
+			remove = append(remove, r.Entry)
 		}
 		var add []Rule
 		for range second % 32 {
@@ -36,10 +36,10 @@ func FuzzExchange(f *testing.F) {
 		}
 		rules = append(rules[kept:], add...)
 		checkMemory(t, s)
-		entry := entries(rules)
+		match := entries(rules)
 		for range 20 {
 			k := d.key(rules)
-			if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
+			if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
 				t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 func hard(n int) map[string][]Rule {
 	out := map[string][]Rule{}
 	for i := range n {
-		every := Rule{Rank: uint64(i), Slot: uint64(i+1)<<5 | 1<<49}
+		every := Rule{Rank: uint64(i), Entry: Entry(i+1)<<5 | 1}
 		out["everything"] = append(out["everything"], every)
 		nested := every
 		nested.Ports[0] = Ranges{Range{uint16(i % 32768), uint16(65535 - i%32768)}, Range{1, 65534}}
@@ -49,7 +49,7 @@ func TestHardSets(t *testing.T) {
 			}
 			checkMemory(t, s)
 			t.Logf("%.1f words a rule", float64(len(s.mem.words)-s.mem.free)/float64(n))
-			entry := entries(rules)
+			match := entries(rules)
 			for i := range 300 {
 				var k Key
 				r := &rules[i*n/300]
@@ -58,8 +58,8 @@ func TestHardSets(t *testing.T) {
 				if r.Mask[1] == 0 {
 					k[1] = word1(uint32(i), uint32(i+1))
 				}
-				if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
-					t.Fatalf("key %x: slot %#x, the linear matcher has %#x", k, got, want)
+				if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
+					t.Fatalf("key %x: entry %#x, the linear matcher has %#x", k, got, want)
 				}
 			}
 		})
@@ -88,11 +88,11 @@ func TestLittleMemory(t *testing.T) {
 		refused = refused || err != nil
 		checkMemory(t, s)
 		s.Reclaim()
-		entry := entries(rules)
+		match := entries(rules)
 		for _, p := range classbench.Points(from, 300, seed) {
 			k := keyOf(p)
-			if got, want := s.Lookup(&k, entry), best(have, &k); got != want {
-				t.Fatalf("%d words: slot %#x, the linear matcher has %#x", words, got, want)
+			if got, want := s.Lookup(&k, match), best(have, &k); got != want {
+				t.Fatalf("%d words: entry %#x, the linear matcher has %#x", words, got, want)
 			}
 		}
 	}
@@ -159,24 +159,24 @@ func TestChangeIsSmall(t *testing.T) {
 // TestRefusals: a wrong change leaves the set as it was.
 func TestRefusals(t *testing.T) {
 	s := New(make([]uint64, 1<<12), Options{Class: testClass})
-	r := Rule{Rank: 1, Slot: 32}
+	r := Rule{Rank: 1, Entry: 33}
 	if err := s.Exchange(nil, []Rule{r}); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func() error{
-		"unknown slot": func() error { return s.Exchange([]uint64{64}, nil) },
-		"slot twice":   func() error { return s.Exchange([]uint64{32, 32}, nil) },
-		"known slot":   func() error { return s.Exchange(nil, []Rule{{Rank: 2, Slot: 32}}) },
-		"slot 0":       func() error { return s.Exchange(nil, []Rule{{Rank: 2}}) },
-		"kind bits":    func() error { return s.Exchange(nil, []Rule{{Rank: 2, Slot: 34}}) },
-		"no rank":      func() error { return s.Exchange(nil, []Rule{{Rank: NoRank, Slot: 64}}) },
-		"same slots":   func() error { return s.Build([]Rule{r, r}) },
+		"unknown entry": func() error { return s.Exchange([]Entry{65}, nil) },
+		"entry twice":   func() error { return s.Exchange([]Entry{33, 33}, nil) },
+		"known entry":   func() error { return s.Exchange(nil, []Rule{{Rank: 2, Entry: 33}}) },
+		"entry 0":       func() error { return s.Exchange(nil, []Rule{{Rank: 2}}) },
+		"kind bits":     func() error { return s.Exchange(nil, []Rule{{Rank: 2, Entry: 35}}) },
+		"no rank":       func() error { return s.Exchange(nil, []Rule{{Rank: NoRank, Entry: 65}}) },
+		"same entries":  func() error { return s.Build([]Rule{r, r}) },
 	} {
 		if change() == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if got := s.Lookup(&Key{}, entries([]Rule{r})); got != 32 || s.Len() != 1 {
-			t.Errorf("%s: slot %#x of %d rules", name, got, s.Len())
+		if got := s.Lookup(&Key{}, entries([]Rule{r})); got != 33 || s.Len() != 1 {
+			t.Errorf("%s: entry %#x of %d rules", name, got, s.Len())
 		}
 		checkMemory(t, s)
 	}

@@ -2,8 +2,8 @@ package tree
 
 import "sync/atomic"
 
-// Entry compares a key with the rule of a slot, and returns the rule's rank.
-type Entry func(slot uint64, key *Key) (rank uint64, matches bool)
+// Match compares a key with an entry, and returns the rank of its rule.
+type Match func(entry Entry, key *Key) (rank uint64, matches bool)
 
 // ClassBits are the bits of a key that tell its class: the bits of the IPv4 flag and of the IPv6 flag, as the host
 // loads the word. A key never has both.
@@ -26,62 +26,57 @@ func (c ClassBits) Of(k *Key) int {
 // Walk is the work of one lookup.
 type Walk struct {
 	Groups, Cuts, Lists, Entries int
-	Leaves                       int // slots and lists
+	Leaves                       int // rules and lists
 }
 
-// Lookup walks the memory as bpf/tree.h does, and returns the slot of the rule that wins, or 0. It may be called
+// Lookup walks the memory as bpf/tree.h does, and returns the entry of the rule that wins, or 0. It may be called
 // while the set changes; the memory of blocks that it may see is not reused before a grace period.
-func Lookup(mem []uint64, c ClassBits, key *Key, entry Entry) uint64 {
+func Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	var w Walk
-	return w.Lookup(mem, c, key, entry)
+	return w.Lookup(mem, c, key, match)
 }
 
 // Lookup is the function Lookup, and adds its work to w.
-func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, entry Entry) uint64 {
+func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	root := Node(atomic.LoadUint64(&mem[c.Of(key)]))
 	if root.Kind() != KindFork {
-		slot, _ := w.leaf(mem, root, key, entry)
-		return slot
+		entry, _ := w.leaf(mem, root, key, match)
+		return entry
 	}
-	var found uint64
+	var found Entry
 	rank := NoRank
 	for g := range root.Count() {
 		at := root.Base() + 2*g
 		if atomic.LoadUint64(&mem[at+1]) >= rank {
 			break
 		}
-		if slot, r := w.leaf(mem, Node(atomic.LoadUint64(&mem[at])), key, entry); slot != 0 && r < rank {
-			found, rank = slot, r
+		if entry, r := w.leaf(mem, Node(atomic.LoadUint64(&mem[at])), key, match); entry != 0 && r < rank {
+			found, rank = entry, r
 		}
 	}
 	return found
 }
 
-func (w *Walk) leaf(mem []uint64, n Node, key *Key, entry Entry) (slot, rank uint64) {
+func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, rank uint64) {
 	w.Groups++
 	for n.Kind() == KindCut {
 		w.Cuts++
 		n = Node(atomic.LoadUint64(&mem[n.Base()+int(be64(key[n.Word()])>>n.shift()&n.Mask())]))
 	}
-	if n.Kind() == KindSlot {
-		if n == 0 {
-			return 0, NoRank
-		}
-		n &^= hidden
-		w.Leaves++
-		w.Entries++
-		if rank, ok := entry(uint64(n), key); ok {
-			return uint64(n), rank
-		}
+	if n == 0 {
 		return 0, NoRank
 	}
 	w.Leaves++
-	w.Lists++
-	for i := range n.Count() {
-		slot := atomic.LoadUint64(&mem[n.Base()+i]) &^ uint64(hidden)
+	count := 1
+	if n.Kind() == KindList {
+		w.Lists++
+		count = n.Count()
+	}
+	for i := range count {
+		entry = Entry(n.ruleAt(mem, i) &^ hidden)
 		w.Entries++
-		if rank, ok := entry(slot, key); ok {
-			return slot, rank
+		if rank, ok := match(entry, key); ok {
+			return entry, rank
 		}
 	}
 	return 0, NoRank

@@ -65,7 +65,7 @@ type drawn struct {
 func (d *drawn) rule() Rule {
 	d.next++
 	var r Rule
-	r.Rank, r.Slot = uint64(d.g.IntN(1<<20))<<32|d.next, d.next<<5|1<<49
+	r.Rank, r.Entry = uint64(d.g.IntN(1<<20))<<32|d.next, Entry(d.next<<5|1)
 	flags := []uint16{0, flagIPv4, flagIPv4, flagIPv4, flagIPv6}[d.g.IntN(5)]
 	r.Key[0], r.Mask[0] = word0(0, 0, 0, flags), word0(0, 0, 0, flags)
 	if flags == flagIPv4 && d.g.IntN(4) > 0 {
@@ -131,14 +131,14 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
 		s := New(make([]uint64, 1<<16), Options{Class: testClass})
-		live := map[uint64]Rule{}
+		live := map[Entry]Rule{}
 		t.Repeat(map[string]func(*rapid.T){
 			"exchange": func(t *rapid.T) {
-				var remove []uint64
+				var remove []Entry
 				var add []Rule
-				slots := slices.Sorted(maps.Keys(live))
-				d.g.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
-				remove = slots[:min(len(slots), rapid.SampledFrom([]int{0, 0, 0, 1, 2, 30}).Draw(t, "remove"))]
+				all := slices.Sorted(maps.Keys(live))
+				d.g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+				remove = all[:min(len(all), rapid.SampledFrom([]int{0, 0, 0, 1, 2, 30}).Draw(t, "remove"))]
 				for range rapid.SampledFrom([]int{0, 1, 2, 20, 40}).Draw(t, "add") {
 					r := d.rule()
 					if len(remove) > 0 && d.g.IntN(2) == 0 {
@@ -150,11 +150,11 @@ func TestModel(t *testing.T) {
 				if err := s.Exchange(remove, add); err != nil {
 					t.Fatalf("exchanging %d for %d of %d rules: %v", len(remove), len(add), len(live), err)
 				}
-				for _, slot := range remove {
-					delete(live, slot)
+				for _, e := range remove {
+					delete(live, e)
 				}
 				for _, r := range add {
-					live[r.Slot] = r
+					live[r.Entry] = r
 				}
 			},
 			"rearrange": func(t *rapid.T) {
@@ -169,14 +169,14 @@ func TestModel(t *testing.T) {
 				checkMemory(t, s)
 				s.Reclaim()
 				var rules []Rule
-				for _, slot := range slices.Sorted(maps.Keys(live)) {
-					rules = append(rules, live[slot])
+				for _, e := range slices.Sorted(maps.Keys(live)) {
+					rules = append(rules, live[e])
 				}
-				entry := entries(rules)
+				match := entries(rules)
 				for range 30 {
 					k := d.key(rules)
-					if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
-						t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
+					if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
+						t.Fatalf("%d rules, key %x: entry %#x, the linear matcher has %#x", len(rules), k, got, want)
 					}
 				}
 			},

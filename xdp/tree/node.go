@@ -1,18 +1,26 @@
 package tree
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
+)
 
 // Node is a word of the memory that the programs walk. bpf/tree.h mirrors this file.
 //
 //	bits 1..2  kind
 //	empty      the word is 0: no rule
-//	slot       kind 0: a rule's slot, as the caller gave it. Bits 1..4 of a slot are 0. Bit 3 is used here only (see hidden).
+//	rule       kind 0: bit 0 is 1, 5..27 place of the rule's entry. Bit 3 is used here only (see hidden).
 //	cut        kind 1: 3..7 word of the key, 8..13 shift, 16..31 mask, 32..63 base.
 //	           The next node is mem[base + (be64(key[word]) >> shift & mask)]. mask is a power of two less 1.
-//	list       kind 2: 16..31 count, 32..63 base: mem[base:][:count] are slots, ascending rank. The first that matches wins.
+//	list       kind 2: rules of ascending rank, of which the first that matches wins. 5..27 place of the first one's entry,
+//	           28..38 count, 39..63 base / 2. The others stand at mem[base], two in a word, in the order of memory. So
+//	           a packet that the first rule matches does not wait for the list.
 //	fork       kind 3: 16..31 count, 32..63 base: count pairs of words, a node and a rank. Only a root is a fork.
 //	           The rank is the lowest of the rules of this pair and of the pairs behind it. Every node is walked, in
 //	           order, until that rank is not below the rank of the rule found so far. The lowest rank found wins.
+//
+// The place of an entry is its offset in bytes, a multiple of EntryAlign.
 //
 // be64 is the word's 8 bytes as a big-endian number: a window of consecutive bits is then a part of a field of a
 // packet header, also across bytes, and a tree is the same on machines of both byte orders.
@@ -23,7 +31,7 @@ type Node uint64
 // Kinds of nodes, as Node&KindMask.
 const (
 	KindMask Node = 6
-	KindSlot Node = 0
+	KindRule Node = 0
 	KindCut  Node = 2
 	KindList Node = 4
 	KindFork Node = 6
@@ -31,7 +39,7 @@ const (
 
 const (
 	// Version is the format of the memory.
-	Version = 1
+	Version = 2
 	// Classes is the number of classes of keys: neither IP version, IPv4, IPv6.
 	Classes     = 3
 	versionWord = Classes + 1
@@ -45,19 +53,25 @@ const (
 	MaxGroups = 8
 	// MaxList is the greatest count of a list.
 	MaxList = 1024
+	// EntryAlign divides the place of every entry.
+	EntryAlign = 32
+	entryBits  = 1<<28 - EntryAlign
 	// NoRank is above the rank of every rule.
 	NoRank = ^uint64(0)
 )
 
-// hidden in a slot that is a node, or in a list: a rule of the leaf matches every key that comes here, and rules
-// of a higher rank were left out. The programs do not look at it.
+// hidden in a rule that is a node, or in the last of a list: a rule of the leaf matches every key that comes here, and
+// rules of a higher rank were left out. The programs do not look at it.
 const hidden Node = 8
 
 func newCut(word, shift, bits, base int) Node {
 	return KindCut | Node(word)<<3 | Node(shift)<<8 | (1<<bits-1)<<16 | Node(base)<<32
 }
 
-func newList(base, count int) Node { return KindList | Node(count)<<16 | Node(base)<<32 }
+func newList(first Node, base, count int) Node {
+	return KindList | first&entryBits | Node(count)<<28 | Node(base)<<38
+}
+
 func newFork(base, count int) Node { return KindFork | Node(count)<<16 | Node(base)<<32 }
 
 // Kind of the node.
@@ -72,11 +86,21 @@ func (n Node) shift() int { return int(n >> 8 & 63) }
 // Mask of a cut's window, before the shift.
 func (n Node) Mask() uint64 { return uint64(n >> 16 & 0xffff) }
 
-// Count of the slots of a list, or of the pairs of a fork.
-func (n Node) Count() int { return int(n >> 16 & 0xffff) }
+// Count of the rules of a list, or of the pairs of a fork.
+func (n Node) Count() int {
+	if n.Kind() == KindList {
+		return int(n >> 28 & 0x7ff)
+	}
+	return int(n >> 16 & 0xffff)
+}
 
-// Base is the first word of a cut's nodes, of a list or of a fork.
-func (n Node) Base() int { return int(n >> 32) }
+// Base is the first word of a cut's nodes, of the rules of a list behind its first, or of a fork.
+func (n Node) Base() int {
+	if n.Kind() == KindList {
+		return int(n >> 39 << 1)
+	}
+	return int(n >> 32)
+}
 
 func (n Node) window() window { return window{n.Word(), n.shift(), bits.Len64(n.Mask())} }
 
@@ -86,9 +110,32 @@ func (n Node) size() int {
 	case KindCut:
 		return int(n.Mask()) + 1
 	case KindList:
-		return n.Count()
+		return n.Count() / 2
 	case KindFork:
 		return 2 * n.Count()
 	}
 	return 0
+}
+
+// ruleAt is the i-th rule of a list in a memory.
+func (n Node) ruleAt(mem []uint64, i int) Node {
+	if i == 0 {
+		return n&entryBits | 1
+	}
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], atomic.LoadUint64(&mem[n.Base()+(i-1)/2]))
+	return Node(binary.NativeEndian.Uint32(b[(i-1)%2*4:]))
+}
+
+// putRules writes the rules of a list behind its first into its words.
+func putRules(words []uint64, rules []Node) {
+	var b [8]byte
+	for i := range words {
+		binary.NativeEndian.PutUint32(b[:], uint32(rules[2*i]))
+		binary.NativeEndian.PutUint32(b[4:], 0)
+		if 2*i+1 < len(rules) {
+			binary.NativeEndian.PutUint32(b[4:], uint32(rules[2*i+1]))
+		}
+		words[i] = binary.NativeEndian.Uint64(b[:])
+	}
 }

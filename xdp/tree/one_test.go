@@ -23,21 +23,21 @@ func TestOneTree(t *testing.T) {
 				t.Errorf("%d trees of IPv4", n)
 			}
 			t.Logf("%d words", s.Words())
-			entry := entries(rules)
+			match := entries(rules)
 			check := func() {
 				t.Helper()
 				checkMemory(t, s)
 				for _, p := range append(classbench.Points(from, 300, seed), classbench.Trace(from, 300, classbench.Locality{}, seed)...) {
 					k := keyOf(p)
-					if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
-						t.Fatalf("key %x: slot %#x, the linear matcher has %#x", k, got, want)
+					if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
+						t.Fatalf("key %x: entry %#x, the linear matcher has %#x", k, got, want)
 					}
 				}
 			}
 			check()
 			for len(rules) > 450 {
 				last := rules[len(rules)-1] // the wide rule, then the rules with the fewest bits
-				if err := s.Exchange([]uint64{last.Slot}, nil); err != nil {
+				if err := s.Exchange([]Entry{last.Entry}, nil); err != nil {
 					t.Fatal(err)
 				}
 				rules = rules[:len(rules)-1]

@@ -26,8 +26,8 @@ func TestReaders(t *testing.T) {
 	for reader := range 2 {
 		wg.Go(func() {
 			d := &drawn{g: rand.New(rand.NewPCG(seed, 2+uint64(reader)))}
-			entry := func(slot uint64, k *Key) (uint64, bool) {
-				v, _ := rules.Load(slot)
+			match := func(e Entry, k *Key) (uint64, bool) {
+				v, _ := rules.Load(e)
 				r := v.(*Rule)
 				return r.Rank, plain(r, k)
 			}
@@ -40,14 +40,14 @@ func TestReaders(t *testing.T) {
 				first := now.Load()
 				k := d.key(first.after)
 				grace.RLock()
-				got := Lookup(s.mem.words, testClass, &k, entry)
+				got := Lookup(s.mem.words, testClass, &k, match)
 				grace.RUnlock()
 				looked.Add(1)
 				if now.Load() != first {
 					continue // too long ago to say which of the rules were there
 				}
 				if got != best(first.before, &k) && got != best(first.after, &k) {
-					t.Errorf("key %x: slot %#x, the linear matcher has %#x and then %#x", k, got, best(first.before, &k), best(first.after, &k))
+					t.Errorf("key %x: entry %#x, the linear matcher has %#x and then %#x", k, got, best(first.before, &k), best(first.after, &k))
 					return
 				}
 			}
@@ -55,7 +55,7 @@ func TestReaders(t *testing.T) {
 	}
 	live := []Rule{}
 	for step := range 150 {
-		var remove []uint64
+		var remove []Entry
 		var add []Rule
 		gone := min(len(live), d.g.IntN(4))
 		for range 1 + d.g.IntN(4) {
@@ -65,10 +65,10 @@ func TestReaders(t *testing.T) {
 				r.Key, r.Mask, r.Ports = o.Key, o.Mask, o.Ports
 			}
 			add = append(add, r)
-			rules.Store(r.Slot, &r)
+			rules.Store(r.Entry, &r)
 		}
 		for _, r := range live[:gone] {
-			remove = append(remove, r.Slot)
+			remove = append(remove, r.Entry)
 		}
 		next := append(slices.Clone(live[gone:]), add...)
 		now.Store(&version{live, next})
@@ -100,23 +100,23 @@ func TestEveryStore(t *testing.T) {
 	d := &drawn{g: rand.New(rand.NewPCG(seed, 9))}
 	s := New(make([]uint64, 1<<16), Options{Class: testClass})
 	var live, next, known []Rule
-	var entry Entry
+	var match Match
 	stores := 0
 	s.mem.stored = func() {
 		stores++
 		for range 5 {
 			k := d.key(known)
-			if got := s.Lookup(&k, entry); got != best(live, &k) && got != best(next, &k) {
-				t.Fatalf("key %x: slot %#x, the linear matcher has %#x and then %#x", k, got, best(live, &k), best(next, &k))
+			if got := s.Lookup(&k, match); got != best(live, &k) && got != best(next, &k) {
+				t.Fatalf("key %x: entry %#x, the linear matcher has %#x and then %#x", k, got, best(live, &k), best(next, &k))
 			}
 		}
 	}
 	for step := range 100 {
 		gone := min(len(live), d.g.IntN(4))
-		var remove []uint64
+		var remove []Entry
 		var add []Rule
 		for _, r := range live[:gone] {
-			remove = append(remove, r.Slot)
+			remove = append(remove, r.Entry)
 			n := d.rule()
 			n.Key, n.Mask, n.Ports = r.Key, r.Mask, r.Ports
 			add = append(add, n)
@@ -125,7 +125,7 @@ func TestEveryStore(t *testing.T) {
 			add = append(add, d.rule())
 		}
 		known = slices.Concat(live, add)
-		next, entry = known[gone:], entries(known)
+		next, match = known[gone:], entries(known)
 		if err := s.Exchange(remove, add); err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,11 @@ type Rule struct {
 	Key, Mask Key
 	Ports     [2]Ranges // outer headers, inner headers
 	Rank      uint64    // the lowest wins; different for rules that overlap, and below NoRank
-	Slot      uint64    // as the programs read it: not 0, bits 1..4 are 0, different for different rules
+	Entry     Entry     // different for different rules
 }
+
+// Entry is the place of a rule's entry, a multiple of EntryAlign below 1<<28, and bit 0, which is 1: 0 is no rule.
+type Entry uint32
 
 // portWords are the words with ports in their first four bytes: of the outer and the inner headers.
 var portWords = [2]int{0, Words / 2}
@@ -40,7 +43,7 @@ type rule struct {
 	fields []field
 	ranges []portRange
 	rank   uint64
-	slot   Node
+	entry  Node
 
 	classes uint8          // bit c: some key of class c matches
 	groups  [Classes]uint8 // bit g: the rule is in the tree of group g of the class
@@ -62,7 +65,7 @@ func be64(w uint64) uint64 {
 }
 
 func newRule(r *Rule) *rule {
-	n := &rule{rank: r.Rank, slot: Node(r.Slot)}
+	n := &rule{rank: r.Rank, entry: Node(r.Entry)}
 	var key, mask [Words]uint64
 	for w := range mask {
 		key[w], mask[w] = be64(r.Key[w]), be64(r.Mask[w])

@@ -21,7 +21,7 @@ type Set struct {
 	mem     *memory
 	class   ClassBits
 	regions [Classes]region
-	rules   map[Node]*rule // by slot
+	rules   map[Node]*rule // by entry
 	builder *builder       // of the last change
 	changes int            // rules added and removed since the trees were built
 	one     bool           // the trees were built without groups
@@ -56,35 +56,35 @@ func (s *Set) clear() {
 func (s *Set) Len() int { return len(s.rules) }
 
 // Lookup finds the rule of a key in the memory, for tests and explanations.
-func (s *Set) Lookup(key *Key, entry Entry) uint64 { return Lookup(s.mem.words, s.class, key, entry) }
+func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }
 
 // Build makes these the rules of the set. Programs find either the rules of before or these; which of both may
 // differ between classes until it returns. The memory of the trees of before is retired. Without room, or with too
 // many rules in one place, the set stays as it is.
 func (s *Set) Build(rules []Rule) error {
 	made := make([]*rule, len(rules))
-	bySlot := make(map[Node]*rule, len(rules))
+	byEntry := make(map[Node]*rule, len(rules))
 	for i := range rules {
 		r, err := s.newRule(&rules[i])
 		if err != nil {
 			return err
 		}
-		if bySlot[r.slot] != nil {
-			return fmt.Errorf("tree: two rules have slot %#x", uint64(r.slot))
+		if byEntry[r.entry] != nil {
+			return fmt.Errorf("tree: two rules have entry %#x", rules[i].Entry)
 		}
-		made[i], bySlot[r.slot] = r, r
+		made[i], byEntry[r.entry] = r, r
 	}
 	s.divided = false
 	if err := s.replace(made); err != nil {
 		return err
 	}
-	s.rules = bySlot
+	s.rules = byEntry
 	return nil
 }
 
 func (s *Set) newRule(r *Rule) (*rule, error) {
-	if r.Slot == 0 || Node(r.Slot)&(KindMask|24) != 0 || r.Rank == NoRank {
-		return nil, fmt.Errorf("tree: slot %#x or rank %#x is reserved", r.Slot, r.Rank)
+	if Node(r.Entry)&^entryBits != 1 || r.Rank == NoRank {
+		return nil, fmt.Errorf("tree: entry %#x or rank %#x is reserved", r.Entry, r.Rank)
 	}
 	n := newRule(r)
 	for c := range s.regions {
@@ -145,7 +145,7 @@ func (s *Set) replace(rules []*rule) error {
 
 // retireTree retires every block of a tree that has no parent any more.
 func (s *Set) retireTree(n Node) {
-	if n.Kind() == KindSlot {
+	if n.Kind() == KindRule {
 		return
 	}
 	switch n.Kind() {

@@ -34,7 +34,7 @@ func word1(src, dst uint32) uint64 {
 
 var testClass = ClassBits{IPv4: word0(0, 0, 0, flagIPv4), IPv6: word0(0, 0, 0, flagIPv6)}
 
-// ruleOf makes a rule of a generated one, with the slot of place i.
+// ruleOf makes a rule of a generated one, with the entry of place i.
 func ruleOf(from *classbench.Rule, i int, rank uint64) Rule {
 	flags := uint16(flagIPv4)
 	var n Rule
@@ -50,7 +50,7 @@ func ruleOf(from *classbench.Rule, i int, rank uint64) Rule {
 	n.Mask[1], n.Key[1] = word1(from.Src.Mask(), from.Dst.Mask()), word1(from.Src.Addr, from.Dst.Addr)
 	n.Ports[0] = Ranges{src, dst}
 	n.Rank = rank
-	n.Slot = uint64(i+1)<<5 | 1<<49
+	n.Entry = Entry(i+1)<<5 | 1
 	return n
 }
 
@@ -108,25 +108,25 @@ func plain(r *Rule, k *Key) bool {
 	return true
 }
 
-// best is the slot of the lowest rank that matches.
-func best(rules []Rule, k *Key) (slot uint64) {
+// best is the entry of the lowest rank that matches.
+func best(rules []Rule, k *Key) (entry Entry) {
 	rank := NoRank
 	for i := range rules {
 		if r := &rules[i]; r.Rank < rank && plain(r, k) {
-			slot, rank = r.Slot, r.Rank
+			entry, rank = r.Entry, r.Rank
 		}
 	}
-	return slot
+	return entry
 }
 
-// entries compares with the rules of a slice by their slots.
-func entries(rules []Rule) Entry {
-	by := map[uint64]*Rule{}
+// entries compares with the rules of a slice by their entries.
+func entries(rules []Rule) Match {
+	by := map[Entry]*Rule{}
 	for i := range rules {
-		by[rules[i].Slot] = &rules[i]
+		by[rules[i].Entry] = &rules[i]
 	}
-	return func(slot uint64, k *Key) (uint64, bool) {
-		r := by[slot]
+	return func(entry Entry, k *Key) (uint64, bool) {
+		r := by[entry]
 		return r.Rank, plain(r, k)
 	}
 }

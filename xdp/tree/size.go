@@ -1,8 +1,8 @@
 package tree
 
 // Walk is the method Lookup, and adds its work to w.
-func (s *Set) Walk(w *Walk, key *Key, entry Entry) uint64 {
-	return w.Lookup(s.mem.words, s.class, key, entry)
+func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
+	return w.Lookup(s.mem.words, s.class, key, match)
 }
 
 // Trees is the number of trees of each class.
