@@ -95,7 +95,8 @@ func (b *slotPool) full() bool {
 	return b.fresh == len(b.members) && len(b.freed) == 0
 }
 
-// setBaseline makes the present values of the hardware counters the baselines of slots. It takes one command.
+// setBaseline makes the present values of the hardware counters the baselines of slots. It takes one command. It drops
+// a sample that the reader took since take: that one has the counts of earlier flows.
 func (b *slotPool) setBaseline(slots []int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +104,9 @@ func (b *slotPool) setBaseline(slots []int) error {
 		return fmt.Errorf("reading counters before their first rule: %w", err)
 	}
 	for _, i := range slots {
-		b.members[i].count.start(b.raw[i])
+		s := &b.members[i]
+		s.count.start(b.raw[i])
+		s.owner.Store(backend.Pair{}, 0)
 	}
 	return nil
 }

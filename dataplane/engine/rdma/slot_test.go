@@ -76,6 +76,52 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	}
 }
 
+// The reader needs only the pool's lock: it may sample a slot that has its next flow and not yet its baseline. That
+// sample has the counts of the flow before, and must not stay.
+func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
+	h := newFakeHost("eth0")
+	n, err := h.open(h.list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := n.newBulk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now int64
+	clock := func() int64 { now++; return now }
+	b := newPool(raw)
+	sample := func() {
+		t.Helper()
+		if _, err := b.sample(clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	samples := make([]slotSample, b.slots()+1)
+	for i := range b.slots() {
+		b.take(&samples[i])
+	}
+	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 9, Bytes: 900}
+	b.free(2, clock())
+	sample()
+	next := &samples[b.slots()]
+	if i, ok := b.take(next); !ok || i != 2 {
+		t.Fatalf("slot %d, %v; want 2", i, ok)
+	}
+	sample()
+	if err := b.setBaseline([]int{2}); err != nil {
+		t.Fatal(err)
+	}
+	if got, at := next.Load(); got != (backend.Pair{}) || at != 0 {
+		t.Errorf("before its first sample the next flow shows %+v, sampled at %d", got, at)
+	}
+	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 10, Bytes: 960}
+	sample()
+	if got, at := next.Load(); got != (backend.Pair{Packets: 1, Bytes: 60}) || at != now {
+		t.Errorf("the next flow shows %+v, sampled at %d; want its own packet at %d", got, at, now)
+	}
+}
+
 // A counter that a device resets goes on, and the reset is counted and signalled.
 func TestAResetOfACounterIsNoted(t *testing.T) {
 	h := newFakeHost("v0")
