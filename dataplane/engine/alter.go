@@ -307,14 +307,14 @@ func (x *alteration) updateTotal(e *Engine) {
 	if x.relist {
 		c.handle = x.handle
 	}
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		c.epoch = u.Epoch(c.Placed)
-	}
-	if !x.anew {
+	if !x.anew { // its hooks are the same: a loss of one is still to be declared
 		if x.relist {
 			e.plan.Move(old, c.handle)
 		}
 		return
+	}
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		c.epoch = u.Epoch(c.Placed)
 	}
 	c.past, c.base = x.past(), backend.Pair{}
 	if x.former != nil {

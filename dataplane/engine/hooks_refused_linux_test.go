@@ -60,8 +60,26 @@ func TestAHookThatWasTakenOverARestart(t *testing.T) {
 	b.free(t, e, foreign, 1)
 }
 
-// Another program takes the hook of a running instance. Meanwhile a flow needs the interface in another way too.
-func TestAHookThatWasTakenWhileFlowsCame(t *testing.T) {
+// Another program takes the hook of a running instance. Meanwhile a flow needs the interface in another way too, or
+// the flow gets a label.
+func TestAHookThatWasTakenWhileFlowsChanged(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, e *Engine) error{
+		"another flow": func(t *testing.T, e *Engine) error {
+			_, err := e.AddFlows(t.Context(), flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})
+			return err
+		},
+		"a label": func(t *testing.T, e *Engine) error {
+			labelled := flow.Flow{Name: "a", Match: match(t, "udp dport 1001"), Labels: map[string]string{"x": "y"}}
+			_, err := e.SetFlows(t.Context(), []flow.Flow{labelled}, dataplane.SetOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testTakenHook(t, change) })
+	}
+}
+
+func testTakenHook(t *testing.T, change func(t *testing.T, e *Engine) error) {
+	t.Helper()
 	b := refusedBench(t)
 	b.cfg.XDP.KeepPins = false
 	e := b.start(t)
@@ -77,7 +95,7 @@ func TestAHookThatWasTakenWhileFlowsCame(t *testing.T) {
 	t.Cleanup(func() { foreign.Close() })
 	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, true)
 	was := discontinuitiesOf(e, "a")
-	if _, err := e.AddFlows(t.Context(), flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress}); err != nil {
+	if err := change(t, e); err != nil {
 		t.Fatal(err)
 	}
 	b.free(t, e, foreign, was+1)
