@@ -137,9 +137,10 @@ func (q *AsyncQueries) answer(wrID uint64) (id uint64, ok bool, err error) {
 
 // Close ends a Next that waits. Queries that are on their way end unseen.
 func (q *AsyncQueries) Close() error {
-	return q.close(func(h handle) error {
-		q.events.close()
+	err := q.close(func(h handle) error {
 		q.dx.m.destroyCmdComp(h)
 		return nil
 	})
+	q.events.close() // not under the lock: this waits for a Next that is about to read
+	return err
 }

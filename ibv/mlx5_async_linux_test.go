@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -101,6 +102,36 @@ func TestDevXAsyncNextEnds(t *testing.T) {
 	}
 	if err := counters.QueryAsync(q, make([]FlowCount, 1), 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("asking after Close: %v", err)
+	}
+}
+
+// Close does not wait for a Next that waits for Close: each round closes beside a Next that is being woken.
+func TestDevXAsyncCloseBesideNext(t *testing.T) {
+	b := newDevXBench(t)
+	counters := b.counts(1)
+	for range 300 {
+		q := must(b.dx.AsyncQueries())(t)
+		answered, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			dst := make([]FlowCount, 1)
+			var once sync.Once
+			for {
+				err := counters.QueryAsync(q, dst, 1)
+				if err == nil {
+					_, _, err = q.Next(context.Background())
+				}
+				once.Do(func() { close(answered) })
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		<-answered
+		b.check(q.Close())
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Fatalf("who asked and waited got %v", err)
+		}
 	}
 }
 
