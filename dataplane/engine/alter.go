@@ -314,7 +314,7 @@ func (x *alteration) updateTotal(e *Engine) {
 		return
 	}
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		c.epoch = u.Epoch(c.Placed)
+		c.epoch, c.missed = u.Epoch(c.Placed), false
 	}
 	c.past, c.base = x.past(), backend.Pair{}
 	if x.former != nil {

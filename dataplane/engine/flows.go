@@ -26,6 +26,7 @@ type flowState struct {
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
 	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
+	missed   bool           // a hook of its shadow is lost, which is not declared yet
 	place    uint64         // in the list of flows that a restart would get; see flow.Rank
 	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack
@@ -33,6 +34,12 @@ type flowState struct {
 
 // published reports whether the flow has its entry in the mirror.
 func (c *flowState) published() bool { return c.handle != shm.Handle{} }
+
+// lostHook reports whether, at the epoch now, a hook of the shadow is lost or was, without a declaration since. Until
+// the hook is taken again, the declaration waits.
+func (c *flowState) lostHook(now uint64) bool {
+	return c.missed || c.epoch != 0 && now != c.epoch && (now == 0 || now > c.epoch&^backend.Partial)
+}
 
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {

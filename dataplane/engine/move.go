@@ -47,7 +47,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 		if !c.hasShadow {
 			continue
 		}
-		if !c.published() || c.gone == nil {
+		if !c.published() {
 			c.epoch = s.software.Epoch(c.Placed)
 		}
 		var err error
@@ -105,7 +105,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	}
 	c.offloaded, c.gone = false, nil
 	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
+	c.shadowBase, c.epoch, c.missed = c.base, s.software.Epoch(c.Placed), false
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
 	return m.writeContinuity(c, c.shadow.Cookie, c.base, !clean)
 }
@@ -123,6 +123,9 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 			c.base, lacks.Unknown = stands, true
 		}
 		if !suspended {
+			now := s.software.Epoch(c.Placed)
+			c.missed, c.epoch = c.lostHook(now), now
+			lacks.Unknown = c.missed
 			after, err := backend.ReadOne(s.software, c.shadow.ID)
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
@@ -140,7 +143,7 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 	if suspended && !whole && c.hasShadow {
 		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.software.Epoch(c.Placed)
 	}
-	c.gone = nil
+	c.gone, c.missed = nil, false
 	c.backend, c.basis, c.source = s.hardware, c.hardware.Basis, c.hardware.Source
 	if c.needsAlign = false; lacks.Unknown {
 		m.noteNeedsAlign(c)

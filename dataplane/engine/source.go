@@ -11,6 +11,7 @@ func (m *mover) updateSource(c *flowState) error {
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		if now := u.Epoch(c.Placed); now != 0 && now != c.epoch {
 			gap := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
+			c.missed = !gap && c.lostHook(now)
 			c.epoch = now
 			if gap { // the hook was lost and taken again in between
 				c.source = c.backend.Source(c.Placed)

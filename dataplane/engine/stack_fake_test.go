@@ -201,6 +201,7 @@ type fakeSoftware struct {
 	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
 	takings  uint64
+	partial  uint64            // backend.Partial while one of several hooks is lost
 	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
 }
 
@@ -273,7 +274,7 @@ func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
 	if !u.attached {
 		return 0
 	}
-	return u.takings
+	return u.takings | u.partial
 }
 
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {

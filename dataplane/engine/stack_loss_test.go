@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // A device that goes takes packets with it: as many as are declared, or none with audit.
@@ -67,6 +68,45 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 			}
 			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuities {
 				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuities)
+			}
+		})
+	}
+}
+
+// The hook of a flow's shadow is lost, and the flow's device returns before the hook, or together with it.
+func TestAReturnDeclaresALostHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose, meanwhile func(*fakeSoftware)
+	}{
+		"before the hook": {func(u *fakeSoftware) { u.attached = false }, func(*fakeSoftware) {}},
+		"with the hook":   {func(u *fakeSoftware) { u.attached = false }, func(u *fakeSoftware) { u.attached, u.takings = true, u.takings+1 }},
+		"of several":      {func(u *fakeSoftware) { u.partial = backend.Partial }, func(*fakeSoftware) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+			s := newStacked(t, t.TempDir()+"/", w, false)
+			defer s.e.Close()
+			if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+				t.Fatal(err)
+			}
+			w.over.lose()
+			s.refresh(t)
+			c.lose(w.under)
+			s.e.watcher.showSources()
+			for range 7 {
+				w.send(packetTo(53))
+			}
+			was := s.e.flows["dns"].past.Discontinuities
+			s.moves()
+			c.meanwhile(w.under)
+			w.over.down = nil
+			s.refresh(t)
+			moves := s.moves()
+			if len(moves) != 1 || !moves[0].Uncounted.Unknown || s.source("dns") != "rdma" {
+				t.Errorf("moves %+v to %s, want one to rdma that lacks an unknown number", moves, s.source("dns"))
+			}
+			if n := s.e.flows["dns"].past.Discontinuities; n != was+1 {
+				t.Errorf("%d discontinuities, want %d", n, was+1)
 			}
 		})
 	}
