@@ -40,7 +40,7 @@ func FuzzExchange(f *testing.F) {
 		for range 20 {
 			k := d.key(rules)
 			if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
-				t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
+				t.Fatalf("%d rules, key %x: entry %#x, the linear matcher has %#x", len(rules), k, got, want)
 			}
 		}
 	})

@@ -26,9 +26,9 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// A slot of a bulk that was in use is given to the next flow only when the bulk was read after its last
-// rule had gone: until then a packet of the old flow may still be counted into it, behind the baseline.
-func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
+// newFakeBulk returns a bulk of a device of a fake host.
+func newFakeBulk(t *testing.T) *fakeBulk {
+	t.Helper()
 	h := newFakeHost("eth0")
 	n, err := h.open(h.list[0])
 	if err != nil {
@@ -38,6 +38,13 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return raw.(*fakeBulk)
+}
+
+// A slot of a bulk that was in use is given to the next flow only when the bulk was read after its last
+// rule had gone: until then a packet of the old flow may still be counted into it, behind the baseline.
+func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
+	raw := newFakeBulk(t)
 	var now int64
 	clock := func() int64 { now++; return now }
 	b := newPool(raw)
@@ -54,7 +61,7 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	if i, ok := b.take(&samples[4]); ok {
 		t.Errorf("slot %d was given away before it was read again", i)
 	}
-	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 9, Bytes: 900} // counted late
+	raw.values[2] = backend.Pair{Packets: 9, Bytes: 900} // counted late
 	if _, err := b.sample(clock); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +71,7 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	if err := b.setBaseline([]int{2}); err != nil {
 		t.Fatal(err)
 	}
-	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 10, Bytes: 960}
+	raw.values[2] = backend.Pair{Packets: 10, Bytes: 960}
 	if _, err := b.sample(clock); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +86,7 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 // The reader needs only the pool's lock: it may sample a slot that has its next flow and not yet its baseline. That
 // sample has the counts of the flow before, and must not stay.
 func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
-	h := newFakeHost("eth0")
-	n, err := h.open(h.list[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := n.newBulk()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := newFakeBulk(t)
 	var now int64
 	clock := func() int64 { now++; return now }
 	b := newPool(raw)
@@ -101,7 +100,7 @@ func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 	for i := range b.slots() {
 		b.take(&samples[i])
 	}
-	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 9, Bytes: 900}
+	raw.values[2] = backend.Pair{Packets: 9, Bytes: 900}
 	b.free(2, clock())
 	sample()
 	next := &samples[b.slots()]
@@ -115,7 +114,7 @@ func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 	if got, at := next.Load(); got != (backend.Pair{}) || at != 0 {
 		t.Errorf("before its first sample the next flow shows %+v, sampled at %d", got, at)
 	}
-	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 10, Bytes: 960}
+	raw.values[2] = backend.Pair{Packets: 10, Bytes: 960}
 	sample()
 	if got, at := next.Load(); got != (backend.Pair{Packets: 1, Bytes: 60}) || at != now {
 		t.Errorf("the next flow shows %+v, sampled at %d; want its own packet at %d", got, at, now)
