@@ -111,7 +111,7 @@ func (e *Entry) encode(dst *entryMem, born uint64) error {
 	putString(dst.name[:], e.Name)
 	putString(dst.kind[:], e.Kind)
 	putString(dst.unit[:], e.Unit)
-	if putCut(dst.text[:], e.Text) {
+	if putCut(dst.text[:], e.Text, TextSum(e.Text)) {
 		dst.flags |= entFlagTextCut
 	}
 	s := &dst.slots[0]
@@ -140,7 +140,7 @@ func (s *slotMem) setSource(source, basis string) error {
 	}
 	putString(s.basis[:], basis)
 	s.flags &^= slotFlagSourceCut
-	if putCut(s.source[:], source) {
+	if putCut(s.source[:], source, "…") {
 		s.flags |= slotFlagSourceCut
 	}
 	return nil

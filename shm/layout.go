@@ -131,7 +131,7 @@ const (
 	labelsSize = 256
 	textSize   = 288
 
-	entFlagTextCut = 1 << 0 // Text did not fit and ends early
+	entFlagTextCut = 1 << 0 // Text did not fit: see TextSum
 
 	slotSize            = 128
 	slotFlags           = 0

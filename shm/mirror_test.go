@@ -303,7 +303,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 	// Letters of every script are printable. The refused entries took no slot.
 	l := mustAdd(t, w, Entry{Name: "l", Latency: true, Labels: map[string]string{"k": string(long[:252])}, Text: string(long)})
-	if e, err := r.Entry(l); err != nil || len(e.Labels["k"]) != 252 || len(e.Text) != 287 {
+	if e, err := r.Entry(l); err != nil || len(e.Labels["k"]) != 252 || len(e.Text) != 287 || e.Text != string(long[:287-18])+TextSum(string(long)) {
 		t.Fatal(e, err)
 	}
 	if _, err := w.Add(Entry{Name: "m", Latency: true}); !errors.Is(err, ErrFull) {

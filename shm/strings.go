@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,19 +16,23 @@ func putString(field []byte, s string) {
 	clear(field[copy(field, s):])
 }
 
-// putCut is putString for text that may be cut to fit, at the start of a rune,
-// with an ellipsis. It returns whether it was.
-func putCut(field []byte, s string) (cut bool) {
+// TextSum returns the last bytes of a text that an entry has cut: they tell it from other texts of the same head.
+func TextSum(s string) string {
+	return fmt.Sprintf(" #%.8x", sha256.Sum256([]byte(s))) // 8 bytes of it
+}
+
+// putCut is putString for text that may be cut at the start of a rune, with the end. It returns whether it was.
+func putCut(field []byte, s, end string) (cut bool) {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
 	if len(s) < len(field) {
 		putString(field, s)
 		return false
 	}
-	n := len(field) - 1 - len("…")
+	n := len(field) - 1 - len(end)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	putString(field, s[:n]+"…")
+	putString(field, s[:n]+end)
 	return true
 }
 

@@ -31,7 +31,7 @@ type Entry struct {
 	Name   string            // 1 to 63 bytes, no NUL; unique
 	Kind   string            // "flow", KindCompletion, …; up to 15 bytes
 	Unit   string            // of the first value; empty means packets; up to 15 bytes
-	Text   string            // describes the counted packets for people; cut to 287 bytes
+	Text   string            // describes the counted packets for people; cut to 287 bytes: see TextSum
 	Labels map[string]string // up to 255 bytes as key=value, each with its NUL
 
 	Latency bool // in a record of its own, not in a block

@@ -109,6 +109,39 @@ func TestATotalMovesBetweenBlockAndRecord(t *testing.T) {
 	}
 }
 
+// A flow whose match is longer than the mirror's text keeps its total at a restart. Another match of the same beginning
+// does not get it.
+func TestALongMatchKeepsItsTotal(t *testing.T) {
+	const long = "eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 ipv6 src 2001:db8:1111:2222:3333:4444:5555:6666 " +
+		"dst 2001:db8:1111:2222:3333:4444:5555:7777 vxlan inner eth src 02:00:00:00:00:03 dst 02:00:00:00:00:04 " +
+		"ipv6 src 2001:db8:aaaa:bbbb:cccc:dddd:eeee:1111 dst 2001:db8:aaaa:bbbb:cccc:dddd:eeee:2222 tcp sport 40000 dport "
+	b := newHand("hand")
+	cfg := config(t, flow.Flow{Name: "a", Match: match(t, long+"50000")})
+	e := start(t, cfg, b)
+	b.count("a", backend.Pair{Packets: 5, Bytes: 500})
+	await(t, reader(t, cfg), "a", backend.Pair{Packets: 5, Bytes: 500})
+	for _, test := range []struct {
+		port            string
+		packets         uint64
+		discontinuities uint64
+	}{{"50000", 5, 1}, {"50001", 0, 0}} {
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.forget()
+		cfg.Flows[0].Match = match(t, long+test.port)
+		if n := len(cfg.Flows[0].Identity()); n <= 287 {
+			t.Fatalf("the text has %d bytes: it fits", n)
+		}
+		e = start(t, cfg, b)
+		b.count("a", backend.Pair{Packets: 1, Bytes: 100})
+		await(t, reader(t, cfg), "a", backend.Pair{Packets: test.packets + 1, Bytes: 100 * (test.packets + 1)})
+		if c := e.writer.Entries()[0].Continuity; c.Discontinuities != test.discontinuities {
+			t.Errorf("port %s: %d discontinuities, want %d", test.port, c.Discontinuities, test.discontinuities)
+		}
+	}
+}
+
 // Removing very many flows takes no longer than adding them.
 func TestRemovingManyFlows(t *testing.T) {
 	const n = 20_000

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -103,8 +104,11 @@ func (m *Catalogue) RemoveInherited() error {
 // same packets, or an entry of another name with one of its cookies.
 func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 	old := m.inherited[want.Name]
-	if old != nil && old.Kind == want.Kind && (old.Text == want.Text || slices.Contains(cookies, old.Continuity.Cookie)) {
-		return old
+	if old != nil && old.Kind == want.Kind {
+		same := old.Text == want.Text || strings.HasSuffix(old.Text, shm.TextSum(want.Text))
+		if same || slices.Contains(cookies, old.Continuity.Cookie) {
+			return old
+		}
 	}
 	for _, c := range cookies {
 		if old := m.renamed[c]; old != nil && c != 0 && old.Kind == want.Kind {
@@ -116,8 +120,7 @@ func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 
 // Entry finds or makes the entry of a counter. It returns the handle and the base of the total: past computes it from the
 // entry of an earlier process, or from nil. The total goes on also in an entry that is made again, because the name,
-// the place and the labels of an entry are fixed. cookies identify an entry that has another name, or whose text was
-// cut.
+// the place and the labels of an entry are fixed. cookies identify an entry that has another name.
 func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
 	was, old := m.past(want, cookies), m.inherited[want.Name]
 	delete(m.inherited, want.Name)
