@@ -114,22 +114,28 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// The plugin may give a file to the group of waiting readers, for which it must be a member without CAP_CHOWN. Other
+// The plugin may give its files to the groups of their readers, for which it must be a member without CAP_CHOWN. Other
 // groups stay.
-func TestWaitGroup(t *testing.T) {
+func TestMirrorGroups(t *testing.T) {
 	need.Root(t)
-	for name, want := range map[string]string{"4321": "4321", "daemon": "1", "": "", "no such group": ""} {
-		opts := options(t, "fake")
-		opts.Config.Mirror.WaitGroup = name
-		groups := strings.Fields(status(t, fmt.Sprintf("/proc/%d/status", pid(t, launch(t, opts))))["Groups"])
-		own := strings.Fields(status(t, "/proc/self/status")["Groups"])
-		if want != "" && !slices.Contains(own, want) {
-			own = append(own, want)
-		}
-		slices.Sort(own)
-		slices.Sort(groups)
-		if !slices.Equal(groups, own) {
-			t.Errorf("wait group %q: the groups are %v, want %v", name, groups, own)
+	for setting, set := range map[string]func(*dataplane.MirrorConfig, string){
+		"wait_group":  func(m *dataplane.MirrorConfig, name string) { m.WaitGroup = name },
+		"live_group":  func(m *dataplane.MirrorConfig, name string) { m.LiveGroup = name },
+		"words_group": func(m *dataplane.MirrorConfig, name string) { m.WordsGroup = name },
+	} {
+		for name, want := range map[string]string{"4321": "4321", "daemon": "1", "": "", "no such group": ""} {
+			opts := options(t, "fake")
+			set(&opts.Config.Mirror, name)
+			groups := strings.Fields(status(t, fmt.Sprintf("/proc/%d/status", pid(t, launch(t, opts))))["Groups"])
+			own := strings.Fields(status(t, "/proc/self/status")["Groups"])
+			if want != "" && !slices.Contains(own, want) {
+				own = append(own, want)
+			}
+			slices.Sort(own)
+			slices.Sort(groups)
+			if !slices.Equal(groups, own) {
+				t.Errorf("%s %q: the groups are %v, want %v", setting, name, groups, own)
+			}
 		}
 	}
 }

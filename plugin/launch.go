@@ -129,7 +129,8 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	lines := logwire.NewLines(o.Logger, o.Stderr)
 	synced := logwire.NewLines(o.Logger, o.Stderr)
 	s := &session{child: child.New(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
-	s.child.RDMA, s.child.Groups = mayUseRDMA(cfg), []string{cfg.GetMirror().GetWaitGroup(), cfg.GetMirror().GetLiveGroup()}
+	m := cfg.GetMirror()
+	s.child.RDMA, s.child.Groups = mayUseRDMA(cfg), []string{m.GetWaitGroup(), m.GetLiveGroup(), m.GetWordsGroup()}
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
