@@ -178,7 +178,7 @@ func (c *Client) ReserveWords(ctx context.Context, name string) (dataplane.Reser
 			got <- w
 			return err
 		},
-		note: func() { c.words = append(c.words, name) },
+		note: func() { c.words[name] = true },
 	})
 	if err != nil {
 		return dataplane.ReservedWords{}, err
@@ -188,19 +188,24 @@ func (c *Client) ReserveWords(ctx context.Context, name string) (dataplane.Reser
 
 // ReleaseWords implements dataplane.Service.
 func (c *Client) ReleaseWords(ctx context.Context, name string) error {
-	is := func(s string) bool { return s == name }
 	return c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) error {
 			return s.svc.ReleaseWords(context.WithoutCancel(ctx), name)
 		},
-		note: func() { c.words, c.base.Words = slices.DeleteFunc(c.words, is), slices.DeleteFunc(c.base.Words, is) },
+		note: func() { c.words[name] = false },
 	})
 }
 
-// keepWords adds the words that ReserveWords has reserved to a configuration. The caller holds op.
+// keepWords takes the words that ReleaseWords has released out of a configuration, which may be nil, and adds the words that
+// ReserveWords has reserved. The caller holds op.
 func (c *Client) keepWords(cfg *pluginv1.Config) {
-	for _, name := range c.words {
-		if cfg != nil && !slices.Contains(cfg.Words, name) {
+	if cfg == nil {
+		return
+	}
+	cfg.Words = slices.Clone(cfg.Words) // the caller's
+	for name, reserved := range c.words {
+		cfg.Words = slices.DeleteFunc(cfg.Words, func(s string) bool { return s == name })
+		if reserved {
 			cfg.Words = append(cfg.Words, name)
 		}
 	}

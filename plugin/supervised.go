@@ -40,7 +40,7 @@ type Client struct {
 	flows flowList
 	added map[string]bool  // flows that AddFlows has added, by name; a new process does not know them from the others
 	base  *pluginv1.Config // without flows
-	words []string         // that ReserveWords has reserved
+	words map[string]bool  // that calls have reserved (true) or released, by name
 
 	mu        sync.Mutex
 	cur       *session // nil while the plugin is down
@@ -76,7 +76,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: o, log: o.Logger, crashes: crashes, base: cfg,
 		finished: make(chan struct{}), op: make(chan struct{}, 1),
-		cur: s, info: s.info, receivers: make(map[*receiver]struct{}), added: make(map[string]bool),
+		cur: s, info: s.info, receivers: make(map[*receiver]struct{}), added: make(map[string]bool), words: make(map[string]bool),
 	}
 	c.flows.add(cfg.Flows, encoded)
 	cfg.Flows, c.opts.Config.Flows = nil, nil // c.flows has them

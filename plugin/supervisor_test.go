@@ -357,6 +357,31 @@ func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 	wantOrder(t, c, "hand1")
 }
 
+// TestWordsAreKnownOverARestart: words that calls have reserved or released, also after a configuration with the words
+// of the start was set.
+func TestWordsAreKnownOverARestart(t *testing.T) {
+	opts, _ := marked(t, "slow")
+	opts.Config.Words = []string{"file", "gone"}
+	c := launch(t, opts)
+	if _, err := c.ReserveWords(t.Context(), "call"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ReleaseWords(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		if _, err := c.SetFlows(t.Context(), nil, dataplane.SetOptions{Config: &dataplane.Config{Backend: "sim", Words: opts.Config.Words}}); err != nil {
+			t.Fatal(err)
+		}
+		kill(t, c, syscall.SIGKILL)
+		restarted(t, c, n+1)
+		list, err := c.ReservedWords(t.Context())
+		if err != nil || len(list) != 2 || list[0].Name != "call" || list[1].Name != "file" {
+			t.Errorf("restart %d: %v, %v; want call and file", n+1, list, err)
+		}
+	}
+}
+
 func TestKilledTenTimes(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()

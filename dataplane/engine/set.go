@@ -239,8 +239,16 @@ func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err 
 	if err := want.Validate(); err != nil {
 		return fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
+	from, reserved := ch.e.cfg, ch.e.Set.List()
 	want = withDefaults(want)
-	if d.Settings, err = setchange.Settings(ch.e.cfg, want); len(d.Settings) > 0 {
+	called := func(name string) bool { // ReserveWords or ReleaseWords has changed it, which is no difference
+		is := slices.ContainsFunc(reserved, func(w dataplane.ReservedWords) bool { return w.Name == name })
+		return slices.Contains(ch.e.cfg.Words, name) != is
+	}
+	from.Words = slices.DeleteFunc(slices.Clone(from.Words), called)
+	want.Words = slices.DeleteFunc(slices.Clone(want.Words), called)
+	if d.Settings, err = setchange.Settings(from, want); len(d.Settings) > 0 {
+		want.Words = ch.e.cfg.Words
 		ch.config = &want
 	}
 	if slices.ContainsFunc(d.Settings, func(s dataplane.FieldChange) bool { return s.Field == "interfaces" }) {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
@@ -133,5 +135,46 @@ func TestReserving(t *testing.T) {
 	}
 	if _, err := svc.ReserveWords(ctx, "x"); !errors.Is(err, dataplane.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestApplyAfterWordsChanged: words that calls have reserved or released are no difference from the file.
+func TestApplyAfterWordsChanged(t *testing.T) {
+	cfg := dataplane.Config{
+		Instance: "words", Words: []string{"file", "gone"}, Backend: flow.Sim,
+		Mirror: dataplane.MirrorConfig{Path: mirror(t), History: -1}, Poll: dataplane.PollConfig{Period: time.Millisecond},
+	}
+	svc, err := engine.New(t.Context(), cfg, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Close() })
+	if _, err := svc.ReserveWords(t.Context(), "call"); err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.ReleaseWords(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		words []string
+		err   error
+	}{
+		{words: []string{"file", "gone"}},         // the file, as it was
+		{words: []string{"call", "file", "gone"}}, // also as the client of a plugin sends it
+		{words: []string{"file", "gone"}},
+		{words: []string{"file", "gone", "new"}, err: dataplane.ErrRestart},
+		{words: []string{"gone"}, err: dataplane.ErrRestart},
+	} {
+		to := cfg
+		to.Words, to.Poll.Period = c.words, cfg.Poll.Period+time.Millisecond
+		cfg.Poll.Period = to.Poll.Period
+		d, err := svc.SetFlows(t.Context(), nil, dataplane.SetOptions{Config: &to})
+		if !errors.Is(err, c.err) || err == nil && len(d.Settings) != 1 {
+			t.Errorf("words %q: %v, %v; want the period, or %v", c.words, d.Settings, err, c.err)
+		}
+	}
+	list, err := svc.ReservedWords(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Errorf("%v, %v; want call and file", list, err)
 	}
 }

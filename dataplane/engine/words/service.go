@@ -14,10 +14,8 @@ type Service struct {
 	// Lock takes the lock of control calls, as long as ctx lasts; Unlock gives it back. doing describes the call.
 	Lock   func(ctx context.Context, doing string) error
 	Unlock func()
-	// Taken reports whether another counter has a name. It is called with the lock held, as Changed is.
+	// Taken reports whether another counter has a name. It is called with the lock held.
 	Taken func(name string) bool
-	// Changed gets the names of all reserved words after a change.
-	Changed func(names []string)
 }
 
 // Start reserves the words of the configuration.
@@ -43,10 +41,7 @@ func (s Service) ReserveWords(ctx context.Context, name string) (out dataplane.R
 	if s.Taken(name) {
 		return out, fmt.Errorf("%s: a flow or a queue pair has a counter of that name: %w; choose another name", doing, dataplane.ErrExists)
 	}
-	if out, err = s.Set.Reserve(name); err == nil {
-		s.changed()
-	}
-	return out, err
+	return s.Set.Reserve(name)
 }
 
 // ReleaseWords implements dataplane.Service.
@@ -55,17 +50,7 @@ func (s Service) ReleaseWords(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.Unlock()
-	err := s.Set.Release(name)
-	s.changed()
-	return err
-}
-
-func (s Service) changed() {
-	var names []string
-	for _, w := range s.Set.List() {
-		names = append(names, w.Name)
-	}
-	s.Changed(names)
+	return s.Set.Release(name)
 }
 
 // ReservedWords implements dataplane.Service.
