@@ -99,7 +99,7 @@ type session struct {
 	health  grpc_health_v1.HealthClient
 	info    dataplane.Info
 	started time.Time
-	ready   chan struct{} // closed when calls and events may use the session
+	ready   chan struct{} // closed when calls and events may use the session, and cameUp has ended
 }
 
 // kill ends the process, in order if it still listens, and returns when its output was read. go-plugin waits without

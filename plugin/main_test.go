@@ -115,6 +115,16 @@ var roles = map[string]func() int{
 			return &slow{Service: svc}, err
 		}})
 	},
+	"freezes": func() int { // its second life stops itself when the host subscribes to events
+		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
+			svc, err := noted(ctx, cfg, l)
+			marker, _ := os.ReadFile(os.Getenv(markerEnv))
+			if err == nil && strings.Count(string(marker), "start") == 2 {
+				svc = freezing{svc}
+			}
+			return svc, err
+		}})
+	},
 	// Starts a plugin, prints its process, and waits to be killed.
 	"host": func() int {
 		signal.Ignore(syscall.SIGINT)
@@ -247,6 +257,17 @@ func (s *slow) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 func (s *slow) Close() error {
 	time.Sleep(s.close)
 	return s.Service.Close()
+}
+
+type freezing struct{ dataplane.Service }
+
+func (freezing) Events(ctx context.Context) (<-chan dataplane.Event, error) {
+	note(fmt.Sprintf("freezing %d", os.Getpid()))
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	<-ctx.Done() // this thread may run on for a moment
+	return nil, ctx.Err()
 }
 
 // options start this binary in a role.

@@ -24,12 +24,14 @@ func (c *Client) supervise(s *session) {
 		why, ended := c.awaitEnd(s)
 		if !ended {
 			c.result = c.finish(s)
+			<-s.ready
 			return
 		}
 		c.crashes.Add(s.child)
 		pause.lived(time.Since(s.started))
-		c.wentDown(why)
 		c.reap(s)
+		<-s.ready
+		c.wentDown(why)
 		s = c.restart(&pause, why)
 	}
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
@@ -118,7 +120,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 			s, err = start(c.life, &c.opts, cfg, c.crashes)
 		}
 		if err == nil {
-			c.cameUp(s, why, attempt)
+			go c.cameUp(s, why, attempt) // s may stand still in it: awaitEnd watches s meanwhile
 			return s
 		}
 		if c.life.Err() != nil {
@@ -132,8 +134,9 @@ func (c *Client) restart(pause *backoff, why string) *session {
 }
 
 // cameUp attaches every receiver of events to the new session before any call
-// can reach it, so that no change made through it is missed.
+// can reach it, so that no change made through it is missed. It returns soon after the end of s.
 func (c *Client) cameUp(s *session, why string, attempts int) {
+	defer close(s.ready)
 	for {
 		c.mu.Lock()
 		var pending []*receiver
@@ -168,7 +171,6 @@ func (c *Client) arrived(s *session, why string) {
 		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
 	})
 	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting)})
-	close(s.ready)
 }
 
 // finish ends the instance in order, then the process. A process that fails health checks, for example because a

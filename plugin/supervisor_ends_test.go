@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin"
 )
 
 // A plugin that stands still is killed and replaced. TestPulse shows that a plugin that replies is not.
@@ -100,6 +102,62 @@ func TestCloseOfOneThatStandsStill(t *testing.T) {
 	}
 	if got := lines(t, marker); len(got) < 3 || !slices.Equal(got[:3], []string{"start_0", "start_0", "close"}) {
 		t.Errorf("what happened is %q", got)
+	}
+}
+
+// A plugin that stands still while a restart subscribes to its events is killed: by Close, by Kill, and by the watchdog,
+// which has it started again.
+func TestRestartOfOneThatStandsStill(t *testing.T) {
+	for name, end := range map[string]func(*plugin.Client) error{
+		"Close":    (*plugin.Client).Close,
+		"Kill":     (*plugin.Client).Kill,
+		"watchdog": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			opts, marker := marked(t, "freezes")
+			opts.CloseTimeout, opts.Watchdog = 20*time.Second, -1
+			if end == nil {
+				opts.Watchdog = 2 * time.Second
+			}
+			opts.Logger = nil
+			c := launch(t, opts)
+			if _, err := c.Events(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			kill(t, c, syscall.SIGKILL)
+			frozen := 0
+			eventually(t, "the second process to subscribe", func() bool {
+				got := lines(t, marker)
+				i := slices.Index(got, "freezing")
+				if i >= 0 && i+1 < len(got) {
+					frozen, _ = strconv.Atoi(got[i+1])
+				}
+				return frozen != 0
+			})
+			t.Cleanup(func() { _ = syscall.Kill(frozen, syscall.SIGKILL) })
+			if end == nil {
+				restarted(t, c, 2)
+				eventually(t, "the third process to be there", func() bool { _, err := c.Placements(t.Context()); return err == nil })
+				end = (*plugin.Client).Close
+			} else {
+				standStill(t, frozen)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- end(c) }()
+			select {
+			case err := <-ended:
+				if (err != nil) != (name == "Kill") {
+					t.Errorf("error is %v", err)
+				}
+			case <-time.After(2 * opts.CloseTimeout):
+				t.Fatal("it hangs")
+			}
+			if alive(frozen) {
+				t.Error("the process is still there")
+			}
+			eventually(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+		})
 	}
 }
 
