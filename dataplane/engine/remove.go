@@ -28,12 +28,18 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 			continue
 		}
 		if err := b.Remove(ctx, from[b]); err != nil {
-			return fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
-		}
-		for _, c := range all {
-			if p.mover.stack != nil && c.offload != nil && b == backend.Backend(p.mover.stack.hardware) {
-				c.offloaded = false
+			err = fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
+			for _, c := range all { // a flow that stays has lost its place in hardware, and its total goes on
+				if c.offload != nil && c.offloaded && b != backend.Backend(p.mover.stack.hardware) {
+					c.gone = err
+				}
 			}
+			return err
+		}
+	}
+	for _, c := range all {
+		if c.offload != nil {
+			c.offloaded = false
 		}
 	}
 	return nil

@@ -63,3 +63,74 @@ func TestAChangeThatIsUndoneKeepsTheTotals(t *testing.T) {
 		t.Errorf("web is counted by %q", by)
 	}
 }
+
+// XDP cannot remove its rules of flows after hardware has removed them: the flows stay, with all packets that hardware
+// counted, wherever they are counted afterwards.
+func TestARemovalThatFailsHalfwayKeepsTheTotals(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		backend      flow.Backend
+		audit        bool
+		busy, refuse error
+		by           string // the backend that counts the flows afterwards
+	}{
+		{name: "back to hardware", by: "rdma"},
+		{name: "back to hardware with audit", audit: true, by: "rdma"},
+		{name: "for hardware alone", backend: flow.RDMA, by: "rdma"},
+		{name: "XDP takes no hook", busy: errors.New("busy"), by: "rdma"},
+		{name: "hardware has no room", refuse: errors.New("no memory"), by: "xdp"},
+		{name: "neither has", busy: errors.New("busy"), refuse: errors.New("no memory")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+			s := newStacked(t, t.TempDir()+"/", w, c.audit)
+			defer s.e.Close()
+			flows := []flow.Flow{udpFlow(t, "web", "udp dport 80", 0), udpFlow(t, "ssh", "udp dport 22", 0)}
+			for i := range flows {
+				flows[i].Backend = c.backend
+			}
+			if _, err := s.e.AddFlows(t.Context(), flows...); err != nil {
+				t.Fatal(err)
+			}
+			send := func() {
+				for range 10 {
+					w.send(packetTo(80))
+					w.send(packetTo(22))
+				}
+			}
+			send()
+			w.under.stuck, w.under.busy = errors.New("no permission"), c.busy
+			w.over.refuse = func(flow.Flow) error { return c.refuse }
+			if err := s.e.RemoveFlows(t.Context(), "web", "ssh"); !errors.Is(err, w.under.stuck) {
+				t.Fatalf("the call returned %v", err)
+			}
+			want := uint64(10)
+			check := func(when, by string) {
+				t.Helper()
+				for _, name := range []string{"web", "ssh"} {
+					if got := s.total(t, name); got.Packets != want || got.Bytes != want*60 || s.source(name) != by {
+						t.Errorf("%s: %s by %q: %+v, want %d packets by %q", when, name, s.source(name), got, want, by)
+					}
+					if n := s.e.flows[name].past.Discontinuities; !c.audit && by != "" && n == 0 {
+						t.Errorf("%s: %s: no discontinuity is declared", when, name)
+					}
+				}
+			}
+			check("after the removal", c.by)
+			w.under.busy = nil
+			w.over.refuse = nil
+			s.refresh(t)
+			send()
+			want += 10
+			by := s.source("web")
+			if by == "" {
+				t.Fatal("nothing counts web")
+			}
+			check("later", by)
+			w.under.stuck = nil
+			if err := s.e.RemoveFlows(t.Context(), "web", "ssh"); err != nil || len(w.over.flows)+len(w.under.flows) > 0 {
+				t.Errorf("the second removal: %v; %v and %v are left", err, w.over.flows, w.under.flows)
+			}
+		})
+	}
+}

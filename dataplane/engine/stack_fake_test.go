@@ -200,6 +200,7 @@ type fakeSoftware struct {
 	attached bool
 	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
+	stuck    error                 // rules cannot be removed
 	takings  uint64
 	partial  uint64            // backend.Partial while one of several hooks is lost
 	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
@@ -278,6 +279,9 @@ func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
 }
 
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {
+	if u.stuck != nil {
+		return u.stuck
+	}
 	for _, f := range flows {
 		delete(u.flows, f.Name)
 		delete(u.ids, f.Name)
