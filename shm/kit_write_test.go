@@ -347,6 +347,7 @@ func kitSequences(t *testing.T) {
 	}{
 		{"slot 1", LiveSlot{Map: 7, Epoch: 3, Slot: 1, BasePackets: 1000, BaseBytes: 64000}},
 		{"slot 2, with a base below zero", LiveSlot{Map: 7, Epoch: 3, Slot: 2, BasePackets: 1<<64 - 300, BaseBytes: 1<<64 - 64*300}},
+		{"slot 3, whose bytes have wrapped around since", LiveSlot{Map: 7, Epoch: 3, Slot: 3, BasePackets: 1000, BaseBytes: 1<<64 - 1<<56 + 64000}},
 		{"a slot that the map does not have", LiveSlot{Map: 7, Epoch: 3, Slot: 4}},
 		{"an earlier epoch", LiveSlot{Map: 7, Epoch: 2, Slot: 1}},
 		{"another map", LiveSlot{Map: 8, Epoch: 3, Slot: 1}},

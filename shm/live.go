@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// LiveSlot says where the kernel counts for a counter: total = base + sum over all CPUs of a slot of a map. A LiveSlot
-// without Map says that readers cannot read the counter there.
+// LiveSlot says where the kernel counts for a counter: total = base + sum over all CPUs of a slot of a map. Without Map
+// readers cannot read the counter there.
 type LiveSlot struct {
 	Map   uint32 // the kernel's number of the map
 	Epoch uint32 // low half of the map's epoch: under another one the slot may be another counter's
@@ -47,8 +47,7 @@ type liveFile struct {
 	epoch    *uint64
 }
 
-// liveTries bounds the attempts at one slot: a CPU may stop between its two stores for as long as an interrupt, or
-// a hypervisor, likes.
+// liveTries bounds the attempts at one slot: a CPU may stop between its two stores, as for an interrupt.
 const liveTries = 1 << 12
 
 // maxLiveCounters is the most slots that a map has for one CPU.
@@ -79,7 +78,8 @@ func (l *Live) Load() (packets, bytes uint64, err error) {
 		return l.load()
 	}
 	runtime.KeepAlive(l)
-	return l.base[0] + p, l.base[1] + (s-p)>>8, nil
+	bytes = l.base[1] + (s-p)>>8
+	return l.base[0] + p, bytes + bytes>>63<<56, nil // it is below zero where the slots' 56 bits of bytes have wrapped around
 }
 
 // load is Load where a slot was met between its two stores, or the counter's slot or its base has changed.
@@ -101,17 +101,17 @@ func (l *Live) load() (packets, bytes uint64, err error) {
 		}
 		loadFence() // barrier view-fence
 		if atomic.LoadUint64(l.state) == l.under && atomic.LoadUint64(l.epoch) == l.of {
-			return l.base[0] + p, l.base[1] + (s-p)>>8, nil
+			bytes = l.base[1] + (s-p)>>8
+			return l.base[0] + p, bytes + bytes>>63<<56, nil
 		}
 	}
 	return 0, 0, ErrBusy
 }
 
-// loadPair reads one CPU's slot: packets, and 256 times their bytes plus packets. The kernel stores the first word, then
-// the second, which changes with every update; at most 255 packets are added at once. Where the second word is the
-// same around the load of the first, the first is of the same update or of the next, and the low bytes tell by how
-// many packets it is ahead. Where stores become visible in order its earlier value is known by that; elsewhere it is
-// loaded again. (Go's atomic loads keep their order on every architecture.)
+// loadPair reads one CPU's slot: packets, and 256 times their bytes plus packets. The kernel stores the first word, then the
+// second; at most 255 packets are added at once. Where the second word is the same around the load of the first, the low
+// bytes tell by how many packets that one is ahead. Where stores become visible in order its earlier value is known by
+// that; elsewhere it is loaded again. (Go's atomic loads keep their order on every architecture.)
 func loadPair(packets, pair *uint64) (first, second uint64, ok bool) {
 	for range liveTries {
 		second = atomic.LoadUint64(pair)

@@ -112,7 +112,7 @@ func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 		return Counter{}, err
 	}
 	rs.values.base[id] = base
-	rs.pool.meta.counter(id).take(owner, cookie, base)
+	rs.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
 	rs.pool.owners[owner] = id
 	return Counter{ID: id, Cookie: cookie}, nil
 }

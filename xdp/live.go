@@ -49,7 +49,7 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 
 // Base returns the value that the slot of a counter had when its count began: Read subtracts it. The counter is in
 // use.
-func (rs *RuleSet) Base(id uint32) Pair { return rs.values.base[id] }
+func (rs *RuleSet) Base(id uint32) Pair { return rs.values.base[id].since(sums{}) }
 
 // raiseEpoch makes the slots that an earlier process has told others worthless to them, before any rule or counter
 // changes. The map is frozen, so a program of the kernel stores the word. Counting goes on without it.

@@ -39,7 +39,7 @@ func TestEpochRisesWithEachOpening(t *testing.T) {
 		if again, _ := rs.LiveMap(); again.Epoch != m.Epoch {
 			t.Errorf("a counter moved the epoch from %d to %d", m.Epoch, again.Epoch)
 		}
-		if p, err := rs.values.raw(c.ID); err != nil || p != (Pair{}) || rs.Base(c.ID) != (Pair{}) {
+		if p, err := rs.values.raw(c.ID); err != nil || p != (sums{}) || rs.Base(c.ID) != (Pair{}) {
 			t.Errorf("the counter stands at %v, %v", p, err)
 		}
 		last = m

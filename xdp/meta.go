@@ -145,7 +145,7 @@ func (m *meta) counter(id uint32) counterRecord {
 
 func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
 func (r counterRecord) cookie() uint64 { return r[1] }
-func (r counterRecord) base() Pair     { return Pair{Packets: r[2], Bytes: r[3]} }
+func (r counterRecord) base() sums     { return sums{r[2], r[3]<<8 + r[2]} }
 
 // ownerAt is the place of the first or the second owner.
 func (r counterRecord) ownerAt(which uint64) []byte {

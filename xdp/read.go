@@ -19,12 +19,22 @@ type values struct {
 	words []uint64 // all CPUs' blocks
 	block int      // words of one CPU's block
 	marks int      // words before the marks in a block
-	base  []Pair
+	base  []sums
+}
+
+// sums are the sums of a slot's first and second words over all CPUs, from when the map was made. Bytes are in 56 bits of
+// the second: of a slot that served many flows they wrap around, and their difference to an earlier sum is right.
+type sums struct{ packets, seconds uint64 }
+
+// since returns the count from an earlier sum on.
+func (s sums) since(base sums) Pair {
+	packets := s.packets - base.packets
+	return Pair{Packets: packets, Bytes: (s.seconds - base.seconds - packets) >> 8}
 }
 
 // values returns the counters in the memory of the counters' map. Their bases are 0.
 func (g geometry) values(words []uint64) values {
-	return values{words: words[:g.counterBytes()/8], block: g.block / 8, marks: g.marksAt() / 8, base: make([]Pair, g.counters)}
+	return values{words: words[:g.counterBytes()/8], block: g.block / 8, marks: g.marksAt() / 8, base: make([]sums, g.counters)}
 }
 
 // pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The
@@ -51,18 +61,17 @@ func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	return 0, 0, false
 }
 
-// raw sums a counter over all CPUs, from when the map was made.
-func (v *values) raw(id uint32) (Pair, error) {
-	var packets, seconds uint64
+// raw sums a counter over all CPUs.
+func (v *values) raw(id uint32) (all sums, err error) {
 	for at := int(id) * 2; at < len(v.words); at += v.block {
 		p, s, ok := v.pair(at)
 		if !ok {
-			return Pair{}, fmt.Errorf("reading counter %d: %w", id, ErrTorn)
+			return sums{}, fmt.Errorf("reading counter %d: %w", id, ErrTorn)
 		}
-		packets += p
-		seconds += s
+		all.packets += p
+		all.seconds += s
 	}
-	return Pair{Packets: packets, Bytes: (seconds - packets) >> 8}, nil
+	return all, nil
 }
 
 // read sums adjacent counters, which most are, eight at a time where the CPU can.
@@ -123,14 +132,14 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 			p += n
 			s += second
 		}
-		dst[i] = Pair{Packets: p - base[id].Packets, Bytes: (s-p)>>8 - base[id].Bytes}
+		dst[i] = sums{p, s}.since(base[id])
 	}
 	return nil
 }
 
 // Read fills dst with the values of ids, each a consistent pair, summed over CPUs, since its
-// allocation. It may be called from any goroutine, also while rules and counters change. The error
-// is ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
+// allocation; bytes modulo 2^56. It may be called from any goroutine, also while rules and counters change. The
+// error is ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
 func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	rs.life.RLock()
 	defer rs.life.RUnlock()
@@ -159,11 +168,12 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 		}
 		id, dst = id+uint32(n), dst[n:]
 		for n = min(8, len(dst)); n > 0; n-- {
-			p, err := v.raw(id)
+			s, err := v.raw(id)
 			if err != nil {
 				return err
 			}
-			dst[0] = Row{Packets: p.Packets - v.base[id].Packets, Bytes: p.Bytes - v.base[id].Bytes, SampledAt: at}
+			p := s.since(v.base[id])
+			dst[0] = Row{Packets: p.Packets, Bytes: p.Bytes, SampledAt: at}
 			id, dst = id+1, dst[1:]
 		}
 	}

@@ -18,13 +18,13 @@ var canSum = cpu.X86.HasAVX2
 // worth nothing then.
 //
 //go:noescape
-func sumSlots(slots *uint64, stride, cpus, n uintptr, base, dst *Pair) (torn uint64)
+func sumSlots(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Pair) (torn uint64)
 
 // sumRows is sumSlots into rows, whose third word becomes at. n is a multiple of 4 above 0. It returns how many counters,
 // a multiple of 4, are stored: the next eight, or four, hold a slot that was met between its stores.
 //
 //go:noescape
-func sumRows(slots *uint64, stride, cpus, n uintptr, base *Pair, dst *Row, at int64) (done uintptr)
+func sumRows(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Row, at int64) (done uintptr)
 
 // addMarks adds to dst, whose length is a multiple of 16 above 0, the marks of four CPUs, word by word. src is the first
 // mark of the first of them, and stride the bytes from one CPU's marks to the next one's. This CPU keeps loads in their

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func sumSlots(slots *uint64, stride, cpus, n uintptr, base, dst *Pair) (torn uint64)
+// func sumSlots(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Pair) (torn uint64)
 //
 // Eight counters at a time, two in a vector: Y0 to Y3 sum first words (even
 // lanes) and second words (odd lanes), Y15 gathers where the low bytes of a slot's
@@ -59,7 +59,11 @@ cpus:
 	DECQ        R10
 	JNZ         cpus
 
-	// The second word is 256 * bytes + packets.
+	// The second word is 256 * bytes + packets, of which bytes wrap around: the base comes off first.
+	VPSUBQ  0(BX), Y0, Y0
+	VPSUBQ  32(BX), Y1, Y1
+	VPSUBQ  64(BX), Y2, Y2
+	VPSUBQ  96(BX), Y3, Y3
 	VPSLLDQ $8, Y0, Y8
 	VPSLLDQ $8, Y1, Y9
 	VPSLLDQ $8, Y2, Y10
@@ -72,10 +76,6 @@ cpus:
 	VPSRLVQ Y14, Y1, Y1
 	VPSRLVQ Y14, Y2, Y2
 	VPSRLVQ Y14, Y3, Y3
-	VPSUBQ  0(BX), Y0, Y0
-	VPSUBQ  32(BX), Y1, Y1
-	VPSUBQ  64(BX), Y2, Y2
-	VPSUBQ  96(BX), Y3, Y3
 	VMOVDQU Y0, 0(DI)
 	VMOVDQU Y1, 32(DI)
 	VMOVDQU Y2, 64(DI)
@@ -94,7 +94,7 @@ cpus:
 	MOVQ         AX, torn+48(FP)
 	RET
 
-// func sumRows(slots *uint64, stride, cpus, n uintptr, base *Pair, dst *Row, at int64) (done uintptr)
+// func sumRows(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Row, at int64) (done uintptr)
 //
 // As sumSlots, into rows of three words: 192 bytes of eight counters in six stores, and of the last four, where n is not
 // a multiple of 8, in three. It ends before the first group of which a slot was met between its stores.
@@ -163,7 +163,11 @@ each:
 	VPTEST Y12, Y15
 	JNZ    done
 
-	// The second word is 256 * bytes + packets.
+	// The second word is 256 * bytes + packets, of which bytes wrap around: the base comes off first.
+	VPSUBQ  0(BX), Y0, Y0
+	VPSUBQ  32(BX), Y1, Y1
+	VPSUBQ  64(BX), Y2, Y2
+	VPSUBQ  96(BX), Y3, Y3
 	VPSLLDQ $8, Y0, Y8
 	VPSLLDQ $8, Y1, Y9
 	VPSLLDQ $8, Y2, Y10
@@ -176,10 +180,6 @@ each:
 	VPSRLVQ Y14, Y1, Y1
 	VPSRLVQ Y14, Y2, Y2
 	VPSRLVQ Y14, Y3, Y3
-	VPSUBQ  0(BX), Y0, Y0
-	VPSUBQ  32(BX), Y1, Y1
-	VPSUBQ  64(BX), Y2, Y2
-	VPSUBQ  96(BX), Y3, Y3
 	// [p0 b0 p1 b1] and [p2 b2 p3 b3] become [p0 b0 t p1] [b1 t p2 b2] [t p3 b3 t].
 	VPERM2I128 $0x21, Y1, Y0, Y4
 	VPERM2I128 $0x21, Y3, Y2, Y5
@@ -235,14 +235,14 @@ line:
 	JNZ         line
 	VPTEST      Y12, Y15
 	JNZ         done
+	VPSUBQ      0(BX), Y0, Y0
+	VPSUBQ      32(BX), Y1, Y1
 	VPSLLDQ     $8, Y0, Y8
 	VPSLLDQ     $8, Y1, Y9
 	VPSUBQ      Y8, Y0, Y0
 	VPSUBQ      Y9, Y1, Y1
 	VPSRLVQ     Y14, Y0, Y0
 	VPSRLVQ     Y14, Y1, Y1
-	VPSUBQ      0(BX), Y0, Y0
-	VPSUBQ      32(BX), Y1, Y1
 	VPERM2I128  $0x21, Y1, Y0, Y4
 	VPERMQ      $0x84, Y0, Y0
 	VPERMQ      $0xE1, Y4, Y4

@@ -4,6 +4,6 @@ package xdp
 
 const canSum = false // so that none of these is called
 
-func sumSlots(*uint64, uintptr, uintptr, uintptr, *Pair, *Pair) uint64       { panic("unreachable") }
-func sumRows(*uint64, uintptr, uintptr, uintptr, *Pair, *Row, int64) uintptr { panic("unreachable") }
+func sumSlots(*uint64, uintptr, uintptr, uintptr, *sums, *Pair) uint64       { panic("unreachable") }
+func sumRows(*uint64, uintptr, uintptr, uintptr, *sums, *Row, int64) uintptr { panic("unreachable") }
 func addMarks([]uint32, *uint32, uintptr)                                    { panic("unreachable") }

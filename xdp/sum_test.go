@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -25,9 +26,10 @@ func TestReadIsReadEach(t *testing.T) {
 	for _, cpus := range []int{1, 2, 3, 8} {
 		const counters = 100
 		block := 256 // words of one CPU: counters and a gap
-		v := &values{words: mapped(t, cpus*block), block: block, base: make([]Pair, counters)}
+		v := &values{words: mapped(t, cpus*block), block: block, base: make([]sums, counters)}
 		for i := range v.base {
-			v.base[i] = Pair{Packets: rng.Uint64() >> 40, Bytes: rng.Uint64() >> 40}
+			packets := rng.Uint64() >> 40
+			v.base[i] = sums{packets, rng.Uint64()>>40<<8 + packets}
 		}
 		for at := 0; at < len(v.words); at += 2 {
 			packets := rng.Uint64() >> 12
@@ -63,11 +65,53 @@ func TestReadIsReadEach(t *testing.T) {
 				} else if p, err := v.raw(first + uint32(i) - 1); err != nil {
 					t.Fatal(err)
 				} else {
-					b := v.base[first+uint32(i)-1]
-					want.Packets, want.Bytes = p.Packets-b.Packets, p.Bytes-b.Bytes
+					own := p.since(v.base[first+uint32(i)-1])
+					want.Packets, want.Bytes = own.Packets, own.Bytes
 				}
 				if r != want {
 					t.Fatalf("%d CPUs, row %d of %d from %d on: got %v, want %v", cpus, i, len(rows), first, r, want)
+				}
+			}
+		}
+	}
+}
+
+// A count begins in a slot whose bytes are about to wrap around, of one CPU or in the sum of all.
+func TestBytesOfASlotWrapAround(t *testing.T) {
+	const cpus, block, counters = 3, 64, 8 + 4 + 3
+	const most = 1<<56 - 1
+	for _, before := range [][cpus]uint64{{}, {most - 100}, {most, most, most}, {most / 3, most / 3, most / 3}, {1, most - 200, 50}} {
+		for _, grows := range []uint64{0, 60, 101, 1500, 1 << 50, most / cpus} {
+			v := &values{words: mapped(t, cpus*block), block: block, base: make([]sums, counters)}
+			add := func(id, cpu int, packets, bytes uint64) {
+				at := v.words[cpu*block+2*id:]
+				at[0], at[1] = at[0]+packets, at[1]+bytes<<8+packets
+			}
+			var ids []uint32
+			m := &meta{counters: make([]uint64, counters*metaCountWords)}
+			for id := range counters {
+				ids = append(ids, uint32(id))
+				for cpu, bytes := range before {
+					add(id, cpu, bytes/700, bytes)
+				}
+				base, err := v.raw(uint32(id))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.counter(uint32(id)).take("web", 1, base.since(sums{}))
+				v.base[id] = m.counter(uint32(id)).base() // as the next process has it
+				for cpu := range cpus {
+					add(id, cpu, uint64(id), grows)
+				}
+			}
+			all, each, rows := make([]Pair, counters), make([]Pair, counters), make([]Row, counters)
+			if err := errors.Join(v.read(ids, all), v.readEach(ids, each), v.rows(0, rows, 7)); err != nil {
+				t.Fatal(err)
+			}
+			for id := range counters {
+				want := Pair{Packets: uint64(cpus * id), Bytes: cpus * grows}
+				if row := (Pair{rows[id].Packets, rows[id].Bytes}); all[id] != want || each[id] != want || row != want {
+					t.Errorf("after %d and %d on each CPU, counter %d: %v, one by one %v, in rows %v; want %v", before, grows, id, all[id], each[id], row, want)
 				}
 			}
 		}
@@ -81,7 +125,7 @@ func TestSumSeesATornSlot(t *testing.T) {
 	}
 	const cpus, block, n = 2, 64, 16
 	for at := 0; at < cpus*block; at += 2 {
-		v := &values{words: mapped(t, cpus*block), block: block, base: make([]Pair, n)}
+		v := &values{words: mapped(t, cpus*block), block: block, base: make([]sums, n)}
 		v.words[at]++ // packets stored, the second word not yet
 		inside := at%block < 2*n
 		if ok := v.sum(0, make([]Pair, n)); ok == inside {
@@ -109,7 +153,7 @@ func TestStoppedBetweenStores(t *testing.T) {
 	}
 	const counters = 8
 	for _, n := range []uint64{1, 2, 43, 255} {
-		v := &values{words: mapped(t, 512), block: 512, base: make([]Pair, counters)}
+		v := &values{words: mapped(t, 512), block: 512, base: make([]sums, counters)}
 		for i := range uint64(counters) {
 			packets, bytes := 1000+i*77, 90_000+i
 			v.words[2*i], v.words[2*i+1] = packets+n, bytes<<8+packets

@@ -238,6 +238,9 @@ __attribute__((noinline, unused)) static int ft_live_pair(const uint64_t *slot, 
 	return FT_ERR_BUSY;
 }
 
+/* The slots have 56 bits of bytes: a total below zero says that they have wrapped around. */
+static inline uint64_t ft_live_bytes(uint64_t total) { return total + (total >> 63 << 56); }
+
 /* ft_live where a slot was met between its two stores, or has changed. */
 __attribute__((noinline, unused)) static int ft_live_again(ft_live_counter *c, uint64_t *packets, uint64_t *bytes) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
@@ -251,7 +254,7 @@ __attribute__((noinline, unused)) static int ft_live_again(ft_live_counter *c, u
 		ft_fence(); /* barrier view-fence */
 		if (ft_relaxed(c->state) != c->under || ft_relaxed(c->epoch) != c->of) continue;
 		*packets = c->packets + p;
-		*bytes = c->bytes + ((s - p) >> 8);
+		*bytes = ft_live_bytes(c->bytes + ((s - p) >> 8));
 		return FT_OK;
 	}
 	return FT_ERR_BUSY;
@@ -269,7 +272,7 @@ FT_API int ft_live(ft_live_counter *c, uint64_t *packets, uint64_t *bytes) {
 	ft_fence(); /* barrier view-fence */
 	if (ft_relaxed(c->state) != c->under || ft_relaxed(c->epoch) != c->of) return ft_live_again(c, packets, bytes);
 	*packets = c->packets + p;
-	*bytes = c->bytes + ((s - p) >> 8);
+	*bytes = ft_live_bytes(c->bytes + ((s - p) >> 8));
 	return FT_OK;
 }
 #endif /* FLOWTALLY_SHARED */
