@@ -96,7 +96,7 @@ func (b *slotPool) full() bool {
 }
 
 // setBaseline makes the present values of the hardware counters the baselines of slots. It takes one command. It drops
-// a sample that the reader took since take: that one has the counts of earlier flows.
+// the samples and resets that the reader noted since take: those have the counts of earlier flows.
 func (b *slotPool) setBaseline(slots []int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,6 +107,7 @@ func (b *slotPool) setBaseline(slots []int) error {
 		s := &b.members[i]
 		s.count.start(b.raw[i])
 		s.owner.Store(backend.Pair{}, 0)
+		s.owner.resets.Store(0)
 	}
 	return nil
 }

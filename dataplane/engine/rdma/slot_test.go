@@ -83,8 +83,8 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	}
 }
 
-// The reader needs only the pool's lock: it may sample a slot that has its next flow and not yet its baseline. That
-// sample has the counts of the flow before, and must not stay.
+// The reader needs only the pool's lock: it may sample a slot that has its next flow and not yet its baseline. Such
+// samples have the counts of the flow before, and must not stay. A reset that they show is no loss of the next flow.
 func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 	raw := newFakeBulk(t)
 	var now int64
@@ -108,13 +108,18 @@ func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 		t.Fatalf("slot %d, %v; want 2", i, ok)
 	}
 	sample()
+	raw.values[2] = backend.Pair{Packets: 1, Bytes: 60}
+	sample()
 	if err := b.setBaseline([]int{2}); err != nil {
 		t.Fatal(err)
+	}
+	if n := next.resets.Load(); n != 0 {
+		t.Errorf("%d resets of the next flow before its baseline", n)
 	}
 	if got, at := next.Load(); got != (backend.Pair{}) || at != 0 {
 		t.Errorf("before its first sample the next flow shows %+v, sampled at %d", got, at)
 	}
-	raw.values[2] = backend.Pair{Packets: 10, Bytes: 960}
+	raw.values[2] = backend.Pair{Packets: 2, Bytes: 120}
 	sample()
 	if got, at := next.Load(); got != (backend.Pair{Packets: 1, Bytes: 60}) || at != now {
 		t.Errorf("the next flow shows %+v, sampled at %d; want its own packet at %d", got, at, now)
