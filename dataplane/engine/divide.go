@@ -64,6 +64,9 @@ func (m *mover) divide(c *flowState, why error) error {
 			return err
 		}
 		a.active, a.epoch = true, software.Epoch(c.On(a.name))
+		if software.Refused(c.On(a.name)) {
+			a.epoch = backend.Partial // the epoch of the hook that it waits for is another one
+		}
 	}
 	c.gone = nil
 	c.rejected = m.stack.reasons(c, why)
@@ -84,7 +87,10 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	if err != nil {
 		return err
 	}
-	c.lost = slices.DeleteFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+	was := c.lost[i].epoch
+	lacks := missed > 0 || was != 0 && was != m.stack.software.Epoch(c.On(ifname))
+	c.lost = slices.Delete(c.lost, i, i+1)
 	if len(c.lost) == 0 {
 		c.rejected = m.stack.reasons(c, nil)
 	}
@@ -95,7 +101,7 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	if missed > 0 {
 		text = fmt.Sprintf("at most %d packets passed meanwhile on %s", missed, ifname)
 	}
-	if err := m.publishDivided(c, text, missed > 0); err != nil {
+	if err := m.publishDivided(c, text, lacks); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
 	return nil

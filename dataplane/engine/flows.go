@@ -26,7 +26,7 @@ type flowState struct {
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
 	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
-	missed   bool           // a hook of its shadow is lost, which is not declared yet
+	missed   bool           // a hook of its shadow is lost or refused, which is not declared yet
 	place    uint64         // in the list of flows that a restart would get; see flow.Rank
 	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack

@@ -105,7 +105,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	}
 	c.offloaded, c.gone = false, nil
 	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	c.shadowBase, c.epoch, c.missed = c.base, s.software.Epoch(c.Placed), false
+	c.shadowBase, c.epoch, c.missed = c.base, s.software.Epoch(c.Placed), s.software.Refused(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
 	return m.writeContinuity(c, c.shadow.Cookie, c.base, !clean)
 }

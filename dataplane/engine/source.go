@@ -9,11 +9,15 @@ import (
 func (m *mover) updateSource(c *flowState) error {
 	lost := c.offload != nil && c.gone != nil
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if now := u.Epoch(c.Placed); now != 0 && now != c.epoch {
-			gap := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
-			c.missed = !gap && c.lostHook(now)
-			c.epoch = now
-			if gap { // the hook was lost and taken again in between
+		if now := u.Epoch(c.Placed); c.missed || now != 0 && now != c.epoch {
+			refused := u.Refused(c.Placed)
+			taken := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
+			gap := taken || c.missed && !refused
+			c.missed = refused && (c.missed || !taken && c.lostHook(now))
+			if now != 0 {
+				c.epoch = now
+			}
+			if gap { // the hook was lost or refused, and taken in between
 				c.source = c.backend.Source(c.Placed)
 				m.sendMoved(c, "its hook was lost for a while", dataplane.Uncounted{Unknown: true})
 				return m.writeContinuity(c, c.past.Cookie, c.base, true)

@@ -278,6 +278,10 @@ func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
 	return u.takings | u.partial
 }
 
+func (u *fakeSoftware) Refused(f backend.Placed) bool {
+	return u.served[f.Name] && (!u.attached || u.partial != 0)
+}
+
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {
 	if u.stuck != nil {
 		return u.stuck

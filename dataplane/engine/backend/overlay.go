@@ -59,6 +59,9 @@ type SoftwareBackend interface {
 	// every packet of its flow. Partial in an epoch says that an interface is not counted on now: the shadow has
 	// seen every packet of the others.
 	Epoch(f Placed) uint64
+	// Refused reports whether an interface on which a flow's shadow is to count is there, and is not counted on: packets
+	// pass uncounted.
+	Refused(f Placed) bool
 }
 
 // InterfaceSetter is a backend whose interfaces can change while it runs.

@@ -195,6 +195,13 @@ func (b *Backend) Epoch(f backend.Placed) uint64 {
 	return b.hooks.epoch(f.Flow)
 }
 
+// Refused implements backend.SoftwareBackend.
+func (b *Backend) Refused(f backend.Placed) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hooks.refused(f.Flow)
+}
+
 // Conditions lists the interfaces that are not counted on, and the interfaces that are counted
 // on in a way that costs more or sees less.
 func (b *Backend) Conditions() []dataplane.Condition {

@@ -317,6 +317,14 @@ func (h *hooks) epoch(f flow.Flow) (latest uint64) {
 	return latest | partial
 }
 
+// refused reports whether a hook that the flow's rules are to count on is not held, although its interface is there.
+func (h *hooks) refused(f flow.Flow) bool {
+	return slices.ContainsFunc(h.interfaces, func(i dataplane.Interface) bool {
+		name := hookName{i.Name, hookOf(f)}
+		return (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && !errors.Is(h.missing[i.Name], xdp.ErrNotFound)
+	})
+}
+
 // source returns the held interfaces that count a flow, and their modes.
 func (h *hooks) source(f flow.Flow) dataplane.Source {
 	hook := hookOf(f)

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// A flow loses its device while a program of another owner holds the hook of its interface. No backend counts the
+// flow there until the hook is free or the device is back: that is a discontinuity, beside the discontinuity of the
+// device's loss. With two devices the other device counts on meanwhile.
+func TestADeviceIsLostWhileItsHookIsTaken(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		two, returns bool // two devices; the device returns before the hook is free
+	}{
+		{"one device", false, false}, {"one device that returns", false, true},
+		{"two devices", true, false}, {"two devices of which one returns", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b *softBench
+			if c.two {
+				b = newTwoNICs(t).softBench
+			} else {
+				b = newSoftBench(t)
+			}
+			b.Config.Flows = []flow.Flow{{Name: "a", Match: match(t, "ipv4 udp dport 1001")}}
+			b.Config.Start, b.Config.XDP.Beside = dataplane.StartDegraded, []dataplane.Beside{dataplane.BesideRefuse}
+			b.run(t)
+			var total backend.Pair
+			send := func(n int, counted bool) {
+				t.Helper()
+				b.pass(t, flow.Ingress, slices.Repeat([][]byte{udpTo(1001, 60)}, n))
+				if counted {
+					total = backend.Add(total, backend.Pair{Packets: uint64(n), Bytes: uint64(n) * 60})
+				}
+				lab.Eventually(t, "the total", func() bool { return b.total(t, "a") == total })
+			}
+			discontinuities := func(n uint64) {
+				t.Helper()
+				lab.Eventually(t, "the discontinuity", func() bool { return discontinuitiesOf(b.e, "a") >= n })
+				if got := discontinuitiesOf(b.e, "a"); got != n {
+					t.Errorf("%d discontinuities, want %d", got, n)
+				}
+			}
+			send(10, true)
+			foreign := occupy(t, b.Wire.Near)
+			if err := b.control.Remove(b.Device); err != nil {
+				t.Fatal(err)
+			}
+			awaitCondition(t, b.e, "interface-refused", b.Wire.Near.Name, true)
+			discontinuities(1)
+			send(7, false)
+			if c.returns {
+				if err := b.control.Return(b.Device); err != nil {
+					t.Fatal(err)
+				}
+				lab.Eventually(t, "the device's return", func() bool {
+					return slices.ContainsFunc(b.placementOf(t, "a").Source.Devices, func(d dataplane.Device) bool { return d.Name == b.Device })
+				})
+			} else if err := foreign.Close(); err != nil {
+				t.Fatal(err)
+			}
+			awaitCondition(t, b.e, "interface-refused", b.Wire.Near.Name, false)
+			send(5, true)
+			discontinuities(2)
+		})
+	}
+}
