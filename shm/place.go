@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // The places of mirrors, which docs/place.md specifies. Only root can make runDir. All users can make
@@ -22,14 +24,8 @@ const (
 	shmDir = "/dev/shm/flowtally"
 )
 
-// userDir returns the place of the user who owns $XDG_RUNTIME_DIR, or "" if the variable names no directory.
-func userDir() string {
-	dir := os.Getenv("XDG_RUNTIME_DIR")
-	if !filepath.IsAbs(dir) {
-		return ""
-	}
-	return filepath.Join(dir, "flowtally")
-}
+// userName names the mirrors in a user's runtime directory.
+const userName = "flowtally"
 
 // Dir returns the directory in which this process makes a mirror if its Options name no path. The
 // first of these is taken:
@@ -41,7 +37,7 @@ func Dir() string {
 	if (uid == 0 || ownedBy(runDir, uid)) && onTmpfs(runDir) {
 		return runDir
 	}
-	if dir := userDir(); dir != "" && uid != 0 && ownedBy(filepath.Dir(dir), uid) && onTmpfs(dir) {
+	if dir := trust.RuntimeDir(userName); dir != "" && uid != 0 && ownedBy(filepath.Dir(dir), uid) && onTmpfs(dir) {
 		return dir
 	}
 	return shmDir
@@ -66,7 +62,7 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 		return "", fmt.Errorf("instance %q: locating mirror: the name contains a slash or a zero byte: %w", instance, ErrInvalid)
 	}
 	dirs := []string{runDir, shmDir}
-	if dir := userDir(); dir != "" {
+	if dir := trust.RuntimeDir(userName); dir != "" {
 		dirs = append(dirs, dir)
 	}
 	var dead, broken string

@@ -55,6 +55,7 @@ type placed struct {
 	OwnMount  bool   // a tmpfs is mounted at /run/flowtally
 	UID       int    // of the process that asks
 	Runtime   string // its XDG_RUNTIME_DIR
+	Setgid    bool   // its program has the privileges of another group
 	Trusts    int    // an owner whom it names
 	Instance  string // empty: lb
 	Files     []placedFile
@@ -123,6 +124,8 @@ func TestPlace(t *testing.T) {
 		{"three live", placed{UID: user, Runtime: runtime, Files: []placedFile{live(inRun, 0), live(inShm, 0), live(inUser, user)}}, inUser, inRun + " 0"},
 		{"two live", placed{UID: user, Runtime: runtime, Files: []placedFile{live(inShm, user), live(inUser, user)}}, inUser, inShm + " 0"},
 		{"another instance", placed{UID: user, Instance: "other", Files: []placedFile{live(inRun, 0)}}, strings.ReplaceAll(inShm, "lb", "other"), none},
+
+		{"one's own, by a program with privileges", placed{UID: user, Runtime: runtime, Setgid: true, Files: []placedFile{live(inUser, user)}}, inShm, none},
 
 		// A dead writer's file hides no live one.
 		{"dead before live", placed{UID: user, Runtime: runtime, Files: []placedFile{dead(inRun, 0), dead(inShm, 0), live(inUser, user)}}, inUser, inUser + " 0"},
@@ -199,12 +202,17 @@ func bePlaced(text string) error {
 	for _, f := range p.Files {
 		err = errors.Join(err, f.make())
 	}
+	for _, name := range []string{"c", "go"} {
+		if p.Setgid {
+			err = errors.Join(err, os.Chown("/dev/shm/programs/"+name, 0, hostile), os.Chmod("/dev/shm/programs/"+name, 0o755|fs.ModeSetgid))
+		}
+	}
 	if err != nil {
 		return err
 	}
 	ask := func(uid int, name string, args ...string) string {
 		cmd := exec.Command(name, args...)
-		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.Runtime, placedEnv+"=", locateEnv+"="+p.instance(), "ASAN_OPTIONS=detect_leaks=0")
+		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.Runtime, placedEnv+"=", locateEnv+"="+p.instance())
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		cmd.Dir = "/"
 		cmd.Stderr = os.Stderr
@@ -217,7 +225,9 @@ func bePlaced(text string) error {
 		args = append(args, fmt.Sprint(p.Trusts))
 	}
 	w := where{ReadsInC: ask(p.UID, "/dev/shm/programs/c", args...)}
-	w.InPython = ask(0, "python3", "-Bc", locateInPython, p.Python, fmt.Sprint(p.UID), p.instance())
+	if !p.Setgid { // a script has no privileges
+		w.InPython = ask(0, "python3", "-Bc", locateInPython, p.Python, fmt.Sprint(p.UID), p.instance())
+	}
 	w.Writes, w.Reads, _ = strings.Cut(ask(p.UID, "/dev/shm/programs/go", args...), "\n")
 	if err != nil {
 		return err

@@ -5,6 +5,10 @@
 
 #include <stdio.h>
 
+/* A program with the privileges of its file cannot look at itself, and takes no option from its environment. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "detect_leaks=0"; }
+
 int main(int argc, char **argv) {
 	char path[4096];
 	ft_options options = {0, 0};
