@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
@@ -315,4 +318,85 @@ func TestDispatcherMoves(t *testing.T) {
 		return readOne(t, rs, ids[0]).Packets+readOne(t, rs, ids[1]).Packets == passed()
 	})
 	t.Logf("%d packets over the moves, each counted once", passed())
+}
+
+// TestDispatcherOfAMovedInterface moves an interface to another network namespace, with the dispatcher on its hook. After
+// Detach, which the owner of the rule set calls then, or after a start of the next process, the packets of that namespace are
+// not counted.
+func TestDispatcherOfAMovedInterface(t *testing.T) {
+	for name, leave := range map[string]func(*RuleSet, *lab.End) (*RuleSet, error){
+		"detach": func(rs *RuleSet, e *lab.End) (*RuleSet, error) { return rs, rs.Detach(e.Name) },
+		"restart": func(rs *RuleSet, e *lab.End) (next *RuleSet, err error) {
+			if err := rs.Close(); err != nil {
+				return nil, err
+			}
+			err = e.NS.Do(func() (err error) {
+				next, err = Open(Options{MaxRules: 1024, PinDir: rs.dir})
+				return err
+			})
+			return next, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testMovedInterface(t, leave) })
+	}
+}
+
+func testMovedInterface(t *testing.T, leave func(*RuleSet, *lab.End) (*RuleSet, error)) {
+	t.Helper()
+	w, x := dispatcherWire(t)
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, rs, 1)
+	attach(t, rs, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+	send := func() {
+		t.Helper()
+		received := func() (n uint64) {
+			if err := x.end.NS.Do(func() error {
+				l, err := netlink.LinkByName(w.Near.Name)
+				if err == nil {
+					n = l.Attrs().Statistics.RxPackets
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		was := received()
+		if err := s.Run(t.Context(), 3000); err != nil {
+			t.Fatal(err)
+		}
+		lab.Eventually(t, "the packets received", func() bool { return received() >= was+3000 })
+	}
+	send()
+	if got := readOne(t, rs, ids[0]).Packets; got != 3000 {
+		t.Errorf("counted %d packets, want 3000", got)
+	}
+	to, err := netns.GetFromPath(w.Far.NS.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: w.Near.Name, Index: w.Near.Index}}
+	if err := w.Near.NS.Do(func() error { return netlink.LinkSetNsFd(l, int(to)) }); err != nil {
+		t.Fatal(err)
+	}
+	if rs, err = leave(rs, w.Near); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rs.Destroy() })
+	x.end = &lab.End{NS: w.Far.NS, Name: w.Near.Name}
+	if err := w.Far.NS.Do(func() error {
+		l, err := netlink.LinkByName(w.Near.Name)
+		if err == nil {
+			err = netlink.LinkSetUp(l)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	if got := readOne(t, rs, ids[0]).Packets; got != 3000 {
+		t.Errorf("counted %d packets, of them %d in another namespace", got, got-3000)
+	}
 }

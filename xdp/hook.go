@@ -185,7 +185,7 @@ func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
 	}
 	filled, err := s.Filled()
 	if err == nil && !filled {
-		return s.Close()
+		return errors.Join(s.Detach(), s.Close()) // its interface may be in another namespace
 	}
 	rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3(), slot: true}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(k.hook), adopted: true, link: s}
 	return err

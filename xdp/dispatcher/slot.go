@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -105,6 +107,9 @@ func (s *Slot) Update(p *ebpf.Program) error {
 
 // Detach implements link.Link.
 func (s *Slot) Detach() error {
+	if _, _, err := s.hook.attached(); errors.Is(err, syscall.ENODEV) {
+		return s.leave()
+	}
 	if filled, err := s.Filled(); err != nil || !filled {
 		return err
 	}
@@ -116,6 +121,36 @@ func (s *Slot) Detach() error {
 		s.at = 0
 	}
 	return err
+}
+
+// leave empties the slot where the namespace has no such interface. It was deleted, or moved to another namespace, where
+// the dispatcher runs on. The pin of a link keeps a component in its place.
+func (s *Slot) leave() error {
+	unlock, err := lock()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // there are no pins of libxdp
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	pins, _ := filepath.Glob(filepath.Join(Dir, fmt.Sprintf("dispatch-%d-*", s.hook.ifindex), "prog*-prog"))
+	var errs []error
+	for _, pin := range pins {
+		p, err := ebpf.LoadPinnedProgram(pin, nil)
+		if err == nil {
+			ours := false
+			if ours, err = s.fills(p); ours {
+				err = os.Remove(strings.TrimSuffix(pin, "prog") + "link")
+			}
+			p.Close()
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("emptying a place of the dispatcher of interface %d: %w", s.hook.ifindex, err))
+		}
+	}
+	s.at = 0
+	return errors.Join(errs...)
 }
 
 // Close implements link.Link. The program stays.

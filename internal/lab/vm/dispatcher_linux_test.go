@@ -12,7 +12,7 @@ func TestDispatcher(t *testing.T) {
 	b := newBoot(t, "linux-image-6.12-amd64", "veth", "tun")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
-	b.tests(t, "xdp", "./xdp", "TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves")
+	b.tests(t, "xdp", "./xdp", "TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves|TestDispatcherOfAMovedInterface")
 	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestMoveWithoutMetadata")
 	res := b.run(t)
 	report(t, res, "xdp")
