@@ -69,11 +69,10 @@ func (rs *RuleSet) idlePort() int {
 	return -1
 }
 
-// Attach puts programs on the hooks of an interface, looked up in the network
-// namespace of the calling thread. A hook that this rule set holds already, in a
-// mode that satisfies o, is left as it is; one whose interface was deleted, and
-// came back with another index, is attached again. When one hook cannot be taken
-// those attached by this call are detached again.
+// Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
+// that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
+// came back with another index, is attached again. When one hook cannot be taken those attached by this call are
+// detached again.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// counterPool gives out slots of the counters' map. Slots are never zeroed: a
-// count begins at the value that the slot has when it is taken, and a slot that
-// was given back is taken again only after a grace period, so that no packet of its
-// last owner comes late.
+// counterPool gives out slots of the counters' map. Slots are never zeroed: a count begins at the value that the slot
+// has when it is taken, and a slot that was given back is taken again only after a grace period, so that no packet of
+// its last owner comes late.
 type counterPool struct {
 	meta   *meta
 	n      uint32
@@ -76,9 +75,8 @@ func newCookie() (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]) | 1, nil
 }
 
-// AllocCounter gives owner a counter that stands at 0. The owner that has one
-// already, from before a restart or from this process, gets that one, with its
-// value: Adopted says so. An owner is 1 to 48 bytes, none of which is 0.
+// AllocCounter gives owner a counter that stands at 0. The owner that has one already, from before a restart or from
+// this process, gets that one, with its value: Adopted says so. An owner is 1 to 48 bytes, none of which is 0.
 func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -112,6 +110,7 @@ func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 		return Counter{}, err
 	}
 	rs.values.base[id] = base
+	rs.values.setLeast(id, 0)
 	rs.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
 	rs.pool.owners[owner] = id
 	return Counter{ID: id, Cookie: cookie}, nil

@@ -6,9 +6,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// grace waits for the programs that run now. An update of an array of maps
-// returns after an RCU grace period, so that the inner map it replaced may be
-// freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20); it is the one
+// grace waits for the programs that run now. An update of an array of maps returns after an RCU grace period, so that
+// the inner map it replaced may be freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20); it is the one
 // system call that promises this and costs about 10 ms.
 type grace struct{ outer, inner *ebpf.Map }
 

@@ -64,8 +64,7 @@ func (h holder) freed(ifindex int, ifname string) string {
 	return "stop its owner; or: " + off
 }
 
-// xdpLink returns the id of the link that holds the XDP hook of an interface; 0 without a link. It
-// takes CAP_SYS_ADMIN.
+// xdpLink returns the id of the link that holds the XDP hook of an interface; 0 without a link. It takes CAP_SYS_ADMIN.
 func xdpLink(ifindex int) (link.ID, error) {
 	it := new(link.Iterator)
 	defer it.Close()

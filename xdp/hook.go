@@ -191,8 +191,7 @@ func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
 	return err
 }
 
-// adoptHooks takes up the links that a process left pinned. Links of interfaces
-// that are gone are removed.
+// adoptHooks takes up the links that a process left pinned. Links of interfaces that are gone are removed.
 func (rs *RuleSet) adoptHooks() {
 	for n := range uint16(maxPorts) {
 		r := rs.meta.port(n)

@@ -106,8 +106,7 @@ func (s *maps) pin(dir string) error {
 	return nil
 }
 
-// adopt opens the pins of a process that is gone. os.ErrNotExist and
-// errUnfinished say that there is nothing to adopt.
+// adopt opens the pins of a process that is gone. os.ErrNotExist and errUnfinished say that there is nothing to adopt.
 func (s *maps) adopt(dir string) (geometry, error) {
 	var g geometry
 	for i := len(s.all) - 1; i >= 0; i-- {

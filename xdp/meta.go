@@ -14,7 +14,7 @@ import (
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, 0
 //	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
-//	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes, owners (6 each)
+//	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
@@ -146,6 +146,10 @@ func (m *meta) counter(id uint32) counterRecord {
 func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
 func (r counterRecord) cookie() uint64 { return r[1] }
 func (r counterRecord) base() sums     { return sums{r[2], r[3]<<8 + r[2]} }
+
+// steps are the steps of bytes that the count has reached: the high bits of a word that is stored whole.
+func (r counterRecord) steps() uint64     { return r[3] >> 56 }
+func (r counterRecord) setSteps(n uint64) { atomic.StoreUint64(&r[3], n<<56|r[3]<<8>>8) }
 
 // ownerAt is the place of the first or the second owner.
 func (r counterRecord) ownerAt(which uint64) []byte {

@@ -20,6 +20,7 @@ type values struct {
 	block int      // words of one CPU's block
 	marks int      // words before the marks in a block
 	base  []sums
+	least []uint64 // bytes that each count has reached, in steps of 2^54; nil: none has reached one step
 }
 
 // sums are the sums of a slot's first and second words over all CPUs, from when the map was made. Bytes are in 56 bits of
@@ -37,12 +38,11 @@ func (g geometry) values(words []uint64) values {
 	return values{words: words[:g.counterBytes()/8], block: g.block / 8, marks: g.marksAt() / 8, base: make([]sums, g.counters)}
 }
 
-// pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The
-// second word changes with every update. If it is unchanged around the load of the first word, the
-// first is at most one update away, of at most 255 packets, and the low bytes give the difference.
-// On processors that keep the order of stores the first word is ahead by that difference, and its
-// earlier value belongs to the second word. Go's atomic loads keep their order on every
-// architecture.
+// pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The second word changes
+// with every update. If it is unchanged around the load of the first word, the first is at most one update away, of at
+// most 255 packets, and the low bytes give the difference. On processors that keep the order of stores the first word
+// is ahead by that difference, and its earlier value belongs to the second word. Go's atomic loads keep their order on
+// every architecture.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	w := v.words[at : at+2 : at+2]
 	for try := range readTries {
@@ -74,6 +74,46 @@ func (v *values) raw(id uint32) (all sums, err error) {
 	return all, nil
 }
 
+// whole returns the bytes of a count from their low 56 bits.
+func (v *values) whole(id uint32, bytes uint64) uint64 {
+	if v.least == nil {
+		return bytes
+	}
+	least := v.least[id]
+	return least + (bytes-least)<<8>>8
+}
+
+// setLeast notes the steps of bytes that a count has reached. No other call reads it, or with steps above 0 any count.
+func (v *values) setLeast(id uint32, steps uint64) {
+	if v.least == nil && steps > 0 {
+		v.least = make([]uint64, len(v.base))
+	}
+	if v.least != nil {
+		v.least[id] = steps << 54
+	}
+}
+
+// KeepBytes notes the bytes that counters have reached, for Read and for the next process: the counts in the kernel have 56
+// bits of them. Call it before a counter has had 2^55 bytes (36 PB) since the last call; Open calls it for counters that
+// it adopts.
+func (rs *RuleSet) KeepBytes() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.usable() != nil {
+		return
+	}
+	for _, id := range rs.pool.owners {
+		s, err := rs.values.raw(id)
+		steps, r := rs.values.whole(id, s.since(rs.values.base[id]).Bytes)>>54, rs.meta.counter(id)
+		if err == nil && steps > r.steps() && steps < 256 {
+			r.setSteps(steps)
+			rs.life.Lock() // Read has not begun, or has ended
+			rs.values.setLeast(id, steps)
+			rs.life.Unlock()
+		}
+	}
+}
+
 // read sums adjacent counters, which most are, eight at a time where the CPU can.
 func (v *values) read(ids []uint32, dst []Pair) error {
 	dst = dst[:len(ids)]
@@ -88,6 +128,9 @@ func (v *values) read(ids []uint32, dst []Pair) error {
 			}
 		} else {
 			n &^= 7
+		}
+		for i := 0; i < n && v.least != nil; i++ {
+			dst[i].Bytes = v.whole(ids[i], dst[i].Bytes)
 		}
 		ids, dst = ids[n:], dst[n:]
 	}
@@ -104,9 +147,8 @@ func adjacent(ids []uint32) int {
 	return len(ids)
 }
 
-// sum fills dst with the counters from id on, and returns false if a slot was in the middle of an
-// update. The length of dst is a multiple of 8; the caller has checked that the last counter
-// exists.
+// sum fills dst with the counters from id on, and returns false if a slot was in the middle of an update. The length of
+// dst is a multiple of 8; the caller has checked that the last counter exists.
 func (v *values) sum(id uint32, dst []Pair) bool {
 	cpus := len(v.words) / v.block
 	slots := v.words[int(id)*2 : (cpus-1)*v.block+(int(id)+len(dst))*2]
@@ -138,8 +180,8 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 }
 
 // Read fills dst with the values of ids, each a consistent pair, summed over CPUs, since its
-// allocation; bytes modulo 2^56. It may be called from any goroutine, also while rules and counters change. The
-// error is ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
+// allocation; see KeepBytes. It may be called from any goroutine, also while rules and counters change. The error is
+// ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
 func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	rs.life.RLock()
 	defer rs.life.RUnlock()
@@ -154,8 +196,7 @@ func ReadPairs[P ~struct{ Packets, Bytes uint64 }](rs *RuleSet, ids []uint32, ds
 	return rs.Read(ids, pairsOf(dst))
 }
 
-// rows fills dst with the counters from id on, each with the sample time at. A row that cannot be read
-// stays as it was.
+// rows fills dst with the counters from id on, each with the sample time at. A row that cannot be read stays as it was.
 func (v *values) rows(id uint32, dst []Row, at int64) error {
 	if uint64(id)+uint64(len(dst)) > uint64(len(v.base)) {
 		return fmt.Errorf("reading counters %d to %d: %w", id, int(id)+len(dst)-1, ErrNotFound)
@@ -166,6 +207,9 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 		if canSum && len(dst) >= 4 {
 			n = int(sumRows(&v.words[id*2], uintptr(v.block)*8, cpus, uintptr(len(dst)&^3), &v.base[id], &dst[0], at))
 		}
+		for i := 0; i < n && v.least != nil; i++ {
+			dst[i].Bytes = v.whole(id+uint32(i), dst[i].Bytes)
+		}
 		id, dst = id+uint32(n), dst[n:]
 		for n = min(8, len(dst)); n > 0; n-- {
 			s, err := v.raw(id)
@@ -173,7 +217,7 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 				return err
 			}
 			p := s.since(v.base[id])
-			dst[0] = Row{Packets: p.Packets, Bytes: p.Bytes, SampledAt: at}
+			dst[0] = Row{Packets: p.Packets, Bytes: v.whole(id, p.Bytes), SampledAt: at}
 			id, dst = id+1, dst[1:]
 		}
 	}
@@ -192,11 +236,9 @@ func ReadRows[R ~struct {
 
 func (rs *RuleSet) readRows(first uint32, dst []Row, at int64) error {
 	rs.life.RLock()
+	defer rs.life.RUnlock()
 	if rs.closed {
-		rs.life.RUnlock()
 		return ErrClosed
 	}
-	err := rs.values.rows(first, dst, at)
-	rs.life.RUnlock()
-	return err
+	return rs.values.rows(first, dst, at)
 }

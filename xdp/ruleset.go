@@ -15,9 +15,8 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// RuleSet is one table of rules and one map of counters, shared by every
-// interface it is attached to. Its methods may be called from any goroutine;
-// changes wait for one another, reads wait for nothing but Close.
+// RuleSet is one table of rules and one map of counters, shared by every interface it is attached to. Its methods may
+// be called from any goroutine; changes wait for one another, reads wait for nothing but Close.
 type RuleSet struct {
 	mu    sync.Mutex // of everything but values
 	life  sync.RWMutex
@@ -52,9 +51,8 @@ func (rs *RuleSet) usable() error {
 	return nil
 }
 
-// Open makes the maps of a rule set, or adopts the maps that a process left pinned in PinDir, with
-// its rules, counters and attachments, whose programs have counted on. Pins with larger sizes than
-// requested are accepted.
+// Open makes the maps of a rule set, or adopts the maps that a process left pinned in PinDir, with its rules, counters
+// and attachments, whose programs have counted on. Pins with larger sizes than requested are accepted.
 func Open(o Options) (*RuleSet, error) {
 	rs := &RuleSet{
 		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{}, early: o.Early,
@@ -80,6 +78,7 @@ func Open(o Options) (*RuleSet, error) {
 		}
 		return nil, fmt.Errorf("opening a rule set: %w", err)
 	}
+	rs.KeepBytes()
 	return rs, nil
 }
 
@@ -175,6 +174,7 @@ func (rs *RuleSet) build() error {
 	rs.values = rs.g.values(rs.maps.counters.words)
 	for _, id := range rs.pool.owners {
 		rs.values.base[id] = rs.meta.counter(id).base()
+		rs.values.setLeast(id, rs.meta.counter(id).steps())
 		rs.adopted[id] = true
 	}
 	slots := rs.maps.slots.words
@@ -189,9 +189,8 @@ func (rs *RuleSet) build() error {
 	return t.recover(rs.meta.masks())
 }
 
-// resume takes up the programs that a process left attached. They stay as they
-// are when they are of this version and serve the rules; otherwise programs of
-// this process take their place.
+// resume takes up the programs that a process left attached. They stay as they are when they are of this version and
+// serve the rules; otherwise programs of this process take their place.
 func (rs *RuleSet) resume() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -222,9 +221,8 @@ func (rs *RuleSet) wait() error {
 	return nil
 }
 
-// reload exchanges the programs of all hooks. A program that does not load
-// leaves all as they were; a link that does not take its program is reported
-// and lost, the others go on.
+// reload exchanges the programs of all hooks. A program that does not load leaves all as they were; a link that does
+// not take its program is reported and lost, the others go on.
 func (rs *RuleSet) reload() error {
 	if err := rs.class.check(); err != nil {
 		rs.log.Error("checking the trees", "error", err)
@@ -252,8 +250,7 @@ func (rs *RuleSet) reload() error {
 	}
 	if len(fresh) > 0 {
 		if err := rs.wait(); err != nil {
-			// The new programs run and stay. If the wait cannot confirm a grace period, a pause
-			// must do.
+			// The new programs run and stay. If the wait cannot confirm a grace period, a pause must do.
 			rs.log.Error("waiting for the programs that were exchanged", "error", err)
 			time.Sleep(time.Second)
 		}

@@ -5,17 +5,14 @@ import "golang.org/x/sys/cpu"
 // canSum is asked once: the CPU does not change.
 var canSum = cpu.X86.HasAVX2
 
-// sumSlots sums n counters, a multiple of 8 above 0, with adjacent ids over all
-// CPUs, takes their bases off and stores them to dst. slots is the first
-// counter's slot of CPU 0, aligned to 16 bytes; stride is the bytes from one
-// CPU's slots to the next's.
+// sumSlots sums n counters, a multiple of 8 above 0, with adjacent ids over all CPUs, takes their bases off and stores
+// them to dst. slots is the first counter's slot of CPU 0, aligned to 16 bytes; stride is the bytes from one CPU's
+// slots to the next's.
 //
-// Every slot is loaded whole, by one aligned load of 16 bytes, which Intel and
-// AMD guarantee to be one access on every CPU that has AVX. So it holds both
-// words of one instant, before, between or after the two stores of an update, and
-// only between them their low bytes disagree: no word has to be loaded twice. A
-// result that is not 0 says that some slot was met between its stores; dst is
-// worth nothing then.
+// Every slot is loaded whole, by one aligned load of 16 bytes, which Intel and AMD guarantee to be one access on every
+// CPU that has AVX. So it holds both words of one instant, before, between or after the two stores of an update, and
+// only between them their low bytes disagree: no word has to be loaded twice. A result that is not 0 says that some
+// slot was met between its stores; dst is worth nothing then.
 //
 //go:noescape
 func sumSlots(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Pair) (torn uint64)

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -116,6 +117,69 @@ func TestBytesOfASlotWrapAround(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Counts go on beyond the 56 bits of bytes that the slots have, in this process and in the next ones, and a count that
+// begins in such a slot begins at 0.
+func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
+	const cpus, block, counters = 2, 64, 8 + 4 + 3
+	words, m := mapped(t, cpus*block), &meta{counters: make([]uint64, counters*metaCountWords)}
+	open := func() *RuleSet { // as build does
+		rs := &RuleSet{meta: m, pool: newCounterPool(m, counters), values: values{words: words, block: block, base: make([]sums, counters)}}
+		for _, id := range rs.pool.owners {
+			rs.values.base[id] = m.counter(id).base()
+			rs.values.setLeast(id, m.counter(id).steps())
+		}
+		return rs
+	}
+	rs := open()
+	var ids []uint32
+	for id := range uint32(counters) {
+		ids = append(ids, id)
+		words[2*id+1] = (1<<56 - uint64(id)) << 8 // of an earlier count
+		if _, err := rs.AllocCounter(fmt.Sprint(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := make([]Pair, counters)
+	check := func() {
+		t.Helper()
+		all, rows := make([]Pair, counters), make([]Row, counters)
+		if err := errors.Join(rs.Read(ids, all), rs.readRows(0, rows, 7)); err != nil {
+			t.Fatal(err)
+		}
+		for id := range want {
+			if row := (Pair{rows[id].Packets, rows[id].Bytes}); all[id] != want[id] || row != want[id] {
+				t.Errorf("counter %d: %v, in rows %v; want %v", id, all[id], row, want[id])
+			}
+		}
+	}
+	for n := range 60 {
+		for id := range want {
+			packets, bytes := uint64(n), uint64(1<<50)*uint64(id) // on each CPU
+			for cpu := range cpus {
+				at := words[cpu*block+2*id:]
+				at[0], at[1] = at[0]+packets, at[1]+bytes<<8+packets
+			}
+			want[id].Packets, want[id].Bytes = want[id].Packets+cpus*packets, want[id].Bytes+cpus*bytes
+		}
+		check()
+		if n%7 == 3 {
+			rs = open()
+			check()
+		}
+		rs.KeepBytes()
+		check()
+	}
+	rs.pool.free(counters - 1)
+	rs.pool.graceful()
+	want[counters-1] = Pair{}
+	if c, err := rs.AllocCounter("next"); err != nil || c.ID != counters-1 {
+		t.Fatal(c, err)
+	}
+	check()
+	rs = open()
+	check()
 }
 
 // A slot that is met between its stores is seen, wherever it stands.

@@ -14,11 +14,10 @@ import (
 // tables is the classifier of bpf/tables.h: tuple space search over a few masks, and trees. The maps hold
 // everything that the next process needs after a crash: entries, their directory and the masks that are hashed.
 //
-// A change has up to three parts. prepare puts rules into the memory of the attached programs, or
-// of the programs loaded next. If it returns that the programs must be loaded again, the caller
-// does so with constants and, an RCU grace period after the last hook runs the new ones, calls
-// finishLoad. abandon takes prepared rules out again when the load failed. Rules that need no load
-// count from prepare on. All calls come from one goroutine at a time.
+// A change has up to three parts. prepare puts rules into the memory of the attached programs, or of the programs
+// loaded next. If it returns that the programs must be loaded again, the caller does so with constants and, an RCU
+// grace period after the last hook runs the new ones, calls finishLoad. abandon takes prepared rules out again when the
+// load failed. Rules that need no load count from prepare on. All calls come from one goroutine at a time.
 type tables struct {
 	g       geometry
 	entries *entryStore
@@ -276,9 +275,8 @@ func (t *tables) reclaim() error {
 	return nil
 }
 
-// insert makes the first entry of a key findable. A tuple that has been one
-// key, and gets another, is hashed from the next load on; until then its first
-// key is in both places.
+// insert makes the first entry of a key findable. A tuple that has been one key, and gets another, is hashed from the
+// next load on; until then its first key is in both places.
 func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
 	if u.inTree() {
 		t.forest.touch(c)

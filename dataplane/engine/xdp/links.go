@@ -69,8 +69,12 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err e
 func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost <-chan struct{}) {
 	tick := time.NewTicker(checkPeriod)
 	defer tick.Stop()
+	keep := time.NewTicker(time.Hour) // 2^55 bytes in an hour are 80 Tbit/s
+	defer keep.Stop()
 	for {
 		select {
+		case <-keep.C:
+			h.rules.KeepBytes()
 		case <-ctx.Done():
 			return
 		case ev, ok := <-events:
