@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ type hooks struct {
 	heldTicker heldTicker           // of watchHeld
 	since      map[hookName]uint64  // the epoch of each held hook
 	absent     map[hookName]absence // hooks that are not held, until they are, as far as the reason matters
+	left       map[int]struct{}     // by index: links that were counted on, and lost the name
 	epochs     uint64               // how many epochs have begun; the first is the counting of an earlier process
 	// refreshes is the number of calls of refreshHeld.
 	refreshes uint64
@@ -75,7 +77,7 @@ type hookName struct {
 func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
 		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
-		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), absent: make(map[hookName]absence), epochs: 1,
+		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), absent: make(map[hookName]absence), left: make(map[int]struct{}), epochs: 1,
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
 		upstream: newUpstream(o.FreeFor),
 	}
@@ -117,11 +119,23 @@ func (h *hooks) find(name string) (dataplane.Interface, bool) {
 	return dataplane.Interface{}, false
 }
 
-// noteFresh notes that the hooks of an interface that are not held were not lost.
+// noteFresh notes that the hooks of an interface that are not held were not lost, unless its link was counted on under
+// another name.
 func (h *hooks) noteFresh(name string) {
 	why := early
 	if h.started {
 		why = unheld
+	}
+	if len(h.left) > 0 {
+		_ = h.ns.Do(func() error {
+			ifi, err := net.InterfaceByName(name)
+			if err == nil {
+				if _, was := h.left[ifi.Index]; was {
+					why = renamed
+				}
+			}
+			return err
+		})
 	}
 	for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
 		if at := (hookName{name, hook}); h.since[at] == 0 && h.absent[at] == 0 {
@@ -205,6 +219,7 @@ func (h *hooks) refreshHeld() {
 			h.since[name] = h.epochs
 		}
 		delete(h.absent, name)
+		delete(h.left, a.Index)
 	}
 }
 

@@ -129,13 +129,12 @@ func (h *hooks) onLink(ev links.Event) (checked bool) {
 		h.join(ev.Name)
 	case links.Removed:
 		h.leave(ev.Name)
+		delete(h.left, ev.Index)
 	case links.Renamed:
-		counted := h.leave(ev.OldName)
+		h.leave(ev.OldName)
 		h.join(ev.Name)
-		for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
-			if at := (hookName{ev.Name, hook}); counted && h.absent[at] == unheld {
-				h.absent[at] = renamed
-			}
+		if _, waits := h.patterns.Waiting(ev.Name); !waits {
+			delete(h.left, ev.Index)
 		}
 	}
 	for _, i := range h.interfaces {
@@ -157,7 +156,8 @@ func (h *hooks) join(name string) {
 	h.changeInterfaces(append(slices.Clone(h.interfaces), i))
 }
 
-// leave ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did.
+// leave ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did. It notes
+// the link: after a rename the link may join under another name.
 func (h *hooks) leave(name string) bool {
 	_, waits := h.patterns.Waiting(name)
 	if _, there := h.find(name); !waits || !there {
@@ -166,6 +166,11 @@ func (h *hooks) leave(name string) bool {
 	exists := true
 	if err := h.ns.Do(func() error { exists = xdp.Exists(name); return nil }); err != nil || exists {
 		return false // another one of the name is there by now
+	}
+	for _, a := range h.held {
+		if a.Interface == name {
+			h.left[a.Index] = struct{}{}
+		}
 	}
 	h.changeInterfaces(slices.DeleteFunc(slices.Clone(h.interfaces), func(i dataplane.Interface) bool { return i.Name == name }))
 	return true
