@@ -3,7 +3,6 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 )
 
@@ -28,16 +27,12 @@ func (r *Reader) Catalogue() *Catalogue { return &Catalogue{r: r} }
 // for each counter that was removed. A slot that has another counter now is reported as removed, then as
 // changed. Update allocates nothing if no entry has changed. After an error the next Update goes on.
 func (c *Catalogue) Update(changed func(Entry), removed func(Handle)) error {
-	if c.r.closed.Load() {
-		return ErrClosed
-	}
-	err := Guard(func() error {
+	err := c.r.guard(func() error {
 		if err := c.update(changed, removed); err != nil {
 			return err
 		}
 		return c.r.v.stale()
 	})
-	runtime.KeepAlive(c)
 	if err != nil {
 		return fmt.Errorf("%s: following the catalogue: %w", c.r.path, err)
 	}

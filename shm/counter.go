@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Counter reads one counter. It remembers where its value stood when it was
-// last read, so it belongs to one goroutine at a time; a copy of it is another
-// Counter. Made by Reader.Counter; the zero Counter must not be used.
+// Counter reads one counter. It remembers where its value stood when it was last read, so it belongs to one goroutine
+// at a time; a copy of it is another Counter. Made by Reader.Counter; the zero Counter must not be used.
 //
 // Load is the hot path: it allocates nothing, calls nothing while the writer is
 // between two publishes, and is inlined on amd64.
@@ -36,10 +35,9 @@ func (v *view) counter(h Handle) (Counter, error) {
 // Handle returns the handle that the counter was made from.
 func (c *Counter) Handle() Handle { return c.handle }
 
-// load is Load when the block was published since, or a counter of it freed, or the
-// file given up: that moves every sequence word too. It returns ErrStale when the file was
-// given up, ErrGone when the handle's counter was removed, and ErrBusy when every one of
-// many tries met a publish.
+// load is Load when the block was published since, or a counter of it freed, or the file given up: that moves every
+// sequence word too. It returns ErrStale when the file was given up, ErrGone when the handle's counter was removed, and
+// ErrBusy when every one of many tries met a publish.
 //
 //go:noinline
 func (c *Counter) load() (Value, error) {
@@ -52,11 +50,9 @@ func (c *Counter) load() (Value, error) {
 			c.last = 0
 			return Value{}, err
 		}
-		// The epoch tells whether a counter of the block was freed since. The
-		// entry is looked at while the sequence word is s: RETIRED is stored
-		// before the publish that raises the epoch, so LIVE here means that the
-		// copy under s is not of a later user of the slot. (barrier identity-acquire,
-		// idle: read-fence orders the load too.)
+		// The epoch tells whether a counter of the block was freed since. The entry is looked at while the sequence
+		// word is s: RETIRED is stored before the publish that raises the epoch, so LIVE here means that the copy under
+		// s is not of a later user of the slot. (barrier identity-acquire, idle: read-fence orders the load too.)
 		if c.last == 0 || epochOf(s) != epochOf(c.last) {
 			if atomic.LoadUint64(c.identity) != identity(entLive, c.handle.Generation) {
 				c.last = 0

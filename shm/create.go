@@ -11,16 +11,14 @@ import (
 	"time"
 )
 
-// Options shape a mirror and its writer. The zero value makes or takes over the
-// default instance's.
+// Options shape a mirror and its writer. The zero value makes or takes over the default instance's.
 type Options struct {
 	// Path of the file, on a tmpfs. Empty means DefaultPath(""). Its directory
 	// is made when it is missing; only the writer's user may be able to write to it, and
 	// only root and the writer's user to replace it or a directory above it.
 	Path string
-	// Counters is how many counters in blocks there may be at a time. 0 means any number:
-	// the mirror grows by segments of 4096. -1 means none. A mirror that holds more when it
-	// is taken over keeps them.
+	// Counters is how many counters in blocks there may be at a time. 0 means any number: the mirror grows by segments
+	// of 4096. -1 means none. A mirror that holds more when it is taken over keeps them.
 	Counters int
 	// LatencyCounters is the same of latency counters.
 	LatencyCounters int
@@ -29,8 +27,7 @@ type Options struct {
 	History int
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
-	// CoolDown is how long a freed slot waits before it is used again.
-	// 0 means 1 s, a negative one not at all.
+	// CoolDown is how long a freed slot waits before it is used again. 0 means 1 s, a negative one not at all.
 	CoolDown time.Duration
 	// WaitGroup is the id of the group whose members the writer wakes when they wait (Reader.Wait):
 	// they may read NAME.wait beside the mirror, mode 0640. 0 means no group: the file is the writer's

@@ -26,12 +26,8 @@ type Cursor struct {
 // History returns a cursor that starts with the next record to be written.
 // Rewind makes it start with the oldest that is there.
 func (r *Reader) History() (*Cursor, error) {
-	if r.closed.Load() {
-		return nil, ErrClosed
-	}
 	c := &Cursor{path: r.path, v: r.v}
-	err := Guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
-	runtime.KeepAlive(r)
+	err := r.guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
 	return c, err
 }
 
@@ -83,10 +79,9 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 			return n, lost, nil
 		}
 		intent := atomic.LoadUint64(&h.historyIntent) // barrier intent-acquire
-		// The tail never falls and is never ahead of the intent, which was loaded
-		// later. Anything else is not a mirror's doing. That a lap leads the cursor
-		// no further than the next tail takes a ring of 2: on arm64 the intent of
-		// record n may be seen while the tail, of a store before it, is still n-2.
+		// The tail never falls and is never ahead of the intent, which was loaded later. Anything else is not a
+		// mirror's doing. That a lap leads the cursor no further than the next tail takes a ring of 2: on arm64 the
+		// intent of record n may be seen while the tail, of a store before it, is still n-2.
 		if tail < c.at || intent < tail {
 			return n, lost, fmt.Errorf("tail %d and intent %d after record %d: %w", tail, intent, c.at, ErrFormat)
 		}
@@ -126,8 +121,7 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	return n, lost, nil
 }
 
-// behind returns how many of the records after c.at can no longer be read when
-// intent is being written.
+// behind returns how many of the records after c.at can no longer be read when intent is being written.
 func (c *Cursor) behind(intent, size uint64) uint64 {
 	if intent <= size || intent-size <= c.at {
 		return 0

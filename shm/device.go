@@ -8,12 +8,10 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// DeviceSegment is the file NAME.device beside a mirror: words that a device
-// writes by DMA and readers read where they stand, with no poller in between.
-// It is made once in a writer's life, and stays where it is as long as that
-// lives, whatever becomes of the mirror's own file; the next writer makes
-// another. Made by Writer.DeviceSegment; its methods may be called from any
-// goroutine.
+// DeviceSegment is the file NAME.device beside a mirror: words that a device writes by DMA and readers read where they
+// stand, with no poller in between. It is made once in a writer's life, and stays where it is as long as that lives,
+// whatever becomes of the mirror's own file; the next writer makes another. Made by Writer.DeviceSegment; its methods
+// may be called from any goroutine.
 type DeviceSegment struct {
 	w *Writer
 	m *mapping
@@ -101,21 +99,18 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 		d.w.devicePath(), len(d.slots), ErrFull)
 }
 
-// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a mapping outside the Go
-// heap: the external memory of a completion counter. It is mapped as long as the DeviceSlot is referred
-// to.
+// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a mapping outside the Go heap: the external
+// memory of a completion counter. It is mapped as long as the DeviceSlot is referred to.
 func (s *DeviceSlot) Words() (comp, err []byte) {
 	at := deviceHeaderSize + int(s.number)*deviceSlotSize + dslWords
 	b := s.seg.v.b
 	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
 }
 
-// Rebase returns the totals, completions and errors, and notes them where the
-// words have moved far: they tell only how much was counted since, up to
-// their largest value. So it must be called before they come round: once in a
-// poll cycle is often. It allocates nothing and may be called from anywhere,
-// inside a cycle too. ErrNoDevice: the slot serves no counter. ErrFormat: a
-// word is above the largest value that the device was said to have. ErrTruncated: the segment's
+// Rebase returns the totals, completions and errors, and notes them where the words have moved far: they tell only how
+// much was counted since, up to their largest value. So it must be called before they come round: once in a poll cycle
+// is often. It allocates nothing and may be called from anywhere, inside a cycle too. ErrNoDevice: the slot serves no
+// counter. ErrFormat: a word is above the largest value that the device was said to have. ErrTruncated: the segment's
 // file was cut short.
 func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 	s.mu.Lock()
@@ -145,8 +140,7 @@ func (s *DeviceSlot) rebase(which int) (uint64, error) {
 	return total, nil
 }
 
-// fill makes the slot serve a counter whose totals are comp and errs now. No
-// entry names it yet.
+// fill makes the slot serve a counter whose totals are comp and errs now. No entry names it yet.
 func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +168,7 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	return nil
 }
 
-// withdraw tells the readers of the slot that it serves their counter no more.
-// No entry names it any more.
+// withdraw tells the readers of the slot that it serves their counter no more. No entry names it any more.
 func (s *DeviceSlot) withdraw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,10 +182,9 @@ func (s *DeviceSlot) withdraw() {
 	}
 }
 
-// SetDevice says that a device counts for the counter in the words of s: they
-// show, as they stand now, the totals comp and errs, and come round after
-// limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set before.
-// The counter's ordinary value is the caller's to publish, as ever.
+// SetDevice says that a device counts for the counter in the words of s: they show, as they stand now, the totals comp
+// and errs, and come round after limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set
+// before. The counter's ordinary value is the caller's to publish, as ever.
 func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
 	return w.control(func() error { return w.setDevice(h, s, comp, errs, limit) })
 }

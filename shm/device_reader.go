@@ -8,10 +8,9 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// Device reads the two words of one counter that a device writes. A copy of it
-// is another Device, and any number of goroutines may use one at a time. Made by
-// Reader.Device; the zero Device must not be used. It goes on over any number of
-// mirrors that replace one another: its words do not move.
+// Device reads the two words of one counter that a device writes. A copy of it is another Device, and any number of
+// goroutines may use one at a time. Made by Reader.Device; the zero Device must not be used. It goes on over any number
+// of mirrors that replace one another: its words do not move.
 type Device struct {
 	slot     *deviceSlotMem
 	words    *[2]uint64 // of the slot, or of the words file that it names
@@ -35,17 +34,15 @@ type deviceFile struct {
 // Handle returns the handle that the device's words were resolved from.
 func (d *Device) Handle() Handle { return d.handle }
 
-// Load returns the totals that the device has counted to: completions and errors. The device writes the
-// two words one by one: each is true, and the two have no common instant. A device does not note when
-// it writes, so there is no sample time. ErrNoDevice: the words serve this counter no more, its
-// ordinary value goes on. ErrGone: the counter was removed. ErrBusy: try again. It allocates nothing,
-// and like Counter.Load is not guarded.
+// Load returns the totals that the device has counted to: completions and errors. The device writes the two words one
+// by one: each is true, and the two have no common instant. A device does not note when it writes, so there is no
+// sample time. ErrNoDevice: the words serve this counter no more, its ordinary value goes on. ErrGone: the counter was
+// removed. ErrBusy: try again. It allocates nothing, and like Counter.Load is not guarded.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
 	comp, cerr := d.slot.total(d.words, completions)
 	errs, eerr := d.slot.total(d.words, failures)
-	// Last: the words were the counter's when they were read. (barrier device-fence:
-	// each of their loads is an acquire)
+	// Last: the words were the counter's when they were read. (barrier device-fence: each of their loads is an acquire)
 	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
 		if atomic.LoadUint64(d.identity) != identity(entLive, d.handle.Generation) {
 			return 0, 0, ErrGone
@@ -61,15 +58,10 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 	return comp, errs, nil
 }
 
-// Device prepares reading the words that a device writes for a counter.
-// ErrNoDevice: none does. ErrGone: the counter was removed. ErrStale: this
-// mirror was replaced, open it again; a Device that was made before goes on.
+// Device prepares reading the words that a device writes for a counter. ErrNoDevice: none does. ErrGone: the counter
+// was removed. ErrStale: this mirror was replaced, open it again; a Device that was made before goes on.
 func (r *Reader) Device(h Handle) (d Device, err error) {
-	if r.closed.Load() {
-		return Device{}, ErrClosed
-	}
-	err = Guard(func() error { d, err = r.resolveDevice(h); return err })
-	runtime.KeepAlive(r)
+	err = r.guard(func() error { d, err = r.resolveDevice(h); return err })
 	if err != nil {
 		return Device{}, fmt.Errorf("%s: looking for the device of counter %d: %w", r.path, h.Index, err)
 	}

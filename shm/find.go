@@ -1,9 +1,7 @@
 package shm
 
 import (
-	"bytes"
 	"errors"
-	"runtime"
 	"sync/atomic"
 )
 
@@ -11,20 +9,17 @@ import (
 // are left out. It is for one look: of the other entries it reads the name alone, where Lookup
 // makes a table of all names for the looks to come.
 func (r *Reader) Find(names ...string) ([]Entry, error) {
-	if r.closed.Load() {
-		return nil, ErrClosed
-	}
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
 		wanted[name] = true
 	}
 	var out []Entry
-	err := Guard(func() error {
+	err := r.guard(func() error {
 		var scratch entryMem
 		err := r.v.eachUsed(func(i uint32, p place) {
 			// A live entry does not change its name.
 			e := p.entry()
-			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[string(field(&e.name))] {
+			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[string(upToNUL(e.name[:]))] {
 				return
 			}
 			if found, err := p.describe(i, &scratch); err == nil && wanted[found.Name] {
@@ -33,14 +28,5 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 		})
 		return errors.Join(err, r.v.stale())
 	})
-	runtime.KeepAlive(r)
 	return out, err
-}
-
-// field is a name up to its NUL, in place.
-func field(name *[nameSize]byte) []byte {
-	if n := bytes.IndexByte(name[:], 0); n >= 0 {
-		return name[:n]
-	}
-	return name[:]
 }

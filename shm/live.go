@@ -134,11 +134,7 @@ const storesInOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 // most. ErrNoLive: the writer hands out no descriptor (mirror.live_mode), or not to this process, or the counter is
 // counted elsewhere, as in hardware. ErrGone: it was removed. ErrStale: the mirror was replaced, open it again.
 func (r *Reader) Live(h Handle) (l Live, err error) {
-	if r.closed.Load() {
-		return Live{}, ErrClosed
-	}
-	err = Guard(func() error { l, err = r.findLive(h); return err })
-	runtime.KeepAlive(r)
+	err = r.guard(func() error { l, err = r.findLive(h); return err })
 	if err != nil {
 		return Live{}, fmt.Errorf("%s: reading counter %d live: %w", r.path, h.Index, err)
 	}

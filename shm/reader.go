@@ -13,8 +13,7 @@ import (
 
 // ReaderOptions shape a Reader. The zero value is usable.
 type ReaderOptions struct {
-	// Owners are user ids, beside root and the reader's own, whose files are
-	// trusted to hold true numbers.
+	// Owners are user ids, beside root and the reader's own, whose files are trusted to hold true numbers.
 	Owners []uint32
 	// AnyOwner trusts every owner: for checking a file, not for using it.
 	AnyOwner bool
@@ -60,12 +59,18 @@ func (r *Reader) Close() error {
 	return r.v.close()
 }
 
+// guard is Guard for an open reader, whose memory stays mapped meanwhile.
+func (r *Reader) guard(fn func() error) error {
+	defer runtime.KeepAlive(r)
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	return Guard(fn)
+}
+
 // Lookup returns the handle of the live counter of that name.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
-	if r.closed.Load() {
-		return Handle{}, ErrClosed
-	}
-	err = Guard(func() error {
+	err = r.guard(func() error {
 		if h, err = r.lookup(name); err == nil || errors.Is(err, ErrNotFound) {
 			if stale := r.v.stale(); stale != nil {
 				return fmt.Errorf("%s: looking up %q: %w", r.path, name, stale)
@@ -73,7 +78,6 @@ func (r *Reader) Lookup(name string) (h Handle, err error) {
 		}
 		return err
 	})
-	runtime.KeepAlive(r)
 	return h, err
 }
 
@@ -102,8 +106,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 	return Handle{}, fmt.Errorf("%s: looking up %q: %w: check the name (flowtally get lists all counters)", r.path, name, ErrNotFound)
 }
 
-// scan renews the table of names. changes was loaded before, so a change made
-// during the scan leads to another one.
+// scan renews the table of names. changes was loaded before, so a change made during the scan leads to another one.
 func (r *Reader) scan(changes uint64) error {
 	names := make(map[string]Handle)
 	var scratch entryMem
@@ -123,17 +126,13 @@ func (r *Reader) scan(changes uint64) error {
 
 // Entries lists the live counters in the order of their indices.
 func (r *Reader) Entries() ([]Entry, error) {
-	if r.closed.Load() {
-		return nil, ErrClosed
-	}
 	var out []Entry
-	err := Guard(func() (err error) {
+	err := r.guard(func() (err error) {
 		if out, err = r.v.allEntries(); err == nil {
 			err = r.v.stale()
 		}
 		return err
 	})
-	runtime.KeepAlive(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: listing counters: %w", r.path, err)
 	}
@@ -143,10 +142,7 @@ func (r *Reader) Entries() ([]Entry, error) {
 // Entry describes the counter of a handle. ErrGone means that the counter was removed: the entry is then as it was
 // when that happened, or, where the slot has served another counter since, has no Name.
 func (r *Reader) Entry(h Handle) (e Entry, err error) {
-	if r.closed.Load() {
-		return Entry{}, ErrClosed
-	}
-	err = Guard(func() error {
+	err = r.guard(func() error {
 		p, err := r.v.place(h.Index)
 		if err != nil {
 			return err
@@ -156,7 +152,6 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 		}
 		return errors.Join(r.v.stale(), err)
 	})
-	runtime.KeepAlive(r)
 	if err != nil && !errors.Is(err, ErrGone) {
 		return Entry{}, err
 	}
@@ -165,11 +160,7 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 
 // Counter prepares reading the counter of a handle. ErrGone: it was removed.
 func (r *Reader) Counter(h Handle) (c Counter, err error) {
-	if r.closed.Load() {
-		return Counter{}, ErrClosed
-	}
-	err = Guard(func() error { c, err = r.v.counter(h); return err })
-	runtime.KeepAlive(r)
+	err = r.guard(func() error { c, err = r.v.counter(h); return err })
 	return c, err
 }
 
@@ -181,8 +172,7 @@ type Status struct {
 	Generation uint64 // random, of this writer: another number means another one
 	Takeovers  uint64
 	Started    time.Time
-	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and
-	// the file not replaced.
+	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and the file not replaced.
 	Alive           bool
 	Age             time.Duration // of the last heartbeat
 	HeartbeatPeriod time.Duration

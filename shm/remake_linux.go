@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Intact returns nil while the mirror's file has its name, its length, its header and its live
-// entries, of which each call looks at some, and while no access to it has faulted. Else the
-// error gives the reason, and Remake makes it anew. Intact is for one call in a heartbeat period. It takes a lock
-// whose file was removed or replaced again (ErrInUse: another process has it by now), and makes such a page of
-// waiters anew.
+// Intact returns nil while the mirror's file has its name, its length, its header and its live entries, of which each
+// call looks at some, and while no access to it has faulted. Else the error gives the reason, and Remake makes it anew.
+// Intact is for one call in a heartbeat period. It takes a lock whose file was removed or replaced again (ErrInUse:
+// another process has it by now), and makes such a page of waiters anew.
 func (w *Writer) Intact() error {
 	w.growing.Lock()
 	err := w.keepLock()
@@ -77,12 +76,10 @@ func (w *Writer) sampleEntries() error {
 	return nil
 }
 
-// Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is
-// taken from the old file, whose content may be anything: entries are all counters, with
-// their handles, which stay. A live counter that is not among them is gone. Values are
-// absent until they are published, and the history starts empty. Readers of the old file get
-// ErrStale where it can still be marked. Cycles wait for the exchange only. An error leaves
-// the writer as it was.
+// Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is taken from the old file,
+// whose content may be anything: entries are all counters, with their handles, which stay. A live counter that is not
+// among them is gone. Values are absent until they are published, and the history starts empty. Readers of the old file
+// get ErrStale where it can still be marked. Cycles wait for the exchange only. An error leaves the writer as it was.
 func (w *Writer) Remake(entries []Entry) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -239,9 +236,8 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	return nil
 }
 
-// retireOthers makes every slot of v that was used and belongs to no counter of live cool down. Its
-// next counter gets a generation that no handle has had: the handle of a counter that is gone never
-// names another counter.
+// retireOthers makes every slot of v that was used and belongs to no counter of live cool down. Its next counter gets a
+// generation that no handle has had: the handle of a counter that is gone never names another counter.
 func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 	free := w.free
 	for class := range free {

@@ -2,11 +2,10 @@ package shm
 
 import "sync/atomic"
 
-// giveUp marks the mirror as given up for ever: another file, whose word by is (0: not
-// known), has its name or will have it. Readers return ErrStale from then on. Every
-// sequence word moves on by two, so that the quick form of Counter.Load, which compares
-// nothing else, goes to the slow one; the copy under it stays the current one. The words under which
-// readers read counters live move in the same way. No other word is written.
+// giveUp marks the mirror as given up for ever: another file, whose word by is (0: not known), has its name or will
+// have it. Readers return ErrStale from then on. Every sequence word moves on by two, so that the quick form of
+// Counter.Load, which compares nothing else, goes to the slow one; the copy under it stays the current one. The words
+// under which readers read counters live move in the same way. No other word is written.
 func (v *view) giveUp(by uint64) error {
 	atomic.StoreUint64(&v.hdr.replaced, max(by, 1))
 	list, err := v.segments()

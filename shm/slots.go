@@ -111,8 +111,7 @@ func (w *Writer) giveBack(i uint32, ent *entryMem) {
 	f.cooling = append([]cooling{{index: i, freedAt: ent.freedAt}}, f.cooling...)
 }
 
-// release puts a retired slot to cool down. One whose generations are used up
-// is never used again.
+// release puts a retired slot to cool down. One whose generations are used up is never used again.
 func (w *Writer) release(i uint32, ent *entryMem, now int64) {
 	if uint32(ent.identity) == math.MaxUint32 {
 		return

@@ -20,13 +20,11 @@ type Label struct {
 	Sampled            int   // blocks and single values that the label covers
 }
 
-// Snapshot holds the values of many counters, copied at one time. The zero
-// value is usable; it allocates when it is filled for the first time and not
-// after that. It belongs to one goroutine at a time.
+// Snapshot holds the values of many counters, copied at one time. The zero value is usable; it allocates when it is
+// filled for the first time and not after that. It belongs to one goroutine at a time.
 type Snapshot struct {
 	Label
-	// List holds the values asked of Reader.SnapshotOf, in the order of its
-	// handles; nil after Reader.Snapshot.
+	// List holds the values asked of Reader.SnapshotOf, in the order of its handles; nil after Reader.Snapshot.
 	List []Value
 	// Gone counts the handles of List whose counters were removed.
 	Gone int
@@ -47,32 +45,26 @@ type recordCopy struct {
 	epoch uint64
 }
 
-// Snapshot copies all counters into dst. Taken in the middle of cycle k + 1 it
-// is of cycle k where the writer publishes every block once in a cycle.
-// ErrBusy: the writer published too fast; dst holds nothing.
+// Snapshot copies all counters into dst. Taken in the middle of cycle k + 1 it is of cycle k where the writer publishes
+// every block once in a cycle. ErrBusy: the writer published too fast; dst holds nothing.
 func (r *Reader) Snapshot(dst *Snapshot) error {
 	return r.snapshot(dst, func() error { return r.v.snapshot(dst) })
 }
 
-// SnapshotOf copies the counters of hs into dst.List. A counter that was
-// removed is absent there, and counted in Gone.
+// SnapshotOf copies the counters of hs into dst.List. A counter that was removed is absent there, and counted in Gone.
 func (r *Reader) SnapshotOf(dst *Snapshot, hs []Handle) error {
 	return r.snapshot(dst, func() error { return r.v.snapshotOf(dst, hs) })
 }
 
 func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
-	if r.closed.Load() {
-		return ErrClosed
-	}
 	dst.Label, dst.Gone, dst.List = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1}, 0, dst.List[:0]
 	dst.v, dst.segments = r.v, dst.segments[:0]
-	err := Guard(func() error {
+	err := r.guard(func() error {
 		if err := fill(); err != nil {
 			return err
 		}
 		return r.v.stale()
 	})
-	runtime.KeepAlive(r)
 	if err != nil {
 		dst.segments, dst.List = dst.segments[:0], dst.List[:0]
 		dst.Label = Label{}
@@ -159,11 +151,10 @@ func (c *scratch) take(i int, p pick) {
 	}
 }
 
-// copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one
-// parity lie side by side, and most often all blocks are of one: as many as follow one
-// another are copied in one piece, and the sequence words looked at behind it. A block
-// that was published meanwhile is copied again by itself. next is not nil in a large
-// snapshot: the segment whose sequence words are looked at then.
+// copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one parity lie side by side, and most
+// often all blocks are of one: as many as follow one another are copied in one piece, and the sequence words looked at
+// behind it. A block that was published meanwhile is copied again by itself. next is not nil in a large snapshot: the
+// segment whose sequence words are looked at then.
 func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next *segment, l *Label) error {
 	c.parity, c.byIntent = 0, 0
 	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
@@ -249,9 +240,8 @@ func (c *copyMem) head() copyHead {
 	return copyHead{cycle: c.cycle, oldest: c.oldest, newest: c.newest}
 }
 
-// streamFrom is how many bytes of blocks a snapshot copies past the caches, as Go's copy
-// does in one piece of that size: reading the lines that are overwritten would cost half as
-// much again.
+// streamFrom is how many bytes of blocks a snapshot copies past the caches, as Go's copy does in one piece of that
+// size: reading the lines that are overwritten would cost half as much again.
 const streamFrom = 1 << 20
 
 // large tells whether a snapshot of those segments is copied past the caches.
@@ -283,9 +273,8 @@ type pick struct {
 // pick chooses the copy of b under sequence word s for a snapshot of cycle k.
 func (b block) pick(s, k uint64) pick {
 	if atomic.LoadUint64(&b.copy(s).cycle) > k &&
-		// Published in the cycle that is going on. The copy before it stands until
-		// the next publish is announced: after that it is lost, for ever when the
-		// writer was killed there.
+		// Published in the cycle that is going on. The copy before it stands until the next publish is announced: after
+		// that it is lost, for ever when the writer was killed there.
 		atomic.LoadUint64(&b.copy(s^1).cycle) == k && atomic.LoadUint64(b.intent()) == s {
 		return pick{s, s&1 ^ 1, true}
 	}
@@ -401,10 +390,9 @@ func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
-// Value returns the value of a handle in a Snapshot of all counters; a value
-// that was not sampled by then is absent. ErrGone: the counter was removed
-// since, so that its slot cannot be told from another's. ErrBusy: the slot was
-// reused too often to tell; read it singly.
+// Value returns the value of a handle in a Snapshot of all counters; a value that was not sampled by then is absent.
+// ErrGone: the counter was removed since, so that its slot cannot be told from another's. ErrBusy: the slot was reused
+// too often to tell; read it singly.
 func (s *Snapshot) Value(h Handle) (val Value, err error) {
 	if s.v == nil {
 		return Value{}, ErrGone

@@ -37,11 +37,11 @@ func putCut(field []byte, s, end string) (cut bool) {
 }
 
 // getString reads a field. A hostile field without a NUL is read to its end.
-func getString(field []byte) string {
-	if n := bytes.IndexByte(field, 0); n >= 0 {
-		field = field[:n]
-	}
-	return string(field)
+func getString(field []byte) string { return string(upToNUL(field)) }
+
+func upToNUL(field []byte) []byte {
+	before, _, _ := bytes.Cut(field, []byte{0})
+	return before
 }
 
 // fits checks a string that must not be cut.

@@ -6,11 +6,9 @@ import (
 	"unsafe"
 )
 
-// The structs below lie over the bytes of a mirror. Their fields stand at the
-// offsets of layout.go (TestOverlays) and hold nothing but integers, so any
-// bytes are a valid value of them. Words that another process may write while
-// they are read are accessed with sync/atomic or with the functions of
-// mem_*.go, never by plain Go loads and stores.
+// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestOverlays) and
+// hold nothing but integers, so any bytes are a valid value of them. Words that another process may write while they
+// are read are accessed with sync/atomic or with the functions of mem_*.go, never by plain Go loads and stores.
 
 // fixedMem is the immutable part of the header.
 type fixedMem struct {

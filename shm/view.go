@@ -89,8 +89,7 @@ func (v *view) close() error {
 // declared is the number of segments by the header (barrier segments-acquire).
 func (v *view) declared() int { return int(min(atomic.LoadUint32(&v.hdr.segments), maxSegments)) }
 
-// segments returns all segments that the header declares. With an error it returns
-// those that could be mapped.
+// segments returns all segments that the header declares. With an error it returns those that could be mapped.
 func (v *view) segments() ([]*segment, error) {
 	list, n := *v.list.Load(), v.declared()
 	if n <= len(list) {
