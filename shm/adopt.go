@@ -20,21 +20,26 @@ func (w *Writer) adopt(now int64) error {
 	w.cycle = max(v.hdr.cycleBegun, v.hdr.cycleDone)
 
 	var used [2]uint32
+	var exchanged []uint32
 	for n, s := range list {
 		w.freeSegment(uint32(n), s.kind)
 		for k := range v.high(n) {
-			if w.adoptEntry(uint32(n)*SegmentLen+k, place{s, k}, now) {
+			i, p := uint32(n)*SegmentLen+k, place{s, k}
+			if e := p.entry(); e.identity>>32 == entBuilding && e.freedAt < 0 {
+				exchanged = append(exchanged, i)
+			} else if w.adoptEntry(i, p, now) {
 				used[classOf(s.kind == kindRecords)]++
 			}
 		}
 	}
+	atomic.StoreUint32(&v.hdr.countersUsed, used[0])
+	atomic.StoreUint32(&v.hdr.recordsUsed, used[1])
+	w.finishExchange(exchanged, now)
 	for c := range w.free {
 		slices.SortStableFunc(w.free[c].cooling, func(a, b cooling) int {
 			return cmp.Compare(a.freedAt, b.freedAt)
 		})
 	}
-	atomic.StoreUint32(&v.hdr.countersUsed, used[0])
-	atomic.StoreUint32(&v.hdr.recordsUsed, used[1])
 	for n, s := range list {
 		if s.kind == kindRecords {
 			w.finishRecords(n, s)
@@ -80,11 +85,11 @@ func (w *Writer) finishBlocks(n int, s *segment) {
 		seq := b.seq()
 		freed := b.copy(*seq).live != live
 		if freed {
-			w.republish(b, -1, live, true)
+			w.republish(b, -1, Value{}, 0, live, true)
 			w.step("adopt-block-done")
 		}
 		if live != 0 && *seq&1 != parity {
-			w.republish(b, -1, live, false)
+			w.republish(b, -1, Value{}, 0, live, false)
 			w.step("adopt-parity-done")
 		}
 	}

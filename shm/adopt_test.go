@@ -1,6 +1,9 @@
 package shm
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // A writer that takes over finishes a Remove during which the writer before was killed: the row of the counter becomes
 // zero under a raised epoch, and the other rows stay.
@@ -62,5 +65,65 @@ func TestAKilledRemoveIsFinished(t *testing.T) {
 			}
 			noProblems(t, checkBytes(s.b))
 		})
+	}
+}
+
+// A writer is killed in an Exchange of two names, and the next one at each step of taking over: the writer after it finds
+// each total once.
+func TestAKilledExchangeIsFinished(t *testing.T) {
+	want := map[string]Value{"flow a": {Packets: 1, SampledAt: 1}, "flow b": {Packets: 2, SampledAt: 1}}
+	// run calls fn, and ends it at the n-th step. It returns whether fn came to its end.
+	run := func(hook *hook, n int, fn func()) (ended bool) {
+		defer func() { _ = recover() }()
+		*hook = func(string) {
+			if n--; n < 0 {
+				panic("killed")
+			}
+		}
+		fn()
+		return true
+	}
+	for ended, n := false, 0; !ended; n++ {
+		for adopted, m := false, 0; !adopted; m++ {
+			s, v := newHeap(t, 2, 0)
+			v.ready()
+			o := Options{Path: "heap"}.withDefaults()
+			w, err := newWriter(o, v, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := mustAdd(t, w, Entry{Name: "a", Text: "flow a"}), mustAdd(t, w, Entry{Name: "b", Text: "flow b", Latency: true})
+			w.BeginCycle()
+			w.PublishBlock(0, &Block{want["flow a"]})
+			w.PublishRecord(b.Index, want["flow b"])
+			w.EndCycle(1)
+			ended = run(&w.hook, n, func() {
+				_, err = w.Exchange([]Handle{a, b}, []Entry{{Name: "b", Text: "flow a", Latency: true}, {Name: "a", Text: "flow b"}}, []bool{true, true})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			takeOver := func() {
+				if v, err = attach(s); err == nil {
+					w, err = newWriter(o, v, nil)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			adopted = run(&o.hook, m, takeOver)
+			o.hook = nil
+			takeOver()
+			object := fmt.Sprintf("killed at step %d, then at %d", n, m)
+			if es := w.Entries(); len(es) != 2 || es[0].Text == es[1].Text || es[0].Name == es[1].Name {
+				t.Errorf("%s: %+v", object, es)
+			}
+			for _, e := range w.Entries() {
+				if got, err := w.Last(e.Handle); err != nil || got != want[e.Text] {
+					t.Errorf("%s: %q shows %+v, %v, want %+v", object, e.Text, got, err, want[e.Text])
+				}
+			}
+			noProblems(t, checkBytes(s.b))
+		}
 	}
 }

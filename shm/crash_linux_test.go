@@ -29,7 +29,7 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	handles := make(map[string]Handle)
 	add := func(name string, latency bool) {
 		say("begin add %s", name)
-		h, aerr := w.Add(Entry{Name: name, Latency: latency, Source: "before"})
+		h, aerr := w.Add(Entry{Name: name, Text: "flow " + name, Latency: latency, Source: "before"})
 		err = errors.Join(err, aerr)
 		handles[name] = h
 		say("end add %s", name)
@@ -39,6 +39,20 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 		err = errors.Join(err, w.Remove(handles[name]))
 		delete(handles, name)
 		say("end remove %s", name)
+	}
+	exchange := func(goesOn bool, names []string, entries ...Entry) {
+		say("begin exchange %v %s", goesOn, strings.Join(names, " "))
+		var old []Handle
+		for _, name := range names {
+			old = append(old, handles[name])
+			delete(handles, name)
+		}
+		fresh, xerr := w.Exchange(old, entries, slices.Repeat([]bool{goesOn}, len(old)))
+		err = errors.Join(err, xerr)
+		for i, h := range fresh {
+			handles[entries[i].Name] = h
+		}
+		say("end exchange")
 	}
 	n := uint64(0)
 	cycle := func() {
@@ -73,6 +87,11 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 		say("end growing")
 		add(name, class == classRecords)
 	}
+	cycle()
+	// Two swap their names, one moves to a record under another name, one gets labels.
+	exchange(true, []string{"b2", "l2", "b3", "l3"}, Entry{Name: "l2", Text: "flow b2"}, Entry{Name: "b2", Text: "flow l2", Latency: true},
+		Entry{Name: "b4", Text: "flow b3", Latency: true}, Entry{Name: "l3", Text: "flow l3", Latency: true, Labels: map[string]string{"k": "v"}})
+	exchange(false, []string{"b4"}, Entry{Name: "b4", Text: "flow b4"})
 	cycle()
 	err = errors.Join(err, w.Close())
 
@@ -122,8 +141,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 // told holds the calls that the child said it began and completed.
 type told struct {
-	live, maybe map[string]bool // names that must, and that may, be live
-	done, begun uint64          // cycles
+	live, maybe map[string]bool   // names that must, and that may, be live
+	flows       map[string]uint64 // flows that are there under any name, by text: the cycle before each was added
+	done, begun uint64            // cycles
 	created     bool
 	devices     bool // the words of devices were set, all of them
 }
@@ -143,9 +163,19 @@ func (k *told) line(s string) {
 		k.devices = false
 	case strings.HasPrefix(s, "begin add"), strings.HasPrefix(s, "begin remove"):
 		delete(k.live, f[2])
+		delete(k.flows, "flow "+f[2])
 		k.maybe[f[2]] = true
 	case strings.HasPrefix(s, "end add"):
 		k.live[f[2]] = true
+		k.flows["flow "+f[2]] = k.done
+	case strings.HasPrefix(s, "begin exchange true"): // no other name comes or goes
+		delete(k.live, "b3")
+		k.maybe["b4"] = true
+	case strings.HasPrefix(s, "begin exchange false"): // begins at 0
+		delete(k.flows, "flow b3")
+		k.live["b4"] = true
+	case s == "end exchange":
+		delete(k.maybe, "b3")
 	case strings.HasPrefix(s, "end remove"):
 		delete(k.maybe, f[2])
 	case strings.HasPrefix(s, "begin cycle"):
@@ -165,7 +195,7 @@ func killAt(t *testing.T, step string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	k := told{live: map[string]bool{}, maybe: map[string]bool{}}
+	k := told{live: map[string]bool{}, maybe: map[string]bool{}, flows: map[string]uint64{}}
 	stopped := false
 	for sc := bufio.NewScanner(out); !stopped && sc.Scan(); {
 		stopped = sc.Text() == "stopped"
@@ -208,6 +238,12 @@ func killAt(t *testing.T, step string) {
 	live := make(map[Handle]bool)
 	for _, e := range w.Entries() {
 		live[e.Handle] = true
+		if added, ok := k.flows[e.Text]; ok {
+			delete(k.flows, e.Text)
+			if v, err := w.Last(e.Handle); err != nil || added < k.done && v.Packets < k.done {
+				t.Errorf("the total of %q under the name %s is %d, %v: cycle %d was published", e.Text, e.Name, v.Packets, err, k.done)
+			}
+		}
 		if !k.maybe[e.Name] {
 			t.Errorf("%s is live, and should not be", e.Name)
 		}
@@ -223,6 +259,9 @@ func killAt(t *testing.T, step string) {
 	}
 	for name := range k.live {
 		t.Errorf("%s is gone", name)
+	}
+	for text := range k.flows {
+		t.Errorf("%q is gone", text)
 	}
 	// Slots are used again; a reader that held a counter that is gone must not see them.
 	for i := range 4 {
@@ -263,10 +302,18 @@ func readAll(t *testing.T, path string, k told) {
 	if s.Sampled > 0 && s.MinCycle+1 < s.MaxCycle {
 		t.Errorf("snapshot of cycles %d to %d", s.MinCycle, s.MaxCycle)
 	}
+	texts := make(map[string]bool)
 	for _, e := range es {
+		if texts[e.Text] {
+			t.Errorf("%q is there twice", e.Text)
+		}
+		texts[e.Text] = true
 		c := mustCounter(t, r, e.Handle)
 		v, err := c.Load()
 		sv, serr := s.Value(e.Handle)
+		if added, ok := k.flows[e.Text]; ok && added < k.done && v.Packets < k.done {
+			t.Errorf("%q under the name %s shows %d: cycle %d was published", e.Text, e.Name, v.Packets, k.done)
+		}
 		if err != nil || serr != nil || !isPatterned(v) || !isPatterned(sv) || v.Packets > k.begun {
 			t.Errorf("%s: %v, %v; %v, %v", e.Name, v, err, sv, serr)
 		}

@@ -14,9 +14,8 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// Create makes the mirror at o.Path, or takes over the one that is there: its
-// counters, handles, totals and history go on, whatever point its writer was
-// killed at. The caller is the only writer until Close: ErrInUse.
+// Create makes the mirror at o.Path, or takes over the one that is there: its counters, handles, totals and history go
+// on, whatever point its writer was killed at. The caller is the only writer until Close: ErrInUse.
 func Create(o Options) (w *Writer, err error) {
 	o = o.withDefaults()
 	history, err := ringRecords(o.History)
@@ -54,9 +53,8 @@ func Create(o Options) (w *Writer, err error) {
 	return w, nil
 }
 
-// refuseForeign refuses a file that never was a mirror before anything is made beside
-// it: its lock might be another program's. Whatever else a mirror must be is looked at
-// under the lock.
+// refuseForeign refuses a file that never was a mirror before anything is made beside it: its lock might be another
+// program's. Whatever else a mirror must be is looked at under the lock.
 func refuseForeign(o Options) error {
 	if o.Replace {
 		return nil
@@ -144,9 +142,8 @@ func removeSocket(path string) {
 	}
 }
 
-// openExisting maps the mirror at o.Path for writing and makes sure that it is
-// whole: nothing is taken over that this program does not understand. With an error it
-// returns the view of a mirror that has a valid header.
+// openExisting maps the mirror at o.Path for writing and makes sure that it is whole: nothing is taken over that this
+// program does not understand. With an error it returns the view of a mirror that has a valid header.
 func openExisting(o Options) (v *view, err error) {
 	f, st, err := openRegular(o.Path, unix.O_RDWR)
 	if err != nil {
@@ -223,8 +220,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	return w, nil
 }
 
-// formatFile makes f, which is zero, a mirror with segments of those kinds that is not
-// ready yet.
+// formatFile makes f, which is zero, a mirror with segments of those kinds that is not ready yet.
 func formatFile(f *os.File, history uint32, kinds []uint32, file uint64) (*view, error) {
 	s := fileStore{f, true}
 	head, err := s.window(0, headerSize)

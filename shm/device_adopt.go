@@ -13,8 +13,7 @@ func devicePath(path string) string { return beside(path, "device") }
 
 func (w *Writer) devicePath() string { return devicePath(w.path) }
 
-// useDevice makes the entries' numbers of slots be of seg from now on. None
-// names a slot yet.
+// useDevice makes the entries' numbers of slots be of seg from now on. None names a slot yet.
 func (w *Writer) useDevice(seg *DeviceSegment) {
 	h := w.v.hdr
 	atomic.StoreUint64(&h.deviceLength, seg.v.fixed.fileLength)
@@ -23,10 +22,9 @@ func (w *Writer) useDevice(seg *DeviceSegment) {
 	w.changed()
 }
 
-// adoptDevice ends the device segment of a former writer: its queue pairs ended with it, so the words
-// stand still. It goes in this order: readers of the words are told, in the segment, which they may
-// hold without the mirror; the header names no segment; no entry names a slot. Killed anywhere in this,
-// the next writer does it again.
+// adoptDevice ends the device segment of a former writer: its queue pairs ended with it, so the words stand still. It
+// goes in this order: readers of the words are told, in the segment, which they may hold without the mirror; the header
+// names no segment; no entry names a slot. Killed anywhere in this, the next writer does it again.
 func (w *Writer) adoptDevice() {
 	h := w.v.hdr
 	if w.lock != nil {
@@ -96,9 +94,8 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	runtime.KeepAlive(m)
 }
 
-// LastDevice returns the totals to which a device had brought h's words when
-// this writer took over from the one that had set them: they go further than
-// the value that was published last. ok is false where no device wrote them.
+// LastDevice returns the totals to which a device had brought h's words when this writer took over from the one that
+// had set them: they go further than the value that was published last. ok is false where no device wrote them.
 func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,9 @@
 package shm
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // maxTries bounds every loop that starts again because the writer moved on.
 const maxTries = 64
@@ -88,7 +91,16 @@ func (v *view) allEntries() (out []Entry, err error) {
 			out = append(out, e)
 		}
 	})
-	return out, err
+	return v.stillLive(out), err
+}
+
+// stillLive removes the entries that were removed since they were read. A counter that was exchanged meanwhile stays
+// once: the old entry is not LIVE for a reader that has loaded LIVE of the new one with acquire.
+func (v *view) stillLive(es []Entry) []Entry {
+	return slices.DeleteFunc(es, func(e Entry) bool {
+		p, err := v.place(e.Handle.Index)
+		return err != nil || !p.live(e.Handle)
+	})
 }
 
 // encode fills the entry of a counter that is being added, its identity word,

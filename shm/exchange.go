@@ -1,20 +1,23 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
-// Exchange removes the counters old and adds entries, all or none: entries[i] takes the place of old[i], and
-// may have its name. As after Remove and Add, old handles name no counter, and the new counters show as never
-// sampled until they are published. Readers find entries with Source, ByteBasis and flags. Exchange returns the
-// errors of Add, and ErrGone. After an error every old counter exists, except after ErrTruncated: Remake follows then.
-func (w *Writer) Exchange(old []Handle, entries []Entry) ([]Handle, error) {
+// Exchange removes the counters old and adds entries, all or none, also if the writer is killed meanwhile: entries[i] takes
+// the place of old[i], and may have its name. Where goesOn[i], it is the same counter: it shows the value of old[i] until
+// it is published. Else it shows as never sampled, as after Add. Old handles name no counter. Readers find entries with
+// Source, ByteBasis and flags. Exchange returns the errors of Add, and ErrGone. After an error every old counter exists,
+// except after ErrTruncated: Remake follows then.
+func (w *Writer) Exchange(old []Handle, entries []Entry, goesOn []bool) ([]Handle, error) {
 	slots, err := w.takeFor(old, entries)
 	if err == nil {
 		var out []Handle
-		err = w.control(func() (err error) { out, err = w.exchangeIn(slots, old, entries); return err })
+		err = w.control(func() (err error) { out, err = w.exchangeIn(slots, old, entries, goesOn); return err })
 		if err == nil {
 			return out, nil
 		}
@@ -63,15 +66,26 @@ func (w *Writer) takeFor(old []Handle, entries []Entry) (slots []uint32, err err
 	return slots, err
 }
 
+// exchanging is set in the freed_at of a BUILDING entry that takes the place of the handle in the other bits.
+const exchanging = math.MinInt64
+
 // exchangeIn is Exchange with the slots of the new counters. Everything that can be refused is refused before
 // the first counter is removed.
-func (w *Writer) exchangeIn(slots []uint32, old []Handle, entries []Entry) ([]Handle, error) {
-	leaving := make(map[uint32]bool, len(old))
-	for _, h := range old {
-		if _, err := w.place(h); err != nil {
-			return nil, err
+//
+// A kill ends the instructions of a process at one point of their order, and the next writer takes the lock afterwards:
+// it sees each store before that point. Until the first old counter is RETIRED it finds all old counters LIVE, and
+// drops the new ones. From then on all new entries and values are complete, and it goes on from there. A reader that
+// finds a new counter LIVE finds all old ones RETIRED, because LIVE is stored with release, and finds the new value.
+func (w *Writer) exchangeIn(slots []uint32, old []Handle, entries []Entry, goesOn []bool) ([]Handle, error) {
+	leaving, values, cycles := make(map[uint32]bool, len(old)), make([]Value, len(old)), make([]uint64, len(old))
+	for i, h := range old {
+		v, cycle, err := w.v.valueAt(h, math.MaxUint64)
+		if err != nil || leaving[h.Index] {
+			return nil, cmp.Or(err, ErrGone)
 		}
-		leaving[h.Index] = true
+		if leaving[h.Index] = true; goesOn[i] {
+			values[i], cycles[i] = v, cycle
+		}
 	}
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
@@ -84,19 +98,65 @@ func (w *Writer) exchangeIn(slots []uint32, old []Handle, entries []Entry) ([]Ha
 			return nil, err
 		}
 	}
-	for _, h := range old {
-		if err := w.remove(h); err != nil {
-			return nil, err
-		}
-	}
 	out, now := make([]Handle, len(entries)), Now()
 	for i, e := range entries {
 		var err error
-		if out[i], err = w.fill(slots[i], e, now); err != nil {
+		of := exchanging | int64(old[i].Index)<<32 | int64(old[i].Generation)
+		if out[i], err = w.build(slots[i], e, now, of, values[i], cycles[i]); err != nil {
 			return nil, err
 		}
 	}
+	w.swap(old, out)
 	return out, nil
+}
+
+// swap ends the counters old and shows the counters fresh, which were built.
+func (w *Writer) swap(old, fresh []Handle) {
+	w.step("exchange-built")
+	for _, h := range old {
+		w.retire(h)
+		w.step("exchange-retired")
+	}
+	for _, h := range fresh {
+		w.reveal(h)
+		w.step("exchange-revealed")
+	}
+	for _, h := range old {
+		w.clear(h)
+	}
+}
+
+// finishExchange goes on with an Exchange in which the writer before was killed. slots are the slots of its new counters
+// that are BUILDING.
+func (w *Writer) finishExchange(slots []uint32, now int64) {
+	var old, fresh []Handle // old: those that are LIVE
+	begun := false
+	for _, i := range slots {
+		p, _ := w.v.place(i)
+		e := p.entry()
+		fresh = append(fresh, Handle{Index: i, Generation: uint32(e.identity)})
+		of := uint64(e.freedAt &^ exchanging)
+		h := Handle{Index: uint32(of >> 32), Generation: uint32(of)}
+		switch q, err := w.v.place(h.Index); {
+		case err != nil:
+		case q.live(h):
+			old = append(old, h)
+		default:
+			begun = begun || q.entry().identity == identity(entRetired, h.Generation)
+		}
+	}
+	for _, h := range fresh {
+		p, _ := w.v.place(h.Index)
+		if !begun {
+			w.adoptEntry(h.Index, p, now)
+			continue
+		}
+		w.putLive(p.entry(), LiveSlot{})
+		w.setLive(h.Index, true)
+	}
+	if begun {
+		w.swap(old, fresh)
+	}
 }
 
 // giveAllBack returns slots that takeFor took, the last one first, so that the free list is as it was.

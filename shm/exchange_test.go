@@ -17,6 +17,7 @@ func (k *machine) exchange(t *rapid.T) {
 	leaving = slices.DeleteFunc(leaving, func(name string) bool { return name == "" })
 	var old []Handle
 	var entries []Entry
+	var goesOn []bool
 	names := k.names()
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(leaving, name) })
 	used := map[bool]int{}
@@ -38,7 +39,7 @@ func (k *machine) exchange(t *rapid.T) {
 		used[e.Latency]++
 		more[c.entry.Latency]--
 		more[e.Latency]++
-		old, entries = append(old, c.entry.Handle), append(entries, e)
+		old, entries, goesOn = append(old, c.entry.Handle), append(entries, e), append(goesOn, rapid.Bool().Draw(t, "goes on"))
 	}
 	for latency, n := range more {
 		if n > 0 && used[latency] > [...]int{k.o.Counters, k.o.LatencyCounters}[classOf(latency)] {
@@ -48,22 +49,26 @@ func (k *machine) exchange(t *rapid.T) {
 	if len(old) > 0 && len(k.m.gone) > 0 && rapid.IntRange(0, 9).Draw(t, "a handle that is gone") == 0 {
 		old[len(old)-1], want = rapid.SampledFrom(k.m.gone).Draw(t, "gone"), ErrGone
 	}
-	fresh, err := k.w.Exchange(old, entries)
+	fresh, err := k.w.Exchange(old, entries, goesOn)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		t.Fatalf("exchanging %v for %v: %v, want %v", old, entries, err, want)
 	}
 	if err != nil {
 		return
 	}
-	for _, name := range leaving {
+	values := make([]Value, len(old))
+	for i, name := range leaving {
 		k.m.gone = append(k.m.gone, k.m.live[name].entry.Handle)
+		if goesOn[i] {
+			values[i] = k.m.live[name].value
+		}
 		delete(k.m.live, name)
 	}
 	for i, e := range entries {
 		if e.Handle = fresh[i]; slices.Contains(k.m.gone, e.Handle) {
 			t.Fatalf("handle %v names a second counter", e.Handle)
 		}
-		k.m.live[e.Name] = &modelCounter{entry: e}
+		k.m.live[e.Name] = &modelCounter{entry: e, value: values[i]}
 	}
 }
 
@@ -84,7 +89,7 @@ func TestExchangeRefused(t *testing.T) {
 			other, record := mustAdd(t, w, Entry{Name: "other"}), mustAdd(t, w, Entry{Name: "record", Latency: true})
 			v := Value{Packets: 3, Bytes: 30, SampledAt: 1}
 			publishOne(w, old, v)
-			fresh, err := w.Exchange([]Handle{old, other}, []Entry{{Name: "a"}, c.second})
+			fresh, err := w.Exchange([]Handle{old, other}, []Entry{{Name: "a"}, c.second}, []bool{true, true})
 			if !errors.Is(err, c.want) || fresh != nil {
 				t.Fatalf("%v, %v, want %v", fresh, err, c.want)
 			}
@@ -99,6 +104,9 @@ func TestExchangeRefused(t *testing.T) {
 				if _, err := r.Counter(h); err != nil {
 					t.Errorf("%v: %v", h, err)
 				}
+			}
+			if _, err := w.Exchange([]Handle{old, old}, []Entry{{Name: "a"}, {Name: "b"}}, []bool{true, true}); !errors.Is(err, ErrGone) {
+				t.Errorf("a counter twice: %v", err)
 			}
 			if h := mustAdd(t, w, Entry{Name: "next"}); h.Index != other.Index+1 {
 				t.Errorf("the next counter has slot %d, want %d: a slot of the refused exchange is lost", h.Index, other.Index+1)
@@ -118,7 +126,7 @@ func TestExchangeInAFullMirror(t *testing.T) {
 	}
 	exchange := func(old Handle, name string) Handle {
 		t.Helper()
-		fresh, err := w.Exchange([]Handle{old}, []Entry{{Name: name}})
+		fresh, err := w.Exchange([]Handle{old}, []Entry{{Name: name}}, []bool{false})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,5 +191,67 @@ func TestLimitsChange(t *testing.T) {
 	}
 	if err := w.SetLimits(1, 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A reader that lists the counters during exchanges finds no flow twice, and no total that goes back.
+func TestReadersDuringExchanges(t *testing.T) {
+	w, r := heapMirror(t, 3*BlockLen, 0, 0, Options{CoolDown: -1})
+	filler := make([]Handle, 2*BlockLen)
+	h := mustAdd(t, w, Entry{Name: "a", Text: "flow"})
+	for i := range filler {
+		filler[i] = mustAdd(t, w, Entry{Name: fmt.Sprint("filler", i)})
+	}
+	publishOne(w, h, Value{Packets: 1, SampledAt: 1})
+	done := make(chan error)
+	go func() {
+		var err error
+		for n := uint64(1); n <= 5000 && err == nil; n++ {
+			// The flow takes the slots of a filler, and gives its own: it goes up and down.
+			var fresh []Handle
+			f := &filler[n%uint64(len(filler))]
+			fresh, err = w.Exchange([]Handle{h, *f}, []Entry{{Name: fmt.Sprint("a", n%3), Text: "flow"}, {Name: fmt.Sprint("f", n)}}, []bool{true, false})
+			if err == nil {
+				h, *f = fresh[0], fresh[1]
+				publishOne(w, h, Value{Packets: n, SampledAt: 1})
+			}
+		}
+		done <- err
+	}()
+	last, lists := uint64(0), 0
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d lists", lists)
+			return
+		default:
+		}
+		es, err := r.Entries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists++
+		found := 0
+		for _, e := range es {
+			if e.Text != "flow" {
+				continue
+			}
+			found++
+			c, err := r.Counter(e.Handle)
+			if err != nil {
+				continue // exchanged meanwhile
+			}
+			if v, err := c.Load(); err == nil && v.Packets < last {
+				t.Errorf("the total goes back from %d to %d", last, v.Packets)
+			} else if err == nil {
+				last = v.Packets
+			}
+		}
+		if found > 1 {
+			t.Errorf("the flow is listed %d times", found)
+		}
 	}
 }

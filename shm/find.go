@@ -26,6 +26,7 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 				out = append(out, found)
 			}
 		})
+		out = r.v.stillLive(out)
 		return errors.Join(err, r.v.stale())
 	})
 	return out, err

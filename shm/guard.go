@@ -8,11 +8,10 @@ import (
 
 // Guard runs fn and turns a fault on mapped memory inside it into ErrTruncated.
 //
-// A writer never truncates the pages that a reader maps, and only the file's owner could do it. (A
-// writer that takes over cuts a segment that was never declared.) Open, Lookup, Entries, Snapshot,
-// Cursor.Next, Wait and Check are guarded. Counter.Load and Device.Load are not, because it would cost
-// ten times the load: a program that must survive its mirror being truncated by its owner wraps its
-// loop in Guard.
+// A writer never truncates the pages that a reader maps, and only the file's owner could do it. (A writer that takes
+// over cuts a segment that was never declared.) Open, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are
+// guarded. Counter.Load and Device.Load are not, because it would cost ten times the load: a program that must survive
+// its mirror being truncated by its owner wraps its loop in Guard.
 func Guard(fn func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -24,8 +23,7 @@ func Guard(fn func() error) (err error) {
 	return fn()
 }
 
-// faulted returns the error for a recovered memory fault, and goes on panicking
-// for anything else.
+// faulted returns the error for a recovered memory fault, and goes on panicking for anything else.
 func faulted(r any) error {
 	if e, ok := r.(runtime.Error); ok {
 		// An address in the first page comes from a nil pointer: a mistake of the program.

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which the same goroutine must
-// call, control methods wait. On a closed writer it returns 0, and publishes until EndCycle are
-// dropped.
+// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which the same goroutine must call, control
+// methods wait. On a closed writer it returns 0, and publishes until EndCycle are dropped.
 func (w *Writer) BeginCycle() (cycle uint64) {
 	w.mu.Lock()
 	if w.closed {
@@ -23,8 +22,7 @@ func (w *Writer) BeginCycle() (cycle uint64) {
 	return w.cycle
 }
 
-// EndCycle completes the cycle at time now, which is also a heartbeat. The
-// first one moves the state from Boot to Run.
+// EndCycle completes the cycle at time now, which is also a heartbeat. The first one moves the state from Boot to Run.
 func (w *Writer) EndCycle(now int64) {
 	if !w.inCycle {
 		w.outside("EndCycle")
@@ -55,8 +53,7 @@ func (w *Writer) AbandonCycle() bool {
 	return true
 }
 
-// outside is a call that belongs inside a cycle and is not: a mistake of the
-// program, except after Close.
+// outside is a call that belongs inside a cycle and is not: a mistake of the program, except after Close.
 func (w *Writer) outside(call string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,9 +94,9 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 	w.step("publish-block-done")
 }
 
-// republish publishes b as it stands, but for row i, which becomes zero: the value of
+// republish publishes b as it stands, but for row i, which becomes v, of cycle: the value of
 // a counter that is added or removed; i < 0: none. live and the epoch are set anew.
-func (w *Writer) republish(b block, i int, live uint64, freed bool) {
+func (w *Writer) republish(b block, i int, v Value, cycle, live uint64, freed bool) {
 	seq := b.seq()
 	next := nextSeq(*seq, freed)
 	announce64(b.intent(), next) // barrier publish-fence
@@ -107,10 +104,10 @@ func (w *Writer) republish(b block, i int, live uint64, freed bool) {
 	from, to := b.copy(*seq), b.copy(next)
 	copyBlock(&to.values, &from.values)
 	if i >= 0 {
-		storeValue(&to.values[i], Value{})
+		storeValue(&to.values[i], v)
 	}
 	w.step("republish-half-filled")
-	to.seal(from.cycle, live, epochOf(next))
+	to.seal(max(from.cycle, cycle), live, epochOf(next))
 	publish64(seq, next) // barrier publish-release
 	w.step("republish-done")
 }
@@ -129,8 +126,7 @@ func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 
 func blockOf(s *segment, n int) block { return block{s.blocks, uint32(n) % segmentBlocks} }
 
-// seal completes a copy whose values were filled in: rows that are not live become zero, and the copy
-// gets its header.
+// seal completes a copy whose values were filled in: rows that are not live become zero, and the copy gets its header.
 func (c *copyMem) seal(cycle, live, epoch uint64) {
 	used := bits.Len64(live)
 	if live != ^uint64(0) {
@@ -209,9 +205,8 @@ func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-done")
 }
 
-// restamp is how often, in cycles, records that were not published meanwhile
-// are: only the low half of a record's cycle is kept, and it must not come
-// round while it stands.
+// restamp is how often, in cycles, records that were not published meanwhile are: only the low half of a record's cycle
+// is kept, and it must not come round while it stands.
 const restamp = 1 << 30
 
 func (w *Writer) restampRecords() {

@@ -33,8 +33,7 @@ type Writer struct {
 	// growing is held while a segment is made, which holds mu at its end only.
 	growing sync.Mutex
 
-	// mu is held from BeginCycle to EndCycle and by every control method. It
-	// guards everything below, and v.
+	// mu is held from BeginCycle to EndCycle and by every control method. It guards everything below, and v.
 	mu      sync.Mutex
 	closed  bool
 	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
@@ -50,8 +49,7 @@ type Writer struct {
 	faulted    bool   // an access to the mapped file faulted; Remake clears it
 }
 
-// tables hold the writer's knowledge of the mirror that is not in the file. adopt makes them from the
-// catalogue.
+// tables hold the writer's knowledge of the mirror that is not in the file. adopt makes them from the catalogue.
 type tables struct {
 	cycle uint64
 	names map[string]uint32
@@ -87,8 +85,7 @@ func (w *Writer) guard(fn func() error) error {
 	return err
 }
 
-// Entries lists the live counters in the order of their indices. A writer that took over goes on with
-// them.
+// Entries lists the live counters in the order of their indices. A writer that took over goes on with them.
 func (w *Writer) Entries() (es []Entry) {
 	_ = w.control(func() (err error) { es, err = w.v.allEntries(); return err }) // all segments are mapped
 	return es
@@ -127,10 +124,9 @@ func (w *Writer) entry(h Handle) (*entryMem, error) {
 	return p.entry(), nil
 }
 
-// Add adds a counter. It shows as never sampled until it is published. e.Handle
-// and e.AddedAt are ignored. A mirror in which no slot is free grows by a segment, which
-// cycles do not wait for. ErrExists, ErrInvalid; ErrFull: the limit of Options is
-// reached, or no space is left for a segment.
+// Add adds a counter. It shows as never sampled until it is published. e.Handle and e.AddedAt are ignored. A mirror in
+// which no slot is free grows by a segment, which cycles do not wait for. ErrExists, ErrInvalid; ErrFull: the limit of
+// Options is reached, or no space is left for a segment.
 func (w *Writer) Add(e Entry) (Handle, error) {
 	for {
 		var h Handle
@@ -162,6 +158,16 @@ func (w *Writer) add(e Entry) (Handle, error) {
 
 // fill makes e the counter of slot i, which take returned.
 func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
+	h, err := w.build(i, e, now, 0, Value{}, 0)
+	if err == nil {
+		w.reveal(h)
+	}
+	return h, err
+}
+
+// build makes e the counter of slot i up to the store that shows it to readers. freedAt is not 0 in an Exchange. v was
+// published in cycle, or is absent.
+func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uint64) (Handle, error) {
 	p, err := w.v.place(i)
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
@@ -173,12 +179,11 @@ func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 		w.giveBack(i, ent)
 		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
 	}
-
+	w.scratch.freedAt = freedAt
 	w.scratch.live = ent.live // goes on: readers of the slot's last counter hold it
 
-	// From here on every state that a kill can leave is one that takeover knows:
-	// BUILDING becomes RETIRED, and a row that is set live without a LIVE entry
-	// is cleared.
+	// From here on every state that a kill can leave is one that takeover knows: BUILDING becomes RETIRED (or LIVE:
+	// Exchange), and a row that is set live without a LIVE entry is cleared.
 	w.step("add-begin")
 	w.raiseHigh(i)
 	w.step("add-raised")
@@ -187,61 +192,73 @@ func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 	w.step("add-building")
 	copyWords(wordsAt(ent), wordsAt(&w.scratch))
 	w.step("add-filled")
-	w.publishAbsent(i, p, true, false)
+	w.publishRow(i, p, v, cycle, true, false)
 	w.step("add-absent")
-	// barrier live-release (idle: the publish of the zero row has a store fence)
-	publish64(&ent.identity, identity(entLive, e.Handle.Generation))
-	w.step("add-live")
-	w.names[e.Name] = i
-	w.countUsed(p, 1)
-	w.changed()
-	w.spend(e.Handle.Generation)
-	w.step("add-done")
 	return e.Handle, nil
 }
 
-// Remove ends a counter. Readers that hold it get ErrGone from here on; the
-// slot cools down before it serves another.
-func (w *Writer) Remove(h Handle) error {
-	return w.control(func() error { return w.remove(h) })
+// reveal shows the counter that build has made.
+func (w *Writer) reveal(h Handle) {
+	p, _ := w.v.place(h.Index)
+	ent := p.entry()
+	// barrier live-release (idle in Add: the publish of the row has a store fence; in Exchange it orders RETIRED before LIVE)
+	publish64(&ent.identity, identity(entLive, h.Generation))
+	w.step("add-live")
+	w.names[getString(ent.name[:])] = h.Index
+	w.countUsed(p, 1)
+	w.changed()
+	w.spend(h.Generation)
+	w.step("add-done")
 }
 
-func (w *Writer) remove(h Handle) error {
-	p, err := w.place(h)
-	if err != nil {
+// Remove ends a counter. Readers that hold it get ErrGone from here on; the slot cools down before it serves another.
+func (w *Writer) Remove(h Handle) error {
+	return w.control(func() error {
+		_, err := w.place(h)
+		if err == nil {
+			w.retire(h)
+			w.clear(h)
+		}
 		return err
-	}
+	})
+}
+
+// retire ends the counter for readers. clear follows.
+func (w *Writer) retire(h Handle) {
+	p, _ := w.v.place(h.Index)
 	ent := p.entry()
-	name := getString(ent.name[:])
-	now := Now()
 	w.step("remove-begin")
 	w.putLive(ent, LiveSlot{})
-	atomic.StoreInt64(&ent.freedAt, now)
+	atomic.StoreInt64(&ent.freedAt, Now())
 	// barrier retire-release (idle: the publish that follows has a store fence)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
+	delete(w.names, getString(ent.name[:]))
+	w.countUsed(p, -1)
+}
+
+// clear publishes the slot of a counter that retire has ended as free.
+func (w *Writer) clear(h Handle) {
+	p, _ := w.v.place(h.Index)
+	ent := p.entry()
 	if s := w.slotOf(ent); s != nil {
 		s.withdraw() // after RETIRED: its readers look there for the reason
 	}
-	w.publishAbsent(h.Index, p, false, true)
+	w.publishRow(h.Index, p, Value{}, 0, false, true)
 	w.step("remove-absent")
-	delete(w.names, name)
-	w.release(h.Index, ent, now)
-	w.countUsed(p, -1)
+	w.release(h.Index, ent, ent.freedAt)
 	w.changed()
 	w.step("remove-done")
-	return nil
 }
 
-// publishAbsent sets whether index i belongs to a counter, and publishes its block or
-// record with i's value zero, the other values as they are, and the epoch raised when i
-// was freed. A block is published twice, or once where its parity was another than the
-// segment's: then both are the same.
-func (w *Writer) publishAbsent(i uint32, p place, live, freed bool) {
+// publishRow sets whether index i belongs to a counter, and publishes its block or record with v, of cycle, as i's
+// value, the other values as they are, and the epoch raised when i was freed. A block is published twice, or once where
+// its parity was another than the segment's: then both are the same.
+func (w *Writer) publishRow(i uint32, p place, v Value, cycle uint64, live, freed bool) {
 	if p.latency() {
 		w.setLive(i, live)
 		r := p.record()
-		w.putRecord(r, nextSeq(r.seq, freed), Value{}, w.cycle)
+		w.putRecord(r, nextSeq(r.seq, freed), v, cycle)
 		return
 	}
 	b := p.block()
@@ -251,9 +268,9 @@ func (w *Writer) publishAbsent(i uint32, p place, live, freed bool) {
 	}
 	w.setLive(i, live)
 	rows := w.live[i/BlockLen]
-	w.republish(b, int(i%BlockLen), rows, freed)
+	w.republish(b, int(i%BlockLen), v, cycle, rows, freed)
 	if *b.seq()&1 != parity {
-		w.republish(b, -1, rows, false)
+		w.republish(b, -1, Value{}, 0, rows, false)
 	}
 }
 
@@ -302,8 +319,7 @@ func (w *Writer) putSlot(ent *entryMem, s *slotMem) {
 	w.changed()
 }
 
-// SetState tells readers the writer's state. Close sets Halt by itself; Run
-// comes with the first cycle.
+// SetState tells readers the writer's state. Close sets Halt by itself; Run comes with the first cycle.
 func (w *Writer) SetState(s State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -211,12 +211,13 @@ func (a *alterations) arrange(ctx context.Context) error {
 }
 
 // relist exchanges the entries of flows that get another name, other labels, another class or a total that begins
-// at 0. The old entries are gone then; values go to the new ones when enact has told the plan.
+// at 0. The old entries are gone then. Totals that go on are in the new ones.
 func (a *alterations) relist() error {
 	e := a.e
 	var list []*alteration
 	var old []shm.Handle
 	var entries []shm.Entry
+	var goesOn []bool
 	for _, x := range a.list {
 		if !x.relist {
 			continue
@@ -229,12 +230,12 @@ func (a *alterations) relist() error {
 		}
 		lost := c.isDownAt(source)
 		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = source.String(), c.basis, !lost, lost
-		list, old, entries = append(list, x), append(old, c.handle), append(entries, entry)
+		list, old, entries, goesOn = append(list, x), append(old, c.handle), append(entries, entry), append(goesOn, !x.anew)
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	handles, err := e.catalogue.Exchange(old, entries)
+	handles, err := e.catalogue.Exchange(old, entries, goesOn)
 	if err != nil {
 		return err
 	}
@@ -303,14 +304,11 @@ func (a *alterations) enact() {
 
 // updateTotal hands the flow's counter to the poller under its entry.
 func (x *alteration) updateTotal(e *Engine) {
-	c, old := x.c, x.c.handle
+	c := x.c
 	if x.relist {
 		c.handle = x.handle
 	}
 	if !x.anew { // its hooks are the same: a loss of one is still to be declared
-		if x.relist {
-			e.plan.Move(old, c.handle)
-		}
 		return
 	}
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
@@ -323,7 +321,6 @@ func (x *alteration) updateTotal(e *Engine) {
 	if c.offload != nil {
 		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""
 	}
-	e.plan.Remove(old.Index)
 	e.plan.SetSource(c.handle, c.backend, x.in.ID, c.base)
 }
 

@@ -132,13 +132,17 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 		return old.Handle, c, err
 	case old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels):
 		return old.Handle, c, m.writer.SetContinuity(old.Handle, c)
-	case old != nil:
-		m.plan.Remove(old.Handle.Index)
-		if err := m.writer.Remove(old.Handle); err != nil {
-			return old.Handle, c, err
-		}
 	}
 	want.Continuity = c
+	if old != nil {
+		// A base above the value holds counts that a device kept after the value: without a value the total is the base.
+		goesOn := old == was && int64(old.total.Packets-c.BasePackets) >= 0
+		h, err := m.Exchange([]shm.Handle{old.Handle}, []shm.Entry{want}, []bool{goesOn})
+		if err != nil {
+			return old.Handle, c, err
+		}
+		return h[0], c, nil
+	}
 	h, err := m.newEntry(want)
 	return h, c, err
 }

@@ -109,13 +109,12 @@ func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// Exchange is shm.Writer.Exchange. It repeats that where the mirror was damaged meanwhile, and adds the segments of the
-// new entries to the plan.
-func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
-	handles, err := m.writer.Exchange(old, entries)
-	for try := 0; errors.Is(err, shm.ErrTruncated) && try < addTries; try++ {
+// Exchange is shm.Writer.Exchange, with the plan. It repeats that where the mirror was damaged meanwhile.
+func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool) ([]shm.Handle, error) {
+	handles, err := m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)
+	for try := 0; errors.Is(err, shm.ErrTruncated) && m.inherited == nil && try < addTries; try++ {
 		m.Repair()
-		handles, err = m.writer.Exchange(old, entries)
+		handles, err = m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)
 	}
 	switch {
 	case errors.Is(err, shm.ErrFull):
@@ -125,9 +124,6 @@ func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry) ([]shm.Handl
 		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)
 	case errors.Is(err, shm.ErrInvalid):
 		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
-	}
-	for i, h := range handles {
-		m.plan.AddSegment(h, entries[i].Latency)
 	}
 	return handles, err
 }

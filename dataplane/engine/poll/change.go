@@ -86,11 +86,26 @@ func (p *Plan) sample(b *sourceBlock, i int) (own backend.Pair, at int64, err er
 	return p.pairs[0], p.sampled[0], err
 }
 
-// Move gives the source and the value of the counter from to the counter to, between two cycles. Cycles publish
-// nothing for from afterwards.
-func (p *Plan) Move(from, to shm.Handle) {
+// Exchange calls exchange, which replaces the counters old in the mirror, and gives the source and the value of old[i] to the
+// i-th new counter where goesOn[i]. It does so between two cycles: each one finds a total under the counter that is in the
+// mirror. Cycles publish nothing for the old counters afterwards. They wait where the mirror grows for the exchange.
+func (p *Plan) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool, exchange func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error)) ([]shm.Handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	fresh, err := exchange(old, entries, goesOn)
+	for i, h := range fresh {
+		p.segments = p.segmentsWith(h, entries[i].Latency)
+		if goesOn[i] {
+			p.move(old[i], h)
+		} else {
+			p.remove(old[i].Index)
+		}
+	}
+	return fresh, err
+}
+
+// move is called with mu held.
+func (p *Plan) move(from, to shm.Handle) {
 	value, was := p.published(from.Index), *p.history(from.Index)
 	*p.history(to.Index) = historyState{handle: to, written: was.written, record: value}
 	if b, i := p.find(from.Index); b != nil {

@@ -66,7 +66,10 @@ func TestPlanShowsLiveSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Hold(handle(1))
-	p.Move(handle(0), handle(9))
+	exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) { return []shm.Handle{handle(9)}, nil }
+	if _, err := p.Exchange([]shm.Handle{handle(0)}, make([]shm.Entry, 1), []bool{true}, exchange); err != nil {
+		t.Fatal(err)
+	}
 	p.Remove(4096)
 	want := shown{handle(9): slot(1, 0, 0), handle(2): slot(4, 42, 0)}
 	check("base, hold, move and removal", want)

@@ -13,7 +13,7 @@ import (
 const blockSize = shm.BlockLen
 
 // Plan holds the source and the base of every counter of the mirror. All methods may be called from any
-// goroutine, AddSegment from one at a time.
+// goroutine, AddSegment and Exchange from one at a time.
 type Plan struct {
 	mu       sync.Mutex
 	segments []*segmentPlan          // of the mirror, by number; nil: no counter of the segment is in use
@@ -65,9 +65,17 @@ func (p *Plan) SetHistoryPeriod(period time.Duration) {
 // that the segment holds latency counters. The segment is allocated before the lock is taken, so
 // that no cycle waits for it.
 func (p *Plan) AddSegment(h shm.Handle, latency bool) {
+	segments := p.segmentsWith(h, latency)
+	p.mu.Lock()
+	p.segments = segments
+	p.mu.Unlock()
+}
+
+// segmentsWith returns the segments with h's among them.
+func (p *Plan) segmentsWith(h shm.Handle, latency bool) []*segmentPlan {
 	n := int(h.Index / shm.SegmentLen)
 	if n < len(p.segments) && p.segments[n] != nil {
-		return
+		return p.segments
 	}
 	s := &segmentPlan{history: make([]historyState, shm.SegmentLen)}
 	if !latency {
@@ -78,9 +86,7 @@ func (p *Plan) AddSegment(h shm.Handle, latency bool) {
 		longer = append(longer, nil)
 	}
 	longer[n] = s
-	p.mu.Lock()
-	p.segments = longer
-	p.mu.Unlock()
+	return longer
 }
 
 // activity returns the number of counters that have a source, and the time at which the last change was found: another
