@@ -66,7 +66,13 @@ func TestPlanShowsLiveSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Hold(handle(1))
-	exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) { return []shm.Handle{handle(9)}, nil }
+	exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) {
+		if p.mu.TryLock() {
+			t.Error("a cycle may publish between the exchange in the mirror and the move of the values: it would show none")
+			p.mu.Unlock()
+		}
+		return []shm.Handle{handle(9)}, nil
+	}
 	if _, err := p.Exchange([]shm.Handle{handle(0)}, make([]shm.Entry, 1), []bool{true}, exchange); err != nil {
 		t.Fatal(err)
 	}
