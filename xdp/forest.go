@@ -19,15 +19,7 @@ const (
 	treeEntryWords = treeRest + 2 + 2*(Words-2)
 
 	anyPort = 1<<16 - 1
-	// portGuard is the bit above each of the two ports of a word.
-	portGuard = 1<<16 | 1<<48
 )
-
-// rangeWords appends a pair of ranges as an entry has it: the first ports, and the last ports under their guards.
-func rangeWords(dst []uint64, p Ports) []uint64 {
-	first, last := uint64(p.Src.First)|uint64(p.Dst.First)<<32, uint64(lastOf(p.Src))|uint64(lastOf(p.Dst))<<32
-	return append(dst, first, last|portGuard)
-}
 
 // lastOf is the last port of a range, of which the zero value is every port.
 func lastOf(r Range) uint16 {
@@ -37,14 +29,42 @@ func lastOf(r Range) uint16 {
 	return r.Last
 }
 
-func rangesOf(first, last uint64) Ports {
-	of := func(shift int) Range {
-		if r := (Range{First: uint16(first >> shift), Last: uint16(last >> shift)}); r != (Range{First: 0, Last: anyPort}) {
-			return r
+// portsWord is a number that no other ranges have.
+func portsWord(p Ports) uint64 {
+	return uint64(p.Src.First) | uint64(lastOf(p.Src))<<16 | uint64(p.Dst.First)<<32 | uint64(lastOf(p.Dst))<<48
+}
+
+// boundWords appends the bounds of a level as an entry has them: of the ports and the protocol that the ranges allow, and
+// the leading bits of the masks.
+func boundWords(dst []uint64, k, m *Headers, p Ports) []uint64 {
+	var low, high uint64
+	add := func(shift, width int, key, mask uint64, r Range) {
+		top := uint64(1)<<width - 1
+		free := uint64(1)<<bits.Len64(top&^mask) - 1
+		first, last := key&^free, key&^free|free
+		if r != (Range{}) {
+			first, last = uint64(r.First), uint64(r.Last)
 		}
-		return Range{}
+		low |= (top + first) << shift
+		high |= (top - last) << shift
 	}
-	return Ports{Src: of(0), Dst: of(32)}
+	be := binary.BigEndian.Uint16
+	add(0, 16, uint64(be(k.L4[:])), uint64(be(m.L4[:])), p.Src)
+	add(17, 8, uint64(k.Proto), uint64(m.Proto), Range{})
+	add(32, 16, uint64(be(k.L4[2:])), uint64(be(m.L4[2:])), p.Dst)
+	return append(dst, low, high)
+}
+
+// rangesOf returns the ranges of a level with a mask and these bounds. A port under a mask has no range.
+func rangesOf(bounds []uint64, mask *Headers) Ports {
+	of := func(shift int, mask []byte) Range {
+		r := Range{First: uint16(bounds[0]>>shift + 1), Last: anyPort - uint16(bounds[1]>>shift)}
+		if mask[0]|mask[1] != 0 || r == (Range{Last: anyPort}) {
+			return Range{}
+		}
+		return r
+	}
+	return Ports{Src: of(0, mask.L4[:2]), Dst: of(32, mask.L4[2:])}
 }
 
 // classBits are the bits of a key that tell the class of its frame.
@@ -69,11 +89,11 @@ func (r *Rule) ranged() bool {
 // treeEntry appends the words of the entry of r.
 func treeEntry(dst []uint64, r *Rule) []uint64 {
 	k, m := r.Key.words(), r.Mask.words()
-	dst = append(dst, 0, r.rank(), m[wordHot], k[wordHot], m[wordAddr], k[wordAddr])
-	dst = rangeWords(dst, r.Ports[0])
+	dst = append(dst, 0, r.rank(), m[wordAddr], k[wordAddr])
+	dst = append(boundWords(dst, &r.Key.Out, &r.Mask.Out, r.Ports[0]), m[wordHot], k[wordHot])
 	if r.Ports[1] != (Ports{}) {
 		dst[0] |= treeInner
-		dst = rangeWords(dst, r.Ports[1])
+		dst = boundWords(dst, &r.Key.In, &r.Mask.In, r.Ports[1])
 	}
 	rest := uint64(len(dst))
 	for w := wordAddr + 1; w < Words; w++ {
@@ -93,16 +113,19 @@ func treeEntry(dst []uint64, r *Rule) []uint64 {
 func (s *entryStore) readTree(unit uint32, r *Rule) {
 	e := s.words[int(unit)*unitWords:]
 	k, m := r.Key.words(), r.Mask.words()
-	m[wordHot], k[wordHot], m[wordAddr], k[wordAddr] = e[2], e[3], e[4], e[5]
-	r.Ports[0] = rangesOf(e[6], e[7])
+	m[wordAddr], k[wordAddr], m[wordHot], k[wordHot] = e[2], e[3], e[6], e[7]
 	rest := e[treeRest:]
 	if e[0]&treeInner != 0 {
-		r.Ports[1], rest = rangesOf(rest[0], rest[1]), rest[2:]
+		rest = rest[2:]
 	}
 	for w := wordAddr + 1; w < Words; w++ {
 		if e[0]>>w&1 != 0 {
 			m[w], k[w], rest = rest[0], rest[1], rest[2:]
 		}
+	}
+	r.Ports[0] = rangesOf(e[4:], &r.Mask.Out)
+	if e[0]&treeInner != 0 {
+		r.Ports[1] = rangesOf(e[treeRest:], &r.Mask.In)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 9
+	metaLayout = 10
 
 	metaHeader      = 10
 	metaTupleWords  = 2 + Words

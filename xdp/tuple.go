@@ -58,13 +58,13 @@ func (t *tuple) pack(dst []uint64, k *words) []uint64 {
 }
 
 // keyBuffer holds the words by which a tuple tells its rules apart.
-type keyBuffer [Words + 4]uint64
+type keyBuffer [Words + 2]uint64
 
 // keyOf appends the words by which the tuple tells its rules apart: the key, and in a tree the ranges.
 func (t *tuple) keyOf(dst []uint64, r *Rule) []uint64 {
 	dst = t.pack(dst, r.Key.words())
 	if t.inTree() {
-		dst = rangeWords(rangeWords(dst, r.Ports[0]), r.Ports[1])
+		dst = append(dst, portsWord(r.Ports[0]), portsWord(r.Ports[1]))
 	}
 	return dst
 }

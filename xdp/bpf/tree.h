@@ -5,17 +5,17 @@
  * change of rules is a change of words in ft_tree. Package xdp/tree builds the trees, specifies their
  * words (node.go), and walks them in Go as this file does.
  *
- * An entry of a tree is: its slot; rank; mask and key of FT_W_HOT; mask and key of FT_W_ADDR; first and last outer
- * ports, as ft_ports has them; the same of the inner ports if FT_E_INNER; mask and key of each further word. So a rule on
- * the IPv4 5-tuple takes 64 bytes, which are one line of the cache. In place of an offset the slot of an entry has
- * FT_E_MORE: bit w for each further word w, FT_E_INNER, and the place of the first of these words.
+ * An entry of a tree is: its slot; rank; mask and key of FT_W_ADDR; the bounds of the outer ports and of the protocol, as
+ * ft_outside_bounds has them; mask and key of FT_W_HOT; the bounds of the inner ports if FT_E_INNER; mask and key of each
+ * further word. So a rule on the IPv4 5-tuple takes 64 bytes, which are one line of the cache. In place of an offset the
+ * slot of an entry has FT_E_MORE: bit w for each further word w, FT_E_INNER, and the place of the first of these words.
  */
 #include "counters.h"
 
 #define FT_E_MORE 0x1fffffe
 #define FT_E_INNER (1u << FT_WORDS)
 #define FT_E_REST (FT_WORDS + 1) /* shift */
-#define FT_E_INNER_RANGES 8
+#define FT_E_INNER_BOUNDS 8
 
 __u64 ft_tree[8] SEC(".data.tree");
 
@@ -72,26 +72,26 @@ static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct
 	return (void *)ft_opaque(ft_entries) + (at & c->entry_mask);
 }
 
-/*
- * The ports of a level as an entry has them: the source port in the low half of the number, the destination port in the
- * high half, and a bit above each, from which a subtraction may borrow.
- */
-#define FT_GUARDS (1ULL << 16 | 1ULL << 48)
-
+/* Fields of a level in one number: the source port in bits 0..15, the protocol in 17..24, the destination port in 32..47. */
 static __always_inline __u64 ft_ports(__u64 hot)
 {
 	__u64 v = bpf_be64_to_cpu(hot);
 
-	return v >> 48 | (v & 0xffffULL << 32) | FT_GUARDS;
+	return v >> 48 | (v >> 7 & 0xff << 17) | (v & 0xffffULL << 32);
 }
 
+/* The bit above each field. */
+#define FT_GUARDS (1ULL << 16 | 1ULL << 25 | 1ULL << 48)
+
 /*
- * Not 0 if a port is outside of its range: then the first difference lacks the bit above the port, or the second has it.
- * Without branches: the verifier follows the loop over a list through each of them, and it takes 8,192 of them in a row.
+ * Not 0 if a field is outside of its bounds. bounds[0] has in each field the first value less 1, and the bit above, which
+ * stays if the field is below the first value. bounds[1] has the greatest number of the field less the last value: the
+ * sum has the bit above if the field is above the last value. Without branches: the verifier follows the loop over a list
+ * through each of them, and it takes 8,192 of them in a row.
  */
-static __always_inline __u64 ft_out_of_range(__u64 ports, __u64 first, __u64 last)
+static __always_inline __u64 ft_outside_bounds(__u64 ports, const volatile __u64 *bounds)
 {
-	return (~(ports - first) | (last - ports)) & FT_GUARDS;
+	return ((bounds[0] - ports) | (bounds[1] + ports)) & FT_GUARDS;
 }
 
 /*
@@ -107,7 +107,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 rule)
 		return 0;
 	__u64 words = e[0], at = words >> FT_E_REST & 63;
 
-	if (words & FT_E_INNER && ft_out_of_range(ft_ports(k->w[FT_INNER + FT_W_HOT]), e[FT_E_INNER_RANGES], e[FT_E_INNER_RANGES + 1]))
+	if (words & FT_E_INNER && ft_outside_bounds(ft_ports(k->w[FT_INNER + FT_W_HOT]), e + FT_E_INNER_BOUNDS))
 		return 0;
 #pragma clang loop unroll(disable)
 	for (int w = 2; w < FT_WORDS; w++) {
@@ -128,10 +128,13 @@ struct ft_hot_key {
 	__u64 hot, addr, ports;
 };
 
-/* Not 0 if the entry does not match the two hot words. */
+/*
+ * Not 0 if the entry does not match the addresses, the ports or the protocol. Few rules differ in the rest of FT_W_HOT
+ * alone, so only a rule that matches this much is compared with all of it.
+ */
 static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft_hot_key *h)
 {
-	return ((h->hot & e[2]) ^ e[3]) | ((h->addr & e[4]) ^ e[5]) | ft_out_of_range(h->ports, e[6], e[7]);
+	return ((h->addr & e[2]) ^ e[3]) | ft_outside_bounds(h->ports, e + 4);
 }
 
 /* The rule if it matches, or 0. Without k also FT_AGAIN. */
@@ -139,7 +142,7 @@ static __always_inline __u64 ft_one(const volatile struct ft_config *c, const st
 {
 	const volatile __u64 *e = ft_tree_entry(c, rule);
 
-	if (ft_differs(e, h))
+	if (ft_differs(e, h) || ((h->hot & e[6]) != e[7]))
 		return 0;
 	if (!(e[0] & FT_E_MORE))
 		return rule;
