@@ -34,39 +34,6 @@ func portsWord(p Ports) uint64 {
 	return uint64(p.Src.First) | uint64(lastOf(p.Src))<<16 | uint64(p.Dst.First)<<32 | uint64(lastOf(p.Dst))<<48
 }
 
-// boundWords appends the bounds of a level as an entry has them: of the ports and the protocol that the ranges allow, and
-// the leading bits of the masks.
-func boundWords(dst []uint64, k, m *Headers, p Ports) []uint64 {
-	var low, high uint64
-	add := func(shift, width int, key, mask uint64, r Range) {
-		top := uint64(1)<<width - 1
-		free := uint64(1)<<bits.Len64(top&^mask) - 1
-		first, last := key&^free, key&^free|free
-		if r != (Range{}) {
-			first, last = uint64(r.First), uint64(r.Last)
-		}
-		low |= (top + first) << shift
-		high |= (top - last) << shift
-	}
-	be := binary.BigEndian.Uint16
-	add(0, 16, uint64(be(k.L4[:])), uint64(be(m.L4[:])), p.Src)
-	add(17, 8, uint64(k.Proto), uint64(m.Proto), Range{})
-	add(32, 16, uint64(be(k.L4[2:])), uint64(be(m.L4[2:])), p.Dst)
-	return append(dst, low, high)
-}
-
-// rangesOf returns the ranges of a level with a mask and these bounds. A port under a mask has no range.
-func rangesOf(bounds []uint64, mask *Headers) Ports {
-	of := func(shift int, mask []byte) Range {
-		r := Range{First: uint16(bounds[0]>>shift + 1), Last: anyPort - uint16(bounds[1]>>shift)}
-		if mask[0]|mask[1] != 0 || r == (Range{Last: anyPort}) {
-			return Range{}
-		}
-		return r
-	}
-	return Ports{Src: of(0, mask.L4[:2]), Dst: of(32, mask.L4[2:])}
-}
-
 // classBits are the bits of a key that tell the class of its frame.
 func classBits() tree.ClassBits {
 	var v4, v6 Key
@@ -90,10 +57,10 @@ func (r *Rule) ranged() bool {
 func treeEntry(dst []uint64, r *Rule) []uint64 {
 	k, m := r.Key.words(), r.Mask.words()
 	dst = append(dst, 0, r.rank(), m[wordAddr], k[wordAddr])
-	dst = append(boundWords(dst, &r.Key.Out, &r.Mask.Out, r.Ports[0]), m[wordHot], k[wordHot])
+	dst = append(tree.AppendBounds(dst, k[wordHot], m[wordHot], r.Ports[0]), m[wordHot], k[wordHot])
 	if r.Ports[1] != (Ports{}) {
 		dst[0] |= treeInner
-		dst = boundWords(dst, &r.Key.In, &r.Mask.In, r.Ports[1])
+		dst = tree.AppendBounds(dst, k[wordHot+levelWords], m[wordHot+levelWords], r.Ports[1])
 	}
 	rest := uint64(len(dst))
 	for w := wordAddr + 1; w < Words; w++ {
@@ -123,9 +90,9 @@ func (s *entryStore) readTree(unit uint32, r *Rule) {
 			m[w], k[w], rest = rest[0], rest[1], rest[2:]
 		}
 	}
-	r.Ports[0] = rangesOf(e[4:], &r.Mask.Out)
+	r.Ports[0] = tree.RangesOf(e[4:], m[wordHot])
 	if e[0]&treeInner != 0 {
-		r.Ports[1] = rangesOf(e[treeRest:], &r.Mask.In)
+		r.Ports[1] = tree.RangesOf(e[treeRest:], m[wordHot+levelWords])
 	}
 }
 
