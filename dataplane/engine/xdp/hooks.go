@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -126,11 +127,13 @@ func (h *hooks) noteFresh(name string) {
 	if h.started {
 		why = unheld
 	}
-	if len(h.left) > 0 {
+	if len(h.left)+len(h.held) > 0 {
 		_ = h.ns.Do(func() error {
-			ifi, err := net.InterfaceByName(name)
+			l, err := netlink.LinkByName(name)
 			if err == nil {
-				if _, was := h.left[ifi.Index]; was {
+				index := l.Attrs().Index
+				_, was := h.left[index]
+				if was || slices.ContainsFunc(h.held, func(a xdp.Attachment) bool { return a.Index == index && a.Interface != name }) {
 					why = renamed
 				}
 			}

@@ -195,6 +195,7 @@ func (h *hooks) relist() {
 		return
 	}
 	h.changeInterfaces(now)
+	clear(h.left) // those within a pattern have joined
 }
 
 // forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs.

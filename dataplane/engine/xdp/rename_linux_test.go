@@ -13,65 +13,113 @@ import (
 )
 
 // An interface of a pattern is renamed again before the watcher has handled the first event. Its packets pass uncounted
-// until its last name is counted on: that name begins another epoch. An interface that comes with a name of the pattern,
-// and is renamed within it, has missed nothing.
+// until its last name is counted on: that name begins another epoch, also where the events were lost. An interface that
+// comes with a name of the pattern, and is renamed within it, has missed nothing.
 func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	for name, c := range map[string]struct {
 		first, last string
+		lost        bool // the events
 		missed      bool // packets
 	}{
-		"within the pattern": {"eth0", "eth7", true},
-		"into the pattern":   {"other0", "eth7", false},
+		"within the pattern":                      {"eth0", "eth7", false, true},
+		"into the pattern":                        {"other0", "eth7", false, false},
+		"within the pattern, and events are lost": {"eth0", "eth7", true, true},
+		"into the pattern, and events are lost":   {"other0", "eth7", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := lab.NewWire(lab.WireOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { w.Close() })
+			b, w, f := onWire(t, c.first)
 			rename := func(name string) {
 				t.Helper()
 				if err := w.Near.Rename(name); err != nil {
 					t.Fatal(err)
 				}
 			}
-			rename(c.first)
-			beside, err := lab.NewPair(w.Near.NS, w.Far.NS, "eth1", lab.Unique("f"), lab.PairOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { beside.Close() })
-			var b *Backend
-			if err := w.Near.NS.Do(func() (err error) {
-				b, err = New(Options{
-					Interfaces: []dataplane.Interface{{Name: "eth*"}}, Config: dataplane.XDPConfig{MaxFlows: 64}, Logger: slog.New(slog.DiscardHandler),
-				})
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { b.Close(false) })
-			f := backend.Placed{Flow: flow.Flow{Name: "a"}}
-			if _, err := b.Install(t.Context(), []backend.Placed{f}); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.RemoveStale(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			counts := func(ifname string) bool {
 				return slices.ContainsFunc(b.Source(f).Devices, func(d dataplane.Device) bool { return d.Name == ifname })
 			}
 			was := b.Epoch(f)
+			if c.lost {
+				b.hooks.stop()
+				b.hooks.stopped.Wait()
+			}
 			b.mu.Lock() // the watcher waits
 			rename("eth5")
 			rename(c.last)
 			b.mu.Unlock()
+			if c.lost {
+				b.CheckAll()
+			}
 			lab.Eventually(t, "the count under the last name", func() bool { return counts(c.last) })
 			if now := b.Epoch(f); (now > was) != c.missed {
 				t.Errorf("epoch %#x, and %#x before the renames", now, was)
 			}
 		})
 	}
+}
+
+// An interface leaves the pattern, and the event of that is lost. When it comes back it has missed nothing.
+func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	b, w, f := onWire(t, "eth0")
+	b.hooks.stop()
+	b.hooks.stopped.Wait()
+	rename := func(name string) {
+		t.Helper()
+		if err := w.Near.Rename(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was := b.Epoch(f)
+	rename("other0")
+	b.mu.Lock()
+	b.hooks.leave("eth0") // as the check every 2 s does
+	b.mu.Unlock()
+	b.CheckAll()
+	rename("eth7")
+	b.CheckAll()
+	if !slices.ContainsFunc(b.Source(f).Devices, func(d dataplane.Device) bool { return d.Name == "eth7" }) {
+		t.Fatalf("counted by %v", b.Source(f))
+	}
+	if now := b.Epoch(f); now > was {
+		t.Errorf("epoch %#x, and %#x before", now, was)
+	}
+}
+
+// onWire counts a flow on eth*: on eth1, and on a wire's end of the name first.
+func onWire(t *testing.T, first string) (*Backend, *lab.Wire, backend.Placed) {
+	t.Helper()
+	w, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if err := w.Near.Rename(first); err != nil {
+		t.Fatal(err)
+	}
+	beside, err := lab.NewPair(w.Near.NS, w.Far.NS, "eth1", lab.Unique("f"), lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { beside.Close() })
+	var b *Backend
+	if err := w.Near.NS.Do(func() (err error) {
+		b, err = New(Options{
+			Interfaces: []dataplane.Interface{{Name: "eth*"}}, Config: dataplane.XDPConfig{MaxFlows: 64}, Logger: slog.New(slog.DiscardHandler),
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close(false) })
+	f := backend.Placed{Flow: flow.Flow{Name: "a"}}
+	if _, err := b.Install(t.Context(), []backend.Placed{f}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveStale(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b, w, f
 }
