@@ -115,6 +115,22 @@ func TestExchangeRefused(t *testing.T) {
 	}
 }
 
+// While catalogue_changes stays, the fill level changes by one counter at most: Check compares the entries with it then.
+func TestExchangeTellsEachChange(t *testing.T) {
+	w, _ := heapMirror(t, BlockLen, 0, 0, Options{CoolDown: -1})
+	old := addN(t, w, 3, false)
+	h, levels := w.v.hdr, map[uint64][]uint32{}
+	w.hook = func(string) { levels[h.catalogueChanges] = append(levels[h.catalogueChanges], h.countersUsed) }
+	if _, err := w.Exchange(old, []Entry{{Name: "a"}, {Name: "b"}, {Name: "c"}}, make([]bool, 3)); err != nil {
+		t.Fatal(err)
+	}
+	for changes, used := range levels {
+		if slices.Max(used)-slices.Min(used) > 1 {
+			t.Errorf("after %d changes the header says %v live", changes, used)
+		}
+	}
+}
+
 // The mirror grows for an exchange, and the limit of a class counts the counters that leave as gone.
 func TestExchangeInAFullMirror(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen+1, 0, 0, Options{CoolDown: -1})

@@ -235,6 +235,7 @@ func (w *Writer) retire(h Handle) {
 	w.step("remove-retired")
 	delete(w.names, getString(ent.name[:]))
 	w.countUsed(p, -1)
+	w.changed()
 }
 
 // clear publishes the slot of a counter that retire has ended as free.
@@ -247,7 +248,6 @@ func (w *Writer) clear(h Handle) {
 	w.publishRow(h.Index, p, Value{}, 0, false, true)
 	w.step("remove-absent")
 	w.release(h.Index, ent, ent.freedAt)
-	w.changed()
 	w.step("remove-done")
 }
 
