@@ -88,7 +88,7 @@ func (w *Writer) finishBlocks(n int, s *segment) {
 			w.republish(b, -1, Value{}, 0, live, true)
 			w.step("adopt-block-done")
 		}
-		if live != 0 && *seq&1 != parity {
+		if *seq&1 != parity {
 			w.republish(b, -1, Value{}, 0, live, false)
 			w.step("adopt-parity-done")
 		}
