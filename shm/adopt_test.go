@@ -127,3 +127,52 @@ func TestAKilledExchangeIsFinished(t *testing.T) {
 		}
 	}
 }
+
+// In a damaged file, BUILDING entries that replace a counter twice, or have a name that is LIVE elsewhere, or one name, do
+// not become LIVE, and end no counter.
+func TestADamagedExchangeIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   [2]int // the counters that the entries of 1 and 2 replace; 0 replaces 6, which ended
+		name [2]string
+	}{
+		"a counter is replaced twice":          {[2]int{4, 4}, [2]string{"y", "z"}},
+		"a counter that ended, replaced twice": {[2]int{6, 4}, [2]string{"y", "z"}},
+		"a name is LIVE":                       {[2]int{3, 5}, [2]string{"y", "cfalse-4"}},
+		"one name":                             {[2]int{3, 4}, [2]string{"y", "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, v := newHeap(t, 1, 0)
+			v.ready()
+			o := Options{Path: "heap", CoolDown: -1}.withDefaults()
+			w, err := newWriter(o, v, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hs := addN(t, w, 7, false)
+			if err := w.Remove(hs[6]); err != nil {
+				t.Fatal(err)
+			}
+			for i, of := range []int{6, c.of[0], c.of[1]} {
+				e := v.slot(hs[i].Index).entry()
+				e.identity = identity(entBuilding, hs[i].Generation)
+				e.freedAt = exchanging | int64(hs[of].Index)<<32 | int64(hs[of].Generation)
+				clear(e.name[:])
+				copy(e.name[:], []string{"x", c.name[0], c.name[1]}[i])
+			}
+			v.hdr.countersUsed = 3
+			if v, err = attach(s); err != nil {
+				t.Fatal(err)
+			}
+			if w, err = newWriter(o, v, nil); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 6 {
+				mustAdd(t, w, Entry{Name: fmt.Sprint("next", i)})
+			}
+			if es := w.Entries(); len(es) != 9 || es[3].Handle != hs[3] || es[4].Handle != hs[4] || es[5].Handle != hs[5] {
+				t.Errorf("%+v, want %v and 6 more", es, hs[3:6])
+			}
+			noProblems(t, checkBytes(s.b))
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -130,29 +131,33 @@ func (w *Writer) swap(old, fresh []Handle) {
 // that are BUILDING.
 func (w *Writer) finishExchange(slots []uint32, now int64) {
 	var old, fresh []Handle // old: those that are LIVE
-	begun := false
+	names, replaced, begun := maps.Clone(w.names), make(map[Handle]bool), false
 	for _, i := range slots {
 		p, _ := w.v.place(i)
 		e := p.entry()
 		fresh = append(fresh, Handle{Index: i, Generation: uint32(e.identity)})
 		of := uint64(e.freedAt &^ exchanging)
 		h := Handle{Index: uint32(of >> 32), Generation: uint32(of)}
-		switch q, err := w.v.place(h.Index); {
-		case err != nil:
-		case q.live(h):
+		replaced[h] = true
+		names[getString(e.name[:])] = i
+		if q, err := w.v.place(h.Index); err == nil && q.live(h) {
 			old = append(old, h)
-		default:
+			if name := getString(q.entry().name[:]); names[name] == h.Index {
+				delete(names, name)
+			}
+		} else if err == nil {
 			begun = begun || q.entry().identity == identity(entRetired, h.Generation)
 		}
 	}
+	// In a damaged file a counter may be replaced twice, or two counters would have one name.
+	begun = begun && len(replaced) == len(fresh) && len(names) == len(w.names)-len(old)+len(fresh)
 	for _, h := range fresh {
-		p, _ := w.v.place(h.Index)
-		if !begun {
+		if p, _ := w.v.place(h.Index); begun {
+			w.putLive(p.entry(), LiveSlot{})
+			w.setLive(h.Index, true)
+		} else {
 			w.adoptEntry(h.Index, p, now)
-			continue
 		}
-		w.putLive(p.entry(), LiveSlot{})
-		w.setLive(h.Index, true)
 	}
 	if begun {
 		w.swap(old, fresh)
