@@ -131,6 +131,8 @@ func (p *Plan) RestoreValue(index uint32, v shm.Value) {
 	defer p.mu.Unlock()
 	if b := p.block(index); b != nil {
 		b.rows[index%blockSize] = v
+	} else {
+		p.history(index).record = v
 	}
 }
 
@@ -138,7 +140,7 @@ func (p *Plan) RestoreValue(index uint32, v shm.Value) {
 func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backend.Pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	*p.history(h.Index) = historyState{handle: h, written: base}
+	*p.history(h.Index) = historyState{handle: h, written: base, record: p.history(h.Index).record}
 	p.setSource(h.Index, s, id, base)
 }
 

@@ -148,6 +148,42 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 	}
 }
 
+// brokenSource cannot be read.
+type brokenSource struct {
+	fixedSource
+	err error
+}
+
+func (s *brokenSource) Read([]uint32, []backend.Pair) error { return s.err }
+
+// A record's value of an earlier process stays until its source has a later one, also where the counter gets a row of a block.
+func TestARecordIsRestored(t *testing.T) {
+	last := value(50, 5000, 70)
+	for _, to := range []uint32{3, 4097} {
+		p := segmentsPlan()
+		p.RestoreValue(4096, last)
+		exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) { return []shm.Handle{handle(to)}, nil }
+		if _, err := p.Exchange([]shm.Handle{handle(4096)}, []shm.Entry{{Latency: to != 3}}, []bool{true}, exchange); err != nil {
+			t.Fatal(err)
+		}
+		refused := errors.New("no")
+		p.SetSource(handle(to), &brokenSource{err: refused}, 0, backend.Pair{Packets: 40, Bytes: 4000})
+		s := &published{records: make(map[uint32]shm.Value)}
+		if err := p.Cycle(s, 100); to == 3 && (!errors.Is(err, refused) || s.row(3) != last) {
+			t.Errorf("%+v, %v, want %+v, %v", s.row(3), err, last, refused)
+		}
+		err := p.ChangeSource(handle(to), func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+			if total != (backend.Pair{Packets: 50, Bytes: 5000}) {
+				t.Errorf("%d: the total is %+v, want %+v", to, total, last)
+			}
+			return nil, 0, backend.Pair{}, refused
+		})
+		if !errors.Is(err, refused) {
+			t.Error(err)
+		}
+	}
+}
+
 // rowSource fills rows by itself, and counts the calls.
 type rowSource struct {
 	fixedSource
