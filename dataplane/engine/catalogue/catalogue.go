@@ -136,7 +136,7 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 	want.Continuity = c
 	if old != nil {
 		// A base above the value holds counts that a device kept after the value: without a value the total is the base.
-		goesOn := old == was && int64(old.total.Packets-c.BasePackets) >= 0
+		goesOn := old == was && int64(old.total.Packets-c.BasePackets) >= 0 && int64(old.total.Bytes-c.BaseBytes) >= 0
 		h, err := m.Exchange([]shm.Handle{old.Handle}, []shm.Entry{want}, []bool{goesOn})
 		if err != nil {
 			return old.Handle, c, err
