@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -307,31 +308,16 @@ func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 const defaultHistoryPeriod = time.Second
 
 func withDefaults(cfg dataplane.Config) dataplane.Config {
-	if cfg.Instance == "" {
-		cfg.Instance = "default"
-	}
-	if cfg.Backend == "" {
-		cfg.Backend = flow.Auto
-	}
+	cfg.Instance, cfg.Backend = cmp.Or(cfg.Instance, "default"), cmp.Or(cfg.Backend, flow.Auto)
 	m := &cfg.Mirror
-	if m.Path == "" {
-		m.Path = shm.DefaultPath(cfg.Instance)
-	}
-	if m.HistoryPeriod == 0 {
-		m.HistoryPeriod = defaultHistoryPeriod
-	}
+	m.Path = cmp.Or(m.Path, shm.DefaultPath(cfg.Instance))
+	m.HistoryPeriod = cmp.Or(m.HistoryPeriod, defaultHistoryPeriod)
 	if m.History == -1 {
 		m.HistoryPeriod = 0
 	}
-	if m.Mode == 0 {
-		m.Mode = 0o644
-	}
-	if cfg.XDP.PinDir == "" {
-		cfg.XDP.PinDir = "/sys/fs/bpf/flowtally/" + cfg.Instance
-	}
-	if cfg.XDP.MaxFlows == 0 {
-		cfg.XDP.MaxFlows = xdp.DefaultMaxFlows()
-	}
+	m.Mode = cmp.Or(m.Mode, 0o644)
+	cfg.XDP.PinDir = cmp.Or(cfg.XDP.PinDir, "/sys/fs/bpf/flowtally/"+cfg.Instance)
+	cfg.XDP.MaxFlows = cmp.Or(cfg.XDP.MaxFlows, xdp.DefaultMaxFlows())
 	return cfg
 }
 

@@ -41,6 +41,18 @@ func (c *flowState) lostHook(now uint64) bool {
 	return c.missed || c.epoch != 0 && now != c.epoch && (now == 0 || now > c.epoch&^backend.Partial)
 }
 
+// cookie returns the cookie by which the next process knows the slot of a flow that software counts, or 0 while a loss is
+// still to be declared: then that process declares it.
+func (c *flowState) cookie() uint64 {
+	switch {
+	case c.offload == nil:
+		return c.past.Cookie
+	case c.missed:
+		return 0
+	}
+	return c.shadow.Cookie
+}
+
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	var out []dataplane.Placement

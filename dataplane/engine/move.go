@@ -107,7 +107,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
 	c.shadowBase, c.epoch, c.missed = c.base, s.software.Epoch(c.Placed), s.software.Refused(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
-	return m.writeContinuity(c, c.shadow.Cookie, c.base, !clean)
+	return m.writeContinuity(c, c.cookie(), c.base, !clean)
 }
 
 // toHardware makes hardware the source of a flow. before is the count of its shadow before hardware began to count.

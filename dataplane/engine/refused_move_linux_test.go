@@ -12,14 +12,16 @@ import (
 
 // A flow loses its device while a program of another owner holds the hook of its interface. No backend counts the
 // flow there until the hook is free or the device is back: that is a discontinuity, beside the discontinuity of the
-// device's loss. With two devices the other device counts on meanwhile.
+// device's loss. With two devices the other device counts on meanwhile. A process that ends meanwhile leaves the
+// discontinuity to the next one.
 func TestADeviceIsLostWhileItsHookIsTaken(t *testing.T) {
 	for _, c := range []struct {
-		name         string
-		two, returns bool // two devices; the device returns before the hook is free
+		name                   string
+		two, returns, restarts bool // two devices; the device returns before the hook is free, while no process runs
 	}{
-		{"one device", false, false}, {"one device that returns", false, true},
-		{"two devices", true, false}, {"two devices of which one returns", true, true},
+		{"one device", false, false, false}, {"one device that returns", false, true, false},
+		{"two devices", true, false, false}, {"two devices of which one returns", true, true, false},
+		{"one device that returns before the next process", false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b *softBench
@@ -30,6 +32,7 @@ func TestADeviceIsLostWhileItsHookIsTaken(t *testing.T) {
 			}
 			b.Config.Flows = []flow.Flow{{Name: "a", Match: match(t, "ipv4 udp dport 1001")}}
 			b.Config.Start, b.Config.XDP.Beside = dataplane.StartDegraded, []dataplane.Beside{dataplane.BesideRefuse}
+			b.Config.XDP.KeepPins = c.restarts
 			b.run(t)
 			var total backend.Pair
 			send := func(n int, counted bool) {
@@ -55,9 +58,18 @@ func TestADeviceIsLostWhileItsHookIsTaken(t *testing.T) {
 			awaitCondition(t, b.e, "interface-refused", b.Wire.Near.Name, true)
 			discontinuities(1)
 			send(7, false)
+			if c.restarts {
+				if err := b.e.Close(); err != nil {
+					t.Fatal(err)
+				}
+				b.Config.XDP.KeepPins = false
+			}
 			if c.returns {
 				if err := b.control.Return(b.Device); err != nil {
 					t.Fatal(err)
+				}
+				if c.restarts {
+					b.run(t)
 				}
 				lab.Eventually(t, "the device's return", func() bool {
 					return slices.ContainsFunc(b.placementOf(t, "a").Source.Devices, func(d dataplane.Device) bool { return d.Name == b.Device })

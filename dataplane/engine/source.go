@@ -12,7 +12,7 @@ func (m *mover) updateSource(c *flowState) error {
 		if now := u.Epoch(c.Placed); c.missed || now != 0 && now != c.epoch {
 			refused := u.Refused(c.Placed)
 			taken := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
-			gap := taken || c.missed && !refused
+			gap, was := taken || c.missed && !refused, c.missed
 			c.missed = refused && (c.missed || !taken && c.lostHook(now))
 			if now != 0 {
 				c.epoch = now
@@ -20,7 +20,11 @@ func (m *mover) updateSource(c *flowState) error {
 			if gap { // the hook was lost or refused, and taken in between
 				c.source = c.backend.Source(c.Placed)
 				m.sendMoved(c, "its hook was lost for a while", dataplane.Uncounted{Unknown: true})
-				return m.writeContinuity(c, c.past.Cookie, c.base, true)
+			}
+			if gap || c.missed != was {
+				if err := m.writeContinuity(c, c.cookie(), c.base, gap); err != nil {
+					return err
+				}
 			}
 		}
 	} else if n := m.resets(c); c.offload != nil && !lost && n != c.resets {

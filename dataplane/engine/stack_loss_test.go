@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // A device that goes takes packets with it: as many as are declared, or none with audit.
@@ -109,6 +110,30 @@ func TestAReturnDeclaresALostHook(t *testing.T) {
 				t.Errorf("%d discontinuities, want %d", n, was+1)
 			}
 		})
+	}
+}
+
+// A hook of a flow's shadow is lost, and the process ends, before the flow's device returns: the next one declares that.
+func TestTheNextProcessDeclaresALostHook(t *testing.T) {
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	s.cfg.Flows = []flow.Flow{udpFlow(t, "dns", "udp dport 53", 5)}
+	if _, err := s.e.AddFlows(t.Context(), s.cfg.Flows...); err != nil {
+		t.Fatal(err)
+	}
+	w.over.lose()
+	s.refresh(t)
+	w.under.partial = backend.Partial
+	s.e.watcher.showSources()
+	was := s.e.flows["dns"].past.Discontinuities
+	if err := s.e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.over = newFakeHardware(true)
+	s.start(t)
+	defer s.e.Close()
+	if n := s.e.flows["dns"].past.Discontinuities; n != was+1 || s.source("dns") != "rdma" {
+		t.Errorf("%d discontinuities by %s, want %d by rdma", n, s.source("dns"), was+1)
 	}
 }
 
