@@ -136,7 +136,7 @@ func (h *hooks) trim() error {
 		}
 	}
 	for name, why := range h.absent {
-		if why == lost && !h.needs(name) { // the next flow that needs it has missed nothing
+		if (why == lost || why == gone) && !h.needs(name) { // the next flow that needs it has missed nothing
 			delete(h.absent, name)
 		}
 	}

@@ -64,6 +64,7 @@ type absence uint8
 
 const (
 	lost    absence = iota + 1 // it was held: packets have passed uncounted since
+	gone                       // the same, and its interface is not there: none has passed
 	renamed                    // its interface was counted on under another name
 	early                      // its interface was not there, or refused, before the start had ended: an earlier process may have held it
 	unheld                     // the same, afterwards, and it was not held before
@@ -207,6 +208,10 @@ func (h *hooks) refreshHeld() {
 			delete(h.since, name)
 			if h.needs(name) {
 				h.absent[name] = lost
+				exists := true
+				if err := h.ns.Do(func() error { exists = xdp.Exists(name.ifname); return nil }); err == nil && !exists {
+					h.absent[name] = gone
+				}
 			}
 		}
 	}
@@ -338,8 +343,9 @@ func (h *hooks) epoch(f flow.Flow) (latest uint64) {
 // refused reports whether a hook that the flow's rules are to count on is not held, although its interface is there.
 func (h *hooks) refused(f flow.Flow) bool {
 	return slices.ContainsFunc(h.interfaces, func(i dataplane.Interface) bool {
-		name := hookName{i.Name, hookOf(f)}
-		return (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && !errors.Is(h.missing[i.Name], xdp.ErrNotFound)
+		name, err := hookName{i.Name, hookOf(f)}, h.missing[i.Name]
+		there := !errors.Is(err, xdp.ErrNotFound) && (err != nil || h.absent[name] != gone) // the watcher may not know it yet
+		return (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && there
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -85,6 +87,35 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	}
 	if now := b.Epoch(f); now > was {
 		t.Errorf("epoch %#x, and %#x before", now, was)
+	}
+}
+
+// A hook that is lost is refused, until it is taken again. With its interface gone it is not, also before the watcher knows
+// that: no packet passes there.
+func TestAHookOfAGoneInterfaceIsNotRefused(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	for _, goes := range []bool{false, true} {
+		b, w, f := onWire(t, "eth0")
+		b.hooks.stop()
+		b.hooks.stopped.Wait()
+		if b.Refused(f) {
+			t.Error("refused with every hook held")
+		}
+		if err := w.Near.NS.Do(func() error {
+			if !goes {
+				return b.rules.Detach("eth1")
+			}
+			return netlink.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		b.hooks.refresh() // as a control call does
+		b.mu.Unlock()
+		if b.Epoch(f)&backend.Partial == 0 || b.Refused(f) == goes {
+			t.Errorf("interface gone %v: epoch %#x, refused %v", goes, b.Epoch(f), b.Refused(f))
+		}
 	}
 }
 
