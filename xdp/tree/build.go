@@ -20,8 +20,7 @@ type builder struct {
 	words  float64 // nodes of a cut for each of its rules
 	leaf   int     // rules that are a list without a look for a cut
 	quota  int     // words that are left
-	work   int     // copies of rules that may be made still
-	done   float64 // share of the root's copies that are in finished children
+	work   int     // that may be done still: copies of rules, and a 32nd of those by which windows are judged
 
 	blocks []uint32          // allocated
 	lists  map[uint64]int32  // by hash; only blocks that an undo frees together
@@ -107,10 +106,18 @@ func (b *builder) build(rules []int32, hid Node) Node {
 		return b.list(rules, hid)
 	}
 	w, cost, ok := b.choose(rules)
-	if !ok || len(rules) <= listsUpTo && cost >= listCost(len(rules)) {
+	if !ok || b.better(rules, cost) {
 		return b.list(rules, hid)
 	}
 	return b.cut(rules, w, hid)
+}
+
+// better reports whether the rules are better a list than a cut of this cost.
+func (b *builder) better(rules []int32, cost float64) bool {
+	if b.chosen != nil {
+		return b.depth >= levels-1 && cost >= b.listOfOne(rules)
+	}
+	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
 }
 
 // prune leaves out the rules behind one that matches every key of the region. That rule stays in the tree: when it
@@ -134,6 +141,7 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	defer func() { b.stack = b.stack[:mark] }()
 	ends := b.push(size + 1)
 	kept := b.push(len(rules))[:0]
+	children := b.push(len(rules))[:0] // of each
 	total := int32(0)
 	for _, i := range rules {
 		r := b.rules[i]
@@ -158,6 +166,7 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 		r.copies += n - 1
 		total += n
 		kept = append(kept, i)
+		children = append(children, n)
 	}
 	for v := range size {
 		ends[v+1] += ends[v]
@@ -179,18 +188,37 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	if base < 0 {
 		return 0
 	}
+	b.divide(kept, children)
 	outer := b.region.enter(w)
 	b.depth++
 	for v := range size {
 		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
-		if b.depth == 1 && b.err == nil {
-			b.done = float64(ends[v+1]) / float64(total)
+		if b.chosen != nil && b.depth == 1 && b.work < workOfOne/2 && ends[v+1] < total/8 {
+			b.err = errQuota // the rest will take more than is left
 		}
 	}
 	b.depth--
 	b.region.leave(w, outer)
+	b.unite(kept, children)
 	return newCut(w.word, w.shift, w.bits, base)
+}
+
+// divide gives each child of a cut of one tree its share of the packets of a rule, and unite takes it back.
+func (b *builder) divide(rules, children []int32) {
+	for k, i := range rules {
+		if b.chosen != nil {
+			b.rules[i].share /= float64(max(children[k], 1))
+		}
+	}
+}
+
+func (b *builder) unite(rules, children []int32) {
+	for k, i := range rules {
+		if b.chosen != nil {
+			b.rules[i].share *= float64(max(children[k], 1))
+		}
+	}
 }
 
 // push returns n zeros of the stack.

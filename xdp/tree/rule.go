@@ -49,6 +49,7 @@ type rule struct {
 	groups  [Classes]uint8 // bit g: the rule is in the tree of group g of the class
 	planned [Classes]uint8 // the same, of the trees that are being built
 	copies  int32          // in the tree that is being built
+	share   float64        // of its packets that come to the node, if it is the only tree; or 1
 	ejected bool           // from it
 }
 

@@ -18,15 +18,13 @@ const (
 	oneTreeRules = 2048
 )
 
-// triesOfOne are the builds of one tree, of which the first within the bounds is taken. A copy of a rule takes 100 to
-// 200 ns, so the number of copies over all cuts bounds the time of a build. A try is left out if the one before ended
-// before a share of the root was done.
-var triesOfOne = []struct {
-	words float64
-	leaf  int
-	work  int
-	after float64
-}{{4, 2, 50_000, 0}, {1, 16, 250_000, 0}, {1, 48, 400_000, 0}, {1, 64, 500_000, 0.25}}
+// The build of one tree: nodes of a cut for each of its rules, rules that are a list without a look for a cut, and the
+// work, which takes about 0.4 µs. A set that takes more is divided into groups.
+const (
+	wordsOfOne = 4
+	leafOfOne  = 2
+	workOfOne  = 1_200_000
+)
 
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
 // group. The first divides the rules by the fields that they name. The second is rare.
@@ -103,21 +101,18 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// one builds the tree of a class that has no groups, with longer lists if it exceeds a bound.
+// one builds the tree of a class that has no groups.
 func (b *builder) one(rules []*rule, c, quota int) (n Node) {
 	for _, r := range rules {
 		r.planned[c] = 1
 	}
 	mark := len(b.blocks)
 	quota = min(quota, b.mem.most()-b.size())
-	for _, try := range triesOfOne {
-		if b.err != nil && b.done < try.after {
-			break
-		}
-		b.err, b.done = nil, 0
+	for _, weight := range nsWordsOfOne {
+		b.err = nil
 		b.undo(mark)
 		b.begin(rules, true)
-		b.copies, b.nsWord, b.words, b.leaf, b.quota, b.work = copiesOfOne, nsWordOfOne, try.words, try.leaf, quota, try.work
+		b.copies, b.nsWord, b.words, b.leaf, b.work, b.quota = copiesOfOne, weight, wordsOfOne, leafOfOne, workOfOne, quota
 		b.chosen = map[uint64]choice{}
 		if n = b.build(b.order(), 0); !errors.Is(b.err, errQuota) {
 			break
@@ -132,7 +127,7 @@ func (b *builder) begin(rules []*rule, last bool) {
 	b.rules, b.last, b.lists, b.chosen = rules, last, map[uint64]int32{}, nil
 	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
 	for _, r := range rules {
-		r.copies, r.ejected = 1, false
+		r.copies, r.ejected, r.share = 1, false, 1
 	}
 }
 

@@ -12,10 +12,14 @@ const (
 	nsList    = 5.0
 	nsGroup   = 20.0 // a walk of one more group
 	nsEjected = 4.0  // a look whether to walk it
-	nsWord    = 0.3  // for each word of a cut's nodes and each rule,
-	// and if the set is one tree.
-	nsWordOfOne = 0.1
+	nsWord    = 0.3  // for each word of a cut's nodes and each rule
 )
+
+// nsNextOfOne is the time of each further entry of a list in a set that is one tree. nsWordsOfOne are its weights of a
+// word: the first tree within the bounds is taken.
+const nsNextOfOne = 4.0
+
+var nsWordsOfOne = []float64{0.03, 0.1, 0.4}
 
 // The time of a packet among 1,000 rules, by a profile. The builder's weights of a group and of an entry are greater:
 // with these figures it makes longer lists for 10,000 rules.
@@ -29,8 +33,12 @@ const wildLoss = 0.5
 
 const (
 	sampled   = 128 // rules that a window is judged by
-	perWidth  = 2   // windows of one width that are judged
-	listsUpTo = 16  // rules that may become a list instead of a cut
+	perWidth  = 3   // windows of one width that are judged in a set that is one tree,
+	perGroup  = 2   // and in a group
+	listsUpTo = 16  // rules of a group that may become a list instead of a cut
+
+	levels      = 4 // cuts on a way in a set that is one tree: a list may take the place of the last one
+	rulesPerCut = 3 // of so many a cut leaves one
 )
 
 // below estimates the walk below a node of m rules.
@@ -39,6 +47,27 @@ func below(m float64) float64 {
 		return nsEntry * m
 	}
 	return nsEntry + nsCut*(1+log2(m))
+}
+
+// levelled estimates the same for a set that is one tree. There packets pass the same number of cuts where that is
+// possible: a mispredicted branch takes longer than a cut. So a node expects a cut at each level that is left.
+func (b *builder) levelled(m float64) float64 {
+	cost := nsEntry
+	for level := b.depth + 2; level < levels && m >= 2; level++ {
+		m /= rulesPerCut
+		cost += nsCut
+	}
+	return cost + nsNextOfOne*max(m-1, 0)/2
+}
+
+// listOfOne estimates the walk of a list of rules in a set that is one tree.
+func (b *builder) listOfOne(rules []int32) float64 {
+	entries, share := 0.0, 0.0
+	for i, r := range rules {
+		share += b.rules[r].share
+		entries += b.rules[r].share * float64(i)
+	}
+	return nsEntry + nsNextOfOne*entries/share
 }
 
 // log2 is the logarithm of a number above 0, a straight line between powers of two.
@@ -168,7 +197,10 @@ func (b *builder) countBits(sample []int32) {
 func (b *builder) promising(width int) []window {
 	var found [perWidth]window
 	var score [perWidth]float64
-	n := 0
+	n, most := 0, perGroup
+	if b.chosen != nil {
+		most = perWidth
+	}
 	for i := range b.counts {
 		c := &b.counts[i]
 		for shift := 0; shift+width <= 64; shift++ {
@@ -177,10 +209,10 @@ func (b *builder) promising(width int) []window {
 			for at > 0 && score[at-1] < s {
 				at--
 			}
-			if at == perWidth {
+			if at == most {
 				continue
 			}
-			n = min(n+1, perWidth)
+			n = min(n+1, most)
 			copy(found[at+1:n], found[at:n])
 			copy(score[at+1:n], score[at:n])
 			found[at], score[at] = window{c.word, shift, width}, s
@@ -193,6 +225,10 @@ func (b *builder) promising(width int) []window {
 // judge estimates the walk from a cut by this window on, by a sample of n rules.
 func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress bool) {
 	size := 1 << w.bits
+	estimate := below
+	if b.chosen != nil {
+		estimate = b.levelled
+	}
 	b.touched = b.touched[:0]
 	b.spans = b.spans[:0]
 	ejected := 0
@@ -208,29 +244,37 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 		b.spans = append(b.spans, int32(len(b.touched)))
 	}
 	scale := float64(n) / float64(len(sample))
-	most := 0.0
+	most, mass := 0.0, 0.0
 	start := int32(0)
-	for _, end := range b.spans {
+	for i, end := range b.spans {
 		if end > start {
 			sum := 0.0
 			for _, v := range b.touched[start:end] {
 				m := 1 + float64(b.hist[v]-1)*scale
 				most = max(most, m)
-				sum += below(m)
+				sum += estimate(m)
 			}
-			cost += sum / float64(end-start)
+			share := b.rules[sample[i]].share
+			cost += share * sum / float64(end-start)
+			mass += share
 		}
 		start = end
 	}
 	copies := float64(len(b.touched))
+	b.work -= len(b.touched) / 32
 	for _, v := range b.touched {
 		b.hist[v] = 0
 	}
-	kept := len(sample) - ejected
-	if kept == 0 {
+	if mass == 0 {
 		return 0, false
 	}
-	cost = nsCut + cost/float64(kept) + b.nsWord*(float64(size)+copies*scale)/float64(n)
+	memory := b.nsWord * (float64(size) + copies*scale)
+	if b.chosen == nil {
+		memory /= float64(n)
+	} else {
+		memory /= mass * scale
+	}
+	cost = nsCut + cost/mass + memory
 	if ejected > 0 {
 		share := float64(ejected) / float64(len(sample))
 		cost += nsEjected + nsGroup*share
