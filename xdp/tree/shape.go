@@ -23,7 +23,7 @@ const (
 const (
 	wordsOfOne = 4
 	leafOfOne  = 2
-	workOfOne  = 1_200_000
+	workOfOne  = 2_000_000
 )
 
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next

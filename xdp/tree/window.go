@@ -19,7 +19,7 @@ const (
 // word: the first tree within the bounds is taken.
 const nsNextOfOne = 4.0
 
-var nsWordsOfOne = []float64{0.03, 0.1, 0.4}
+var nsWordsOfOne = []float64{0.05, 0.12, 0.3}
 
 // The time of a packet among 1,000 rules, by a profile. The builder's weights of a group and of an entry are greater:
 // with these figures it makes longer lists for 10,000 rules.
