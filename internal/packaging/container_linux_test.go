@@ -70,6 +70,12 @@ func bundle(t *testing.T, root string, spec corev1.PodSpec, args []string, sourc
 		}
 		mounted = append(mounted, mount)
 	}
+	for _, m := range mounted {
+		// crun makes missing directories, and fails where the crun of another container of this root makes one meanwhile.
+		if err := os.MkdirAll(filepath.Join(root, m["destination"].(string)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	capabilities := []string{}
 	for _, name := range c.SecurityContext.Capabilities.Add {
 		capabilities = append(capabilities, "CAP_"+string(name))
