@@ -101,6 +101,35 @@ func TestLittleMemory(t *testing.T) {
 	}
 }
 
+// TestScatteredMemory builds a set where half of the memory is free, but in small blocks.
+func TestScatteredMemory(t *testing.T) {
+	from := classbench.Generate(classbench.FW, 1000, seed)
+	rules := rulesOf(from)
+	for block := 1024; block >= 64; block /= 2 {
+		s := New(make([]uint64, 1<<17), Options{Class: testClass})
+		var blocks []int
+		for base, ok := s.mem.alloc(block); ok; base, ok = s.mem.alloc(block) {
+			blocks = append(blocks, base)
+		}
+		for i, base := range blocks {
+			if i%2 == 0 {
+				s.mem.release(base)
+			}
+		}
+		if err := s.Build(rules); err != nil {
+			t.Fatalf("%d words are free in blocks of %d: %v", s.mem.free, block, err)
+		}
+		match := entries(rules)
+		for _, p := range classbench.Points(from, 300, seed) {
+			k := keyOf(p)
+			if got, want := s.Lookup(&k, match), best(rules, &k); got != want {
+				t.Fatalf("blocks of %d words: entry %#x, the linear matcher has %#x", block, got, want)
+			}
+		}
+		t.Logf("blocks of %d words: %d words in use", block, s.Words()-len(blocks)/2*block)
+	}
+}
+
 // TestRetiredMemoryComesFirst: while retired memory would make room for better trees, a change asks for it.
 func TestRetiredMemoryComesFirst(t *testing.T) {
 	from := classbench.Masked(2000, 200, seed)

@@ -141,7 +141,8 @@ func (b *builder) order() []int32 {
 }
 
 // group builds the tree of some rules of all, and marks the rules that it leaves to the next group. A tree that
-// takes more words than its quota is built again, with narrower cuts and longer lists.
+// takes more words than its quota is built again, with narrower cuts and longer lists. So is one for which the memory
+// has no block that is large enough: much of it may be free in small blocks.
 func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
 	mark := len(b.blocks)
 	// The fewer the rules are, the more words may each of them take.
@@ -155,7 +156,8 @@ func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
 			b.leaf, b.quota = MaxList, math.MaxInt
 		}
 		n := b.build(b.order(), 0)
-		if !errors.Is(b.err, errQuota) {
+		scattered := errors.Is(b.err, ErrFull) && b.mem.waiting == 0 && b.leaf < MaxList
+		if !errors.Is(b.err, errQuota) && !scattered {
 			return n
 		}
 		b.err = nil
