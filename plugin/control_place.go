@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // controlDir holds the sockets of root's instances. It is not below the mirrors' /run/flowtally: a
@@ -17,10 +18,12 @@ const controlDir = "/run/flowtally-control"
 // ControlPath returns the control socket of an instance that this process serves; "" means "default".
 // It is in /run/flowtally-control. For a user who is not root, has a runtime directory
 // ($XDG_RUNTIME_DIR) and does not own /run/flowtally-control, it is in flowtally-control in that directory.
+// A set-user-ID or set-group-ID program ignores the variable. One with file capabilities does not: it runs as its caller,
+// and that user cannot make /run/flowtally-control.
 func ControlPath(instance string) string {
-	runtime, uid := os.Getenv("XDG_RUNTIME_DIR"), os.Geteuid()
-	if uid != 0 && filepath.IsAbs(runtime) && ownedBy(runtime, uid) && !ownedBy(controlDir, uid) {
-		return socketIn(filepath.Join(runtime, "flowtally-control"), instance)
+	dir, uid := trust.RuntimeDirUnlessSetID("flowtally-control"), os.Geteuid()
+	if uid != 0 && dir != "" && ownedBy(filepath.Dir(dir), uid) && !ownedBy(controlDir, uid) {
+		return socketIn(dir, instance)
 	}
 	return socketIn(controlDir, instance)
 }

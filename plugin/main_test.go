@@ -17,6 +17,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
@@ -140,6 +141,10 @@ var roles = map[string]func() int{
 		}
 		fmt.Println(info.PID)
 		time.Sleep(time.Hour)
+		return 0
+	},
+	"place": func() int { // of the control socket, and whether the program has the privileges of its file
+		fmt.Println(plugin.ControlPath("lb"), plugin.FindControl("lb"), trust.RuntimeDir("") == "")
 		return 0
 	},
 	"dial": func() int { // what another user sees of a control socket

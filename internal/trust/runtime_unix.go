@@ -3,22 +3,18 @@
 package trust
 
 import (
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// RuntimeDir returns the path of name in $XDG_RUNTIME_DIR, or "" if the variable names no directory. A program with the
-// privileges of its file does not go where its caller's environment says.
+// RuntimeDir is RuntimeDirUnlessSetID, and returns "" also in a program with the capabilities of its file.
 func RuntimeDir(name string) string {
-	dir := os.Getenv("XDG_RUNTIME_DIR")
-	if secure(unix.Auxv()) || os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() || !filepath.IsAbs(dir) {
+	if secure(unix.Auxv()) {
 		return ""
 	}
-	return filepath.Join(dir, name)
+	return RuntimeDirUnlessSetID(name)
 }
 
 // secure reports whether the kernel says that this program has the privileges of its file. Linux alone says it: a vector
