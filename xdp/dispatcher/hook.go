@@ -226,23 +226,30 @@ func pinCopy(p *ebpf.Program, path string) error {
 
 // look calls f with the dispatcher that holds the hook, if the interface exists and one does, and closes it.
 func (h *Hook) look(f func(*dispatcher) error) error {
+	return locked(func() error {
+		d, err := h.read()
+		if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		return f(d)
+	})
+}
+
+// locked calls f under the lock of the pins, if the host has pins of libxdp.
+func locked(f func() error) error {
 	unlock, err := lock()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // there are no pins of libxdp
-	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	d, err := h.read()
-	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	return f(d)
+	defer unlock()
+	return f()
 }
 
 // lock locks libxdp's pins. libxdp holds the lock for milliseconds.

@@ -108,7 +108,7 @@ func (s *Slot) Update(p *ebpf.Program) error {
 // Detach implements link.Link.
 func (s *Slot) Detach() error {
 	if _, _, err := s.hook.attached(); errors.Is(err, syscall.ENODEV) {
-		return s.leave()
+		return locked(s.leave)
 	}
 	if filled, err := s.Filled(); err != nil || !filled {
 		return err
@@ -124,16 +124,8 @@ func (s *Slot) Detach() error {
 }
 
 // leave empties the slot where the namespace has no such interface. It was deleted, or moved to another namespace, where
-// the dispatcher runs on. The pin of a link keeps a component in its place.
+// the dispatcher runs on. The pin of a link keeps a component in its place. The caller holds the lock of the pins.
 func (s *Slot) leave() error {
-	unlock, err := lock()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // there are no pins of libxdp
-	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	pins, _ := filepath.Glob(filepath.Join(Dir, fmt.Sprintf("dispatch-%d-*", s.hook.ifindex), "prog*-prog"))
 	var errs []error
 	for _, pin := range pins {
