@@ -26,7 +26,8 @@ type edit struct {
 	region region
 	remove []*rule
 	add    []*rule
-	node   Node // that is stored
+	rank   uint64 // of the last rule that it adds: edits are stored in this order
+	node   Node   // that is stored
 }
 
 // exchange is a change while it is planned, invisible to programs.
@@ -139,6 +140,7 @@ func (x *exchange) plan() error {
 			}
 		}
 	}
+	x.stage()
 	b := x.s.builder.fresh(x.s.mem)
 	x.s.builder = b
 	b.last = true
@@ -327,74 +329,4 @@ func (s *Set) isHidden(n Node) bool {
 		n = n.ruleAt(s.mem.words, n.Count()-1)
 	}
 	return n&hidden != 0
-}
-
-// commit stores the leaves: first those with new rules. Ranks of a fork are lowered before, and raised behind.
-func (x *exchange) commit() {
-	s := x.s
-	for _, e := range x.edits {
-		for _, r := range e.add {
-			s.lower(e.class, e.group, r.rank)
-		}
-	}
-	slices.SortStableFunc(x.edits, func(a, b *edit) int { return cmp.Compare(len(b.add), len(a.add)) })
-	for _, e := range x.edits {
-		old := s.mem.load(e.at)
-		s.mem.store(e.at, e.node)
-		if old.Kind() == KindList {
-			s.mem.retire(old.Base())
-		}
-	}
-}
-
-// lower makes sure that a packet looks into a tree for a rule of this rank.
-func (s *Set) lower(c, group int, rank uint64) {
-	root := s.mem.load(c)
-	if root.Kind() != KindFork {
-		return
-	}
-	for g := range group + 1 {
-		at := root.Base() + 2*g + 1
-		if s.mem.load(at) > Node(rank) {
-			s.mem.store(at, Node(rank))
-		}
-	}
-}
-
-// isBest reports whether a fork of the class has the rank of the rule.
-func (s *Set) isBest(c int, r *rule) bool {
-	root := s.mem.load(c)
-	if root.Kind() != KindFork || r.groups[c] == 0 {
-		return false
-	}
-	for g := range root.Count() {
-		if s.mem.load(root.Base()+2*g+1) == Node(r.rank) {
-			return true
-		}
-	}
-	return false
-}
-
-// raise stores the ranks of a class's fork, from its rules.
-func (s *Set) raise(c int) {
-	root := s.mem.load(c)
-	if root.Kind() != KindFork {
-		return
-	}
-	var ranks [MaxGroups]uint64
-	for g := range ranks {
-		ranks[g] = NoRank
-	}
-	for _, r := range s.rules {
-		for g := range root.Count() {
-			if r.groups[c]>>g&1 != 0 {
-				ranks[g] = min(ranks[g], r.rank)
-			}
-		}
-	}
-	best := NoRank
-	for g := root.Count() - 1; g >= 0; g-- {
-		best = min(best, ranks[g])
-		s.mem.store(root.Base()+2*g+1, Node(best))
-	}
 }

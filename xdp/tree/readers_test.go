@@ -97,14 +97,20 @@ func TestReaders(t *testing.T) {
 
 // TestEveryStore looks up keys after every single store of a change: the result is the result before or after it.
 func TestEveryStore(t *testing.T) {
-	d := &drawn{g: rand.New(rand.NewPCG(seed, 9))}
+	stores := 0
+	for draw := range uint64(40) {
+		stores += everyStore(t, &drawn{g: rand.New(rand.NewPCG(seed, 50+draw))})
+	}
+	t.Logf("%d stores", stores)
+}
+
+func everyStore(t *testing.T, d *drawn) (stores int) {
 	s := New(make([]uint64, 1<<16), Options{Class: testClass})
 	var live, next, known []Rule
 	var match Match
-	stores := 0
 	s.mem.stored = func() {
 		stores++
-		for range 5 {
+		for range 10 {
 			k := d.key(known)
 			if got := s.Lookup(&k, match); got != best(live, &k) && got != best(next, &k) {
 				t.Fatalf("key %x: entry %#x, the linear matcher has %#x and then %#x", k, got, best(live, &k), best(next, &k))
@@ -117,12 +123,14 @@ func TestEveryStore(t *testing.T) {
 		var add []Rule
 		for _, r := range live[:gone] {
 			remove = append(remove, r.Entry)
-			n := d.rule()
-			n.Key, n.Mask, n.Ports = r.Key, r.Mask, r.Ports
-			add = append(add, n)
 		}
-		for range 2 - gone/2 {
-			add = append(add, d.rule())
+		for range 1 + d.g.IntN(4) {
+			r := d.rule()
+			if gone > 0 && d.g.IntN(2) == 0 {
+				o := live[d.g.IntN(gone)] // a replacement of a removed rule
+				r.Key, r.Mask, r.Ports = o.Key, o.Mask, o.Ports
+			}
+			add = append(add, r)
 		}
 		known = slices.Concat(live, add)
 		next, match = known[gone:], entries(known)
@@ -137,5 +145,5 @@ func TestEveryStore(t *testing.T) {
 		}
 		s.Reclaim()
 	}
-	t.Logf("%d stores", stores)
+	return stores
 }
