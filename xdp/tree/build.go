@@ -22,10 +22,14 @@ type builder struct {
 	quota  int     // words that are left
 	work   int     // that may be done still: copies of rules, and a 32nd of those by which windows are judged
 
-	blocks []uint32          // allocated
-	lists  map[uint64]int32  // by hash; only blocks that an undo frees together
-	chosen map[uint64]choice // by hash, of a tree in which many nodes have equal rules; or nil
+	blocks []uint32         // allocated
+	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
 	err    error
+
+	// Of a set that is one tree.
+	chosen map[uint64]choice // by hash: many nodes have equal rules; nil in a group
+	levels int
+	leaves leaves
 
 	sample  [sampled]int32
 	stack   []int32
@@ -72,11 +76,16 @@ func (b *builder) size() (words int) {
 
 // undo frees the blocks from mark on, of an unfinished build.
 func (b *builder) undo(mark int) {
-	for _, base := range b.blocks[mark:] {
+	b.free(b.blocks[mark:])
+	b.blocks = b.blocks[:mark]
+}
+
+// free frees blocks that no program has seen.
+func (b *builder) free(blocks []uint32) {
+	for _, base := range blocks {
 		delete(b.mem.refs, base)
 		b.mem.release(int(base))
 	}
-	b.blocks = b.blocks[:mark]
 }
 
 // room is the number of children in which a rule may be.
@@ -100,7 +109,11 @@ func (b *builder) build(rules []int32, hid Node) Node {
 	case 0:
 		return 0
 	case 1:
+		b.leaves.add(b, rules)
 		return b.rules[rules[0]].entry | hid
+	}
+	if b.chosen != nil && b.depth >= b.levels-1 {
+		b.moveAhead(rules)
 	}
 	if b.depth >= MaxDepth || len(rules) <= b.leaf {
 		return b.list(rules, hid)
@@ -115,7 +128,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 // better reports whether the rules are better a list than a cut of this cost.
 func (b *builder) better(rules []int32, cost float64) bool {
 	if b.chosen != nil {
-		return b.depth >= levels-1 && cost >= b.listOfOne(rules)
+		return b.depth >= b.levels-1 && cost >= b.listOfOne(rules)
 	}
 	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
 }
@@ -204,23 +217,6 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	return newCut(w.word, w.shift, w.bits, base)
 }
 
-// divide gives each child of a cut of one tree its share of the packets of a rule, and unite takes it back.
-func (b *builder) divide(rules, children []int32) {
-	for k, i := range rules {
-		if b.chosen != nil {
-			b.rules[i].share /= float64(max(children[k], 1))
-		}
-	}
-}
-
-func (b *builder) unite(rules, children []int32) {
-	for k, i := range rules {
-		if b.chosen != nil {
-			b.rules[i].share *= float64(max(children[k], 1))
-		}
-	}
-}
-
 // push returns n zeros of the stack.
 func (b *builder) push(n int) []int32 {
 	at := len(b.stack)
@@ -236,6 +232,7 @@ func (b *builder) push(n int) []int32 {
 func (b *builder) list(rules []int32, hid Node) Node {
 	rules, hid = b.prune(rules, hid)
 	if len(rules) == 1 {
+		b.leaves.add(b, rules)
 		return b.rules[rules[0]].entry | hid
 	}
 	if len(rules) > MaxList {
@@ -249,6 +246,7 @@ func (b *builder) list(rules []int32, hid Node) Node {
 		}
 		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
 	}
+	b.leaves.add(b, rules)
 	nodes := b.nodes[:0]
 	hash := uint64(14695981039346656037)
 	for _, r := range rules {

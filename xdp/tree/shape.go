@@ -10,29 +10,11 @@ import (
 // trees are in the memory. The last one makes lists.
 var quotas = []float64{oneTree, 24, 12, 6, 3, 1.5, 0}
 
-// oneTree is the quota of a set of at most oneTreeRules that is one tree for each class, whatever the number of leaves
-// that a rule is in. A walk of a second tree costs more than misses of the cache in a greater one, but a change of a
-// rule in thousands of leaves takes long: the set is divided into groups when the first such change comes.
-const (
-	oneTree      = 420
-	oneTreeRules = 2048
-)
-
-// The build of one tree: nodes of a cut for each of its rules, rules that are a list without a look for a cut, and the
-// work, which takes about 0.4 µs. A set that takes more is divided into groups.
-const (
-	wordsOfOne = 4
-	leafOfOne  = 2
-	workOfOne  = 2_000_000
-)
-
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
 // group. The first divides the rules by the fields that they name. The second is rare.
 const (
 	rootCopies = 16
 	copies     = 1024
-	// copiesOfOne is the number of leaves of a rule from which on a cut of a set without groups does not look at the rule.
-	copiesOfOne = 100_000
 )
 
 // few is the quota of a small set, in words.
@@ -101,31 +83,11 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// one builds the tree of a class that has no groups.
-func (b *builder) one(rules []*rule, c, quota int) (n Node) {
-	for _, r := range rules {
-		r.planned[c] = 1
-	}
-	mark := len(b.blocks)
-	quota = min(quota, b.mem.most()-b.size())
-	for _, weight := range nsWordsOfOne {
-		b.err = nil
-		b.undo(mark)
-		b.begin(rules, true)
-		b.copies, b.nsWord, b.words, b.leaf, b.work, b.quota = copiesOfOne, weight, wordsOfOne, leafOfOne, workOfOne, quota
-		b.chosen = map[uint64]choice{}
-		if n = b.build(b.order(), 0); !errors.Is(b.err, errQuota) {
-			break
-		}
-	}
-	b.chosen = nil
-	return n
-}
-
 // begin prepares the build of a tree of rules.
 func (b *builder) begin(rules []*rule, last bool) {
 	b.rules, b.last, b.lists, b.chosen = rules, last, map[uint64]int32{}, nil
 	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
+	b.leaves = leaves{}
 	for _, r := range rules {
 		r.copies, r.ejected, r.share = 1, false, 1
 	}

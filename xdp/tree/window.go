@@ -15,12 +15,6 @@ const (
 	nsWord    = 0.3  // for each word of a cut's nodes and each rule
 )
 
-// nsNextOfOne is the time of each further entry of a list in a set that is one tree. nsWordsOfOne are its weights of a
-// word: the first tree within the bounds is taken.
-const nsNextOfOne = 4.0
-
-var nsWordsOfOne = []float64{0.05, 0.12, 0.3}
-
 // The time of a packet among 1,000 rules, by a profile. The builder's weights of a group and of an entry are greater:
 // with these figures it makes longer lists for 10,000 rules.
 const (
@@ -36,9 +30,6 @@ const (
 	perWidth  = 3   // windows of one width that are judged in a set that is one tree,
 	perGroup  = 2   // and in a group
 	listsUpTo = 16  // rules of a group that may become a list instead of a cut
-
-	levels      = 4 // cuts on a way in a set that is one tree: a list may take the place of the last one
-	rulesPerCut = 3 // of so many a cut leaves one
 )
 
 // below estimates the walk below a node of m rules.
@@ -47,27 +38,6 @@ func below(m float64) float64 {
 		return nsEntry * m
 	}
 	return nsEntry + nsCut*(1+log2(m))
-}
-
-// levelled estimates the same for a set that is one tree. There packets pass the same number of cuts where that is
-// possible: a mispredicted branch takes longer than a cut. So a node expects a cut at each level that is left.
-func (b *builder) levelled(m float64) float64 {
-	cost := nsEntry
-	for level := b.depth + 2; level < levels && m >= 2; level++ {
-		m /= rulesPerCut
-		cost += nsCut
-	}
-	return cost + nsNextOfOne*max(m-1, 0)/2
-}
-
-// listOfOne estimates the walk of a list of rules in a set that is one tree.
-func (b *builder) listOfOne(rules []int32) float64 {
-	entries, share := 0.0, 0.0
-	for i, r := range rules {
-		share += b.rules[r].share
-		entries += b.rules[r].share * float64(i)
-	}
-	return nsEntry + nsNextOfOne*entries/share
 }
 
 // log2 is the logarithm of a number above 0, a straight line between powers of two.
