@@ -146,7 +146,7 @@ func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
 	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log, Idle: e.setIdle})
 	e.catalogue = catalogue.New(catalogue.Options{
-		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan,
+		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan, Limits: [2]int{e.cfg.Mirror.Counters, e.cfg.Mirror.LatencyCounters},
 		Entries: e.entries, Remade: func() { e.pairs.WriteAgain(); e.Set.WriteAgain() }, Keep: func() { e.Set.Keep() },
 	})
 	e.pairs, e.Service = newQueuePairs(e), newWords(e)

@@ -2,6 +2,8 @@
 //
 // An entry of an earlier process is taken over by the counter that counts the same packets: by name and text, or by the
 // cookie of the slot that counts. Between [Catalogue.Inherit] and [Catalogue.RemoveInherited] the instance starts.
+// Until then each entry keeps its total, under a name of no counter if another counter has its name: a start that fails
+// or is killed leaves it to the next one.
 // A file that was removed, cut short or overwritten is made again from memory ([Catalogue.Repair]).
 //
 // The methods of a Catalogue are called with the lock of control calls held, except Conditions.
@@ -29,6 +31,7 @@ type Options struct {
 	Logger *slog.Logger
 	Writer *shm.Writer
 	Plan   *poll.Plan
+	Limits [2]int // of the mirror: dataplane.MirrorConfig.Counters and LatencyCounters
 	// Entries returns the entries of all counters, as shm.Writer.Remake needs them.
 	Entries func() []shm.Entry
 	// Remade is called after the mirror was made again.
@@ -47,9 +50,12 @@ type Catalogue struct {
 	remade  func()
 	keep    func()
 	// inherited holds the entries of an earlier process by name until RemoveInherited, without the entries that
-	// were taken over. renamed holds all of them by cookie.
+	// were taken over. named holds all of them by the name that the counter had, renamed by cookie.
 	inherited map[string]*Inherited
+	named     map[string][]*Inherited
 	renamed   map[uint64]*Inherited
+	limits    [2]int // of Options
+	beyond    [2]int // by how many entries a start may exceed them
 
 	faults faults
 	socket *live.Socket // nil: no reader reads live
@@ -57,7 +63,7 @@ type Catalogue struct {
 
 // New returns the catalogue of a mirror.
 func New(o Options) *Catalogue {
-	return &Catalogue{path: o.Path, log: o.Logger, writer: o.Writer, plan: o.Plan, current: o.Entries, remade: o.Remade, keep: o.Keep}
+	return &Catalogue{path: o.Path, log: o.Logger, writer: o.Writer, plan: o.Plan, limits: o.Limits, current: o.Entries, remade: o.Remade, keep: o.Keep}
 }
 
 // Inherited is an entry of an earlier process, and the last total that it published.
@@ -72,7 +78,8 @@ func (m *Catalogue) Inheriting() bool { return m.inherited != nil }
 
 // Inherit reads the entries of an earlier process.
 func (m *Catalogue) Inherit() {
-	m.inherited, m.renamed = make(map[string]*Inherited), make(map[uint64]*Inherited)
+	m.inherited, m.named, m.renamed = make(map[string]*Inherited), make(map[string][]*Inherited), make(map[uint64]*Inherited)
+	var all, aside [2]int
 	for _, entry := range m.writer.Entries() {
 		m.plan.AddSegment(entry.Handle, entry.Latency)
 		last, err := m.writer.Last(entry.Handle)
@@ -85,7 +92,50 @@ func (m *Catalogue) Inherit() {
 		}
 		m.inherited[entry.Name] = old
 		m.renamed[entry.Continuity.Cookie] = old
+		name, class := entry.Name, classOf(entry)
+		if all[class]++; old.isAside() {
+			name = entry.Labels[formerName]
+			aside[class]++
+		}
+		m.named[name] = append(m.named[name], old)
 	}
+	for class := range all {
+		m.beyond[class] = max(aside[class], all[class]-m.limits[class])
+	}
+	_ = m.setLimits() // where the mirror is damaged, the first entry fails
+}
+
+// formerName is the label with the name that an entry had before it was set aside.
+const formerName = "former_name"
+
+// isAside reports whether the entry was set aside.
+func (o *Inherited) isAside() bool { return strings.HasPrefix(o.Name, "~") }
+
+// aside returns the entry under a name that no counter can have. The handle makes it unique in the mirror.
+func (o *Inherited) aside() shm.Entry {
+	e := o.Entry
+	e.Name, e.Labels = fmt.Sprintf("~%d.%d", o.Handle.Index, o.Handle.Generation), map[string]string{formerName: o.Name}
+	return e
+}
+
+// classOf returns the place of an entry's limit in Options.Limits.
+func classOf(e shm.Entry) int {
+	if e.Latency {
+		return 1
+	}
+	return 0
+}
+
+// setLimits lets the start exceed the limits by the entries that were set aside. An entry that is beyond the limits
+// already can be set aside too.
+func (m *Catalogue) setLimits() error {
+	limits := m.limits
+	for class, n := range limits {
+		if n > 0 {
+			limits[class] = min(n+m.beyond[class], shm.MaxCounters)
+		}
+	}
+	return m.unlessDamaged(m.writer.SetLimits(limits[0], limits[1]))
 }
 
 // RemoveInherited removes the entries of an earlier process that no counter has taken over, and ends the start.
@@ -96,15 +146,17 @@ func (m *Catalogue) RemoveInherited() error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	m.inherited, m.renamed = nil, nil
-	return nil
+	m.inherited, m.named, m.renamed, m.beyond = nil, nil, nil, [2]int{}
+	return m.setLimits()
 }
 
-// past returns the entry of an earlier process for the same counter, or nil: the entry of its name, if that counted the
-// same packets, or an entry of another name with one of its cookies.
+// past returns the entry of an earlier process for the same counter, or nil: an entry of its name that counted the same
+// packets, or an entry of another name with one of its cookies.
 func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
-	old := m.inherited[want.Name]
-	if old != nil && old.Kind == want.Kind {
+	for _, old := range m.named[want.Name] {
+		if old.Kind != want.Kind || m.inherited[old.Name] != old {
+			continue
+		}
 		same := old.Text == want.Text || strings.HasSuffix(old.Text, shm.TextSum(want.Text))
 		if same || slices.Contains(cookies, old.Continuity.Cookie) {
 			return old
@@ -120,28 +172,56 @@ func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 
 // Entry finds or makes the entry of a counter. It returns the handle and the base of the total: past computes it from the
 // entry of an earlier process, or from nil. The total goes on also in an entry that is made again, because the name,
-// the place and the labels of an entry are fixed. cookies identify an entry that has another name.
+// the place and the labels of an entry are fixed. cookies identify an entry that has another name. An entry of another
+// counter that has the name is set aside: its counter may come later in this start, or in the next one.
 func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
 	was, old := m.past(want, cookies), m.inherited[want.Name]
-	delete(m.inherited, want.Name)
 	c, err := past(was)
-	switch {
-	case err != nil && old == nil:
+	if err != nil {
 		return shm.Handle{}, c, err
-	case err != nil:
-		return old.Handle, c, err
-	case old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels):
+	}
+	there := was != nil && m.inherited[was.Name] == was // else another counter has taken it over
+	if old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels) {
+		delete(m.inherited, want.Name)
 		return old.Handle, c, m.writer.SetContinuity(old.Handle, c)
 	}
 	want.Continuity = c
-	if old != nil {
-		// A base above the value holds counts that a device kept after the value: without a value the total is the base.
-		goesOn := old == was && int64(old.total.Packets-c.BasePackets) >= 0 && int64(old.total.Bytes-c.BaseBytes) >= 0
-		h, err := m.Exchange([]shm.Handle{old.Handle}, []shm.Entry{want}, []bool{goesOn})
-		if err != nil {
-			return old.Handle, c, err
+	var from []shm.Handle
+	var to []shm.Entry
+	var goesOn []bool
+	aside, beyond := old != nil && old != was, m.beyond
+	if aside {
+		m.beyond[classOf(old.Entry)]++
+		from, to, goesOn = append(from, old.Handle), append(to, old.aside()), append(goesOn, true)
+	}
+	if there {
+		if was.isAside() {
+			m.beyond[classOf(was.Entry)]--
 		}
-		return h[0], c, nil
+		// A base above the value holds counts that a device kept after the value: without a value the total is the base.
+		shows := int64(was.total.Packets-c.BasePackets) >= 0 && int64(was.total.Bytes-c.BaseBytes) >= 0
+		from, to, goesOn = append(from, was.Handle), append(to, want), append(goesOn, shows)
+	}
+	if len(from) > 0 {
+		if err := m.setLimits(); err != nil {
+			return shm.Handle{}, c, err
+		}
+		handles, err := m.Exchange(from, to, goesOn)
+		if err != nil {
+			m.beyond = beyond
+			return shm.Handle{}, c, errors.Join(err, m.setLimits())
+		}
+		if there {
+			delete(m.inherited, was.Name)
+		}
+		if aside {
+			delete(m.inherited, want.Name)
+			old.Entry, old.Handle = to[0], handles[0]
+			m.inherited[old.Name] = old
+		}
+		if there {
+			return handles[len(handles)-1], c, nil
+		}
 	}
 	h, err := m.newEntry(want)
 	return h, c, err
