@@ -92,7 +92,9 @@ func (v *view) check() []Problem {
 	c.catalogue(list)
 	for n, s := range list {
 		if s.kind == kindRecords {
-			c.records(n, s)
+			for k := range uint32(SegmentLen) {
+				c.record(n, place{s, k})
+			}
 		} else {
 			c.blocks(n, s)
 		}

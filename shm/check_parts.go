@@ -189,13 +189,11 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.reserved() {
 		c.add(object, at+cpyEpoch+8, "reserved words are not 0")
 	}
+	oldest, newest := int64(0), int64(0) // found out in another way than the writer does
 	for row, val := range cp.values {
 		if cp.live>>row&1 == 0 && val != (Value{}) {
 			c.add(object, at+cpyValues+uint64(row)*valueSize, "row %d belongs to no counter and holds %+v", row, val)
 		}
-	}
-	oldest, newest := int64(0), int64(0) // found out in another way than the writer does
-	for _, val := range cp.values {
 		if at := val.SampledAt; at != 0 {
 			if oldest == 0 || at < oldest {
 				oldest = at
@@ -205,13 +203,6 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	}
 	if oldest != cp.oldest || newest != cp.newest {
 		c.add(object, at+cpyOldest, "says sampled from %d to %d, its values are from %d to %d", cp.oldest, cp.newest, oldest, newest)
-	}
-}
-
-// records checks the records of segment n.
-func (c *checker) records(n int, s *segment) {
-	for k := range uint32(SegmentLen) {
-		c.record(n, place{s, k})
 	}
 }
 

@@ -115,7 +115,7 @@ func mountPoint(dir string) string {
 func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
 	for {
-		f, err := lockFile(path, name, step)
+		f, held, err := lockFile(path, name, step)
 		if errors.Is(err, fs.ErrNotExist) {
 			// A writer that could not start has removed the directory, which it had made, since this one
 			// looked at it. The lock keeps the directory from then on: it is not empty.
@@ -126,13 +126,9 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		var held, named unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &held); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("%s: reading status of the writer's lock: %w", name, err)
-		}
+		var named unix.Stat_t
 		err = unix.Lstat(name, &named)
-		if err == nil && idOf(&held) == idOf(&named) {
+		if err == nil && held == idOf(&named) {
 			return f, nil
 		}
 		f.Close()
@@ -142,10 +138,11 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 	}
 }
 
-func lockFile(path, name string, step func(string)) (*os.File, error) {
+// lockFile locks the file of that name, and returns which file it is.
+func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
+		return nil, id, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
 	}
 	step("lock-opened")
 	var st unix.Stat_t
@@ -154,20 +151,17 @@ func lockFile(path, name string, step func(string)) (*os.File, error) {
 		if err == nil { // the other user may hold it for ever
 			err = fmt.Errorf("belongs to user %d, not to user %d, the writer of the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
 		}
-		return nil, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
+		return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 	}
-	for {
+	for err = unix.EINTR; err == unix.EINTR; {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err != unix.EINTR {
-			break
-		}
 	}
 	if err == nil {
-		return f, nil
+		return f, idOf(&st), nil
 	}
 	f.Close()
 	if err == unix.EWOULDBLOCK {
-		return nil, fmt.Errorf("%s: taking the mirror: another process holds %s: stop it, or give this instance another name: %w", path, name, ErrInUse)
+		return nil, id, fmt.Errorf("%s: taking the mirror: another process holds %s: stop it, or give this instance another name: %w", path, name, ErrInUse)
 	}
-	return nil, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
+	return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 }

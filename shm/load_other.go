@@ -21,3 +21,13 @@ func (c *Counter) Load() (Value, error) {
 	}
 	return v, nil
 }
+
+// loadValue reads the three words before any load that follows it: LDAR, on arm64, holds back the loads and stores
+// after it.
+func loadValue(p *Value) Value {
+	return Value{
+		Packets:   atomic.LoadUint64(&p.Packets),
+		Bytes:     atomic.LoadUint64(&p.Bytes),
+		SampledAt: atomic.LoadInt64(&p.SampledAt),
+	}
+}

@@ -39,14 +39,6 @@ func storeValue(dst *Value, v Value) {
 	atomic.StoreInt64(&dst.SampledAt, v.SampledAt)
 }
 
-func loadValue(p *Value) Value {
-	return Value{
-		Packets:   atomic.LoadUint64(&p.Packets),
-		Bytes:     atomic.LoadUint64(&p.Bytes),
-		SampledAt: atomic.LoadInt64(&p.SampledAt),
-	}
-}
-
 func store64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
 func storeTime(p *int64, v int64) { atomic.StoreInt64(p, v) }

@@ -1,6 +1,10 @@
 package shm
 
-import "sync/atomic"
+import (
+	"cmp"
+	"errors"
+	"sync/atomic"
+)
 
 // giveUp marks the mirror as given up for ever: another file, whose word by is (0: not known), has its name or will
 // have it. Readers return ErrStale from then on. Every sequence word moves on by two, so that the quick form of
@@ -43,15 +47,9 @@ func (w *Writer) File() uint64 { return w.v.fixed.file }
 // whose File is by (0: not known), has its name or will have it. Readers return ErrStale from
 // then on. A file that was truncated meanwhile is marked as far as it goes: ErrTruncated.
 func (w *Writer) GiveUp(by uint64) error {
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return ErrClosed
+	err := w.control(func() error { return w.v.giveUp(by) })
+	if errors.Is(err, ErrClosed) {
+		return err
 	}
-	err := Guard(func() error { return w.v.giveUp(by) })
-	w.mu.Unlock()
-	if cerr := w.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return cmp.Or(err, w.Close())
 }
