@@ -35,6 +35,7 @@ func (w *Writer) adopt(now int64) error {
 	atomic.StoreUint32(&v.hdr.countersUsed, used[0])
 	atomic.StoreUint32(&v.hdr.recordsUsed, used[1])
 	w.finishExchange(exchanged, now)
+	w.setSwapping(false) // if the writer was killed behind its last LIVE
 	for c := range w.free {
 		slices.SortStableFunc(w.free[c].cooling, func(a, b cooling) int {
 			return cmp.Compare(a.freedAt, b.freedAt)

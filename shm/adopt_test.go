@@ -118,6 +118,9 @@ func TestAKilledExchangeIsFinished(t *testing.T) {
 			if es := w.Entries(); len(es) != 2 || es[0].Text == es[1].Text || es[0].Name == es[1].Name {
 				t.Errorf("%s: %+v", object, es)
 			}
+			if word := v.hdr.catalogueChanges; word&swapping != 0 {
+				t.Errorf("%s: catalogue_changes is %#x: readers wait for the end of the exchange", object, word)
+			}
 			for _, e := range w.Entries() {
 				if got, err := w.Last(e.Handle); err != nil || got != want[e.Text] {
 					t.Errorf("%s: %q shows %+v, %v, want %+v", object, e.Text, got, err, want[e.Text])

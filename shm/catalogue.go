@@ -1,9 +1,11 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Catalogue follows the entries of one file. An Update costs one load if no entry has changed, else two
@@ -11,8 +13,11 @@ import (
 // belongs to one goroutine at a time. Made by Reader.Catalogue.
 type Catalogue struct {
 	r       *Reader
-	changes uint64  // catalogueChanges before the last complete Update, plus one; 0: no Update was complete
-	seen    []stamp // by index
+	v       *view
+	names   map[string]bool // entries of other names are left out; nil: none is
+	changes uint64          // catalogueChanges before the last complete Update, plus one; 0: no Update was complete
+	seen    []stamp         // by index
+	moved   bool            // an entry may have been reported more than once, or removed
 	scratch entryMem
 }
 
@@ -21,17 +26,15 @@ type Catalogue struct {
 type stamp struct{ identity, seq uint64 }
 
 // Catalogue returns a Catalogue for which all entries are new.
-func (r *Reader) Catalogue() *Catalogue { return &Catalogue{r: r} }
+func (r *Reader) Catalogue() *Catalogue { return &Catalogue{r: r, v: r.v} }
 
 // Update calls changed for each live entry that was added or changed since the last Update, and removed
 // for each counter that was removed. A slot that has another counter now is reported as removed, then as
-// changed. Update allocates nothing if no entry has changed. After an error the next Update goes on.
+// changed. Update allocates nothing if no entry has changed. After an error the next Update goes on. A counter that goes
+// on in an Exchange is missing after Update only where it can be missing from Reader.Entries.
 func (c *Catalogue) Update(changed func(Entry), removed func(Handle)) error {
 	err := c.r.guard(func() error {
-		if err := c.update(changed, removed); err != nil {
-			return err
-		}
-		return c.r.v.stale()
+		return cmp.Or(c.update(changed, removed), c.v.stale())
 	})
 	if err != nil {
 		return fmt.Errorf("%s: following the catalogue: %w", c.r.path, err)
@@ -40,19 +43,38 @@ func (c *Catalogue) Update(changed func(Entry), removed func(Handle)) error {
 }
 
 func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
-	// Loaded before the entries. A change that this load has seen is seen below (barrier changes-release
-	// lies behind the entry's words); any later change moves the word, and the next Update scans again.
-	changes := atomic.LoadUint64(&c.r.v.hdr.catalogueChanges) // barrier changes-acquire
-	if c.changes == changes+1 {
+	if c.changes == atomic.LoadUint64(&c.v.hdr.catalogueChanges)+1 {
 		return nil
 	}
-	complete := true
-	err := c.r.v.eachUsed(func(i uint32, p place) {
+	for l, first := (looks{}), true; l.again(c.v); first = false {
+		c.moved = c.moved || !first
+		complete, err := c.scan(l.word, changed, removed)
+		if err != nil {
+			return err
+		}
+		if complete {
+			c.changes = l.word + 1
+		}
+	}
+	return nil
+}
+
+// scan looks at all entries once. A change that word, catalogueChanges before, tells is seen (barrier changes-release lies
+// behind the entry's words); any later change moves the word, and the next look scans again. complete is false where
+// the writer changed an entry at each try.
+func (c *Catalogue) scan(word uint64, changed func(Entry), removed func(Handle)) (complete bool, err error) {
+	complete = true
+	err = c.v.eachUsed(func(i uint32, p place) {
+		e := p.entry()
+		id := atomic.LoadUint64(&e.identity) // barrier entry-acquire
+		known := int(i) < len(c.seen) && c.seen[i].identity != 0
+		if !known && (id>>32 != entLive || c.names != nil && !c.names[string(upToNUL(e.name[:]))]) {
+			return // a live entry does not change its name
+		}
 		if n := int(i) + 1; n > len(c.seen) {
 			c.seen = append(c.seen, make([]stamp, n-len(c.seen))...)
 		}
-		was, e := &c.seen[i], p.entry()
-		id := atomic.LoadUint64(&e.identity) // barrier entry-acquire
+		was := &c.seen[i]
 		if id>>32 == entLive && *was == (stamp{id, atomic.LoadUint64(&e.seq)}) {
 			return
 		}
@@ -67,14 +89,49 @@ func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
 			*was = stamp{c.scratch.identity, c.scratch.seq}
 			changed(entry)
 		case !errors.Is(err, ErrGone):
-			complete = false // the writer changed the entry at each try
+			complete = false
 		case was.identity != 0:
 			*was = stamp{}
 			removed(before)
 		}
 	})
-	if err == nil && complete {
-		c.changes = changes + 1
+	// A counter whose successor was met is removed: its entry is not LIVE for a reader that has loaded LIVE of the new
+	// one with acquire. Then the word has moved.
+	if atomic.LoadUint64(&c.v.hdr.catalogueChanges) == word {
+		return complete, err
 	}
-	return err
+	c.moved = true
+	for i := range c.seen {
+		was := &c.seen[i]
+		if p, err := c.v.place(uint32(i)); was.identity != 0 && err == nil && atomic.LoadUint64(&p.entry().identity) != was.identity {
+			removed(Handle{Index: uint32(i), Generation: uint32(was.identity)})
+			*was = stamp{}
+		}
+	}
+	return complete, err
+}
+
+// looks are the looks of one listing. An Exchange removes all its old counters before it shows the new ones.
+type looks struct {
+	word uint64 // catalogueChanges before the last look
+	n    int
+}
+
+// swapping is the bit of catalogueChanges that is set while an Exchange swaps counters.
+const swapping = 1 << swapsShift
+
+// again tells whether to look at the entries: at first, and again if a swap was going on beside the last look, maxTries
+// times at most. It waits for the end of a swap, in pauses that count as tries.
+func (l *looks) again(v *view) bool {
+	word := &v.hdr.catalogueChanges
+	now := atomic.LoadUint64(word) // barrier changes-acquire
+	if l.n > maxTries || l.n > 0 && l.word&swapping == 0 && (now^l.word)/swapping == 0 {
+		return false
+	}
+	for l.n++; now&swapping != 0 && l.n <= maxTries; l.n++ {
+		time.Sleep(200 * time.Microsecond)
+		now = atomic.LoadUint64(word) // barrier changes-acquire
+	}
+	l.word = now
+	return true
 }

@@ -186,14 +186,10 @@ func (s *DeviceSlot) withdraw() {
 // and errs, and come round after limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set
 // before. The counter's ordinary value is the caller's to publish, as ever.
 func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
-	return w.control(func() error { return w.setDevice(h, s, comp, errs, limit) })
+	return w.onEntry(h, func(ent *entryMem) error { return w.setDevice(ent, h, s, comp, errs, limit) })
 }
 
-func (w *Writer) setDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
-	ent, err := w.entry(h)
-	if err != nil {
-		return err
-	}
+func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
 	name := getString(ent.name[:])
 	switch {
 	case s == nil || s.freed || s.seg != w.device:
@@ -222,13 +218,7 @@ func (w *Writer) setDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) er
 // ClearDevice ends it: the counter has only its ordinary value then. Readers of
 // the words get ErrNoDevice. The slot stays taken.
 func (w *Writer) ClearDevice(h Handle) error {
-	return w.control(func() error {
-		ent, err := w.entry(h)
-		if err == nil {
-			w.clearDevice(ent)
-		}
-		return err
-	})
+	return w.onEntry(h, func(ent *entryMem) error { w.clearDevice(ent); return nil })
 }
 
 func (w *Writer) clearDevice(ent *entryMem) {

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -154,12 +155,7 @@ func (p place) stands(h Handle, c *claim) bool {
 }
 
 // noDevice tells a catalogue that says so from one that no longer learns.
-func (r *Reader) noDevice() error {
-	if err := r.v.stale(); err != nil {
-		return err
-	}
-	return ErrNoDevice
-}
+func (r *Reader) noDevice() error { return cmp.Or(r.v.stale(), ErrNoDevice) }
 
 // deviceFile returns the segment of that generation, mapped.
 func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {

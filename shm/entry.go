@@ -1,9 +1,6 @@
 package shm
 
-import (
-	"slices"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // maxTries bounds every loop that starts again because the writer moved on.
 const maxTries = 64
@@ -44,18 +41,6 @@ func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
 	return p.decode(i, scratch, id, slot), nil
 }
 
-// describeLast is describe of a counter that may have been removed: ErrGone comes with the entry as it was.
-func (p place) describeLast(i uint32, scratch *entryMem) (Entry, error) {
-	id, slot, err := p.entry().readUsed(scratch)
-	if err != nil {
-		return Entry{}, err
-	}
-	if id>>32 != entLive {
-		err = ErrGone
-	}
-	return p.decode(i, scratch, id, slot), err
-}
-
 // decode decodes the copy of an entry that read made.
 func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	s := &scratch.slots[slot]
@@ -83,24 +68,24 @@ func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	}
 }
 
-// allEntries reads every live entry, in the order of the indices.
-func (v *view) allEntries() (out []Entry, err error) {
-	var scratch entryMem
-	err = v.eachUsed(func(i uint32, p place) {
-		if e, err := p.describe(i, &scratch); err == nil {
-			out = append(out, e)
+// entries reads the live entries of those names, or every one where names is nil, in the order of the indices.
+func (v *view) entries(names map[string]bool) (out []Entry, err error) {
+	var read []Entry
+	c := Catalogue{v: v, names: names}
+	err = c.update(func(e Entry) { read = append(read, e) }, func(Handle) {})
+	if !c.moved {
+		return read, err
+	}
+	last := make([]int, len(c.seen)) // by index: the place in read, plus one
+	for i := range read {
+		last[read[i].Handle.Index] = i + 1
+	}
+	for i, at := range last {
+		if at > 0 && c.seen[i].identity != 0 && (names == nil || names[read[at-1].Name]) {
+			out = append(out, read[at-1])
 		}
-	})
-	return v.stillLive(out), err
-}
-
-// stillLive removes the entries that were removed since they were read. A counter that was exchanged meanwhile stays
-// once: the old entry is not LIVE for a reader that has loaded LIVE of the new one with acquire.
-func (v *view) stillLive(es []Entry) []Entry {
-	return slices.DeleteFunc(es, func(e Entry) bool {
-		p, err := v.place(e.Handle.Index)
-		return err != nil || !p.live(e.Handle)
-	})
+	}
+	return out, err
 }
 
 // encode fills the entry of a counter that is being added, its identity word,

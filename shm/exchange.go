@@ -46,7 +46,7 @@ func (w *Writer) takeFor(old []Handle, entries []Entry) (slots []uint32, err err
 			if n <= 0 {
 				continue
 			}
-			if err := w.fullBut(class, n-1); err != nil {
+			if err := w.full(class, n-1); err != nil {
 				return err
 			}
 		}
@@ -114,6 +114,8 @@ func (w *Writer) exchangeIn(slots []uint32, old []Handle, entries []Entry, goesO
 // swap ends the counters old and shows the counters fresh, which were built.
 func (w *Writer) swap(old, fresh []Handle) {
 	w.step("exchange-built")
+	w.setSwapping(true)
+	w.step("exchange-begun")
 	for _, h := range old {
 		w.retire(h)
 		w.step("exchange-retired")
@@ -122,6 +124,8 @@ func (w *Writer) swap(old, fresh []Handle) {
 		w.reveal(h)
 		w.step("exchange-revealed")
 	}
+	w.setSwapping(false)
+	w.step("exchange-done")
 	for _, h := range old {
 		w.clear(h)
 	}

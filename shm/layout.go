@@ -187,6 +187,9 @@ const (
 	epochMax   = 1<<24 - 1
 )
 
+// catalogue_changes is swaps<<48 | changes: an Exchange adds to swaps when it begins and when it ends to swap counters.
+const swapsShift = 48
+
 // A history record.
 const (
 	hisPosition   = 0 // number of the record, from 1; 0 was never written

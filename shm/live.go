@@ -226,13 +226,7 @@ func (w *Writer) SetLive(h Handle, s LiveSlot) error {
 	if s.Map == 0 {
 		s = LiveSlot{}
 	}
-	return w.control(func() error {
-		ent, err := w.entry(h)
-		if err == nil {
-			w.putLive(ent, s)
-		}
-		return err
-	})
+	return w.onEntry(h, func(ent *entryMem) error { w.putLive(ent, s); return nil })
 }
 
 // putLive changes the live words of an entry. Once it has returned, the slot that they named may serve another counter: the

@@ -92,14 +92,12 @@ func (r *Reader) lookup(name string) (Handle, error) {
 			return h, nil // a live counter never changes its name
 		}
 	}
-	if at != changes+1 {
-		if err := r.scan(changes); err != nil {
+	for l := (looks{}); at != changes+1 && l.again(r.v); {
+		names, err := r.scan(l.word)
+		if err != nil {
 			return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, err)
 		}
-		r.mu.RLock()
-		h, ok = r.names[name]
-		r.mu.RUnlock()
-		if ok {
+		if h, ok = names[name]; ok {
 			return h, nil
 		}
 	}
@@ -107,7 +105,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 }
 
 // scan renews the table of names. changes was loaded before, so a change made during the scan leads to another one.
-func (r *Reader) scan(changes uint64) error {
+func (r *Reader) scan(changes uint64) (map[string]Handle, error) {
 	names := make(map[string]Handle)
 	var scratch entryMem
 	err := r.v.eachUsed(func(i uint32, p place) {
@@ -115,20 +113,22 @@ func (r *Reader) scan(changes uint64) error {
 			names[getString(scratch.name[:])] = Handle{Index: i, Generation: uint32(id)}
 		}
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		r.mu.Lock()
+		r.names, r.namesAt = names, changes+1
+		r.mu.Unlock()
 	}
-	r.mu.Lock()
-	r.names, r.namesAt = names, changes+1
-	r.mu.Unlock()
-	return nil
+	return names, err
 }
 
-// Entries lists the live counters in the order of their indices.
+// Entries lists the live counters in the order of their indices. While a Writer.Exchange swaps counters Entries waits and
+// looks again, 64 times at most, so that it finds each counter that goes on once. After that, as beside a writer that was
+// killed or stopped in the swap, the list has no counter twice but may miss counters of the exchange. So it is with Find,
+// Lookup and Catalogue.
 func (r *Reader) Entries() ([]Entry, error) {
 	var out []Entry
 	err := r.guard(func() (err error) {
-		if out, err = r.v.allEntries(); err == nil {
+		if out, err = r.v.entries(nil); err == nil {
 			err = r.v.stale()
 		}
 		return err
@@ -147,8 +147,13 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 		if err != nil {
 			return err
 		}
-		if e, err = p.describeLast(h.Index, new(entryMem)); e.Handle != h && (err == nil || errors.Is(err, ErrGone)) {
-			e, err = Entry{}, ErrGone
+		scratch := new(entryMem)
+		id, slot, err := p.entry().readUsed(scratch)
+		if err == nil && uint32(id) == h.Generation {
+			e = p.decode(h.Index, scratch, id, slot)
+		}
+		if err == nil && id != identity(entLive, h.Generation) {
+			err = ErrGone
 		}
 		return errors.Join(r.v.stale(), err)
 	})

@@ -50,11 +50,8 @@ func limitOf(word uint32) int {
 	return int(word)
 }
 
-// full returns ErrFull where the limit of a class is reached.
-func (w *Writer) full(class int) error { return w.fullBut(class, 0) }
-
-// fullBut is full where more further counters are to find room.
-func (w *Writer) fullBut(class, more int) error {
+// full returns ErrFull where the limit of a class leaves no room for one counter and more further ones.
+func (w *Writer) full(class, more int) error {
 	h := w.v.hdr
 	limit, used := [...]uint32{h.counterLimit, h.recordLimit}[class], [...]uint32{h.countersUsed, h.recordsUsed}[class]
 	switch {
@@ -69,7 +66,7 @@ func (w *Writer) fullBut(class, more int) error {
 
 // take returns a slot that may be used now; errNoSlot: no slot is free, and the mirror may grow.
 func (w *Writer) take(class int, now int64) (uint32, error) {
-	if err := w.full(class); err != nil {
+	if err := w.full(class, 0); err != nil {
 		atomic.AddUint64(&w.v.hdr.refused, 1)
 		return 0, err
 	}
@@ -160,3 +157,10 @@ func (w *Writer) countUsed(at place, by int) {
 
 // changed tells readers to look at the catalogue again (barrier changes-release).
 func (w *Writer) changed() { atomic.AddUint64(&w.v.hdr.catalogueChanges, 1) }
+
+// setSwapping tells readers that counters of an Exchange are missing from now on, or no longer (barrier changes-release).
+func (w *Writer) setSwapping(on bool) {
+	if p := &w.v.hdr.catalogueChanges; *p&swapping != 0 != on {
+		atomic.AddUint64(p, swapping)
+	}
+}

@@ -87,7 +87,7 @@ func (w *Writer) guard(fn func() error) error {
 
 // Entries lists the live counters in the order of their indices. A writer that took over goes on with them.
 func (w *Writer) Entries() (es []Entry) {
-	_ = w.control(func() (err error) { es, err = w.v.allEntries(); return err }) // all segments are mapped
+	_ = w.control(func() (err error) { es, err = w.v.entries(nil); return err }) // all segments are mapped
 	return es
 }
 
@@ -124,6 +124,17 @@ func (w *Writer) entry(h Handle) (*entryMem, error) {
 	return p.entry(), nil
 }
 
+// onEntry calls fn, as control does, with the entry of a live handle.
+func (w *Writer) onEntry(h Handle, fn func(*entryMem) error) error {
+	return w.control(func() error {
+		ent, err := w.entry(h)
+		if err == nil {
+			err = fn(ent)
+		}
+		return err
+	})
+}
+
 // Add adds a counter. It shows as never sampled until it is published. e.Handle and e.AddedAt are ignored. A mirror in
 // which no slot is free grows by a segment, which cycles do not wait for. ErrExists, ErrInvalid; ErrFull: the limit of
 // Options is reached, or no space is left for a segment.
@@ -153,11 +164,6 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
 	}
-	return w.fill(i, e, now)
-}
-
-// fill makes e the counter of slot i, which take returned.
-func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 	h, err := w.build(i, e, now, 0, Value{}, 0)
 	if err == nil {
 		w.reveal(h)
@@ -230,7 +236,7 @@ func (w *Writer) retire(h Handle) {
 	w.step("remove-begin")
 	w.putLive(ent, LiveSlot{})
 	atomic.StoreInt64(&ent.freedAt, Now())
-	// barrier retire-release (idle: the publish that follows has a store fence)
+	// barrier retire-release (idle in Remove: the publish that follows has a store fence; in Exchange: setSwapping)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
 	delete(w.names, getString(ent.name[:]))
@@ -291,11 +297,7 @@ func (w *Writer) SetContinuity(h Handle, c Continuity) error {
 
 // update changes the two-slot part of an entry: whole or not at all.
 func (w *Writer) update(h Handle, change func(*slotMem) error) error {
-	return w.control(func() error {
-		ent, err := w.entry(h)
-		if err != nil {
-			return err
-		}
+	return w.onEntry(h, func(ent *entryMem) error {
 		s := ent.slots[ent.seq&1]
 		if err := change(&s); err != nil {
 			return fmt.Errorf("%s: changing counter %q: %w", w.path, getString(ent.name[:]), err)

@@ -28,6 +28,7 @@ var protocols = []struct {
 	{"handle-snapshot-after", handleSnapshotAfter},
 	{"entry-slots", entrySlots},
 	{"catalogue-changes", catalogueChanges},
+	{"exchange-list", exchangeList},
 	{"history", historyRing},
 	{"growth-list", growthList},
 	{"growth-history", growthHistory},
@@ -61,8 +62,6 @@ var idle = map[string]string{
 	"add-fence":        "the removal's publish orders RETIRED before the fields of the next user",
 	"begun-release":    "the publishes of the cycle order cycle_begun before what they publish",
 	"identity-acquire": "the load fence behind the values orders identity too",
-	"live-release":     "the publish of the zero row, between, orders the entry's fields before LIVE",
-	"retire-release":   "the publish that raises the epoch orders RETIRED before it",
 	"seen-release":     "seen is computed from the word, which orders it",
 	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
 }

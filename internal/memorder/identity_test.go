@@ -225,6 +225,31 @@ func entrySlots() *program {
 	return p
 }
 
+// exchangeList is a reader that lists two entries while a counter of the first goes on in the second. A list under one
+// catalogue_changes, of no swap, has it once.
+func exchangeList() *program {
+	p := &program{}
+	old, fresh, changes := p.word("old", live+1), p.word("fresh", 0), p.word("catalogue_changes", 0)
+	p.writer(func(t *thread) {
+		t.Release("changes-release", changes, 1)
+		t.Release("retire-release", old, retired+1)
+		t.Release("live-release", fresh, live+1)
+		t.Release("changes-release", changes, 2)
+	})
+	p.reader(func(t *thread) {
+		before, found := t.Acquire("changes-acquire", changes), 0
+		for _, entry := range []word{old, fresh} {
+			if t.Acquire("entry-acquire", entry) == live+1 {
+				found++
+			}
+		}
+		if t.Load(changes) == before && before&1 == 0 && found != 1 {
+			t.Fail("a list has the counter %d times", found)
+		}
+	})
+	return p
+}
+
 // catalogueChanges is a reader with a table of names, which it renews when catalogue_changes has moved:
 // the counters that were added before are in the table.
 func catalogueChanges() *program {

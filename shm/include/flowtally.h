@@ -23,7 +23,7 @@
  *   _reader.h     ft_open, ft_attach, ft_close: a mirror by its path
  *   _place.h      ft_locate: the path of an instance
  *   _follow.h     ft_open_instance, ft_follow, ft_named_open, _load: by name, over files
- *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry: names, handles, entries
+ *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry, ft_list_again: names, handles, entries
  *   _counter.h    ft_counter_open, ft_load: one counter, on a hot path
  *   _snapshot.h   ft_snapshot_open, _take, _get, _close: many at once
  *   _history.h    ft_cursor_open, ft_cursor_next: the records of the history

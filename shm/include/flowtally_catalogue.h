@@ -9,8 +9,23 @@
  * source and flags between two of its sequence word: all is of one counter.
  *
  * From any thread. No system call, but where a function meets a segment for the first
- * time. A lookup scans the catalogue: look a name up once, and again when the status's
- * catalogue_changes has moved.
+ * time, and where a look waits for the end of an exchange. A lookup scans the catalogue:
+ * look a name up once, and again when the status's catalogue_changes has moved.
+ *
+ * In an exchange the writer removes counters, then shows the counters that go on with
+ * their totals, which may have the same names. ft_lookup looks again while an exchange
+ * goes on, at most FT_ATTEMPTS times, and so does a program that lists:
+ *
+ *     ft_list l = {0, 0};
+ *     while (ft_list_again(&r, &l)) {
+ *         begin an empty list
+ *         for (uint32_t i = 0; i < ft_capacity(&r); i++)
+ *             if (ft_get_entry(&r, i, &e) == FT_OK) add e to the list
+ *     }
+ *
+ * The list has each counter that goes on once. Behind FT_ATTEMPTS looks, as beside a
+ * writer that was killed or stopped in the exchange, counters of the exchange may be
+ * missing from the list, or be in it twice, and ft_lookup may not find them.
  */
 #ifndef FLOWTALLY_CATALOGUE_H
 #define FLOWTALLY_CATALOGUE_H
@@ -37,12 +52,21 @@ typedef struct ft_entry {
 	uint64_t discontinuities;
 } ft_entry;
 
+/* The looks of one listing, 0 at first. Fields are private. */
+typedef struct ft_list {
+	uint64_t word; /* catalogue_changes before the last look */
+	uint64_t looks;
+} ft_list;
+
 /* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
 /* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
  * FT_ERR_NO_COUNTER where no counter lives. */
 FT_API uint32_t ft_capacity(const ft_reader *r);
 FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
+/* 1: look at the entries, at first, and again where an exchange went on beside the last
+ * look. 0: the list is complete, or was begun anew FT_ATTEMPTS times. */
+FT_API int ft_list_again(const ft_reader *r, ft_list *l);
 
 #ifndef FLOWTALLY_SHARED
 FT_API uint32_t ft_capacity(const ft_reader *r) { return ft_segments(r) * FT_SEG_COUNTERS; }
@@ -111,6 +135,22 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 	return FT_ERR_BUSY;
 }
 
+static inline int ft_swapping(uint64_t changes) { return (int)(changes >> FT_SWAPS_SHIFT & 1); }
+
+FT_API int ft_list_again(const ft_reader *r, ft_list *l) {
+	const struct timespec pause = {0, 200000};
+	const uint64_t *word = ft_word(r->base, FT_HDR_CATALOGUE_CHANGES);
+	uint64_t now = ft_acquire(word); /* barrier changes-acquire */
+	if (l->looks > FT_ATTEMPTS) return 0;
+	if (l->looks > 0 && !ft_swapping(l->word) && (now ^ l->word) >> FT_SWAPS_SHIFT == 0) return 0;
+	for (l->looks++; ft_swapping(now) && l->looks <= FT_ATTEMPTS; l->looks++) {
+		(void)nanosleep(&pause, NULL);
+		now = ft_acquire(word); /* barrier changes-acquire */
+	}
+	l->word = now;
+	return 1;
+}
+
 /* Looks for a name in one segment. length includes the NUL: a name ends there, and the
  * bytes behind it do not count. */
 static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const char *name, size_t length, ft_handle *out) {
@@ -135,7 +175,8 @@ static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const c
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
 	const size_t length = strlen(name);
 	int err = FT_ERR_NO_COUNTER;
-	if (length > 0 && length < sizeof((ft_entry *)0)->name)
+	ft_list l = {0, 0};
+	while (length > 0 && length < sizeof((ft_entry *)0)->name && err == FT_ERR_NO_COUNTER && ft_list_again(r, &l))
 		for (uint32_t n = 0; n < ft_segments(r) && err == FT_ERR_NO_COUNTER; n++)
 			err = ft_lookup_segment(r, n, name, length + 1, out);
 	const int still = ft_still(r);

@@ -41,6 +41,7 @@ enum {
 	FT_HDR_CYCLE_DONE_AT = 784,
 	FT_HDR_POLL_PERIOD = 792,
 	FT_HDR_CATALOGUE_CHANGES = 896,
+	FT_SWAPS_SHIFT = 48, /* of catalogue_changes: swaps of an exchange that began or ended */
 	FT_HDR_COUNTERS_USED = 904,
 	FT_HDR_RECORDS_USED = 908,
 	FT_HDR_SEGMENTS = 912,

@@ -26,6 +26,7 @@ FT_SIZE_OF(ft_device);
 FT_SIZE_OF(ft_device_segment);
 FT_SIZE_OF(ft_entry);
 FT_SIZE_OF(ft_handle);
+FT_SIZE_OF(ft_list);
 FT_SIZE_OF(ft_live_counter);
 FT_SIZE_OF(ft_live_map);
 FT_SIZE_OF(ft_named);

@@ -1,0 +1,104 @@
+package shm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+// exchanged makes a mirror with 3000 flows. exchange gives all of them other slots, and names with another first letter where
+// rename. The label flow stays.
+func exchanged(t *testing.T, rename bool) (r *Reader, exchange func() error) {
+	w, r := heapMirror(t, 3*SegmentLen, 0, 0, Options{CoolDown: -1})
+	flows := make([]Entry, 3000)
+	hs := make([]Handle, len(flows))
+	for i := range flows {
+		flows[i] = Entry{Name: fmt.Sprint("a", i), Kind: "flow", Labels: map[string]string{"flow": fmt.Sprint(i)}}
+		hs[i] = mustAdd(t, w, flows[i])
+	}
+	goesOn := slices.Repeat([]bool{true}, len(flows))
+	return r, func() (err error) {
+		for i := range flows {
+			if rename {
+				flows[i].Name = fmt.Sprintf("%c%d", flows[i].Name[0]^'a'^'b', i)
+			}
+		}
+		hs, err = w.Exchange(hs, flows, goesOn)
+		return err
+	}
+}
+
+// whileExchanging calls look until another goroutine has made 20 exchanges.
+func whileExchanging(t *testing.T, exchange func() error, look func()) {
+	t.Helper()
+	done := make(chan error, 1)
+	var ended atomic.Bool
+	go func() {
+		var err error
+		for n := 0; n < 20 && err == nil; n++ {
+			err = exchange()
+		}
+		ended.Store(true)
+		done <- err
+	}()
+	looks := 0
+	for ; !ended.Load() && !t.Failed(); looks++ {
+		look()
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d looks", looks)
+}
+
+// Each flow is in each list once, in the order of the indices, while all of them are exchanged.
+func TestListsDuringExchangesAreWhole(t *testing.T) {
+	r, exchange := exchanged(t, true)
+	whileExchanging(t, exchange, func() {
+		es, err := r.Entries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := make(map[string]int)
+		for i, e := range es {
+			found[e.Labels["flow"]]++
+			if i > 0 && es[i-1].Handle.Index >= e.Handle.Index {
+				t.Errorf("index %d is listed before %d", es[i-1].Handle.Index, e.Handle.Index)
+			}
+		}
+		if len(es) != 3000 || len(found) != 3000 {
+			t.Errorf("%d entries of %d flows, want 3000", len(es), len(found))
+		}
+	})
+}
+
+// A Catalogue that is up to date has each flow once.
+func TestCatalogueDuringExchangesIsWhole(t *testing.T) {
+	r, exchange := exchanged(t, true)
+	c, flows := r.Catalogue(), make(map[Handle]string)
+	whileExchanging(t, exchange, func() {
+		if err := c.Update(func(e Entry) { flows[e.Handle] = e.Labels["flow"] }, func(h Handle) { delete(flows, h) }); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(slices.Compact(slices.Sorted(maps.Values(flows)))); n != 3000 || len(flows) != 3000 {
+			t.Errorf("%d entries of %d flows, want 3000", len(flows), n)
+		}
+	})
+}
+
+// A name that a flow keeps is found at any time.
+func TestNamesDuringExchangesAreFound(t *testing.T) {
+	r, exchange := exchanged(t, false)
+	whileExchanging(t, exchange, func() {
+		if es, err := r.Find("a7", "a2999"); err != nil || len(es) != 2 {
+			t.Errorf("found %d entries, %v, want 2", len(es), err)
+		}
+		for _, name := range []string{"a7", "a2999"} {
+			if _, err := r.Lookup(name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
