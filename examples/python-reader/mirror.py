@@ -75,7 +75,7 @@ class Mirror:
             raise Stale(self.path)
 
     def find(self, name):
-        """The handle of the counter of that name."""
+        """The handle of the counter of that name. During an exchange it may be missing for an instant (R34): look again."""
         for number in range(min(self.word(912, "=I"), 4096)):
             at, _ = self.segment(number)
             for slot in range(min(self.word(8196 + 8 * number, "=I"), SLOTS)):
