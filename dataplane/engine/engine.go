@@ -178,7 +178,7 @@ func (e *Engine) resume(ctx context.Context) error {
 	if err := errors.Join(startQueuePairs(e.pairs, e.plan), e.Service.Start(e.cfg.Words)); err != nil {
 		return err
 	}
-	if err := e.catalogue.RemoveInherited(); err != nil {
+	if err := e.catalogue.RemoveInherited(e.refused.entries()); err != nil {
 		return err
 	}
 	for _, b := range e.backends {

@@ -119,6 +119,9 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		e.refused.end(nil)
 		e.refused.set(flows, opts, e.flows)
 		ch.announce(diff)
+		if err := e.catalogue.RemoveInherited(e.refused.entries()); err != nil {
+			e.log.Warn("removing the totals of flows that were refused", "err", err)
+		}
 		return nil
 	})
 	if decided := (*dataplane.UnfinishedError)(nil); err != nil && !errors.As(err, &decided) {
@@ -222,7 +225,7 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 		return err
 	}
 	e.refused.drop(names)
-	return nil
+	return e.catalogue.RemoveInherited(e.refused.entries())
 }
 
 // forget removes a flow from the plan and the mirror.

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are
@@ -101,6 +102,14 @@ func (r *refusals) unset(flows []flow.Flow, keep []string) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
+// entries returns the entries that the refused flows would have.
+func (r *refusals) entries() (out []shm.Entry) {
+	for _, x := range r.flows {
+		out = append(out, entryOf(x.Flow))
+	}
+	return out
+}
+
 // mostRefusalsShown bounds the number of conditions about flows.
 const mostRefusalsShown = 64
 
@@ -130,8 +139,7 @@ func retryRefused(ctx context.Context, e *Engine) {
 		}
 		delete(e.refused.flows, x.Name)
 		if _, err := e.add(ctx, []flow.Flow{x.Flow}, nil); err != nil {
-			failed++
-			x.err = err
+			failed, x.err = failed+1, err
 			e.refused.flows[x.Name] = x
 		}
 	}

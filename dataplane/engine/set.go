@@ -119,7 +119,7 @@ func (ch *change) uninstallAll(ctx context.Context, flows []*flowState) error {
 			delete(e.flows, c.Name)
 		}
 		if c.published() {
-			errs = append(errs, e.catalogue.Remove(c.handle))
+			errs = append(errs, e.catalogue.GiveBack(c.handle))
 		}
 	}
 	room := countOffloaded(flows)

@@ -3,7 +3,8 @@
 // An entry of an earlier process is taken over by the counter that counts the same packets: by name and text, or by the
 // cookie of the slot that counts. Between [Catalogue.Inherit] and [Catalogue.RemoveInherited] the instance starts.
 // Until then each entry keeps its total, under a name of no counter if another counter has its name: a start that fails
-// or is killed leaves it to the next one.
+// or is killed leaves it to the next one. The entry of a flow that the start goes on without waits under such a name for
+// the flow.
 // A file that was removed, cut short or overwritten is made again from memory ([Catalogue.Repair]).
 //
 // The methods of a Catalogue are called with the lock of control calls held, except Conditions.
@@ -42,20 +43,22 @@ type Options struct {
 
 // Catalogue keeps the entries of all counters.
 type Catalogue struct {
-	path    string
-	log     *slog.Logger
-	writer  *shm.Writer
-	plan    *poll.Plan
-	current func() []shm.Entry
-	remade  func()
-	keep    func()
-	// inherited holds the entries of an earlier process by name until RemoveInherited, without the entries that
-	// were taken over. named holds all of them by the name that the counter had, renamed by cookie.
+	path     string
+	log      *slog.Logger
+	writer   *shm.Writer
+	plan     *poll.Plan
+	current  func() []shm.Entry
+	remade   func()
+	keep     func()
+	starting bool // between Inherit and RemoveInherited
+	// inherited holds the entries of an earlier process by name, without the entries that were taken over; after
+	// RemoveInherited those that wait. named holds all of them by the name that the counter had, renamed by cookie.
 	inherited map[string]*Inherited
 	named     map[string][]*Inherited
 	renamed   map[uint64]*Inherited
-	limits    [2]int // of Options
-	beyond    [2]int // by how many entries a start may exceed them
+	taken     map[shm.Handle]*Inherited // entries that were taken over, for GiveBack
+	limits    [2]int                    // of Options
+	beyond    [2]int                    // by how many entries they may be exceeded
 
 	faults faults
 	socket *live.Socket // nil: no reader reads live
@@ -74,11 +77,12 @@ type Inherited struct {
 }
 
 // Inheriting reports whether the instance starts: entries of an earlier process may be taken over.
-func (m *Catalogue) Inheriting() bool { return m.inherited != nil }
+func (m *Catalogue) Inheriting() bool { return m.starting }
 
 // Inherit reads the entries of an earlier process.
 func (m *Catalogue) Inherit() {
-	m.inherited, m.named, m.renamed = make(map[string]*Inherited), make(map[string][]*Inherited), make(map[uint64]*Inherited)
+	m.starting, m.inherited, m.named = true, make(map[string]*Inherited), make(map[string][]*Inherited)
+	m.renamed, m.taken = make(map[uint64]*Inherited), make(map[shm.Handle]*Inherited)
 	var all, aside [2]int
 	for _, entry := range m.writer.Entries() {
 		m.plan.AddSegment(entry.Handle, entry.Latency)
@@ -90,19 +94,26 @@ func (m *Catalogue) Inherit() {
 		if last.SampledAt == 0 { // a start that failed made it in place of another entry, with the total of that entry
 			old.total = backend.Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
 		}
-		m.inherited[entry.Name] = old
 		m.renamed[entry.Continuity.Cookie] = old
-		name, class := entry.Name, classOf(entry)
+		class := classOf(entry)
 		if all[class]++; old.isAside() {
-			name = entry.Labels[formerName]
 			aside[class]++
 		}
-		m.named[name] = append(m.named[name], old)
+		m.inherit(old)
 	}
 	for class := range all {
 		m.beyond[class] = max(aside[class], all[class]-m.limits[class])
 	}
 	_ = m.setLimits() // where the mirror is damaged, the first entry fails
+}
+
+// inherit notes an entry that a counter may take over.
+func (m *Catalogue) inherit(old *Inherited) {
+	name := old.Name
+	if old.isAside() {
+		name = old.Labels[formerName]
+	}
+	m.inherited[old.Name], m.named[name] = old, append(m.named[name], old)
 }
 
 // formerName is the label with the name that an entry had before it was set aside.
@@ -126,8 +137,8 @@ func classOf(e shm.Entry) int {
 	return 0
 }
 
-// setLimits lets the start exceed the limits by the entries that were set aside. An entry that is beyond the limits
-// already can be set aside too.
+// setLimits lets the mirror exceed the limits by the entries that were set aside. At a start, an entry that is beyond the
+// limits already can be set aside too.
 func (m *Catalogue) setLimits() error {
 	limits := m.limits
 	for class, n := range limits {
@@ -136,18 +147,6 @@ func (m *Catalogue) setLimits() error {
 		}
 	}
 	return m.unlessDamaged(m.writer.SetLimits(limits[0], limits[1]))
-}
-
-// RemoveInherited removes the entries of an earlier process that no counter has taken over, and ends the start.
-func (m *Catalogue) RemoveInherited() error {
-	for _, old := range m.inherited {
-		m.plan.Remove(old.Handle.Index)
-		if err := m.writer.Remove(old.Handle); err != nil {
-			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
-		}
-	}
-	m.inherited, m.named, m.renamed, m.beyond = nil, nil, nil, [2]int{}
-	return m.setLimits()
 }
 
 // past returns the entry of an earlier process for the same counter, or nil: an entry of its name that counted the same
@@ -175,17 +174,27 @@ func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 // the place and the labels of an entry are fixed. cookies identify an entry that has another name. An entry of another
 // counter that has the name is set aside: its counter may come later in this start, or in the next one.
 func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
-	was, old := m.past(want, cookies), m.inherited[want.Name]
+	was := m.past(want, cookies)
 	c, err := past(was)
 	if err != nil {
 		return shm.Handle{}, c, err
 	}
+	want.Continuity = c
+	want.Handle, err = m.takeOver(want, was)
+	if err == nil && was != nil {
+		m.taken[want.Handle] = &Inherited{Entry: want, total: was.total, err: was.err}
+	}
+	return want.Handle, c, err
+}
+
+// takeOver finds or makes the entry of a counter, from the entry of an earlier process for it, or nil.
+func (m *Catalogue) takeOver(want shm.Entry, was *Inherited) (shm.Handle, error) {
+	c, old := want.Continuity, m.inherited[want.Name]
 	there := was != nil && m.inherited[was.Name] == was // else another counter has taken it over
 	if old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels) {
 		delete(m.inherited, want.Name)
-		return old.Handle, c, m.writer.SetContinuity(old.Handle, c)
+		return old.Handle, m.writer.SetContinuity(old.Handle, c)
 	}
-	want.Continuity = c
 	var from []shm.Handle
 	var to []shm.Entry
 	var goesOn []bool
@@ -204,12 +213,12 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 	}
 	if len(from) > 0 {
 		if err := m.setLimits(); err != nil {
-			return shm.Handle{}, c, err
+			return shm.Handle{}, err
 		}
 		handles, err := m.Exchange(from, to, goesOn)
 		if err != nil {
 			m.beyond = beyond
-			return shm.Handle{}, c, errors.Join(err, m.setLimits())
+			return shm.Handle{}, errors.Join(err, m.setLimits())
 		}
 		if there {
 			delete(m.inherited, was.Name)
@@ -220,11 +229,10 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 			m.inherited[old.Name] = old
 		}
 		if there {
-			return handles[len(handles)-1], c, nil
+			return handles[len(handles)-1], nil
 		}
 	}
-	h, err := m.newEntry(want)
-	return h, c, err
+	return m.newEntry(want)
 }
 
 // newEntry is add with the sentinels of package dataplane.

@@ -35,7 +35,11 @@ func (m *Catalogue) Repair() {
 		return
 	}
 	if damage != nil {
-		err = m.writer.Remake(m.current())
+		entries := m.current()
+		for _, old := range m.inherited {
+			entries = append(entries, old.Entry)
+		}
+		err = m.writer.Remake(entries)
 		m.plan.ShowLiveAgain()
 		m.remade()
 	}
@@ -67,7 +71,8 @@ func (m *Catalogue) SetContinuity(h shm.Handle, c shm.Continuity) error {
 
 // SetLimits changes the limits of the mirror.
 func (m *Catalogue) SetLimits(cfg dataplane.MirrorConfig) error {
-	return m.unlessDamaged(m.writer.SetLimits(cfg.Counters, cfg.LatencyCounters))
+	m.limits = [2]int{cfg.Counters, cfg.LatencyCounters}
+	return m.setLimits()
 }
 
 // Remove removes a counter from the plan and the mirror.
@@ -93,7 +98,7 @@ func (m *Catalogue) unlessDamaged(err error) error {
 func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	h, err := m.writer.Add(want)
 	// A start that finds the mirror damaged fails: only the mirror has the totals of the earlier process.
-	for try := 0; errors.Is(err, shm.ErrTruncated) && m.inherited == nil && try < addTries; try++ {
+	for try := 0; errors.Is(err, shm.ErrTruncated) && !m.starting && try < addTries; try++ {
 		m.Repair()
 		h, err = m.writer.Add(want)
 	}
@@ -112,7 +117,7 @@ func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 // Exchange is shm.Writer.Exchange, with the plan. It repeats that where the mirror was damaged meanwhile.
 func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool) ([]shm.Handle, error) {
 	handles, err := m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)
-	for try := 0; errors.Is(err, shm.ErrTruncated) && m.inherited == nil && try < addTries; try++ {
+	for try := 0; errors.Is(err, shm.ErrTruncated) && !m.starting && try < addTries; try++ {
 		m.Repair()
 		handles, err = m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)
 	}

@@ -76,7 +76,7 @@ func (s start) over(t *testing.T, path string, check func(*shm.Writer)) error {
 			return errStart
 		}
 	}
-	return m.RemoveInherited()
+	return m.RemoveInherited(nil)
 }
 
 // showsNoOther checks that each entry shows the total of its match, or none.
@@ -247,5 +247,66 @@ func TestEntriesSetAsideTakeNoRoom(t *testing.T) {
 	})
 	if n, err := begin(1, startFlow{"a", 'C'}, startFlow{"b", 'E'}); err != nil || n != 2 {
 		t.Errorf("a limit that is lower now: %d entries, %v", n, err)
+	}
+}
+
+// A start takes an entry over, gives it back and is killed, or takes it over again. The total goes on with a discontinuity: the
+// slot of the first time is gone. A fresh entry that is given back is gone.
+func TestAnEntryThatIsGivenBackKeepsItsTotal(t *testing.T) {
+	for name, flows := range map[string][]startFlow{
+		"its name stays": {{"a", 'A'}}, "it is renamed": {{"b", 'A'}}, "its name is given away": {{"a", 'C'}, {"b", 'A'}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := shmtest.Path(t)
+			if err := os.WriteFile(path, firstMirror(t, []startFlow{{"a", 'A'}}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			start := func(cookie uint64, giveBack bool) {
+				w, err := shm.Create(shm.Options{Path: path, History: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+				m := New(Options{Path: path, Writer: w, Plan: poll.NewPlan(0)})
+				m.Inherit()
+				for range 2 {
+					var handles []shm.Handle
+					for _, f := range flows {
+						cookie := cookie + uint64(f.match)
+						h, past, err := m.Entry(shm.Entry{Name: f.name, Kind: "flow", Text: string(f.match)}, []uint64{cookie}, func(old *Inherited) (shm.Continuity, error) {
+							return CarryOn(nil, old, backend.Installed{Cookie: cookie})
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+						handles = append(handles, h)
+						if want := before('A'); f.match == 'A' && cookie != 'A' && (past.BasePackets != want.Packets || past.BaseBytes != want.Bytes || past.Discontinuities == 0) {
+							t.Errorf("%v goes on with %+v", f, past)
+						}
+						showsNoOther(t, w)
+					}
+					cookie += 1 << 32
+					if !giveBack {
+						break
+					}
+					for _, h := range handles {
+						if err := m.GiveBack(h); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if all := w.Entries(); len(all) != 1 || all[0].Text != "A" {
+						t.Errorf("entries after all were given back: %v", all)
+					}
+				}
+				if giveBack {
+					return // killed
+				}
+				if err := m.RemoveInherited(nil); err != nil || len(w.Entries()) != len(flows) {
+					t.Errorf("%v, entries %v", err, w.Entries())
+				}
+			}
+			start(0, true)
+			start(1<<40, false)
+		})
 	}
 }

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// goesOn checks that the total of a flow is want, with a discontinuity: its slot is another one.
+func (s *stacked) goesOn(t *testing.T, name string, want uint64) {
+	t.Helper()
+	if got := s.total(t, name); got.Packets != want || got.Bytes != 60*want {
+		t.Errorf("%s: %+v, want %d packets", name, got, want)
+	}
+	if n := s.e.flows[name].past.Discontinuities; n == 0 {
+		t.Errorf("%s goes on in another slot without a discontinuity", name)
+	}
+}
+
+// kill ends the instance, and leaves the mirror as it was before.
+func (s *stacked) kill(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(s.cfg.Mirror.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close(t)
+	if err := os.WriteFile(s.cfg.Mirror.Path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stacked) close(t *testing.T) {
+	t.Helper()
+	if err := s.e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again starts the instance over a new world, as after a restart of the host.
+func (s *stacked) again(t *testing.T) {
+	t.Helper()
+	s.world = &world{over: newFakeHardware(true), under: newFakeSoftware()}
+}
+
+// counting starts an instance whose flows a and b have counted 10 packets each, and ends it. The next one starts degraded.
+func counting(t *testing.T) *stacked {
+	t.Helper()
+	s := &stacked{cfg: dataplane.Config{
+		Backend: "auto", Interfaces: []dataplane.Interface{{Name: "v0"}}, Start: dataplane.StartDegraded,
+		Flows:  []flow.Flow{udpFlow(t, "a", "udp dport 1", 1), udpFlow(t, "b", "udp dport 2", 2)},
+		Mirror: dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 64, History: -1},
+		Poll:   dataplane.PollConfig{Period: time.Hour},
+	}}
+	s.again(t)
+	s.start(t)
+	s.pass(10)
+	for _, name := range []string{"a", "b"} {
+		if got := s.total(t, name); got.Packets != 10 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+	}
+	s.close(t)
+	s.again(t)
+	return s
+}
+
+// pass sends n packets to each flow.
+func (s *stacked) pass(n int) {
+	for range n {
+		s.send(packetTo(1))
+		s.send(packetTo(2))
+	}
+}
+
+// refuseB has no backend take a flow of b's match, or of any but a's.
+func (s *stacked) refuseB() {
+	refuse := func(f flow.Flow) error {
+		if f.Match.UDP.Dst.Value != 1 {
+			return errors.New("no room")
+		}
+		return nil
+	}
+	s.over.cannot, s.under.full = refuse, refuse
+}
+
+func (s *stacked) allow() { s.over.cannot, s.under.full, s.e.refused.again = nil, nil, true }
+
+// A degraded start finds no room for a flow in the mirror, and tries the others again, which have their entries by then. Their
+// totals go on.
+func TestTotalsGoOnWhereADegradedStartTriesFlowsAgain(t *testing.T) {
+	for _, where := range []string{"hardware", "software"} {
+		t.Run(where, func(t *testing.T) {
+			s := counting(t)
+			if where == "software" {
+				s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+			}
+			s.cfg.Flows, s.cfg.Mirror.Counters = append(s.cfg.Flows, udpFlow(t, "c", "udp dport 3", 3)), 2
+			s.start(t)
+			defer s.close(t)
+			if s.e.refused.flows["c"] == nil || len(s.e.flows) != 2 {
+				t.Fatalf("counts %v, refuses %v", s.e.flows, s.e.refused.flows)
+			}
+			s.pass(5)
+			s.goesOn(t, "a", 15)
+			s.goesOn(t, "b", 15)
+		})
+	}
+}
+
+// A degraded start goes on without a flow that was counted before. Its total goes on when it is counted again, also after a
+// kill or an orderly end, after a mirror that was made anew, and after a try that failed late.
+func TestTheTotalOfARefusedFlowGoesOn(t *testing.T) {
+	for name, between := range map[string]func(*testing.T, *stacked){
+		"retry": func(*testing.T, *stacked) {},
+		"kill":  func(t *testing.T, s *stacked) { s.kill(t); s.again(t); s.refuseB(); s.start(t) },
+		"end":   func(t *testing.T, s *stacked) { s.close(t); s.again(t); s.refuseB(); s.start(t) },
+		"remade mirror": func(t *testing.T, s *stacked) {
+			if err := os.Remove(s.cfg.Mirror.Path); err != nil {
+				t.Fatal(err)
+			}
+			s.e.catalogue.Repair()
+		},
+		"a remade mirror and a kill": func(t *testing.T, s *stacked) {
+			if err := os.Remove(s.cfg.Mirror.Path); err != nil {
+				t.Fatal(err)
+			}
+			s.e.catalogue.Repair()
+			s.e.poller.Poll()
+			s.kill(t)
+			s.again(t)
+			s.start(t)
+		},
+		"a late failure": func(t *testing.T, s *stacked) {
+			s.allow()
+			s.addTooLate(t, "b")
+			s.refuseB()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := counting(t)
+			s.refuseB()
+			s.start(t)
+			defer func() { s.close(t) }()
+			s.pass(1)
+			s.goesOn(t, "a", 11)
+			if s.e.refused.flows["b"] == nil {
+				t.Fatal("b is not refused")
+			}
+			between(t, s)
+			s.allow()
+			s.refresh(t)
+			s.pass(5)
+			s.goesOn(t, "b", 15)
+			if all := s.e.writer.Entries(); len(all) != 2 {
+				t.Errorf("entries %v", all)
+			}
+		})
+	}
+}
+
+// addTooLate adds a refused flow in a call that ends when the device has the flow, and its packets pass: the flow does not
+// stay.
+func (s *stacked) addTooLate(t *testing.T, name string) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	s.over.during = end
+	defer func() { s.over.during = nil }()
+	x := s.e.refused.flows[name]
+	delete(s.e.refused.flows, name)
+	if _, err := s.e.add(ctx, []flow.Flow{x.Flow}, control.NewCommit(s.e.life, "adding")); !errors.Is(err, context.Canceled) {
+		t.Fatalf("adding %s: %v", name, err)
+	}
+	s.e.refused.flows[name] = x
+}
+
+// The entry of a refused flow is gone with its flow.
+func TestARefusedFlowThatIsRemovedLeavesNoEntry(t *testing.T) {
+	for name, remove := range map[string]func(*stacked) error{
+		"removed": func(s *stacked) error { return s.e.RemoveFlows(t.Context(), "b") },
+		"not set": func(s *stacked) error {
+			_, err := s.e.SetFlows(t.Context(), s.cfg.Flows[:1], dataplane.SetOptions{})
+			return err
+		},
+		"another match": func(s *stacked) error {
+			cfg := s.cfg
+			cfg.Flows = nil
+			_, err := s.e.SetFlows(t.Context(), []flow.Flow{s.cfg.Flows[0], udpFlow(t, "b", "udp dport 7", 2)}, dataplane.SetOptions{Config: &cfg})
+			return err
+		},
+		"another flow gets its name": func(s *stacked) error {
+			_, err := s.e.SetFlows(t.Context(), []flow.Flow{udpFlow(t, "b", "udp dport 1", 1)}, dataplane.SetOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := counting(t)
+			s.refuseB()
+			s.start(t)
+			defer s.close(t)
+			var before []string
+			for _, e := range s.e.writer.Entries() {
+				before = append(before, e.Name)
+				if waits := strings.HasPrefix(e.Name, "~"); waits != (e.Text != s.cfg.Flows[0].Identity()) || waits && (e.Valid || !e.Stale || e.Source != "") {
+					t.Errorf("%+v", e)
+				}
+			}
+			if len(before) != 2 {
+				t.Errorf("entries %v", before)
+			}
+			if err := remove(s); err != nil {
+				t.Fatal(err)
+			}
+			if all := s.e.writer.Entries(); len(all) != 1 {
+				t.Errorf("entries %v", all)
+			}
+		})
+	}
+}
