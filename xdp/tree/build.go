@@ -109,7 +109,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 	case 0:
 		return 0
 	case 1:
-		b.leaves.add(b, rules)
+		b.leave(rules)
 		return b.rules[rules[0]].entry | hid
 	}
 	if b.chosen != nil && b.depth >= b.levels-1 {
@@ -232,7 +232,7 @@ func (b *builder) push(n int) []int32 {
 func (b *builder) list(rules []int32, hid Node) Node {
 	rules, hid = b.prune(rules, hid)
 	if len(rules) == 1 {
-		b.leaves.add(b, rules)
+		b.leave(rules)
 		return b.rules[rules[0]].entry | hid
 	}
 	if len(rules) > MaxList {
@@ -246,7 +246,7 @@ func (b *builder) list(rules []int32, hid Node) Node {
 		}
 		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
 	}
-	b.leaves.add(b, rules)
+	b.leave(rules)
 	nodes := b.nodes[:0]
 	hash := uint64(14695981039346656037)
 	for _, r := range rules {

@@ -14,6 +14,9 @@ const (
 	leavesOfExchange = 1024
 )
 
+// mostEdits is the number of leaves, or of the set's rules if these are more, above which trees are built anew.
+const mostEdits = 4096
+
 // errShape: the trees cannot take the change leaf by leaf.
 var errShape = errors.New("tree: the trees must be built again")
 
@@ -26,7 +29,7 @@ type edit struct {
 	region region
 	remove []*rule
 	add    []*rule
-	rank   uint64 // of the last rule that it adds: edits are stored in this order
+	rank   uint64 // by which it is ordered among the edits that add, or that only remove
 	node   Node   // that is stored
 }
 
@@ -140,7 +143,9 @@ func (x *exchange) plan() error {
 			}
 		}
 	}
-	x.stage()
+	if err := x.stage(); err != nil {
+		return err
+	}
 	b := x.s.builder.fresh(x.s.mem)
 	x.s.builder = b
 	b.last = true

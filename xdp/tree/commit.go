@@ -5,41 +5,58 @@ import (
 	"slices"
 )
 
-// stage orders the edits so that a key that two new rules match never finds the worse one before the better one is
-// stored: the leaf with the best new rule comes first. A leaf that would get a worse rule with it too early is stored
-// once for each of its new rules. Edits without new rules are the last.
-func (x *exchange) stage() {
-	var staged []*edit
+// stage orders the edits so that a key finds no rule that is neither the best one before the change nor behind it. New
+// rules come first, the leaf with the best one first, and removed rules go behind them, the worst one first. A leaf is
+// stored more than once where another tree has a rule between two of its own.
+func (x *exchange) stage() error {
+	var come, gone []*edit
+	byRank := func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) }
 	for _, e := range x.edits {
-		slices.SortFunc(e.add, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
+		slices.SortFunc(e.add, byRank)
+		slices.SortFunc(e.remove, byRank)
+		left := e.remove
+		for i, r := range e.remove {
+			if !slices.ContainsFunc(x.remove, func(o *rule) bool { return e.meets(o, r) }) {
+				continue
+			}
+			late := *e
+			if late.rank = r.rank; left != nil {
+				left = nil // the last store takes them all away
+			} else {
+				late.remove = e.remove[i:]
+			}
+			gone = append(gone, &late)
+		}
+		if e.remove = left; len(e.add)+len(left) == 0 {
+			continue
+		}
 		e.rank = NoRank
 		if len(e.add) > 0 {
 			e.rank = e.add[0].rank
 		}
-		if x.torn(e) {
-			for i := 1; i < len(e.add); i++ {
+		for i := 1; i < len(e.add); i++ {
+			r := e.add[i]
+			between := func(o *rule) bool { return e.rank < o.rank && o.rank < r.rank && e.meets(o, r) }
+			if slices.ContainsFunc(x.add, between) {
 				early := *e
 				early.add, early.remove = e.add[:i], nil
-				staged = append(staged, &early)
-				e.rank = e.add[i].rank
+				come = append(come, &early)
+				e.rank = r.rank
 			}
 		}
-		staged = append(staged, e)
+		come = append(come, e)
 	}
-	slices.SortStableFunc(staged, func(a, b *edit) int { return cmp.Compare(a.rank, b.rank) })
-	x.edits = staged
+	slices.SortStableFunc(come, func(a, b *edit) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortStableFunc(gone, func(a, b *edit) int { return cmp.Compare(b.rank, a.rank) })
+	if x.edits = append(come, gone...); len(x.edits) > max(mostEdits, len(x.s.rules)) {
+		return errShape
+	}
+	return nil
 }
 
-// torn reports whether a new rule of another tree is better than one of this leaf, and worse than the best of it.
-func (x *exchange) torn(e *edit) bool {
-	for _, r := range e.add {
-		for _, o := range x.add {
-			if e.rank < o.rank && o.rank < r.rank && o.groups[e.class]&^(1<<e.group) != 0 && o.overlaps(r) {
-				return true
-			}
-		}
-	}
-	return false
+// meets reports whether o is in another tree than the edit, and a key matches it and r.
+func (e *edit) meets(o, r *rule) bool {
+	return o.groups[e.class]&^(1<<e.group) != 0 && o.overlaps(r)
 }
 
 // commit stores the leaves. Ranks of a fork are lowered before, and raised behind.

@@ -5,7 +5,7 @@
 //
 // The trees are 64-bit words of one memory, a mapped BPF map. The format is in node.go, and bpf/tree.h mirrors it. A
 // node is one word: a cut, which takes some bits of the packet's key as the index of the next node; a rule; a
-// list of rules in the order of their ranks; or at the root a fork into several trees. A rule in a tree may match: the
+// list of rules, of which the first that matches wins; or at the root a fork into several trees. A rule in a tree may match: the
 // program compares the key with the rule's entry, which the caller keeps.
 //
 // # Building

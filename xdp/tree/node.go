@@ -13,9 +13,9 @@ import (
 //	rule       kind 0: bit 0 is 1, 5..27 place of the rule's entry. Bit 3 is used here only (see hidden).
 //	cut        kind 1: 3..7 word of the key, 8..13 shift, 16..31 mask, 32..63 base.
 //	           The next node is mem[base + (be64(key[word]) >> shift & mask)]. mask is a power of two less 1.
-//	list       kind 2: rules of ascending rank, of which the first that matches wins. 5..27 place of the first one's entry,
-//	           28..38 count, 39..63 base / 2. The others stand at mem[base], two in a word, in the order of memory. So
-//	           a packet that the first rule matches does not wait for the list.
+//	list       kind 2: rules of which the first that matches wins. Those that overlap are in the order of their ranks.
+//	           5..27 place of the first one's entry, 28..38 count, 39..63 base / 2. The others stand at mem[base], two
+//	           in a word, in the order of memory. So a packet that the first rule matches does not wait for the list.
 //	fork       kind 3: 16..31 count, 32..63 base: count pairs of words, a node and a rank. Only a root is a fork.
 //	           The rank is the lowest of the rules of this pair and of the pairs behind it. Every node is walked, in
 //	           order, until that rank is not below the rank of the rule found so far. The lowest rank found wins.

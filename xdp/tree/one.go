@@ -156,7 +156,12 @@ type leaves struct {
 	entries [64]float64 // the last stands for all further ones
 }
 
-func (l *leaves) add(b *builder, rules []int32) {
+// leave adds the shares of a leaf's packets.
+func (b *builder) leave(rules []int32) {
+	if b.chosen == nil {
+		return
+	}
+	l := &b.leaves
 	for i, r := range rules {
 		share := b.rules[r].share
 		l.cuts[b.depth] += share

@@ -118,13 +118,14 @@ func everyStore(t *testing.T, d *drawn) (stores int) {
 		}
 	}
 	for step := range 100 {
-		gone := min(len(live), d.g.IntN(4))
+		gone := min(len(live), d.g.IntN(6))
 		var remove []Entry
 		var add []Rule
+		d.g.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
 		for _, r := range live[:gone] {
 			remove = append(remove, r.Entry)
 		}
-		for range 1 + d.g.IntN(4) {
+		for range 2 + d.g.IntN(5) {
 			r := d.rule()
 			if gone > 0 && d.g.IntN(2) == 0 {
 				o := live[d.g.IntN(gone)] // a replacement of a removed rule
