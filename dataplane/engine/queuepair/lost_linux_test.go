@@ -238,7 +238,10 @@ func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
 		<-returns
 		return nil
 	})
-	defer close(returns)
+	defer func() {
+		close(returns)
+		lab.Eventually(t, "a's loss", func() bool { return a.current().lost != nil }) // else its verbs fail at Close
+	}()
 	<-inside
 	if err := c.control.Remove(c.device); err != nil {
 		t.Fatal(err)
