@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// stage orders the edits so that a key finds no rule that is neither the best one before the change nor behind it. New
-// rules come first, the leaf with the best one first, and removed rules go behind them, the worst one first. A leaf is
-// stored more than once where another tree has a rule between two of its own.
+// stage orders the edits. At each instant a key finds the rule that is the best one before the change, or the one that is
+// the best after it. New rules are stored first, the leaf with the best one first. Removed rules are taken out after all
+// new ones, the worst one first. A leaf is stored more than once where another tree has a rule between two of its own.
 func (x *exchange) stage() error {
 	var come, gone []*edit
 	byRank := func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) }

@@ -36,8 +36,8 @@ const nsNextOfOne = 4.0
 
 var nsWordsOfOne = []float64{0.05, 0.12, 0.3}
 
-// Times in ns by which trees of other levels are compared: of a cut, a further entry, and a branch of which the CPU
-// mispredicts the way. By a profile of trees of two to five levels.
+// Times in ns by which trees of different levels are compared: of a cut, of a further entry, and of a branch that the CPU
+// mispredicts. A profile of trees of two to five levels has them.
 const (
 	nsLevel = 4.5
 	nsPass  = 1.7

@@ -212,10 +212,11 @@ func (m *Catalogue) takeOver(want shm.Entry, was *Inherited) (shm.Handle, error)
 		from, to, goesOn = append(from, was.Handle), append(to, want), append(goesOn, shows)
 	}
 	if len(from) > 0 {
-		if err := m.setLimits(); err != nil {
-			return shm.Handle{}, err
+		var handles []shm.Handle
+		err := m.setLimits()
+		if err == nil {
+			handles, err = m.Exchange(from, to, goesOn)
 		}
-		handles, err := m.Exchange(from, to, goesOn)
 		if err != nil {
 			m.beyond = beyond
 			return shm.Handle{}, errors.Join(err, m.setLimits())
