@@ -11,16 +11,16 @@ type round struct{ ours, ref float64 }
 // summary condenses the rounds of an attempt.
 type summary struct {
 	ours, ref float64 // medians
-	ratio     float64 // ours/ref
+	ratio     float64 // median of the rounds' own ratios
 	spread    float64 // interquartile range of the rounds' own ratios, over their median
 	low, high float64 // at least 95 % confidence interval of the median of the rounds' ratios
 	rounds    int
 	lost      int // rounds in which a side was not above the base
 }
 
-// summarise condenses rounds. The spread and the interval come from the ratio
-// of each round, in which both sides saw the same machine, so that a slow
-// drift of the clock rate does not widen them.
+// summarise condenses rounds. The ratio, its spread and its interval come from the ratio
+// of each round, in which both sides saw the same machine, so that a clock rate that
+// drifts or falls for a while changes none of them.
 func summarise(rounds []round) summary {
 	s := summary{rounds: len(rounds)}
 	var ours, ref, ratios []float64
@@ -38,13 +38,13 @@ func summarise(rounds []round) summary {
 		s.lost++ // an extreme that the median and its interval take as one
 	}
 	s.ours, s.ref = quantile(ours, 0.5), quantile(ref, 0.5)
-	s.ratio = s.ours / s.ref
+	s.ratio = quantile(ratios, 0.5)
 	if s.lost == len(rounds) {
 		s.spread, s.low, s.high = math.Inf(1), math.Inf(-1), math.Inf(1)
 		return s
 	}
 	slices.Sort(ratios)
-	s.spread = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / quantile(ratios, 0.5)
+	s.spread = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / s.ratio
 	k := medianRank(len(ratios))
 	if k == 0 { // too few rounds for any 95 % interval
 		s.low, s.high = math.Inf(-1), math.Inf(1)

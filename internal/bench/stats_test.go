@@ -25,6 +25,8 @@ func TestSummarise(t *testing.T) {
 		{"spread", rounds(16, 18, 19, 20, 21, 22, 24), summary{ours: 20, ref: 10, ratio: 2, spread: 0.15, low: 1.6, high: 2.4, rounds: 7}},
 		{"both drift together", []round{{20, 10}, {22, 11}, {24, 12}, {26, 13}, {28, 14}, {30, 15}, {32, 16}},
 			summary{ours: 26, ref: 13, ratio: 2, spread: 0, low: 2, high: 2, rounds: 7}},
+		{"a clock that falls by half is in no ratio", []round{{20, 10}, {20, 10}, {20, 10}, {40, 10}, {40, 20}, {40, 20}, {40, 20}},
+			summary{ours: 40, ref: 10, ratio: 2, spread: 0, low: 2, high: 4, rounds: 7}},
 		{"a lost round is an extreme", append(rounds(20, 20, 20, 20, 20, 20, 20, 20), round{20, -1}),
 			summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 2, rounds: 9, lost: 1}},
 	} {
