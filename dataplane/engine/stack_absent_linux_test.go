@@ -15,9 +15,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// unplug takes the device off the list before the instance opens it. The library stays
-// loaded until the test ends, with its state of the device.
-func (b *softBench) unplug(t *testing.T) {
+// listing returns a function that counts the devices in the library's list. The library stays loaded until the test
+// ends, with its state of the devices.
+func (b *softBench) listing(t *testing.T) (listed func() int) {
 	t.Helper()
 	b.Env.Set(t.Setenv)
 	lib, err := ibv.Load(ibv.Options{Library: b.Config.RDMA.Library, MLX5: b.Config.RDMA.MLX5})
@@ -25,7 +25,7 @@ func (b *softBench) unplug(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lib.Close() })
-	listed := func() (n int) {
+	return func() (n int) {
 		if err := b.Wire.Near.NS.Do(func() error {
 			all, err := lib.Devices()
 			n = len(all)
@@ -35,6 +35,12 @@ func (b *softBench) unplug(t *testing.T) {
 		}
 		return n
 	}
+}
+
+// unplug takes the device off the list before the instance opens it.
+func (b *softBench) unplug(t *testing.T) {
+	t.Helper()
+	listed := b.listing(t)
 	if listed() != 1 { // the control knows a device that was listed once
 		t.Fatal("the device is not listed")
 	}
