@@ -121,7 +121,7 @@ type looks struct {
 const swapping = 1 << swapsShift
 
 // again tells whether to look at the entries: at first, and again if a swap was going on beside the last look, maxTries
-// times at most. It waits for the end of a swap, in pauses that count as tries.
+// times at most. It waits for the end of a swap, in pauses that count as tries, 0.4 s in all: a writer may wait for a CPU.
 func (l *looks) again(v *view) bool {
 	word := &v.hdr.catalogueChanges
 	now := atomic.LoadUint64(word) // barrier changes-acquire
@@ -129,7 +129,7 @@ func (l *looks) again(v *view) bool {
 		return false
 	}
 	for l.n++; now&swapping != 0 && l.n <= maxTries; l.n++ {
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(time.Duration(l.n) * 200 * time.Microsecond)
 		now = atomic.LoadUint64(word) // barrier changes-acquire
 	}
 	l.word = now

@@ -1,8 +1,10 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -101,4 +103,23 @@ func TestNamesDuringExchangesAreFound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A name of an exchange whose writer waits for a CPU is not said to be missing, until the writer has ended.
+func TestALongExchangeHidesNoName(t *testing.T) {
+	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
+	mustAdd(t, w, Entry{Name: "other", Kind: "flow"})
+	w.setSwapping(true)
+	w.v.hdr.heartbeatPeriod = math.MaxInt64
+	w.SetState(Run)
+	for range 2 {
+		if _, err := r.Lookup("a"); !errors.Is(err, ErrBusy) {
+			t.Errorf("while the writer lives: %v", err)
+		}
+	}
+	w.SetState(Fail)
+	if _, err := r.Lookup("a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after its end: %v", err)
+	}
+	w.setSwapping(false)
 }

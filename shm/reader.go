@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -68,17 +69,18 @@ func (r *Reader) guard(fn func() error) error {
 	return Guard(fn)
 }
 
-// Lookup returns the handle of the live counter of that name.
+// Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange that may have it goes on: try again.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
 	err = r.guard(func() error {
 		if h, err = r.lookup(name); err == nil || errors.Is(err, ErrNotFound) {
-			if stale := r.v.stale(); stale != nil {
-				return fmt.Errorf("%s: looking up %q: %w", r.path, name, stale)
-			}
+			err = cmp.Or(r.v.stale(), err)
 		}
 		return err
 	})
-	return h, err
+	if err != nil {
+		return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, err)
+	}
+	return h, nil
 }
 
 func (r *Reader) lookup(name string) (Handle, error) {
@@ -92,16 +94,17 @@ func (r *Reader) lookup(name string) (Handle, error) {
 			return h, nil // a live counter never changes its name
 		}
 	}
-	for l := (looks{}); at != changes+1 && l.again(r.v); {
+	l := looks{}
+	for (at != changes+1 || changes&swapping != 0) && l.again(r.v) {
 		names, err := r.scan(l.word)
-		if err != nil {
-			return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, err)
-		}
-		if h, ok = names[name]; ok {
-			return h, nil
+		if h, ok = names[name]; ok || err != nil {
+			return h, err
 		}
 	}
-	return Handle{}, fmt.Errorf("%s: looking up %q: %w: check the name (flowtally get lists all counters)", r.path, name, ErrNotFound)
+	if l.n > maxTries && r.v.status(Now()).Alive {
+		return Handle{}, fmt.Errorf("counters are exchanged meanwhile: %w", ErrBusy)
+	}
+	return Handle{}, fmt.Errorf("%w: check the name (flowtally get lists all counters)", ErrNotFound)
 }
 
 // scan renews the table of names. changes was loaded before, so a change made during the scan leads to another one.

@@ -23,14 +23,15 @@
  *             if (ft_get_entry(&r, i, &e) == FT_OK) add e to the list
  *     }
  *
- * The list has each counter that goes on once. Behind FT_ATTEMPTS looks, as beside a
- * writer that was killed or stopped in the exchange, counters of the exchange may be
+ * The list has each counter that goes on once. Behind FT_ATTEMPTS looks, 0.4 s, as beside
+ * a writer that was killed or stopped in the exchange, counters of the exchange may be
  * missing from the list, or be in it twice, and ft_lookup may not find them.
  */
 #ifndef FLOWTALLY_CATALOGUE_H
 #define FLOWTALLY_CATALOGUE_H
 
 #include "flowtally_reader.h"
+#include "flowtally_status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,7 +59,8 @@ typedef struct ft_list {
 	uint64_t looks;
 } ft_list;
 
-/* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. */
+/* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. FT_ERR_BUSY: an
+ * exchange that may have it goes on: try again. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
 /* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
  * FT_ERR_NO_COUNTER where no counter lives. */
@@ -138,12 +140,13 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 static inline int ft_swapping(uint64_t changes) { return (int)(changes >> FT_SWAPS_SHIFT & 1); }
 
 FT_API int ft_list_again(const ft_reader *r, ft_list *l) {
-	const struct timespec pause = {0, 200000};
+	struct timespec pause = {0, 0}; /* 0.4 s in all: a writer may wait for a CPU */
 	const uint64_t *word = ft_word(r->base, FT_HDR_CATALOGUE_CHANGES);
 	uint64_t now = ft_acquire(word); /* barrier changes-acquire */
 	if (l->looks > FT_ATTEMPTS) return 0;
 	if (l->looks > 0 && !ft_swapping(l->word) && (now ^ l->word) >> FT_SWAPS_SHIFT == 0) return 0;
 	for (l->looks++; ft_swapping(now) && l->looks <= FT_ATTEMPTS; l->looks++) {
+		pause.tv_nsec = (long)l->looks * 200000;
 		(void)nanosleep(&pause, NULL);
 		now = ft_acquire(word); /* barrier changes-acquire */
 	}
@@ -176,9 +179,11 @@ FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
 	const size_t length = strlen(name);
 	int err = FT_ERR_NO_COUNTER;
 	ft_list l = {0, 0};
+	ft_status s;
 	while (length > 0 && length < sizeof((ft_entry *)0)->name && err == FT_ERR_NO_COUNTER && ft_list_again(r, &l))
 		for (uint32_t n = 0; n < ft_segments(r) && err == FT_ERR_NO_COUNTER; n++)
 			err = ft_lookup_segment(r, n, name, length + 1, out);
+	if (err == FT_ERR_NO_COUNTER && l.looks > FT_ATTEMPTS && !ft_get_status(r, &s) && s.alive) err = FT_ERR_BUSY;
 	const int still = ft_still(r);
 	return still ? still : err;
 }
