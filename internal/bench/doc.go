@@ -3,8 +3,8 @@
 //
 // A [Row] has two or three sides: ours, the reference and, if the figure is a cost above another
 // program (an XDP program above an empty one), the base. They run on one pinned thread, in
-// rounds: ours, base, ref; ref, base, ours; and so on. The ratio of a row is the ratio of the
-// medians over the rounds, above the base of the same round. docs/performance.md describes the
+// rounds: ours, base, ref; ref, base, ours; and so on. The ratio of a row is the median of
+// the rounds' ratios, above the base of the same round. docs/performance.md describes the
 // method: clocks, noise, other load on the core, and when a row is null.
 //
 // # The rows

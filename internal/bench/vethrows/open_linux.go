@@ -104,7 +104,7 @@ func openCount() opener {
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: exact(ours, counted), Ref: theirs, Base: bare, N: packets / 4, MaxSpread: 0.3}, nil
+		return &bench.Sides{Ours: above(exact(ours, counted), bare), Ref: above(theirs, bare), N: packets / 4, MaxSpread: 0.3}, nil
 	})
 }
 
