@@ -53,6 +53,8 @@ type Sides struct {
 	// N fixes the operations per round. 0: each side gets as many as fill
 	// [Options].RoundTime.
 	N int
+	// Turns that each side takes in a round; its cost is the lower quartile of them. 0 means 1.
+	Turns int
 	// Apart: the row is about two cores. A round in which the two CPUs were
 	// threads of one is run again.
 	Apart bool

@@ -344,27 +344,51 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int,
 	return rounds, nil
 }
 
-// runRound runs every side once, in reverse order every other time: the effects
-// of being first or last fall on both sides alike.
+// runRound runs every side, in reverse order every other time: the effects of being first or
+// last fall on both sides alike.
 func runRound(ctx context.Context, s *Sides, still *stillness, n counts, reverse bool) (round, error) {
-	var ours, ref, base float64
-	steps := [3]struct {
-		f  Side
-		n  int
-		to *float64
-	}{{s.Ours, n.ours, &ours}, {s.Base, n.base, &base}, {s.Ref, n.ref, &ref}}
-	for i := range steps {
-		if reverse {
-			i = len(steps) - 1 - i
-		}
-		step := steps[i]
-		if step.f == nil {
-			continue
-		}
-		var err error
-		if *step.to, err = still.run(ctx, step.f, step.n); err != nil {
-			return round{}, err
+	run := func(f Side, n int) func() (float64, error) {
+		return func() (float64, error) {
+			if f == nil {
+				return 0, nil
+			}
+			return still.run(ctx, f, n)
 		}
 	}
-	return round{ours - base, ref - base}, nil
+	sides := []func() (float64, error){run(s.Ours, n.ours), run(s.Base, n.base), run(s.Ref, n.ref)}
+	if reverse {
+		slices.Reverse(sides)
+	}
+	costs, err := InTurns(max(s.Turns, 1), sides...)
+	if err != nil {
+		return round{}, err
+	}
+	if reverse {
+		slices.Reverse(costs)
+	}
+	return round{costs[0] - costs[1], costs[2] - costs[1]}, nil
+}
+
+// InTurns runs each side turns times, one after the other, in an order that reverses from one turn to the next. It
+// returns the lower quartile of each side's costs: company on the core comes and goes within milliseconds, and makes a
+// side dearer, never cheaper.
+func InTurns(turns int, sides ...func() (float64, error)) ([]float64, error) {
+	all := make([][]float64, len(sides))
+	for turn := range turns {
+		for i := range sides {
+			if turn%2 == 1 {
+				i = len(sides) - 1 - i
+			}
+			ns, err := sides[i]()
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], ns)
+		}
+	}
+	costs := make([]float64, len(sides))
+	for i := range all {
+		costs[i] = quantile(all[i], 0.25)
+	}
+	return costs, nil
 }

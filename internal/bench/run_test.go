@@ -81,6 +81,22 @@ func TestRunInterleavesAndTurnsRound(t *testing.T) {
 	}
 }
 
+// A side that takes turns with the others costs what most of its turns cost, or less.
+func TestTurnsLeaveCompanyOut(t *testing.T) {
+	var order strings.Builder
+	side := func(name string, costs ...float64) Side {
+		next := scripted(costs...)
+		return func(ctx context.Context, n int) (float64, error) { order.WriteString(name); return next(ctx, n) }
+	}
+	r := run(t, Options{Rounds: 7}, row(2, Sides{Turns: 4, Ours: side("O", 3, 3, 9, 90), Ref: side("R", 2, 40, 2, 2)})).Results[0]
+	if want := "OR" + strings.Repeat("ORROORRO"+"ROORROOR", 3) + "ORROORRO"; order.String() != want {
+		t.Errorf("order %s, want %s", order.String(), want)
+	}
+	if r.Ratio == nil || *r.Ratio != 1.5 {
+		t.Errorf("got %+v, want 1.5", r)
+	}
+}
+
 func TestRunRepeatsOnlyNoise(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -3,7 +3,6 @@ package vethrows
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/xdp"
@@ -28,25 +27,20 @@ func opened(sides func(*site) (*bench.Sides, error)) opener {
 // a veth.
 const packets = 1 << 16
 
-// above is the cost of a side above another, which take turns. Each cost is the lower quartile of its pieces of a
-// millisecond: what runs beside them on a shared core adds to some pieces more than the difference that is looked for.
+// above is the cost of a side above another, which take turns in pieces of a millisecond: what runs beside them on a
+// shared core adds to some pieces more than the difference that is looked for.
 func above(side, base bench.Side) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		const least, most = 512, 64
 		pieces := min(max(n/least, 1), most)
-		var costs [2][]float64
-		for range pieces {
-			for i, s := range []bench.Side{side, base} {
-				ns, err := s(ctx, max(n/pieces, 1))
-				if err != nil {
-					return 0, err
-				}
-				costs[i] = append(costs[i], ns)
-			}
+		piece := func(s bench.Side) func() (float64, error) {
+			return func() (float64, error) { return s(ctx, max(n/pieces, 1)) }
 		}
-		slices.Sort(costs[0])
-		slices.Sort(costs[1])
-		return costs[0][pieces/4] - costs[1][pieces/4], nil
+		costs, err := bench.InTurns(pieces, piece(side), piece(base))
+		if err != nil {
+			return 0, err
+		}
+		return costs[0] - costs[1], nil
 	}
 }
 

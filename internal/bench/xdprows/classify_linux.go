@@ -34,7 +34,7 @@ func openMaskedHot(n, masks int) opener {
 	return lazily(func() opener {
 		rules := classbench.Masked(n, masks, seed)
 		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs}, nil
+			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs, Turns: 4}, nil
 		})
 	})
 }
@@ -100,7 +100,7 @@ func openOther(n, masks int, frame []byte) opener {
 		rules := classbench.Masked(n, masks, seed)
 		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
 			s.frame = frame
-			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs}, nil
+			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs, Turns: 4}, nil
 		})
 	})
 }

@@ -14,7 +14,7 @@ func openOne(context.Context, bench.Env) (*bench.Sides, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench.Sides{Ours: r.side("flowtally_xdp"), Ref: r.side("bench_empty"), N: runs, Close: r.close}, nil
+	return &bench.Sides{Ours: r.side("flowtally_xdp"), Ref: r.side("bench_empty"), N: runs, Turns: 4, Close: r.close}, nil
 }
 
 func openHot(context.Context, bench.Env) (*bench.Sides, error) {
