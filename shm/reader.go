@@ -72,10 +72,8 @@ func (r *Reader) guard(fn func() error) error {
 // Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange that may have it goes on: try again.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
 	err = r.guard(func() error {
-		if h, err = r.lookup(name); err == nil || errors.Is(err, ErrNotFound) {
-			err = cmp.Or(r.v.stale(), err)
-		}
-		return err
+		h, err = r.lookup(name)
+		return cmp.Or(r.v.stale(), err)
 	})
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, err)

@@ -81,7 +81,7 @@ func TestRunInterleavesAndTurnsRound(t *testing.T) {
 	}
 }
 
-// A side that takes turns with the others costs what most of its turns cost, or less.
+// The cost of a side is the lower quartile of its turns.
 func TestTurnsLeaveCompanyOut(t *testing.T) {
 	var order strings.Builder
 	side := func(name string, costs ...float64) Side {

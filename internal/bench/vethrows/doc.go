@@ -3,8 +3,8 @@
 //
 // Packets of 64 bytes are sent by a program that BPF_PROG_TEST_RUN repeats (bpf/send.bpf.c), to 1,000 destination
 // ports of UDP in turns. The receiving end processes a packet in the same system call, so the CPU
-// time of the thread holds all of it. Each hook has a pair of its own. A side and what it is above take turns, in
-// pieces of a millisecond; each cost is the lower quartile of its pieces.
+// time of the thread holds all of it. Each hook has a pair of its own. A side and its base take turns, in pieces of
+// a millisecond; each cost is the lower quartile of its pieces.
 //
 //   - xdp.vs.nft.map, .vmap, .linear: 1,000 flows, each with a counter, that drop, by native XDP, above a program
 //     that drops all. nftables: 1,000 named counters in a map, behind a verdict map, or in 1,000 rules one after the

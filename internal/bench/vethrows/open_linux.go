@@ -27,8 +27,8 @@ func opened(sides func(*site) (*bench.Sides, error)) opener {
 // a veth.
 const packets = 1 << 16
 
-// above is the cost of a side above another, which take turns in pieces of a millisecond: what runs beside them on a
-// shared core adds to some pieces more than the difference that is looked for.
+// above is the cost of a side above another, which take turns in pieces of a millisecond: other work on a shared core
+// adds more to some pieces than the difference between the two.
 func above(side, base bench.Side) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		const least, most = 512, 64
