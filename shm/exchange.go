@@ -13,7 +13,7 @@ import (
 // the place of old[i], and may have its name. Where goesOn[i], it is the same counter: it shows the value of old[i] until
 // it is published. Else it shows as never sampled, as after Add. Old handles name no counter. Readers find entries with
 // Source, ByteBasis and flags. Exchange returns the errors of Add, and ErrGone. After an error every old counter exists,
-// except after ErrTruncated: Remake follows then.
+// except after ErrTruncated: Remake follows then, and is not to be called beside Exchange.
 func (w *Writer) Exchange(old []Handle, entries []Entry, goesOn []bool) ([]Handle, error) {
 	slots, err := w.takeFor(old, entries)
 	if err == nil {
