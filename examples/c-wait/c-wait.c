@@ -29,7 +29,7 @@ static int follow(ft_reader *r, const char *name, ft_handle *h) {
 		if (followed) {
 			err = ft_lookup(r, name, h);
 			if (!err) printf("mirror: following to the file that took its name\n");
-			if (err != FT_ERR_NO_COUNTER && err != FT_ERR_STALE) return err;
+			if (err != FT_ERR_NO_COUNTER && err != FT_ERR_STALE && err != FT_ERR_BUSY) return err;
 		} else if (err != FT_ERR_STALE) {
 			err = ft_get_status(r, &s);
 			return err ? err : s.alive ? FT_OK : FT_ERR_NOT_ALIVE;
