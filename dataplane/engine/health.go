@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -46,10 +47,7 @@ func (h *health) update(current map[string]dataplane.Condition) {
 func (h *health) list() []dataplane.Condition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]dataplane.Condition, 0, len(h.raised))
-	for _, c := range h.raised {
-		out = append(out, c)
-	}
+	out := slices.AppendSeq(make([]dataplane.Condition, 0, len(h.raised)), maps.Values(h.raised))
 	slices.SortFunc(out, func(a, b dataplane.Condition) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Object, b.Object))
 	})

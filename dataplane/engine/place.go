@@ -110,16 +110,17 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// placeOffload adds the shadows of flows of the stack, relates the flows to the others and arranges them.
+// placeOffload adds the shadows that flows of the stack lack, relates the flows to the others and arranges them.
 func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error {
 	if len(flows) == 0 {
 		return nil
 	}
 	stack := p.mover.stack
 	stack.relate(flows)
-	if u := stack.software; u != nil {
-		in, err := u.AddShadows(ctx, placedOf(flows))
-		for i, c := range flows {
+	fresh := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.hasShadow })
+	if u := stack.software; u != nil && len(fresh) > 0 {
+		in, err := u.AddShadows(ctx, placedOf(fresh))
+		for i, c := range fresh {
 			if err != nil {
 				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})
 				continue

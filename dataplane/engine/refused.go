@@ -85,9 +85,7 @@ func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions, counted map
 	if !opts.KeepOthers {
 		r.drop(r.unset(flows, opts.Keep))
 	}
-	for name := range counted {
-		delete(r.flows, name)
-	}
+	maps.DeleteFunc(r.flows, func(name string, _ *refusal) bool { return counted[name] != nil })
 }
 
 // unset returns the names of the refused flows that a set of flows ends, in order.
@@ -121,10 +119,8 @@ func (r *refusals) conditions() (out []dataplane.Condition) {
 		out = append(out, dataplane.Condition{Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: x.Name, Text: x.err.Error(), Fix: fix})
 	}
 	if n := len(all) - mostRefusalsShown; n > 0 {
-		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: "flows",
-			Text: fmt.Sprintf("%d further flows are not counted; flowtally flows list shows them", n), Fix: fix,
-		})
+		text := fmt.Sprintf("%d further flows are not counted; flowtally flows list shows them", n)
+		out = append(out, dataplane.Condition{Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: "flows", Text: text, Fix: fix})
 	}
 	return out
 }
@@ -162,24 +158,31 @@ func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *ch
 	return p.placeLeniently(ctx, set[half:], of)
 }
 
-// installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list.
+// installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list. Until
+// then the shadows of all stay, because an earlier process may have left their slots.
 func (ch *change) installStacked(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	err := e.placement.placeOffload(ctx, flows)
 	if err == nil || !e.refused.lenient(ctx, err) {
 		return err
 	}
-	if err := ch.uninstallAll(ctx, flows); err != nil {
+	again := make([]*flowState, len(flows))
+	for i, c := range flows {
+		n := e.placement.newFlow(c.Placed)
+		if c.hasShadow && len(flows) > 1 && e.catalogue.Inheriting() {
+			n.shadow, n.hasShadow, c.hasShadow = c.shadow, true, false
+			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes
+		}
+		again[i] = n
+	}
+	if err := ch.uninstall(ctx, flows); err != nil {
 		return err
 	}
 	if len(flows) == 1 {
 		e.refused.add(flows[0], err)
 		return nil
 	}
-	for i, c := range flows {
-		flows[i] = e.placement.newFlow(c.Placed)
-	}
-	half := len(flows) / 2
+	half := copy(flows, again) / 2
 	if err := ch.installStacked(ctx, flows[:half]); err != nil {
 		return err
 	}

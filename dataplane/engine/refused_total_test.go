@@ -80,6 +80,14 @@ func (s *stacked) pass(n int) {
 	}
 }
 
+// errorTo returns an error for a flow of packets to a port.
+func errorTo(f flow.Flow, port uint16) error {
+	if f.Match.UDP.Dst.Value == port {
+		return errors.New("no room")
+	}
+	return nil
+}
+
 // refuseB has no backend take a flow of b's match, or of any but a's.
 func (s *stacked) refuseB() {
 	refuse := func(f flow.Flow) error {
@@ -111,6 +119,9 @@ func TestTotalsGoOnWhereADegradedStartTriesFlowsAgain(t *testing.T) {
 			s.pass(5)
 			s.goesOn(t, "a", 15)
 			s.goesOn(t, "b", 15)
+			if a, b := s.e.flows["a"].past.Discontinuities, s.e.flows["b"].past.Discontinuities; a != 1 || b != 1 {
+				t.Errorf("%d and %d discontinuities of one restart", a, b)
+			}
 		})
 	}
 }
@@ -223,5 +234,67 @@ func TestARefusedFlowThatIsRemovedLeavesNoEntry(t *testing.T) {
 				t.Errorf("entries %v", all)
 			}
 		})
+	}
+}
+
+// A degraded start over the slots of an earlier process goes on without flow a, which is found to be refused at different
+// steps. The total of flow b has the packets that passed between the processes, without a discontinuity.
+func TestARefusedFlowCostsNoOtherFlowItsSlot(t *testing.T) {
+	refuseA := func(f flow.Flow) error { return errorTo(f, 1) }
+	for step, refuse := range map[string]func(*stacked){
+		"assigning":  func(s *stacked) { s.over.cannot = refuseA },
+		"installing": func(s *stacked) { s.over.refuse = refuseA },
+		"publishing": func(s *stacked) { // the mirror has room for a and b
+			s.cfg.Flows, s.cfg.Mirror.Counters = append(s.cfg.Flows, udpFlow(t, "c", "udp dport 3", 3)), 2
+		},
+	} {
+		for where, backend := range map[string]flow.Backend{"hardware": "rdma", "software": "xdp"} {
+			t.Run(step+", "+where, func(t *testing.T) {
+				s := counting(t)
+				s.cfg.Flows[0].Backend, s.cfg.Flows[1].Backend, s.cfg.RDMA.Audit = "rdma", backend, true
+				s.start(t)
+				s.pass(1)
+				s.goesOn(t, "b", 11)
+				was := s.e.flows["b"].past.Discontinuities
+				s.close(t)
+				s.over = newFakeHardware(true)
+				s.pass(5)
+				refuse(s)
+				s.start(t)
+				defer s.close(t)
+				if len(s.e.refused.flows) != 1 {
+					t.Fatalf("counts %v, refuses %v", s.e.flows, s.e.refused.flows)
+				}
+				s.pass(5)
+				if got, n := s.total(t, "b"), s.e.flows["b"].past.Discontinuities; got.Packets != 21 || got.Bytes != 60*21 || n != was {
+					t.Errorf("b: %+v, want 21 packets; %d discontinuities, want %d", got, n, was)
+				}
+				if where := string(backend); s.source("b") != where {
+					t.Errorf("%s counts b, want %s", s.source("b"), where)
+				}
+				if got := len(s.under.flows); got != len(s.e.flows) {
+					t.Errorf("XDP has rules of %d flows, %d are counted", got, len(s.e.flows))
+				}
+			})
+		}
+	}
+}
+
+// As before, but hardware, which lets no packet of flow b through to XDP, has the flow for a while: that is declared.
+func TestAShadowThatWasBehindHardwareLacksPackets(t *testing.T) {
+	s := counting(t)
+	s.cfg.Flows[0].Backend, s.over.cannot = "rdma", func(flow.Flow) error { return errors.New("no spec looks at it") }
+	s.start(t)
+	s.pass(1)
+	s.goesOn(t, "b", 11)
+	was := s.e.flows["b"].past.Discontinuities
+	s.close(t)
+	s.over = newFakeHardware(true)
+	s.over.takes, s.over.refuse = true, func(f flow.Flow) error { return errorTo(f, 1) }
+	s.start(t)
+	defer s.close(t)
+	s.goesOn(t, "b", 11)
+	if n := s.e.flows["b"].past.Discontinuities; n != was+1 || s.e.refused.flows["a"] == nil {
+		t.Errorf("%d discontinuities, want %d; refused are %v", n, was+1, s.e.refused.flows)
 	}
 }

@@ -64,7 +64,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	starting := e.catalogue.Inheriting()
 	if err != nil {
 		if !starting { // the next start needs the entries that a failed start has inherited
-			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays), give(was.Interfaces))
+			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), give(was.Interfaces))
 		}
 		return err
 	}
@@ -107,11 +107,8 @@ func (ch *change) install(ctx context.Context) error {
 	return nil
 }
 
-// uninstall removes the added flows, and moves the flows that made room for them back.
-func (ch *change) uninstall(ctx context.Context) error { return ch.uninstallAll(ctx, ch.added) }
-
-// uninstallAll is uninstall for some of the added flows.
-func (ch *change) uninstallAll(ctx context.Context, flows []*flowState) error {
+// uninstall removes added flows, and moves the flows that made room for them back.
+func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	var errs []error
 	for _, c := range flows {

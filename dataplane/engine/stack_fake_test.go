@@ -71,6 +71,7 @@ func (t *table) first(p linear.Packet) {
 type fakeHardware struct {
 	table
 	exclusive bool
+	takes     bool                  // backend.Installed.Takes
 	cannot    func(flow.Flow) error // matches that its specs cannot express
 	refuse    func(flow.Flow) error // refusals of Install
 	down      error
@@ -158,7 +159,7 @@ func (o *fakeHardware) Install(_ context.Context, flows []backend.Placed) ([]bac
 			o.broken = f.Name + " was installed twice"
 		}
 		o.runs++
-		out = append(out, backend.Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f)})
+		out = append(out, backend.Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f), Takes: o.takes})
 	}
 	return out, nil
 }

@@ -182,6 +182,9 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 	want.Continuity = c
 	want.Handle, err = m.takeOver(want, was)
 	if err == nil && was != nil {
+		if m.starting { // a slot that stays goes on from there
+			want.Continuity = was.Continuity
+		}
 		m.taken[want.Handle] = &Inherited{Entry: want, total: was.total, err: was.err}
 	}
 	return want.Handle, c, err

@@ -40,8 +40,9 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 	return m.setLimits()
 }
 
-// GiveBack removes the entry of a counter that is not counted after all. An entry that was taken over is inherited again,
-// and its total goes on with a discontinuity: packets of meanwhile are lost, unless a cycle published them.
+// GiveBack removes the entry of a counter that is not counted after all. An entry that was taken over is inherited again:
+// at a start as it was, so that its total goes on from its slot, if that stays. Otherwise, and after the start, the total
+// goes on with a discontinuity: packets of meanwhile are lost, unless a cycle published them.
 func (m *Catalogue) GiveBack(h shm.Handle) error {
 	old := m.taken[h]
 	if old == nil {
@@ -59,7 +60,6 @@ func (m *Catalogue) GiveBack(h shm.Handle) error {
 	if !m.starting {
 		return m.await(old)
 	}
-	old.stop()
 	m.inherit(old)
 	return m.SetContinuity(h, old.Continuity)
 }
