@@ -102,7 +102,7 @@ func (r *refusals) unset(flows []flow.Flow, keep []string) []string {
 
 // entries returns the entries that the refused flows would have.
 func (r *refusals) entries() (out []shm.Entry) {
-	for _, x := range r.flows {
+	for _, x := range r.inOrder() {
 		out = append(out, entryOf(x.Flow))
 	}
 	return out

@@ -126,10 +126,10 @@ func TestTotalsGoOnWhereADegradedStartTriesFlowsAgain(t *testing.T) {
 	}
 }
 
-// A degraded start goes on without a flow that was counted before. Its total goes on when it is counted again, also after a
-// kill or an orderly end, after a mirror that was made anew, and after a try that failed late.
+// A degraded start goes on without a flow that was counted before, under this or another name. Its total goes on when it is
+// counted again, also after a kill or an orderly end, after a mirror that was made anew, and after a try that failed late.
 func TestTheTotalOfARefusedFlowGoesOn(t *testing.T) {
-	for name, between := range map[string]func(*testing.T, *stacked){
+	for what, between := range map[string]func(*testing.T, *stacked){
 		"retry": func(*testing.T, *stacked) {},
 		"kill":  func(t *testing.T, s *stacked) { s.kill(t); s.again(t); s.refuseB(); s.start(t) },
 		"end":   func(t *testing.T, s *stacked) { s.close(t); s.again(t); s.refuseB(); s.start(t) },
@@ -151,29 +151,44 @@ func TestTheTotalOfARefusedFlowGoesOn(t *testing.T) {
 		},
 		"a late failure": func(t *testing.T, s *stacked) {
 			s.allow()
-			s.addTooLate(t, "b")
+			s.addTooLate(t, s.cfg.Flows[1].Name)
 			s.refuseB()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := counting(t)
+		"another name": func(t *testing.T, s *stacked) {
+			s.cfg.Flows[1].Name = "c"
+			cfg := s.cfg
+			cfg.Flows = nil
+			if _, err := s.e.SetFlows(t.Context(), s.cfg.Flows, dataplane.SetOptions{Config: &cfg}); err != nil {
+				t.Fatal(err)
+			}
+			s.kill(t)
+			s.again(t)
 			s.refuseB()
 			s.start(t)
-			defer func() { s.close(t) }()
-			s.pass(1)
-			s.goesOn(t, "a", 11)
-			if s.e.refused.flows["b"] == nil {
-				t.Fatal("b is not refused")
-			}
-			between(t, s)
-			s.allow()
-			s.refresh(t)
-			s.pass(5)
-			s.goesOn(t, "b", 15)
-			if all := s.e.writer.Entries(); len(all) != 2 {
-				t.Errorf("entries %v", all)
-			}
-		})
+		},
+	} {
+		for _, name := range []string{"b", "renamed"} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				s := counting(t)
+				s.cfg.Flows[1].Name = name
+				s.refuseB()
+				s.start(t)
+				defer func() { s.close(t) }()
+				s.pass(1)
+				s.goesOn(t, "a", 11)
+				if s.e.refused.flows[name] == nil {
+					t.Fatalf("%s is not refused", name)
+				}
+				between(t, s)
+				s.allow()
+				s.refresh(t)
+				s.pass(5)
+				s.goesOn(t, s.cfg.Flows[1].Name, 15)
+				if all := s.e.writer.Entries(); len(all) != 2 {
+					t.Errorf("entries %v", all)
+				}
+			})
+		}
 	}
 }
 

@@ -122,10 +122,11 @@ const formerName = "former_name"
 // isAside reports whether the entry was set aside.
 func (o *Inherited) isAside() bool { return strings.HasPrefix(o.Name, "~") }
 
-// aside returns the entry under a name that no counter can have. The handle makes it unique in the mirror.
-func (o *Inherited) aside() shm.Entry {
+// aside returns the entry under a name that no counter can have, for the counter of a name. The handle makes it unique in
+// the mirror.
+func (o *Inherited) aside(former string) shm.Entry {
 	e := o.Entry
-	e.Name, e.Labels = fmt.Sprintf("~%d.%d", o.Handle.Index, o.Handle.Generation), map[string]string{formerName: o.Name}
+	e.Name, e.Labels = fmt.Sprintf("~%d.%d", o.Handle.Index, o.Handle.Generation), map[string]string{formerName: former}
 	return e
 }
 
@@ -204,7 +205,7 @@ func (m *Catalogue) takeOver(want shm.Entry, was *Inherited) (shm.Handle, error)
 	aside, beyond := old != nil && old != was, m.beyond
 	if aside {
 		m.beyond[classOf(old.Entry)]++
-		from, to, goesOn = append(from, old.Handle), append(to, old.aside()), append(goesOn, true)
+		from, to, goesOn = append(from, old.Handle), append(to, old.aside(old.Name)), append(goesOn, true)
 	}
 	if there {
 		if was.isAside() {

@@ -1,8 +1,11 @@
 package catalogue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
@@ -10,18 +13,31 @@ import (
 
 // RemoveInherited removes the entries of an earlier process that no counter has taken over, and ends the start. The
 // entries of counters that wait for their source are set aside until the next call: their totals go on when it is there.
+// Such a counter may have had another name: it gets an entry of its text that no counter has.
 func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 	if !m.starting && len(m.inherited) == 0 {
 		return nil
 	}
-	waits := make(map[*Inherited]bool)
+	waits := make(map[*Inherited]string) // the names of their counters
+	var renamed []shm.Entry
 	for _, want := range waiting {
 		if old := m.past(want, nil); old != nil {
-			waits[old] = true
+			waits[old] = want.Name
+		} else {
+			renamed = append(renamed, want)
+		}
+	}
+	left := m.byText()
+	for _, want := range renamed {
+		for _, old := range slices.Concat(left[want.Text], left[shm.TextSum(want.Text)]) {
+			if old.Kind == want.Kind && waits[old] == "" {
+				waits[old] = want.Name
+				break
+			}
 		}
 	}
 	for _, old := range m.inherited {
-		if waits[old] {
+		if waits[old] != "" {
 			continue
 		}
 		if err := m.Remove(old.Handle); err != nil {
@@ -30,8 +46,8 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 	}
 	m.inherited, m.named, m.renamed = make(map[string]*Inherited), make(map[string][]*Inherited), nil
 	var beyond [2]int
-	for old := range waits {
-		if err := m.await(old); err != nil {
+	for old, name := range waits {
+		if err := m.await(old, name); err != nil {
 			return err
 		}
 		beyond[classOf(old.Entry)]++
@@ -58,21 +74,33 @@ func (m *Catalogue) GiveBack(h shm.Handle) error {
 		old.total = backend.Pair{Packets: last.Packets, Bytes: last.Bytes}
 	}
 	if !m.starting {
-		return m.await(old)
+		return m.await(old, old.Name)
 	}
 	m.inherit(old)
 	return m.SetContinuity(h, old.Continuity)
 }
 
-// await sets an entry aside in which no counter counts, if it is not, and notes it.
-func (m *Catalogue) await(old *Inherited) error {
+// byText returns the inherited entries by their texts, and by the last bytes of their texts, in the order of the mirror.
+func (m *Catalogue) byText() map[string][]*Inherited {
+	out := make(map[string][]*Inherited, 2*len(m.inherited))
+	for _, old := range slices.SortedFunc(maps.Values(m.inherited), func(a, b *Inherited) int { return cmp.Compare(a.Handle.Index, b.Handle.Index) }) {
+		end := old.Text[max(0, len(old.Text)-len(shm.TextSum(""))):]
+		out[old.Text], out[end] = append(out[old.Text], old), append(out[end], old)
+	}
+	return out
+}
+
+// await sets an entry aside in which no counter counts, if it is not, for the counter of a name, and notes it.
+func (m *Catalogue) await(old *Inherited, name string) error {
 	old.stop()
-	if !old.isAside() {
+	if !old.isAside() || old.Labels[formerName] != name {
 		was := m.beyond
-		m.beyond[classOf(old.Entry)]++
+		if !old.isAside() {
+			m.beyond[classOf(old.Entry)]++
+		}
 		err := m.setLimits()
 		var handles []shm.Handle
-		to := old.aside()
+		to := old.aside(name)
 		if err == nil {
 			handles, err = m.Exchange([]shm.Handle{old.Handle}, []shm.Entry{to}, []bool{true})
 		}
