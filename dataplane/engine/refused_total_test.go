@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,13 @@ func errorTo(f flow.Flow, port uint16) error {
 	return nil
 }
 
+func (s *stacked) cutMirror(t *testing.T) {
+	t.Helper()
+	if err := os.Truncate(s.cfg.Mirror.Path, 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // refuseB has no backend take a flow of b's match, or of any but a's.
 func (s *stacked) refuseB() {
 	refuse := func(f flow.Flow) error {
@@ -152,6 +160,23 @@ func TestTheTotalOfARefusedFlowGoesOn(t *testing.T) {
 		"a late failure": func(t *testing.T, s *stacked) {
 			s.allow()
 			s.addTooLate(t, s.cfg.Flows[1].Name)
+			s.refuseB()
+		},
+		"a late failure, and a mirror cut short": func(t *testing.T, s *stacked) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s.allow()
+			s.over.cannot = func(f flow.Flow) error { return errorTo(f, 2) }
+			s.over.refuse = func(f flow.Flow) error { return errorTo(f, 3) }
+			s.over.during = func() { // XDP counts b by now
+				cancel()
+				s.cutMirror(t)
+			}
+			c, cfg := udpFlow(t, "c", "udp dport 3", 3), s.cfg
+			c.Backend, cfg.Flows = "rdma", nil
+			if _, err := s.e.SetFlows(ctx, append(slices.Clone(s.cfg.Flows), c), dataplane.SetOptions{Config: &cfg}); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			s.over.during, s.over.refuse = nil, nil
 			s.refuseB()
 		},
 		"another name": func(t *testing.T, s *stacked) {
@@ -311,5 +336,59 @@ func TestAShadowThatWasBehindHardwareLacksPackets(t *testing.T) {
 	s.goesOn(t, "b", 11)
 	if n := s.e.flows["b"].past.Discontinuities; n != was+1 || s.e.refused.flows["a"] == nil {
 		t.Errorf("%d discontinuities, want %d; refused are %v", n, was+1, s.e.refused.flows)
+	}
+}
+
+// A degraded change goes on without flow c, which the device refuses after it has flow b, and the mirror is cut short before
+// each flow that is installed. All others have their entries and totals then.
+func TestTheMirrorIsMadeAnewWhileRefusedFlowsAreFound(t *testing.T) {
+	s := counting(t)
+	s.start(t)
+	defer s.close(t)
+	s.over.refuse = func(f flow.Flow) error { return errorTo(f, 3) }
+	s.over.during = func() { s.cutMirror(t) }
+	c, cfg := udpFlow(t, "c", "udp dport 3", 3), s.cfg
+	c.Backend, cfg.Flows = "rdma", nil
+	flows := append(slices.Clone(s.cfg.Flows), udpFlow(t, "d", "udp dport 4", 4), c, udpFlow(t, "e", "udp dport 5", 5))
+	if _, err := s.e.SetFlows(t.Context(), flows, dataplane.SetOptions{Config: &cfg}); err != nil {
+		t.Fatal(err)
+	}
+	s.e.catalogue.Repair()
+	for port := range uint16(5) {
+		s.send(packetTo(port + 1))
+	}
+	for name, want := range map[string]uint64{"a": 11, "b": 11, "d": 1, "e": 1} {
+		if got := s.total(t, name); got.Packets != want {
+			t.Errorf("%s: %+v, want %d packets", name, got, want)
+		}
+	}
+	if got := s.live(); !slices.Equal(got, []string{"a", "b", "d", "e"}) || s.e.refused.flows["c"] == nil {
+		t.Errorf("the mirror has %q, refused are %v", got, s.e.refused.flows)
+	}
+}
+
+// A degraded change is cancelled while it looks for refused flows. It leaves neither flows in the device nor entries.
+func TestADegradedChangeThatIsCancelledLeavesNothing(t *testing.T) {
+	s := counting(t)
+	s.start(t)
+	defer s.close(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.over.refuse = func(f flow.Flow) error { return errorTo(f, 3) }
+	tries := 0
+	s.over.during = func() { // c and d together, c, d; then each after the other was taken out
+		if tries++; tries == 4 {
+			cancel()
+		}
+	}
+	c, d, cfg := udpFlow(t, "c", "udp dport 3", 3), udpFlow(t, "d", "udp dport 4", 4), s.cfg
+	c.Backend, cfg.Flows = "rdma", nil
+	if _, err := s.e.SetFlows(ctx, append(slices.Clone(s.cfg.Flows), d, c), dataplane.SetOptions{Config: &cfg}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("setting: %v", err)
+	}
+	s.cutMirror(t)
+	s.e.catalogue.Repair()
+	if got := s.live(); !slices.Equal(got, []string{"a", "b"}) || len(s.over.flows) != 2 || len(s.under.flows) != 2 {
+		t.Errorf("the mirror has %q, the device %v, XDP %v", got, s.over.flows, s.under.flows)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	setchange "github.com/flowtally/flowtally/dataplane/engine/change"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // change is a change of the set of flows. It is used once, with Engine.ctl held.
@@ -87,23 +88,22 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 // install counts the added flows and makes them flows of the set. After an error uninstall follows.
 func (ch *change) install(ctx context.Context) error {
 	e := ch.e
-	e.adding = ch.added
-	defer func() { e.adding = nil }()
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
-	stacked := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })
+	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
+	stacked := ch.added[len(plain):] // installStacked replaces some
+	e.adding = ch.added              // after an error until uninstall has taken their entries back
 	if err := e.placement.place(ctx, plain); err != nil {
 		return err
 	}
 	if err := ch.installStacked(ctx, stacked); err != nil {
 		return err
 	}
-	if e.refused.goOn { // without the refused flows
-		ch.added = slices.DeleteFunc(append(plain, stacked...), func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
-		slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
-	}
+	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
+	slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
 	for _, c := range ch.added {
 		e.flows[c.Name] = c
 	}
+	e.adding = nil
 	return nil
 }
 
@@ -112,11 +112,12 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	var errs []error
 	for _, c := range flows {
+		if c.published() { // Engine.entries has its entry until then
+			errs = append(errs, e.catalogue.GiveBack(c.handle))
+			c.handle = shm.Handle{}
+		}
 		if e.flows[c.Name] == c {
 			delete(e.flows, c.Name)
-		}
-		if c.published() {
-			errs = append(errs, e.catalogue.GiveBack(c.handle))
 		}
 	}
 	room := countOffloaded(flows)
