@@ -154,9 +154,15 @@ func (b *Backend) stale(flows []*entry, missing []xdp.Rule) []xdp.Rule {
 	return out
 }
 
-// dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows.
+// dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows. A degraded start
+// tries its flows in parts: then the rules and counters of all configured flows stay.
 func (b *Backend) dropUnowned(owners []string) error {
 	asked := make(map[string]bool, len(owners))
+	if b.hooks.degraded {
+		for _, f := range b.configured {
+			asked[owner(f)] = true
+		}
+	}
 	for _, o := range owners {
 		asked[o] = true
 	}
