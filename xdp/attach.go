@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,10 @@ import (
 // Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
 // keeps its number while the pins live. The interface need not exist.
 func (rs *RuleSet) Port(ifname string) (uint16, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return 0, err
 	}
+	defer rs.mu.Unlock()
 	return rs.port(ifname)
 }
 
@@ -74,11 +74,10 @@ func (rs *RuleSet) idlePort() int {
 // came back with another index, is attached again. When one hook cannot be taken those attached by this call are
 // detached again.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return nil, err
 	}
+	defer rs.mu.Unlock()
 	ifi, dev, err := interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w", ifname, noInterface(err))
@@ -301,11 +300,10 @@ func nativeFix(mode string) string {
 // Detach takes the programs off hooks of an interface; off all of them where none
 // is named. The interface's number stays.
 func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return err
 	}
+	defer rs.mu.Unlock()
 	found := false
 	var errs []error
 	for _, h := range rs.hooks {
@@ -335,11 +333,10 @@ func (rs *RuleSet) Held() (n int) {
 
 // Attachments lists the attached programs, ordered by port and hook, without deleted interfaces.
 func (rs *RuleSet) Attachments() []Attachment {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.usable() != nil {
+	if rs.enter() != nil {
 		return nil
 	}
+	defer rs.mu.Unlock()
 	var all []Attachment
 	for _, h := range rs.hooks {
 		if h.alive() {
@@ -347,10 +344,7 @@ func (rs *RuleSet) Attachments() []Attachment {
 		}
 	}
 	slices.SortFunc(all, func(a, b Attachment) int {
-		if a.Port != b.Port {
-			return int(a.Port) - int(b.Port)
-		}
-		return -strings.Compare(string(a.Hook), string(b.Hook))
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook))
 	})
 	return all
 }

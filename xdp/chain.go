@@ -29,11 +29,10 @@ func (n Neighbour) String() string {
 // their order. Each of them can end the chain: ours does not see the packet then. The interface is
 // looked up in the network namespace of the calling thread.
 func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return nil, err
 	}
+	defer rs.mu.Unlock()
 	for _, h := range rs.hooks {
 		if h.hook == at && (h.tcx || h.slot) && h.name == ifname && h.alive() {
 			return h.before()

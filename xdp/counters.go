@@ -78,11 +78,10 @@ func newCookie() (uint64, error) {
 // AllocCounter gives owner a counter that stands at 0. The owner that has one already, from before a restart or from
 // this process, gets that one, with its value: Adopted says so. An owner is 1 to 48 bytes, none of which is 0.
 func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return Counter{}, err
 	}
+	defer rs.mu.Unlock()
 	if err := checkOwner(owner); err != nil {
 		return Counter{}, fmt.Errorf("allocating a counter for %q: %w", owner, err)
 	}
@@ -125,11 +124,10 @@ func checkOwner(owner string) error {
 
 // Rename gives a counter to another owner; its value, its cookie and its rules stay.
 func (rs *RuleSet) Rename(id uint32, owner string) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return err
 	}
+	defer rs.mu.Unlock()
 	if err := checkOwner(owner); err != nil {
 		return fmt.Errorf("giving counter %d to %q: %w", id, owner, err)
 	}
@@ -151,11 +149,10 @@ func (rs *RuleSet) Rename(id uint32, owner string) error {
 
 // FreeCounter gives a counter back. A counter that a rule counts on is refused.
 func (rs *RuleSet) FreeCounter(id uint32) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return err
 	}
+	defer rs.mu.Unlock()
 	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
 		return fmt.Errorf("freeing counter %d: %w", id, ErrNotFound)
 	}
@@ -169,11 +166,10 @@ func (rs *RuleSet) FreeCounter(id uint32) error {
 
 // Counters lists the counters in use, in no order.
 func (rs *RuleSet) Counters() []CounterInfo {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.usable() != nil {
+	if rs.enter() != nil {
 		return nil
 	}
+	defer rs.mu.Unlock()
 	all := make([]CounterInfo, 0, len(rs.pool.owners))
 	for _, id := range rs.pool.owners {
 		all = append(all, rs.pool.info(id, rs.adopted[id]))

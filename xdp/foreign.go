@@ -10,11 +10,10 @@ import (
 // constants of this rule set, for a hook of interface number port, and returns the maps that stand
 // in for its sections. Such programs do not follow later changes of the masks.
 func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return nil, err
 	}
+	defer rs.mu.Unlock()
 	if err := fitSections(spec, rs.maps); err != nil {
 		return nil, err
 	}

@@ -24,11 +24,10 @@ type LiveMap struct {
 
 // LiveMap returns the description of the counters' map.
 func (rs *RuleSet) LiveMap() (LiveMap, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return LiveMap{}, err
 	}
+	defer rs.mu.Unlock()
 	if rs.epochErr != nil {
 		return LiveMap{}, rs.epochErr
 	}

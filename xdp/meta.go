@@ -3,6 +3,7 @@ package xdp
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -184,19 +185,13 @@ func (m *meta) port(n uint16) portRecord { return m.ports[int(n)*metaPortWords:]
 func (r portRecord) used() bool   { return atomic.LoadUint64(&r[0]) != 0 }
 func (r portRecord) ifindex() int { return int(r[1]) }
 func (r portRecord) name() string {
-	b := bytesOf(r[2:4])
-	n := 0
-	for n < len(b) && b[n] != 0 {
-		n++
-	}
-	return string(b[:n])
+	return string(bytes.TrimRight(bytesOf(r[2:4]), "\x00"))
 }
 
 func (r portRecord) take(name string) {
 	r[1], r[4], r[5], r[6] = 0, 0, 0, 0
 	b := bytesOf(r[2:4])
-	clear(b)
-	copy(b, name)
+	clear(b[copy(b, name):])
 	atomic.StoreUint64(&r[0], 1)
 }
 
@@ -208,7 +203,7 @@ func (r portRecord) setHook(at site, ifindex int, mode string) {
 	}
 	atomic.StoreUint64(&r[1], uint64(ifindex))
 	atomic.StoreUint64(&r[6], layer3)
-	atomic.StoreUint64(&r[hookWord(at.hook)], uint64(modeCode(mode)))
+	atomic.StoreUint64(&r[hookWord(at.hook)], uint64(slices.Index(modeNames[:], mode)))
 }
 
 func (r portRecord) layer3() bool { return r[6] != 0 }
@@ -223,12 +218,3 @@ func hookWord(h Hook) int {
 }
 
 var modeNames = [...]string{"", "native", "generic", "tcx", "dispatcher"}
-
-func modeCode(name string) int {
-	for i, n := range modeNames {
-		if n == name {
-			return i
-		}
-	}
-	return 0
-}

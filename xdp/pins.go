@@ -14,11 +14,10 @@ import (
 // (removed, or their file system was unmounted) from the descriptors of this process. lost
 // says that some were gone. err says why they could not be made again.
 func (rs *RuleSet) Repin() (lost bool, err error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return false, err
 	}
+	defer rs.mu.Unlock()
 	return rs.repin()
 }
 

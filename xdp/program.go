@@ -25,11 +25,10 @@ type Program struct {
 // program of HookEgress is the XDP program with the constants of egress: a frame of the caller has nothing
 // beside it, and BPF_PROG_TEST_RUN refuses frames with cut IP headers in socket buffers.
 func (rs *RuleSet) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return nil, err
 	}
+	defer rs.mu.Unlock()
 	p, err := rs.load.named(rs.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, rs.load.programName(false))
 	if err != nil {
 		return nil, fmt.Errorf("loading the classifier: %w", err)

@@ -97,11 +97,10 @@ func (v *values) setLeast(id uint32, steps uint64) {
 // bits of them. Call it before a counter has had 2^55 bytes (36 PB) since the last call; Open calls it for counters that
 // it adopts.
 func (rs *RuleSet) KeepBytes() {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.usable() != nil {
+	if rs.enter() != nil {
 		return
 	}
+	defer rs.mu.Unlock()
 	for _, id := range rs.pool.owners {
 		s, err := rs.values.raw(id)
 		steps, r := rs.values.whole(id, s.since(rs.values.base[id]).Bytes)>>54, rs.meta.counter(id)

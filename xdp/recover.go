@@ -147,13 +147,10 @@ func (t *tables) recoverSingles() {
 			continue
 		}
 		u, c := t.chainOf(unitOf(s))
-		switch {
-		case c == nil || int(u.id) != id:
+		if c == nil || int(u.id) != id {
 			atomic.StoreUint64(&t.singles[id], 0)
-		default:
-			if want := t.entries.slot(c.entries[0], c.hash); want != s {
-				atomic.StoreUint64(&t.singles[id], want)
-			}
+		} else if want := t.entries.slot(c.entries[0], c.hash); want != s {
+			atomic.StoreUint64(&t.singles[id], want)
 		}
 	}
 }
@@ -208,10 +205,7 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 	var places []*tuple
 	for _, l := range loaded {
 		u := t.tuples[l.id%maxTuples]
-		if u == nil || slices.Contains(places, u) {
-			return constants{}, false
-		}
-		if !u.isLoaded(l) {
+		if u == nil || slices.Contains(places, u) || !u.isLoaded(l) {
 			return constants{}, false
 		}
 		places = append(places, u)

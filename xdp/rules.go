@@ -45,11 +45,10 @@ func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 // others of fresh come before the rest of old goes, so every packet that matches rules
 // of both is decided all the while, and dropped all the while where both drop.
 func (rs *RuleSet) Exchange(old, fresh []Rule) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return err
 	}
+	defer rs.mu.Unlock()
 	for i := range fresh {
 		if err := rs.check(&fresh[i]); err != nil {
 			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
@@ -109,20 +108,18 @@ func (rs *RuleSet) add(rules []Rule) error {
 
 // Remove removes all of rules or none; Counter and Drop are not compared.
 func (rs *RuleSet) Remove(rules ...Rule) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.usable(); err != nil {
+	if err := rs.enter(); err != nil {
 		return err
 	}
+	defer rs.mu.Unlock()
 	return rs.class.remove(rules)
 }
 
 // Rules lists the rules, best first.
 func (rs *RuleSet) Rules() []Rule {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.usable() != nil {
+	if rs.enter() != nil {
 		return nil
 	}
+	defer rs.mu.Unlock()
 	return rs.class.rules()
 }

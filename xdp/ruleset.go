@@ -44,8 +44,11 @@ type RuleSet struct {
 	closed   bool  // under mu and life
 }
 
-func (rs *RuleSet) usable() error {
+// enter locks a rule set that is not closed. The caller unlocks mu.
+func (rs *RuleSet) enter() error {
+	rs.mu.Lock()
 	if rs.closed {
+		rs.mu.Unlock()
 		return ErrClosed
 	}
 	return nil
@@ -275,11 +278,10 @@ func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
 
 // Stats says how full the tables are.
 func (rs *RuleSet) Stats() Stats {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.usable() != nil {
+	if rs.enter() != nil {
 		return Stats{}
 	}
+	defer rs.mu.Unlock()
 	s := Stats{Counters: len(rs.pool.owners), Programs: rs.loads, Insns: rs.insns}
 	rs.class.stats(&s)
 	return s
