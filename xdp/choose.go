@@ -21,13 +21,16 @@ func costOfTrees(rules int) float64 { return costLevel * math.Log2(float64(rules
 
 // choose decides which masks of rules that are about to be added are hashed: all of very few masks, and a mask that so
 // many of the rules have that its packets save more than the search costs the others.
-func choose(t *tables, rules []Rule) map[words]bool {
+func choose(t *tables, come []move) map[words]bool {
 	counts := map[words]int{}
-	all, masks, ranged := t.count+len(rules), 0, false
-	for i := range rules {
-		r := &rules[i]
-		mask := r.Mask.words()
-		if r.ranged() {
+	all, masks, ranged := t.count, 0, false
+	for _, m := range come {
+		if m.from != nil {
+			continue
+		}
+		all++
+		mask := m.to.Mask.words()
+		if m.to.ranged() {
 			ranged = true
 		} else if t.hashedTuple(mask) == nil && t.treed[*mask] == nil {
 			counts[*mask]++

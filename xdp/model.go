@@ -24,7 +24,11 @@ func NewModel(rules []Rule, max int, hash bool) (*Model, error) {
 		return nil, err
 	}
 	t.unhashed = !hash
-	if _, err := t.prepare(rules); err != nil {
+	come := make([]move, len(rules))
+	for i := range rules {
+		come[i].to = &rules[i]
+	}
+	if err := t.come(come); err != nil {
 		return nil, err
 	}
 	m := &Model{t: t, Trees: t.forest.set.Trees(), Words: t.forest.set.Words()}
@@ -105,5 +109,6 @@ func newModel(rules int) (*tables, error) {
 	set := tree.New(make([]uint64, g.words), tree.Options{Class: classBits()})
 	t := newTables(g, meta, secretOf(meta.secret), make([]uint64, rankAt(g.units)+g.units), make([]uint64, maxTuples+g.slots), make([]uint64, maxTuples+1), set)
 	t.log, t.grace = slog.New(slog.DiscardHandler), func() error { return nil }
+	t.load = t.grace
 	return t, nil
 }

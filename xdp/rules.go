@@ -1,10 +1,8 @@
 package xdp
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 func (rs *RuleSet) check(r *Rule) error {
@@ -43,7 +41,9 @@ func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 // old are not compared. A rule of fresh with the key, mask and counter of one of old
 // is that one with another rank or action, by single stores and without more room. The
 // others of fresh come before the rest of old goes, so every packet that matches rules
-// of both is decided all the while, and dropped all the while where both drop.
+// of both is decided all the while, and dropped all the while where both drop. While up to
+// 512 rules come, a packet counts for the rule that won before or for the one that wins
+// with all of them; and the same while others go.
 func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	if err := rs.enter(); err != nil {
 		return err
@@ -55,65 +55,23 @@ func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 		}
 	}
 	defer rs.class.done()
-	moves, gone, added, err := rs.class.pair(old, fresh)
+	come, leave, err := rs.class.pair(old, fresh)
 	if err != nil {
 		return err
 	}
-	// Rules that win over more rules than before move before the added rules come. Rules that win over fewer
-	// rules than before move afterwards.
-	var early, late []move
-	for _, m := range moves {
-		if m.raises() {
-			late = append(late, m)
-		} else {
-			early = append(early, m)
-		}
-	}
-	slices.SortStableFunc(added, func(a, b Rule) int { return cmp.Compare(a.rank(), b.rank()) })
-	rs.class.move(early)
-	if err := rs.add(added); err != nil {
-		for i, m := range early {
-			early[i] = move{m.to, m.from}
-		}
-		rs.class.move(early)
-		return err
-	}
-	rs.class.move(late)
-	if len(gone) == 0 {
-		return nil
-	}
-	return rs.class.remove(gone)
-}
-
-func (rs *RuleSet) add(rules []Rule) error {
-	if len(rules) == 0 {
-		return nil
-	}
-	again, err := rs.class.prepare(rules)
+	err = rs.class.come(come)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
 		// A load drops the masks of rules that are gone.
-		again, err = rs.class.prepare(rules)
+		err = rs.class.come(come)
 	}
 	if err != nil {
 		return err
 	}
-	if again {
-		if err := rs.reload(); err != nil {
-			rs.class.abandon(rules)
-			return err
-		}
-	}
-	return nil
+	return rs.class.leave(leave)
 }
 
 // Remove removes all of rules or none; Counter and Drop are not compared.
-func (rs *RuleSet) Remove(rules ...Rule) error {
-	if err := rs.enter(); err != nil {
-		return err
-	}
-	defer rs.mu.Unlock()
-	return rs.class.remove(rules)
-}
+func (rs *RuleSet) Remove(rules ...Rule) error { return rs.Exchange(rules, nil) }
 
 // Rules lists the rules, best first.
 func (rs *RuleSet) Rules() []Rule {

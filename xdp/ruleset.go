@@ -183,7 +183,7 @@ func (rs *RuleSet) build() error {
 	slots := rs.maps.slots.words
 	set := tree.Adopt(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()})
 	t := newTables(rs.g, rs.meta, rs.load.secret, rs.maps.entries.words, slots, rs.maps.ranks.words, set)
-	t.log, t.grace = rs.log, rs.wait
+	t.log, t.grace, t.load, t.hooks = rs.log, rs.wait, rs.reload, rs.hooks
 	// Loads of one probe stay in order on amd64; elsewhere a moved entry could be missed without a grace period.
 	if runtime.GOARCH != "amd64" {
 		t.table.fence = func() { rs.wait() }

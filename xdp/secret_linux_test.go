@@ -137,7 +137,7 @@ func TestKeysWithoutAPlace(t *testing.T) {
 	}
 	for i := range rules { // one by one, as in TestNobodyChoosesAddressesThatCollide
 		rules[i].Order = uint32(i)
-		if _, err := tab.prepare(rules[i : i+1]); err != nil {
+		if err := tab.come([]move{{nil, &rules[i]}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +162,11 @@ func TestKeysWithoutAPlace(t *testing.T) {
 		cost = max(cost, w.NS)
 	}
 	t.Logf("%d of %d rules are in the trees; a packet of them costs at most %.0f ns by the model", treed, len(rules), cost)
-	if err := tab.remove(rules); err != nil {
+	_, leave, err := tab.pair(rules, nil)
+	if err == nil {
+		err = tab.leave(leave)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if left := tab.forest.set.Len(); left != 0 || tab.count != 0 {

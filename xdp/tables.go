@@ -14,10 +14,9 @@ import (
 // tables is the classifier of bpf/tables.h: tuple space search over a few masks, and trees. The maps hold
 // everything that the next process needs after a crash: entries, their directory and the masks that are hashed.
 //
-// A change has up to three parts. prepare puts rules into the memory of the attached programs, or of the programs
-// loaded next. If it returns that the programs must be loaded again, the caller does so with constants and, an RCU
-// grace period after the last hook runs the new ones, calls finishLoad. abandon takes prepared rules out again when the
-// load failed. Rules that need no load count from prepare on. All calls come from one goroutine at a time.
+// A change has three parts: pair, come and leave. Rules come into the memory of the attached programs, or of the
+// programs loaded next: load loads these with constants and, an RCU grace period after the last hook runs the new ones,
+// calls finishLoad. All calls come from one goroutine at a time.
 type tables struct {
 	g       geometry
 	entries *entryStore
@@ -26,7 +25,9 @@ type tables struct {
 	ranks   []uint64 // by place
 	store   tupleStore
 	secret  *secret
-	grace   func() error // returns when no program runs that ran before
+	grace   func() error      // returns when no program runs that ran before
+	load    func() error      // exchanges all programs
+	hooks   map[hookKey]*hook // that run programs
 	log     *slog.Logger
 
 	tuples   [maxTuples]*tuple // that are hashed, by id
@@ -42,6 +43,11 @@ type tables struct {
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
 	unhashed bool            // no mask is to be hashed
+
+	// Of the change under way:
+	pending  []*Rule // that come or go when the trees are changed, if the change keeps to an order
+	unloaded []*Rule // that come with the next load
+	loads    int     // that may still be made for the order; 0: it keeps to none
 }
 
 // newTables makes tables without rules over the memory of the maps.
@@ -145,53 +151,52 @@ func (t *tables) dropTuple(u *tuple) {
 	t.store.clearTuple(u.id)
 }
 
-func (t *tables) prepare(rules []Rule) (bool, error) {
-	if !t.unhashed {
-		t.chosen = choose(t, rules)
-	}
-	reload := false
-	for i := range rules {
-		again, err := t.add(&rules[i])
-		if err != nil {
-			t.abandon(rules[:i])
-			return false, err
-		}
-		reload = reload || again
-	}
-	if err := t.forest.flush(); err != nil {
-		t.abandon(rules)
-		return false, fmt.Errorf("adding %d rules: %w", len(rules), err)
-	}
-	return reload, nil
-}
-
-// add puts a rule where programs find it and says whether those that run do.
-func (t *tables) add(r *Rule) (reload bool, err error) {
+// add puts a rule where programs find it, at once, after the flush or after the next load.
+func (t *tables) add(r *Rule) error {
 	if t.count >= t.g.rules {
-		return false, fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
+		return fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
 	}
 	for _, u := range t.tuplesOf(r) {
 		if err := t.vacant(u, r); err != nil {
-			return false, err
+			return err
 		}
 	}
 	u := t.tupleFor(r)
-	err = t.addTo(u, r)
+	if t.knows(u, r) {
+		if err := t.await(r); err != nil {
+			return err
+		}
+		u = t.tupleFor(r) // a load forgets a tuple without rules
+	}
+	err := t.addTo(u, r)
 	if errors.Is(err, errBucket) {
 		// The trees take a rule of which the slot table has no place for the key.
 		u = t.treeTuple(&u.mask)
 		err = t.addTo(u, r)
 	}
 	if err != nil {
-		if u.rules == 0 && u.place < 0 {
-			t.dropTuple(u)
-		}
-		return false, err
+		return err
 	}
-	return !u.inTree() && u.place < 0 || needOf(r)&^t.need != 0 || u.inTree() && t.need&needTree == 0 || slices.Contains(t.rehash, u), nil
+	if !t.knows(u, r) || needOf(r)&^t.need != 0 {
+		t.unloaded = append(t.unloaded, r)
+	}
+	return nil
+}
+
+// knows reports whether the programs that run look for the key of r among the rules of u.
+func (t *tables) knows(u *tuple, r *Rule) bool {
+	if u.inTree() {
+		return t.need&needTree != 0
+	}
+	if u.hashed && !slices.Contains(t.rehash, u) {
+		return u.place >= 0
+	}
+	var buf keyBuffer
+	return u.place >= 0 && u.key == string(bytesOf(u.keyOf(buf[:0], r)))
 }
 
 func (t *tables) addTo(u *tuple, r *Rule) error {
+	t.keepOrder(u, r)
 	var buf keyBuffer
 	packed := u.keyOf(buf[:0], r)
 	key := string(bytesOf(packed))
@@ -344,15 +349,16 @@ func (t *tables) clear(u *tuple, c *chain) {
 	}
 }
 
-// abandon: rules that were prepared go again, and with them tuples that no program knows.
-func (t *tables) abandon(rules []Rule) {
-	for i := len(rules) - 1; i >= 0; i-- {
-		t.removeRule(&rules[i])
+// abandon takes changes of come back, and with them tuples that no program knows.
+func (t *tables) abandon(moves []move) {
+	for _, m := range slices.Backward(moves) {
+		if m.from == nil {
+			t.removeRule(m.to)
+		} else {
+			t.moveRule(move{m.to, m.from})
+		}
 	}
-	t.rehash = slices.DeleteFunc(t.rehash, func(u *tuple) bool {
-		// Its first key, if it is left, is in its single slot too, which the programs read.
-		return t.unhash(u)
-	})
+	t.rehash = slices.DeleteFunc(t.rehash, t.unhash)
 	if err := t.forest.flush(); err != nil {
 		t.log.Error("taking rules out of the trees", "error", err)
 	}
@@ -367,7 +373,7 @@ func (t *tables) abandon(rules []Rule) {
 	}
 }
 
-// unhash makes a tuple of at most one key single again; programs know it as single.
+// unhash makes a tuple of at most one key single again. Programs know it as single, and the key is in its single slot too.
 func (t *tables) unhash(u *tuple) bool {
 	if len(u.chains) > 1 {
 		return false

@@ -8,13 +8,29 @@ import (
 	"sync/atomic"
 )
 
-// move makes a rule another one of its key, mask and counter: only its rank and its action change.
+// move makes a rule another one of its key, mask and counter: only its rank and its action change. A rule that is added
+// has no from, and a rule that is removed has no to.
 type move struct{ from, to *Rule }
 
-// pair finds the rules of old whose entries can become rules of fresh in their
-// places. gone and added are the others. From here until done, the entries of old
-// take no rank from a rule of fresh.
-func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err error) {
+// raises says whether the rule wins over fewer rules than before.
+func (m move) raises() bool {
+	return m.to == nil || m.from != nil && m.to.rank() > m.from.rank()
+}
+
+// stays says whether the rule is there before and after.
+func (m move) stays() bool { return m.from != nil && m.to != nil }
+
+// place is the place of a move among those that raise, or among the others.
+func (m move) place() uint64 {
+	if m.raises() {
+		return ^m.from.rank()
+	}
+	return m.to.rank()
+}
+
+// pair finds the rules of old whose entries can become rules of fresh in their places. The others are removed and added.
+// leave has the moves that raise, and come the others. From here until done, the entries of old take no rank from a rule of fresh.
+func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 	type group struct{ old, fresh []*Rule }
 	type keyOf struct {
 		u   *tuple
@@ -24,7 +40,7 @@ func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err 
 	for i := range old {
 		u, key, at, ok := t.entryOf(&old[i])
 		if !ok {
-			return nil, nil, nil, fmt.Errorf("exchanging rule %d of %d: %w", i+1, len(old), ErrNotFound)
+			return nil, nil, fmt.Errorf("exchanging rule %d of %d: %w", i+1, len(old), ErrNotFound)
 		}
 		g := groups[keyOf{u, key}]
 		if g == nil {
@@ -46,32 +62,36 @@ func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err 
 			}
 		}
 		if g == nil {
-			added = append(added, *r)
+			come = append(come, move{nil, r})
 			continue
 		}
 		if slices.ContainsFunc(g.fresh, func(o *Rule) bool { return o.rank() == r.rank() }) {
-			return nil, nil, nil, existsError()
+			return nil, nil, existsError()
 		}
 		g.fresh = append(g.fresh, r)
 		at := slices.IndexFunc(g.old, func(o *Rule) bool { return o.Counter == r.Counter })
 		if at < 0 {
-			added = append(added, *r)
+			come = append(come, move{nil, r})
 			continue
 		}
 		for _, v := range t.tuplesOf(r) {
 			if err := t.vacant(v, r); err != nil {
-				return nil, nil, nil, err
+				return nil, nil, err
 			}
 		}
-		moves = append(moves, move{g.old[at], r})
+		if m := (move{g.old[at], r}); m.raises() {
+			leave = append(leave, m)
+		} else {
+			come = append(come, m)
+		}
 		g.old = slices.Delete(g.old, at, at+1)
 	}
 	for _, g := range groups {
 		for _, o := range g.old {
-			gone = append(gone, *o)
+			leave = append(leave, move{o, nil})
 		}
 	}
-	return moves, gone, added, nil
+	return come, leave, nil
 }
 
 // done ends the split that pair began.
@@ -103,31 +123,73 @@ func (t *tables) vacant(u *tuple, r *Rule) error {
 }
 
 const (
-	carefulMoves = 512 // most moves of one call for which move waits for grace periods
+	carefulMoves = 512 // most moves of a change that keeps to the order of run
 	carefulWaits = 32  // most grace periods of one call
+	carefulLoads = 4   // most loads of one call for the order: the last one ends it
 )
 
-// move moves rules in an order in which, of two rules that keep their order, the
-// one that wins does so at every instant: those that win more than before come first, best
-// first; then those that win less, best last. A packet that has met the one as it was
-// and meets the other as it is could still see them the other way round. Of few moves,
-// as of a configuration that a person wrote, a grace period keeps such two apart.
-func (t *tables) move(moves []move) {
+// come carries out moves by which rules win over more rules than before, all or none.
+func (t *tables) come(moves []move) error {
+	if !t.unhashed && len(moves) > 0 {
+		t.chosen = choose(t, moves)
+	}
+	n, err := t.run(moves)
+	if err == nil && len(t.unloaded) > 0 {
+		err = t.load()
+	}
+	if err != nil {
+		t.abandon(moves[:n])
+	}
+	return err
+}
+
+// leave carries out moves by which rules win over fewer rules than before.
+func (t *tables) leave(moves []move) error {
+	if _, err := t.run(moves); err != nil || len(moves) == 0 {
+		return err
+	}
+	t.setRanks()
+	if t.entries.waiting > t.g.units/4 {
+		return t.reclaim()
+	}
+	return nil
+}
+
+// run carries out moves that all raise, or none of which does, up to an error, and returns their number. If they raise, the
+// rule that lost comes first, otherwise the rule that will win. So at each instant a packet is decided by the rule that wins
+// before all moves or by the one that wins after them. For that, programs find a rule before another one moves that a
+// packet may match too: await and keepOrder load programs and change trees in between. A packet that has met one rule as
+// it was, and meets another one as it is, could still see a third order: a grace period keeps such two apart. The rules of a
+// change larger than those that a person writes do not wait for one another, and trees take them together.
+func (t *tables) run(moves []move) (done int, err error) {
+	t.pending, t.unloaded, t.loads = nil, nil, 0
+	if len(moves) <= carefulMoves && len(t.hooks) > 0 {
+		t.loads = carefulLoads
+	}
 	slices.SortStableFunc(moves, func(a, b move) int {
-		if a.raises() != b.raises() {
-			if a.raises() {
-				return 1
-			}
+		if t.loads > 0 || a.stays() == b.stays() {
+			return cmp.Compare(a.place(), b.place())
+		} else if a.stays() {
 			return -1
 		}
-		if a.raises() {
-			a, b = b, a
-		}
-		return cmp.Compare(a.to.rank(), b.to.rank())
+		return 1
 	})
 	raised := map[*tuple]bool{}
 	since, waits := 0, 0 // the first move that a packet may still have met before it
 	for i, m := range moves {
+		if m.to == nil {
+			t.removeRule(m.from)
+			continue
+		}
+		if m.from == nil {
+			if err := t.add(m.to); err != nil {
+				return i, err
+			}
+			continue
+		}
+		if err := t.await(m.to); err != nil {
+			return i, err
+		}
 		if len(moves) <= carefulMoves && waits < carefulWaits && slices.ContainsFunc(moves[since:i], m.crosses) {
 			if t.grace() != nil {
 				waits = carefulWaits // go on without waiting: half of the moves would be worse
@@ -141,28 +203,54 @@ func (t *tables) move(moves []move) {
 	for u := range raised {
 		u.best = t.bestRank(u)
 	}
-	if len(raised) > 0 {
-		t.setRanks()
+	if err := t.forest.flush(); err != nil {
+		return len(moves), fmt.Errorf("changing %d rules: %w", len(moves), err)
+	}
+	return len(moves), nil
+}
+
+// await loads programs before r moves, if a packet may match both r and a rule that programs find only after a load.
+func (t *tables) await(r *Rule) error {
+	if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.overlaps) {
+		return nil
+	}
+	t.loads--
+	t.unloaded = nil
+	if err := t.forest.flush(); err != nil {
+		return err
+	}
+	return t.load()
+}
+
+// keepOrder notes that the trees are to change for r, a rule of u. If r is not in the trees, it changes them first, if a packet
+// may match both r and a rule of that change. An error comes again at the end of run.
+func (t *tables) keepOrder(u *tuple, r *Rule) {
+	switch {
+	case t.loads == 0:
+	case u.inTree():
+		t.pending = append(t.pending, r)
+	case slices.ContainsFunc(t.pending, r.overlaps):
+		t.pending = nil
+		t.forest.flush()
 	}
 }
 
 // crosses reports whether a packet that matches both rules sees a third order if it has met o
 // before its move and m behind its own.
 func (m move) crosses(o move) bool {
-	if m.raises() == (m.to.rank() < o.from.rank()) {
-		return false
-	}
-	mk, mm, ok, om := m.to.Key.words(), m.to.Mask.words(), o.to.Key.words(), o.to.Mask.words()
-	for w := range mk {
-		if (mk[w]^ok[w])&mm[w]&om[w] != 0 {
+	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.overlaps(o.to)
+}
+
+// overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
+func (r *Rule) overlaps(o *Rule) bool {
+	rk, rm, ok, om := r.Key.words(), r.Mask.words(), o.Key.words(), o.Mask.words()
+	for w := range rk {
+		if (rk[w]^ok[w])&rm[w]&om[w] != 0 {
 			return false
 		}
 	}
-	return true
+	return classesOf(r)&classesOf(o) != 0
 }
-
-// raises says whether the rule wins over fewer rules than before.
-func (m move) raises() bool { return m.to.rank() > m.from.rank() }
 
 // moveRule changes an entry that programs may read. Its directory word, which commits the action,
 // comes first. The slot, one store, and the rank, another, decide a packet.
@@ -180,6 +268,7 @@ func (t *tables) moveRule(m move) *tuple {
 		}
 		return u
 	}
+	t.keepOrder(u, m.to)
 	d := t.entries.dirWord(unit)
 	t.entries.setDir(unit, newDirWord(d.state(), d.tuple(), d.size(), m.to.Drop, d.counter()))
 	t.lowerRanks(u, rank)

@@ -2,7 +2,6 @@ package xdp
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sync/atomic"
 )
@@ -33,34 +32,13 @@ func (t *tables) entryOf(r *Rule) (u *tuple, key string, at int, ok bool) {
 	return u, key, at, ok
 }
 
-// remove takes the rules that lose first, so that no packet is decided by one that loses before and after.
-func (t *tables) remove(rules []Rule) error {
-	for i := range rules {
-		if _, _, _, ok := t.entryOf(&rules[i]); !ok {
-			return fmt.Errorf("removing rule %d of %d: %w", i+1, len(rules), ErrNotFound)
-		}
-	}
-	last := slices.Clone(rules)
-	slices.SortStableFunc(last, func(a, b Rule) int { return cmp.Compare(b.rank(), a.rank()) })
-	for i := range last {
-		t.removeRule(&last[i])
-	}
-	if err := t.forest.flush(); err != nil {
-		return fmt.Errorf("removing %d rules: %w", len(rules), err)
-	}
-	t.setRanks()
-	if t.entries.waiting > t.g.units/4 {
-		return t.reclaim()
-	}
-	return nil
-}
-
 // removeRule marks the entry dead first: after a crash the next process completes the removal.
 func (t *tables) removeRule(r *Rule) {
 	u, key, at, ok := t.entryOf(r)
 	if !ok {
 		return
 	}
+	t.keepOrder(u, r)
 	c := u.chains[key]
 	unit := c.entries[at]
 	d := t.entries.dirWord(unit)
