@@ -176,3 +176,26 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestANewFieldThatMustBeZero adds a rule of a field that no program reads before: it counts no packet in which the field is
+// not 0.
+func TestANewFieldThatMustBeZero(t *testing.T) {
+	s := newStages(t)
+	id := mustCounter(t, s.rs, "zero")
+	r := s.tree(id, 5, 0)[0]
+	r.Mask.Out.TTL = 0xff
+	for round := range times.Brief(10, 3) {
+		s.counts(t, s.base)
+		s.exchange(t, nil, []Rule{r})
+		if got := readOne(t, s.rs, id); got != (Pair{}) {
+			t.Fatalf("round %d: the rule has counted %d packets", round, got.Packets)
+		}
+		s.exchange(t, []Rule{r}, nil)
+		s.rs.mu.Lock()
+		err := s.rs.reload() // with programs that do not read the field
+		s.rs.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type tables struct {
 	// Of the change under way:
 	pending  []*Rule // that come or go when the trees are changed, if the change keeps to an order
 	unloaded []*Rule // that come with the next load
+	wanted   uint32  // layers of all rules that come
 	loads    int     // that may still be made for the order; 0: it keeps to none
 }
 
@@ -177,7 +178,7 @@ func (t *tables) add(r *Rule) error {
 	if err != nil {
 		return err
 	}
-	if !t.knows(u, r) || needOf(r)&^t.need != 0 {
+	if !t.knows(u, r) {
 		t.unloaded = append(t.unloaded, r)
 	}
 	return nil

@@ -133,6 +133,10 @@ func (t *tables) come(moves []move) error {
 	if !t.unhashed && len(moves) > 0 {
 		t.chosen = choose(t, moves)
 	}
+	for _, m := range moves {
+		t.wanted |= needOf(m.to)
+	}
+	defer func() { t.wanted = 0 }()
 	n, err := t.run(moves)
 	if err == nil && len(t.unloaded) > 0 {
 		err = t.load()
@@ -209,12 +213,15 @@ func (t *tables) run(moves []move) (done int, err error) {
 	return len(moves), nil
 }
 
-// await loads programs before r moves, if a packet may match both r and a rule that programs find only after a load.
+// await loads programs before those that run find r as it will be, if they do not read all fields of r, or if a packet may
+// match both r and a rule that programs find only after a load.
 func (t *tables) await(r *Rule) error {
-	if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.overlaps) {
-		return nil
+	if needOf(r)&^t.need == 0 {
+		if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.overlaps) {
+			return nil
+		}
+		t.loads--
 	}
-	t.loads--
 	t.unloaded = nil
 	if err := t.forest.flush(); err != nil {
 		return err

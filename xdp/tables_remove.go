@@ -69,7 +69,7 @@ func (t *tables) constants() constants {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
 	}
-	t.next, t.nextNeed = []*tuple{}, 0
+	t.next, t.nextNeed = []*tuple{}, t.wanted
 	t.everyTuple(func(u *tuple) {
 		if u.rules == 0 {
 			return
