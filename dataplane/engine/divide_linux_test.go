@@ -298,6 +298,35 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	}
 }
 
+// A flow of two interfaces was divided, and is changed to a flow of the interface on which XDP counted it apart. It counts
+// other packets than before: its total begins at 0.
+func TestADividedFlowIsChangedToOneInterface(t *testing.T) {
+	b := newTwoNICs(t)
+	b.run(t)
+	first := b.Wire.Near.Name
+	inBoth, inFirst := "rdma:"+b.Device+","+b.second+"/devx,devx", "rdma:"+b.Device+"/devx"
+	b.placed(t, inBoth, inFirst)
+	one := b.sender(t, b.Wire.Far)
+	if err := b.control.Remove(b.Device); err != nil {
+		t.Fatal(err)
+	}
+	b.placed(t, "rdma,xdp:"+b.second+","+first+"/devx,native", "xdp:"+first+"/native")
+	sendTo(t, one, t.Context(), 3000)
+	b.sampled(t)
+	if err := b.control.Return(b.Device); err != nil {
+		t.Fatal(err)
+	}
+	b.placed(t, inBoth, inFirst)
+	flows := slices.Clone(b.Config.Flows)
+	flows[slices.IndexFunc(flows, func(f flow.Flow) bool { return f.Name == "both" })].Interface = first
+	if _, err := b.e.SetFlows(t.Context(), flows, dataplane.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.total(t, "both"); got != (backend.Pair{}) {
+		t.Errorf("the changed flow begins at %+v", got)
+	}
+}
+
 // A process that ends while a flow is divided leaves pins of it: the next one goes on with the totals, and
 // removes the rules and the counters that it has no use for.
 func TestADividedFlowGoesOnOverARestart(t *testing.T) {

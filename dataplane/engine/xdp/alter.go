@@ -99,7 +99,7 @@ func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend
 		return nil, backend.Installed{}, err
 	}
 	for ifname, c := range x.own {
-		if err := a.rename(c.ID, owner(was.On(ifname).Flow), owner(now.On(ifname).Flow)); err != nil {
+		if err := a.rename(c.ID, apartOwner(was, ifname), apartOwner(now, ifname)); err != nil {
 			return nil, backend.Installed{}, err
 		}
 	}

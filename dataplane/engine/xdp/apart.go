@@ -59,7 +59,7 @@ func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	if _, has := x.own[ifname]; has {
 		return nil
 	}
-	c, err := b.rules.AllocCounter(owner(f.On(ifname).Flow))
+	c, err := b.rules.AllocCounter(apartOwner(f, ifname))
 	if err != nil {
 		return fmt.Errorf("flow %q: counting it apart on %s: %w", f.Name, ifname, translate(err))
 	}

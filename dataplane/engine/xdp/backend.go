@@ -103,7 +103,11 @@ func New(o Options) (*Backend, error) {
 			b.there[r] = true
 		}
 	}
-	if err := b.hooks.watch(); err != nil {
+	err = b.disown()
+	if err == nil {
+		err = b.hooks.watch()
+	}
+	if err != nil {
 		return nil, errors.Join(err, b.Close(true))
 	}
 	return b, nil

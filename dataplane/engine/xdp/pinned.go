@@ -23,9 +23,40 @@ type pinned struct {
 // name. The identity comes first, so that a renamed flow can be found.
 func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
+// apartOwner is the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
+// counter over: neither the flow itself, changed to one of that interface, nor a flow of the next process.
+func apartOwner(f backend.Placed, ifname string) string { return "apart " + owner(f.On(ifname).Flow) }
+
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:8])
+}
+
+// disown gives counters of single interfaces the owner of apartOwner. An earlier version gave them the owner of a flow of
+// that interface. Such a counter is there beside the counter that the flow of its name has on all interfaces.
+func (b *Backend) disown() error {
+	has, all := make(map[string]bool), make(map[string][]xdp.CounterInfo)
+	for _, c := range b.rules.Counters() {
+		id, _, _ := strings.Cut(c.Owner, " ")
+		has[c.Owner], all[id] = true, append(all[id], c)
+	}
+	for _, f := range b.configured {
+		id := hashed(f.Identity())
+		if f.Interface == "" || len(all[id]) == 0 {
+			continue
+		}
+		f.Interface = ""
+		for _, c := range all[id] {
+			if !has[hashed(f.Identity())+strings.TrimPrefix(c.Owner, id)] {
+				continue
+			}
+			if err := b.rules.Rename(c.ID, "apart "+c.Owner); err != nil {
+				return translate(err)
+			}
+		}
+		delete(all, id) // of another flow of the same packets
+	}
+	return nil
 }
 
 // claim looks for owners that have no counter, and gives them the counter of a flow that counted the same
