@@ -1,5 +1,7 @@
 package xdp
 
+import "slices"
+
 // Layers that some rule looks at: enum ft_need of bpf/config.h.
 const (
 	needEth = 1 << iota
@@ -48,7 +50,7 @@ func needOf(r *Rule) uint32 {
 	inner := r.Mask.words()[levelWords:]
 	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
 	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
-	if inside := anyWord(inner); inside || tunnel != 0 || number {
+	if inside := slices.Max(inner) != 0; inside || tunnel != 0 || number {
 		if tunnel&FlagVXLAN != 0 || tunnel == 0 {
 			need |= needVXLAN
 		}
@@ -145,13 +147,4 @@ func ipNeed(key, mask *Headers) uint32 {
 		return needIPv6
 	}
 	return needIPv4 | needIPv6
-}
-
-func anyWord(w []uint64) bool {
-	for _, x := range w {
-		if x != 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -172,8 +172,10 @@ func (t *tables) add(r *Rule) error {
 	err := t.addTo(u, r)
 	if errors.Is(err, errBucket) {
 		// The trees take a rule of which the slot table has no place for the key.
-		u = t.treeTuple(&u.mask)
-		err = t.addTo(u, r)
+		if err = t.await(r); err == nil {
+			u = t.treeTuple(&u.mask)
+			err = t.addTo(u, r)
+		}
 	}
 	if err != nil {
 		return err
@@ -247,7 +249,11 @@ func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
 	size := sizeFor(len(packed))
 	unit, ok := t.entries.alloc(size, align)
 	if !ok && t.entries.waiting > 0 {
-		if err := t.reclaim(); err != nil {
+		err := t.forest.flush() // the trees may lead to an entry that was retired
+		if err == nil {
+			err = t.reclaim()
+		}
+		if err != nil {
 			return 0, err
 		}
 		unit, ok = t.entries.alloc(size, align)
