@@ -9,11 +9,12 @@ import (
 func (m *mover) updateSource(c *flowState) error {
 	lost := c.offload != nil && c.gone != nil
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if now := u.Epoch(c.Placed); c.missed || now != 0 && now != c.epoch {
+		if now := u.Epoch(c.Placed); c.missed || now != c.epoch {
 			refused := u.Refused(c.Placed)
 			taken := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
 			gap, was := taken || c.missed && !refused, c.missed
-			c.missed = refused && (c.missed || !taken && c.lostHook(now))
+			// With a hook missing before, it is the refused one, and the hook that was lost is taken again.
+			c.missed = refused && (c.missed || c.lostHook(now) && !(taken && c.epoch&backend.Partial != 0))
 			if now != 0 {
 				c.epoch = now
 			}
@@ -42,12 +43,9 @@ func (m *mover) updateSource(c *flowState) error {
 	if lost {
 		return nil
 	}
-	if err := m.updateDivided(c); err != nil {
+	err, src := m.updateDivided(c), m.sourceOf(c)
+	if err != nil || src.Equal(c.source) {
 		return err
-	}
-	src := m.sourceOf(c)
-	if src.Equal(c.source) {
-		return nil
 	}
 	c.source = src
 	m.events.Send(dataplane.SourceChanged, c.Name, src.String())

@@ -113,6 +113,49 @@ func TestAReturnDeclaresALostHook(t *testing.T) {
 	}
 }
 
+// A hook of a flow is lost and refused. The flow declares that when the hook is taken again, and when no hook is refused
+// any more because the interface is gone. A hook that was refused when the flow came has missed none of its packets.
+func TestAFlowDeclaresALostHookThatIsRefused(t *testing.T) {
+	const partial = backend.Partial
+	type step struct {
+		lost            bool   // all hooks
+		taken           uint64 // how many hooks are taken anew
+		partial         uint64
+		missed          bool
+		discontinuities uint64
+	}
+	for name, c := range map[string]struct {
+		partial uint64 // when the flow comes
+		steps   []step
+	}{
+		"the only hook": {0, []step{{true, 0, 0, true, 0}, {false, 1, 0, false, 1}}},
+		"the only hook, of an interface that is new": {0, []step{{true, 0, 0, true, 0}, {false, 0, 0, false, 1}}},
+		"one of two": {0, []step{{false, 0, partial, true, 0}, {false, 1, 0, false, 1}}},
+		"one of two, while the other is taken again": {0, []step{{false, 1, partial, true, 1}, {false, 0, 0, false, 2}}},
+		"refused before": {partial, []step{{false, 1, partial, false, 1}, {false, 0, 0, false, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+			w.under.partial = c.partial
+			s := newStacked(t, t.TempDir()+"/", w, false)
+			defer s.e.Close()
+			f := udpFlow(t, "dns", "udp dport 53", 5)
+			f.Backend = flow.XDP
+			if _, err := s.e.AddFlows(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range c.steps {
+				w.under.attached, w.under.partial = !x.lost, x.partial
+				w.under.takings += x.taken
+				s.e.watcher.showSources()
+				if f := s.e.flows["dns"]; f.missed != x.missed || f.past.Discontinuities != x.discontinuities {
+					t.Errorf("step %d: missed %v with %d discontinuities, want %+v", i, f.missed, f.past.Discontinuities, x)
+				}
+			}
+		})
+	}
+}
+
 // A hook of a flow's shadow is lost, and the process ends, before the flow's device returns: the next one declares that.
 func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
