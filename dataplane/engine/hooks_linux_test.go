@@ -21,6 +21,12 @@ import (
 // detachByForce takes the pinned programs off their hooks, as `bpftool link detach` does.
 func detachByForce(t *testing.T, pins, links string) {
 	t.Helper()
+	detachOn(t, pins, links, 0)
+}
+
+// detachOn is detachByForce for one interface, or for all where index is 0.
+func detachOn(t *testing.T, pins, links string, index int) {
+	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(pins, links))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no pinned link in %s: %v", pins, err)
@@ -30,7 +36,11 @@ func detachByForce(t *testing.T, pins, links string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(l.Detach(), l.Close()); err != nil {
+		info, err := l.Info()
+		if err == nil && (index == 0 || info.XDP() != nil && int(info.XDP().Ifindex) == index) {
+			err = l.Detach()
+		}
+		if err := errors.Join(err, l.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -84,15 +84,7 @@ func testTakenHook(t *testing.T, change func(t *testing.T, e *Engine) error) {
 	b.cfg.XDP.KeepPins = false
 	e := b.start(t)
 	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
-	var foreign link.Link
-	for end := time.Now().Add(20 * time.Second); foreign == nil; { // the instance takes its hook back within 20 ms
-		detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
-		foreign, _ = tryOccupy(b.wire.Near)
-		if time.Now().After(end) {
-			t.Fatal("the hook was never free")
-		}
-	}
-	t.Cleanup(func() { foreign.Close() })
+	foreign := takeHook(t, b.cfg.XDP.PinDir, b.wire.Near)
 	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, true)
 	was := discontinuitiesOf(e, "a")
 	if err := change(t, e); err != nil {
@@ -129,4 +121,60 @@ func TestAHookThatWasLostBeforeTheEnd(t *testing.T) {
 	if n := discontinuitiesOf(b.start(t), "a"); n != 1 {
 		t.Errorf("%d discontinuities, want 1", n)
 	}
+}
+
+// Another program takes the hook of an interface of a pattern, and packets pass there uncounted. Then the interface is
+// deleted, and made again. The flow declares the packets once.
+func TestAnInterfaceGoesWhileItsHookIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		beside bool // another interface is counted on
+	}{
+		"the only interface": {}, "one of two": {beside: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, func(c *dataplane.Config) { refuseBeside(c); c.Start = dataplane.StartDegraded },
+				dataplane.Interface{Name: "eth*", Mode: dataplane.ModeNative})
+			eth0, names := h.plug(t, "eth0"), []string{"eth0"}
+			if c.beside {
+				h.plug(t, "eth1")
+				names = append(names, "eth1")
+			}
+			h.run(t)
+			h.counted(t, eth0.B)
+			takeHook(t, h.cfg.XDP.PinDir, eth0.A)
+			h.condition(t, true, dataplane.CodeInterfaceRefused, "eth0")
+			lab.Eventually(t, "the flow's note of the loss", func() bool {
+				h.e.ctl.Lock()
+				defer h.e.ctl.Unlock()
+				return h.e.flows["a"].missed
+			})
+			was := h.discontinuities()
+			h.sendTo(t, eth0.B, 500) // nothing counts them
+			if err := eth0.Close(); err != nil {
+				t.Fatal(err)
+			}
+			h.condition(t, false, dataplane.CodeInterfaceRefused, "eth0")
+			eth0 = h.plug(t, "eth0")
+			h.devices(t, "a", names...)
+			h.counted(t, eth0.B)
+			lab.Eventually(t, "the discontinuity", func() bool { return h.discontinuities() > was })
+			if n := h.discontinuities(); n != was+1 {
+				t.Errorf("%d discontinuities, and %d before 500 packets passed uncounted", n, was)
+			}
+		})
+	}
+}
+
+// takeHook gives the hook of XDP on an interface, which an instance holds or held, to another program.
+func takeHook(t *testing.T, pins string, e *lab.End) (foreign link.Link) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); foreign == nil; { // an instance takes its hook back within 20 ms
+		detachOn(t, pins, "link-*-xdp", e.Index)
+		foreign, _ = tryOccupy(e)
+		if time.Now().After(end) {
+			t.Fatal("the hook was never free")
+		}
+	}
+	t.Cleanup(func() { foreign.Close() })
+	return foreign
 }

@@ -64,7 +64,7 @@ type absence uint8
 
 const (
 	lost    absence = iota + 1 // it was held: packets have passed uncounted since
-	gone                       // the same, and its interface is not there: none has passed
+	gone                       // the same, and its link is not there under the name: none has passed
 	renamed                    // its interface was counted on under another name
 	early                      // its interface was not there, or refused, before the start had ended: an earlier process may have held it
 	unheld                     // the same, afterwards, and it was not held before
@@ -155,7 +155,7 @@ func (h *hooks) comesLater(a xdp.Attachment) bool {
 	switch h.absent[hookName{a.Interface, a.Hook}] {
 	case unheld:
 		return true
-	case renamed:
+	case renamed, lost:
 		return false
 	case early:
 		return !a.Again
@@ -201,6 +201,7 @@ func (h *hooks) refresh() {
 // of an interface that came later: it counts from its start on, and has missed nothing.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
+	was := h.held
 	h.held = h.rules.Attachments()
 	h.heldTicker.setHeld(len(h.held))
 	for name := range h.since {
@@ -208,8 +209,7 @@ func (h *hooks) refreshHeld() {
 			delete(h.since, name)
 			if h.needs(name) {
 				h.absent[name] = lost
-				exists := true
-				if err := h.ns.Do(func() error { exists = xdp.Exists(name.ifname); return nil }); err == nil && !exists {
+				if h.linkGone(was, name) {
 					h.absent[name] = gone
 				}
 			}
@@ -229,6 +229,18 @@ func (h *hooks) refreshHeld() {
 		delete(h.absent, name)
 		delete(h.left, a.Index)
 	}
+}
+
+// linkGone reports whether the link of a hook among was is gone, or has another name. Another link may have its name.
+func (h *hooks) linkGone(was []xdp.Attachment, name hookName) (is bool) {
+	_ = h.ns.Do(func() error {
+		l, err := netlink.LinkByName(name.ifname)
+		is = err != nil && !xdp.Exists(name.ifname) || err == nil && !slices.ContainsFunc(was, func(a xdp.Attachment) bool {
+			return a.Index == l.Attrs().Index && a.Interface == name.ifname && a.Hook == name.hook
+		})
+		return nil
+	})
+	return is
 }
 
 // refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets

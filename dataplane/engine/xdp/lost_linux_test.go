@@ -1,0 +1,86 @@
+package xdp
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// An interface of a pattern is deleted, and another one has its name before the watcher has handled an event. The flow has
+// missed packets there only if another program had taken the hook before: then its epoch is another one.
+func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	for name, taken := range map[string]bool{"a hook that is held": false, "a hook that another program has taken": true} {
+		t.Run(name, func(t *testing.T) {
+			b, w, f := onWire(t, "eth0")
+			b.hooks.stop()
+			b.hooks.stopped.Wait()
+			b.hooks.config.Beside = []dataplane.Beside{dataplane.BesideRefuse}
+			plug := func() *lab.Pair {
+				t.Helper()
+				p, err := lab.NewPair(w.Near.NS, w.Far.NS, "eth2", lab.Unique("f"), lab.PairOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { p.Close() })
+				return p
+			}
+			refresh := func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.hooks.refresh() // as a control call does
+			}
+			first := plug()
+			b.CheckAll()
+			f = f.On("eth2")
+			was := b.Epoch(f)
+			if was == 0 {
+				t.Fatal("eth2 is not counted on")
+			}
+			if taken {
+				foreign := take(t, b, first.A)
+				defer foreign.Close()
+				refresh()
+			}
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			plug()
+			refresh()
+			b.CheckAll()
+			if now := b.Epoch(f); now == 0 || now > was != taken {
+				t.Errorf("epoch %#x, and %#x before", now, was)
+			}
+		})
+	}
+}
+
+// take has another program take the hook of an interface.
+func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
+	t.Helper()
+	if err := e.NS.Do(func() error {
+		if err := b.rules.Detach(e.Name); err != nil {
+			return err
+		}
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "foreign", Type: ebpf.XDP, License: "GPL", AttachType: ebpf.AttachXDP,
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+		})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		foreign, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: e.Index})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return foreign
+}
