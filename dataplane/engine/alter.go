@@ -314,7 +314,7 @@ func (x *alteration) updateTotal(e *Engine) {
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		c.epoch, c.missed = u.Epoch(c.Placed), false
 	}
-	c.past, c.base = x.past(), backend.Pair{}
+	c.past, c.base, c.slot = x.past(), backend.Pair{}, x.in.Cookie
 	if x.former != nil {
 		c.base = x.former.base
 	}

@@ -50,7 +50,7 @@ func (p *placement) enableOffload() {
 func (p *placement) joinStack(c *flowState) {
 	again := p.newFlow(c.Placed)
 	c.rejected, c.offload = again.rejected, again.offload
-	c.shadow = backend.Installed{ID: c.id, Cookie: c.past.Cookie, Source: c.source, Basis: c.basis}
+	c.shadow = backend.Installed{ID: c.id, Cookie: c.slot, Source: c.source, Basis: c.basis}
 	c.hasShadow, c.shadowBase = true, c.base
 }
 

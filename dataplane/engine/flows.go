@@ -18,6 +18,7 @@ import (
 type flowState struct {
 	backend.Placed
 	id       uint32 // of its slot, for a flow that the stack does not place; see Installed
+	slot     uint64 // the cookie of that slot
 	handle   shm.Handle
 	backend  backend.Backend       // feeds the total
 	rejected []dataplane.Rejection // shared by flows: replaced, never written to
@@ -45,10 +46,10 @@ func (c *flowState) lostHook(now uint64) bool {
 // still to be declared: then that process declares it.
 func (c *flowState) cookie() uint64 {
 	switch {
-	case c.offload == nil:
-		return c.past.Cookie
 	case c.missed:
 		return 0
+	case c.offload == nil:
+		return c.slot
 	}
 	return c.shadow.Cookie
 }

@@ -124,16 +124,21 @@ func TestAHookThatWasLostBeforeTheEnd(t *testing.T) {
 }
 
 // Another program takes the hook of an interface of a pattern, and packets pass there uncounted. Then the interface is
-// deleted, and made again. The flow declares the packets once.
+// deleted, and made again. The flow declares the packets once, also if its process ends before the interface goes, or if
+// the program came while no process ran.
 func TestAnInterfaceGoesWhileItsHookIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		beside bool // another interface is counted on
+		beside        bool // another interface is counted on
+		before, after bool // the process ends before the hook is taken, after it
 	}{
 		"the only interface": {}, "one of two": {beside: true},
+		"taken while no process runs": {true, true, false}, "the process ends meanwhile": {true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, func(c *dataplane.Config) { refuseBeside(c); c.Start = dataplane.StartDegraded },
-				dataplane.Interface{Name: "eth*", Mode: dataplane.ModeNative})
+			h := newHost(t, func(cfg *dataplane.Config) {
+				refuseBeside(cfg)
+				cfg.Start, cfg.XDP.KeepPins = dataplane.StartDegraded, c.before || c.after
+			}, dataplane.Interface{Name: "eth*", Mode: dataplane.ModeNative})
 			eth0, names := h.plug(t, "eth0"), []string{"eth0"}
 			if c.beside {
 				h.plug(t, "eth1")
@@ -141,7 +146,20 @@ func TestAnInterfaceGoesWhileItsHookIsRefused(t *testing.T) {
 			}
 			h.run(t)
 			h.counted(t, eth0.B)
+			end := func(is bool) {
+				t.Helper()
+				if is {
+					if err := h.e.Close(); err != nil {
+						t.Fatal(err)
+					}
+					h.cfg.XDP.KeepPins = false
+				}
+			}
+			end(c.before)
 			takeHook(t, h.cfg.XDP.PinDir, eth0.A)
+			if c.before {
+				h.run(t)
+			}
 			h.condition(t, true, dataplane.CodeInterfaceRefused, "eth0")
 			lab.Eventually(t, "the flow's note of the loss", func() bool {
 				h.e.ctl.Lock()
@@ -150,8 +168,12 @@ func TestAnInterfaceGoesWhileItsHookIsRefused(t *testing.T) {
 			})
 			was := h.discontinuities()
 			h.sendTo(t, eth0.B, 500) // nothing counts them
+			end(c.after)
 			if err := eth0.Close(); err != nil {
 				t.Fatal(err)
+			}
+			if c.after {
+				h.run(t)
 			}
 			h.condition(t, false, dataplane.CodeInterfaceRefused, "eth0")
 			eth0 = h.plug(t, "eth0")

@@ -23,12 +23,13 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	if err != nil {
 		return err
 	}
-	c.basis = in.Basis
+	c.basis, c.slot = in.Basis, in.Cookie
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		if c.epoch = u.Epoch(c.Placed); c.epoch == 0 && in.Adopted {
 			c.epoch = backend.FirstEpoch // of its earlier counting: the epoch of the hook that it waits for is a later one
 		}
+		c.missed = in.Adopted && u.Refused(c.Placed) // from here on, as an earlier process may have counted there
 	}
 	if err := m.writeSource(c); err != nil {
 		return err

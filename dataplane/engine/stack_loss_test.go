@@ -180,6 +180,41 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	}
 }
 
+// A hook is refused at a start. A flow that an earlier process has counted has missed packets there when the interface goes,
+// once for any number of starts. A new flow has missed none.
+func TestAHookIsRefusedAtTheStart(t *testing.T) {
+	for _, counted := range []bool{true, false} {
+		w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+		s := newStacked(t, t.TempDir()+"/", w, false)
+		s.cfg.Flows = []flow.Flow{udpFlow(t, "dns", "udp dport 53", 5)}
+		s.cfg.Flows[0].Backend = flow.XDP
+		if counted {
+			if _, err := s.e.AddFlows(t.Context(), s.cfg.Flows...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		starts, want := 1, uint64(0)
+		if counted {
+			starts, want = 3, 1
+		}
+		for range starts {
+			s.close(t)
+			w.under.partial = backend.Partial
+			s.start(t)
+			s.e.watcher.showSources()
+			if n := s.e.flows["dns"].past.Discontinuities; n != 0 {
+				t.Errorf("counted before %v: %d discontinuities after a start, want 0", counted, n)
+			}
+		}
+		w.under.partial = 0 // the interface is gone
+		s.e.watcher.showSources()
+		if n := s.e.flows["dns"].past.Discontinuities; n != want {
+			t.Errorf("counted before %v: %d discontinuities, want %d", counted, n, want)
+		}
+		s.close(t)
+	}
+}
+
 // A flow whose device is lost while XDP cannot take it over has no source, and is taken over as
 // soon as XDP can.
 func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
