@@ -108,30 +108,37 @@ func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 }
 
 // A degraded start over full tables goes on without the flow for which there is no room, which comes first. The others, of
-// which one has another name now, find their counters.
+// which one has another name now, find their counters, also those that are placed after that flow is refused.
 func TestFullTablesOfADegradedStartAreTakenUp(t *testing.T) {
-	b := newBench(t, "native", flowsTo(t, "f", 0, 64)...)
-	b.cfg.Start, b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = dataplane.StartDegraded, 64, true
-	if err := b.start(t).Close(); err != nil {
-		t.Fatal(err)
-	}
-	want := make(map[string]backend.Pair)
-	for _, n := range []int{0, 31, 32, 63} {
-		want[b.cfg.Flows[n].Name] = backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(uint16(1000+n), 60)}})[0])
-	}
-	want["renamed"] = want["f63"]
-	delete(want, "f63")
-	b.cfg.Flows[63].Name = "renamed"
-	b.cfg.Flows = append(flowsTo(t, "new", 64, 1), b.cfg.Flows...)
-	b.cfg.XDP.KeepPins = false
-	e := b.start(t)
-	for name, sent := range want {
-		await(t, reader(t, b.cfg), name, sent)
-	}
-	for _, entry := range e.writer.Entries() {
-		if entry.Continuity.Discontinuities != 0 || entry.Name == "new64" {
-			t.Errorf("%+v", entry)
-		}
+	for _, word := range []flow.Backend{"", flow.XDP} { // flows that name a backend are placed apart
+		t.Run("backend "+string(word), func(t *testing.T) {
+			b := newBench(t, "native", flowsTo(t, "f", 0, 64)...)
+			for i := range b.cfg.Flows[32:] {
+				b.cfg.Flows[32+i].Backend = word
+			}
+			b.cfg.Start, b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = dataplane.StartDegraded, 64, true
+			if err := b.start(t).Close(); err != nil {
+				t.Fatal(err)
+			}
+			want := make(map[string]backend.Pair)
+			for _, n := range []int{0, 31, 32, 63} {
+				want[b.cfg.Flows[n].Name] = backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(uint16(1000+n), 60)}})[0])
+			}
+			want["renamed"] = want["f63"]
+			delete(want, "f63")
+			b.cfg.Flows[63].Name = "renamed"
+			b.cfg.Flows = append(flowsTo(t, "new", 64, 1), b.cfg.Flows...)
+			b.cfg.XDP.KeepPins = false
+			e := b.start(t)
+			for _, entry := range e.writer.Entries() {
+				if entry.Continuity.Discontinuities != 0 || entry.Name == "new64" {
+					t.Errorf("%+v", entry)
+				}
+			}
+			for name, sent := range want {
+				await(t, reader(t, b.cfg), name, sent)
+			}
+		})
 	}
 }
 

@@ -92,6 +92,7 @@ func (b *Backend) claim(owners []string) error {
 		if err := b.rules.Rename(best.ID, o); err != nil {
 			return translate(err)
 		}
+		has[o] = true
 		free[id] = slices.DeleteFunc(free[id], func(c xdp.CounterInfo) bool { return c.ID == best.ID })
 	}
 	return nil
@@ -186,14 +187,17 @@ func (b *Backend) stale(flows []*entry, missing []xdp.Rule) []xdp.Rule {
 }
 
 // dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows. A degraded start
-// tries its flows in parts: then the rules and counters of all configured flows stay.
+// tries its flows in parts: then the rules and counters of all configured flows stay, also of those that have another name.
 func (b *Backend) dropUnowned(owners []string) error {
-	asked := make(map[string]bool, len(owners))
 	if b.hooks.degraded {
 		for _, f := range b.configured {
-			asked[owner(f)] = true
+			owners = append(owners, owner(f))
+		}
+		if err := b.claim(owners); err != nil {
+			return err
 		}
 	}
+	asked := make(map[string]bool, len(owners))
 	for _, o := range owners {
 		asked[o] = true
 	}
