@@ -167,9 +167,7 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 			best := rs.modes(k.hook, ifi.Index, o, early)[0]
 			satisfied := satisfies(h.mode, k.hook, o.Mode)
 			switch {
-			case satisfied && (!o.Retake || best == h.mode):
-				return h, false, nil, nil
-			case h.tcx != (best == modeTCX):
+			case h.tcx != (best == modeTCX) && (o.Retake || !satisfied):
 				moved, err := rs.move(h, ifi, best, o.Last)
 				if satisfied && err != nil {
 					return h, false, []error{err}, nil
@@ -285,16 +283,10 @@ func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel has no TCX: " + err.Error(),
 			Fix: map[Hook]string{HookIngress: "use a kernel of 6.6 or later, or count by XDP", HookEgress: "use a kernel of 6.6 or later, or count ingress only"}[h]}
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(), Fix: nativeFix(mode)}
+		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(),
+			Fix: map[string]string{modeNative: "use mode generic, or a driver with XDP"}[mode]}
 	}
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
-}
-
-func nativeFix(mode string) string {
-	if mode == modeNative {
-		return "use mode generic, or a driver with XDP"
-	}
-	return ""
 }
 
 // Detach takes the programs off hooks of an interface; off all of them where none

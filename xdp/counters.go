@@ -67,12 +67,10 @@ func (p *counterPool) info(id uint32, adopted bool) CounterInfo {
 	return CounterInfo{Counter: Counter{ID: id, Cookie: r.cookie(), Adopted: adopted}, Owner: r.owner()}
 }
 
-func newCookie() (uint64, error) {
+func newCookie() uint64 {
 	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("making a cookie: %w", err)
-	}
-	return binary.LittleEndian.Uint64(b[:]) | 1, nil
+	rand.Read(b[:]) // it never returns an error
+	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
 // AllocCounter gives owner a counter that stands at 0. The owner that has one already, from before a restart or from
@@ -103,11 +101,7 @@ func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 		rs.pool.dirty = append(rs.pool.dirty, id)
 		return Counter{}, err
 	}
-	cookie, err := newCookie()
-	if err != nil {
-		rs.pool.clean = append(rs.pool.clean, id)
-		return Counter{}, err
-	}
+	cookie := newCookie()
 	rs.values.base[id] = base
 	rs.values.setLeast(id, 0)
 	rs.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))

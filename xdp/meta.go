@@ -57,15 +57,12 @@ func metaOf(mem []uint64, g geometry) *meta {
 }
 
 // format draws the secret and writes the header; the maps are whole with its last word.
-func (m *meta) format(g geometry) error {
-	if err := drawSecret(m.secret); err != nil {
-		return err
-	}
+func (m *meta) format(g geometry) {
+	drawSecret(m.secret)
 	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
 		atomic.StoreUint64(&m.header[1+i], uint64(v))
 	}
 	atomic.StoreUint64(&m.header[0], metaMagic)
-	return nil
 }
 
 // geometryOf reads the header of a value that was found.
@@ -189,9 +186,8 @@ func (r portRecord) name() string {
 }
 
 func (r portRecord) take(name string) {
-	r[1], r[4], r[5], r[6] = 0, 0, 0, 0
-	b := bytesOf(r[2:4])
-	clear(b[copy(b, name):])
+	clear(r[1:])
+	copy(bytesOf(r[2:4]), name)
 	atomic.StoreUint64(&r[0], 1)
 }
 

@@ -103,9 +103,7 @@ func newModel(rules int) (*tables, error) {
 		return nil, err
 	}
 	meta := metaOf(make([]uint64, metaBytes(g)/8), g)
-	if err := drawSecret(meta.secret); err != nil {
-		return nil, err
-	}
+	drawSecret(meta.secret)
 	set := tree.New(make([]uint64, g.words), tree.Options{Class: classBits()})
 	t := newTables(g, meta, secretOf(meta.secret), make([]uint64, rankAt(g.units)+g.units), make([]uint64, maxTuples+g.slots), make([]uint64, maxTuples+1), set)
 	t.log, t.grace = slog.New(slog.DiscardHandler), func() error { return nil }

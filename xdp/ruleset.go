@@ -138,9 +138,7 @@ func (rs *RuleSet) createMaps(g geometry) error {
 	if err := rs.maps.create(g); err != nil {
 		return err
 	}
-	if err := metaOf(rs.maps.meta.words, g).format(g); err != nil {
-		return err
-	}
+	metaOf(rs.maps.meta.words, g).format(g)
 	if rs.dir == "" {
 		return nil
 	}

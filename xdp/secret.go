@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 )
 
@@ -20,15 +19,12 @@ type secret struct {
 const secretWords = 2*Words + 2
 
 // drawSecret fills the words of the meta map that hold the secret.
-func drawSecret(mem []uint64) error {
+func drawSecret(mem []uint64) {
 	var b [8 * secretWords]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return fmt.Errorf("drawing the secret of the hash: %w", err)
-	}
+	rand.Read(b[:]) // it never returns an error
 	for i := range secretWords {
 		atomic.StoreUint64(&mem[i], binary.NativeEndian.Uint64(b[8*i:]))
 	}
-	return nil
 }
 
 func secretOf(mem []uint64) *secret {

@@ -127,8 +127,10 @@ func (s *stack) judge(c *flowState, inHardware assignment, why, refused map[*flo
 	}
 	if err == nil {
 		var without []string // interfaces whose devices are lost
-		if c.offloaded {
-			without = c.lostInterfaceNames()
+		for _, a := range c.lost {
+			if c.offloaded {
+				without = append(without, a.name)
+			}
 		}
 		err = s.hardware.Fits(c.Flow, placedOf(above), without)
 	}

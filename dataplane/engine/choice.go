@@ -56,8 +56,8 @@ func (s *choices) find(word flow.Backend) (open []backend.Backend, refused []dat
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
 	}
 	if len(open) == 0 && word == "auto" {
+		// the backends of an instance that only simulates
 		open = slices.DeleteFunc(slices.Clone(s.all), func(b backend.Backend) bool { return s.absent[b.Name()] != nil })
-		return open, refused // the backends of an instance that only simulates
 	}
 	return open, refused
 }

@@ -23,15 +23,6 @@ func (c *flowState) hasLost(ifname string) bool {
 	return slices.ContainsFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
 }
 
-// lostInterfaceNames lists the interfaces on which the devices of c are lost.
-func (c *flowState) lostInterfaceNames() []string {
-	out := make([]string, len(c.lost))
-	for i, a := range c.lost {
-		out[i] = a.name
-	}
-	return out
-}
-
 // takesFrom reports whether the software backend would count o, which wins over c, on an interface where hardware counts
 // c. over says whether hardware is to count o.
 func (o *flowState) takesFrom(c *flowState, inHardware bool) bool {

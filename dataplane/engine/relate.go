@@ -6,18 +6,16 @@ import "slices"
 // Its cost grows with the number of flows that may overlap them.
 func (s *stack) relate(fresh []*flowState) {
 	for _, c := range fresh {
-		s.related.Overlapping(&c.Flow, func(o *flowState) { rank(c, o) })
+		s.related.Overlapping(&c.Flow, func(o *flowState) {
+			a, b := c, o // a wins
+			if byPrecedence(a, b) > 0 {
+				a, b = o, c
+			}
+			a.below = append(a.below, b)
+			b.above, b.unsorted = append(b.above, a), true
+		})
 		s.related.Add(c)
 	}
-}
-
-// rank notes which of two overlapping flows wins.
-func rank(a, b *flowState) {
-	if byPrecedence(a, b) > 0 {
-		a, b = b, a
-	}
-	a.below = append(a.below, b)
-	b.above, b.unsorted = append(b.above, a), true
 }
 
 // winners returns the flows that win over c on packets that both match, in order of precedence.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,18 +96,17 @@ func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
 
 // updateConditions compares the current conditions with the raised ones.
 func (w *watcher) updateConditions() {
-	now := time.Now()
-	current := make(map[string]dataplane.Condition)
-	for _, c := range w.collectConditions(now) {
-		current[string(c.Code)+"\x00"+c.Object] = c
-	}
+	now, all := time.Now(), w.collectConditions()
 	// Close holds ctl while it waits for this goroutine, so this must not wait for ctl.
 	if !w.ctl.TryLock() {
 		return
 	}
 	defer w.ctl.Unlock()
-	for _, c := range append(w.auditor.audit(now), w.refused.conditions()...) {
-		c.Since = now
+	current := make(map[string]dataplane.Condition)
+	for _, c := range slices.Concat(all, w.auditor.audit(now), w.refused.conditions()) {
+		if c.Since.IsZero() {
+			c.Since = now
+		}
 		current[string(c.Code)+"\x00"+c.Object] = c
 	}
 	w.health.update(current)
@@ -152,19 +152,14 @@ func (w *watcher) hasWaiting() bool {
 	return w.placement.arranger.waiting || w.refused.again && len(w.refused.flows) > 0
 }
 
-// collectConditions returns the conditions of all parts, except the audit.
-func (w *watcher) collectConditions(now time.Time) []dataplane.Condition {
+// collectConditions returns the conditions of the parts that ctl does not guard.
+func (w *watcher) collectConditions() []dataplane.Condition {
 	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
 	out = append(out, w.words.Conditions()...)
 	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
 	for _, b := range w.backends {
 		out = append(out, b.Conditions()...)
-	}
-	for i := range out {
-		if out[i].Since.IsZero() {
-			out[i].Since = now
-		}
 	}
 	return out
 }
