@@ -43,6 +43,7 @@ type Backend struct {
 	mu           sync.Mutex // guards the fields below; link events take it too
 	hooks        *hooks
 	staleRemoved bool
+	claimed      bool // all configured flows have their pinned counters, and no others are left; see dropUnowned
 	flows        map[string]*entry
 	// Between the opening of a dead process's rules and RemoveStale: all rules in the tables, and the rules of each of
 	// flows. Otherwise both are nil: the tables hold the rules of flows, and rulesOf compiles them again, which takes

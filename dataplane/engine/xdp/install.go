@@ -34,14 +34,16 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 	}
 	var was map[string]pinned
 	if !b.staleRemoved && b.adopted {
-		if err := b.claim(owners); err != nil {
-			return nil, err
+		if !b.claimed {
+			if err := b.claim(owners); err != nil {
+				return nil, err
+			}
 		}
 		was = b.pinned()
 	}
 	order := b.places(flows, owners, was)
 	out, err := b.install(flows, owners, order, was, serve)
-	if was != nil && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense)) {
+	if was != nil && !b.claimed && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense)) {
 		if err := b.dropUnowned(owners); err != nil {
 			return nil, err
 		}

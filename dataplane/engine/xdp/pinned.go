@@ -221,5 +221,6 @@ func (b *Backend) dropUnowned(owners []string) error {
 	if err := b.dropRules(rules); err != nil {
 		return err
 	}
+	b.claimed = b.hooks.degraded
 	return b.freeCounters(counters)
 }
