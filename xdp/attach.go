@@ -102,7 +102,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if isNew {
 			fresh = append(fresh, h)
 		}
-		a := h.attachment()
+		a := rs.attachment(h)
 		a.Fresh, a.Rejected, a.Unmarked = isNew, rejected, h.unmarked
 		done = append(done, a)
 	}
@@ -219,7 +219,8 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	r := rs.meta.port(k.port)
 	was := slices.Clone(r)
 	h.again = r.ifindex() == ifi.Index
-	if at.slot { // it outlives a process that dies behind attachLink
+	*r.gap(k.hook) = 1 // until Declared
+	if at.slot {       // it outlives a process that dies behind attachLink
 		r.setHook(at, ifi.Index, mode)
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -310,6 +311,17 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	return errors.Join(errs...)
 }
 
+// Declared ends the gap of hooks whose user does not take the counts from before their gap for complete any more.
+func (rs *RuleSet) Declared(hooks ...Attachment) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, a := range hooks {
+		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil {
+			*rs.meta.port(a.Port).gap(a.Hook) = 0
+		}
+	}
+}
+
 // Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
 // the kernel sends no event when a program is detached.
 func (rs *RuleSet) Held() (n int) {
@@ -332,7 +344,7 @@ func (rs *RuleSet) Attachments() []Attachment {
 	var all []Attachment
 	for _, h := range rs.hooks {
 		if h.alive() {
-			all = append(all, h.attachment())
+			all = append(all, rs.attachment(h))
 		}
 	}
 	slices.SortFunc(all, func(a, b Attachment) int {

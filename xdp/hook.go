@@ -44,8 +44,8 @@ type hook struct {
 	unmarked uint64
 }
 
-func (h *hook) attachment() Attachment {
-	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again}
+func (rs *RuleSet) attachment(h *hook) Attachment {
+	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again, Gap: *rs.meta.port(h.port).gap(h.hook) != 0}
 }
 
 // update exchanges the program; no packet passes without one.

@@ -36,6 +36,7 @@ type watcher struct {
 	auditor   *auditor
 	health    *health
 	life      context.Context // of control calls
+	unshown   bool            // a flow's source could not be written: its discontinuities may not be in the mirror
 	stopped   *sync.WaitGroup
 }
 
@@ -136,10 +137,23 @@ func (w *watcher) arrange(ctx context.Context) {
 
 // showSources writes the sources to the mirror.
 func (w *watcher) showSources() {
+	var declared []func()
+	for _, b := range w.backends {
+		if d, is := b.(backend.Declarer); is {
+			declared = append(declared, d.Declaring())
+		}
+	}
 	for _, c := range w.flows {
 		if err := w.mover.updateSource(c); err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
+			w.unshown = true
 		}
+		if w.unshown || c.offload != nil && c.gone != nil { // updateSource leaves a flow that its device lost alone
+			declared = nil
+		}
+	}
+	for _, done := range declared {
+		done()
 	}
 }
 

@@ -64,6 +64,14 @@ type SoftwareBackend interface {
 	Refused(f Placed) bool
 }
 
+// Declarer is a backend whose hooks outlive the process, and which notes beside them, as they are attached, that they may
+// have missed packets. After a kill the next process finds that, and Install returns Gap.
+type Declarer interface {
+	// Declaring comes before the engine compares the epochs of all flows. The engine calls declared once the mirror has
+	// every discontinuity that they show: the note on hooks of these epochs is removed then.
+	Declaring() (declared func())
+}
+
 // InterfaceSetter is a backend whose interfaces can change while it runs.
 type InterfaceSetter interface {
 	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.

@@ -98,6 +98,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b.hooks.replace = b.replaceInterfaces
 	b.inherited = b.hooks.epochs
+	b.hooks.beginGaps()
 	if found := rules.Rules(); len(found) > 0 {
 		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)
 		for _, r := range found {
@@ -198,6 +199,22 @@ func (b *Backend) Epoch(f backend.Placed) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.hooks.epoch(f.Flow)
+}
+
+// Declaring implements backend.Declarer.
+func (b *Backend) Declaring() (declared func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	latest := b.hooks.epochs
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, a := range b.hooks.held {
+			if at := b.hooks.since[hookName{a.Interface, a.Hook}]; at != 0 && at <= latest {
+				b.rules.Declared(a)
+			}
+		}
+	}
 }
 
 // Refused implements backend.SoftwareBackend.

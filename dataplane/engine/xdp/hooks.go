@@ -243,6 +243,18 @@ func (h *hooks) linkGone(was []xdp.Attachment, name hookName) (is bool) {
 	return is
 }
 
+// beginGaps begins an epoch of this process on each adopted hook that has a gap: the process before was killed between the
+// attach and the declaration.
+func (h *hooks) beginGaps() {
+	for _, a := range h.held {
+		if a.Gap {
+			h.epochs++
+			h.since[hookName{a.Interface, a.Hook}] = h.epochs
+			h.signal() // the engine declares it
+		}
+	}
+}
+
 // refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets
 // before XDP sees them. The kernel sends no event when one of these changes.
 func (h *hooks) refreshUpstream() {
