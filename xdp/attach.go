@@ -311,12 +311,13 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	return errors.Join(errs...)
 }
 
-// Declared ends the gap of hooks whose user does not take the counts from before their gap for complete any more.
+// Declared ends the gap of hooks whose user does not take the counts from before their gap for complete any more. A move
+// that has left packets unmarked keeps its gap until the next Attach has returned their number.
 func (rs *RuleSet) Declared(hooks ...Attachment) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, a := range hooks {
-		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil {
+		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil && h.unmarked == 0 && !h.marking {
 			*rs.meta.port(a.Port).gap(a.Hook) = 0
 		}
 	}

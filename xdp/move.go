@@ -47,7 +47,9 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	h := &hook{site: at, name: old.name, ifindex: old.ifindex, mode: mode, pin: rs.pinPath(at), again: true, prog: plain}
 	// The next process exchanges all programs if this one dies before the end.
 	rs.meta.clearLoaded()
-	before := rs.unmarked()
+	before, gap := rs.unmarked(), rs.meta.port(at.port).gap(at.hook)
+	had := *gap
+	*gap = 1 // a process that dies may leave the marking program alone
 	if at.tcx {
 		err = rs.moveBehind(old, h, ifi, marking, last)
 	} else {
@@ -61,6 +63,9 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	}
 	old.unmarked += rs.unmarked() - before // they count for the hook that stays
 	h.unmarked = old.unmarked
+	if h.unmarked == 0 && !old.marking && !h.marking {
+		*gap = had
+	}
 	if err != nil {
 		return nil, feature(err)
 	}
