@@ -22,7 +22,7 @@ type Result struct {
 	Ours   *float64 `json:"ours_ns"` // median over the rounds
 	Ref    string   `json:"ref"`
 	RefNS  *float64 `json:"ref_ns"` // median over the rounds
-	Ratio  *float64 `json:"ratio"`  // Ours / RefNS
+	Ratio  *float64 `json:"ratio"`  // median of the ratios of the rounds
 	Spread *float64 `json:"spread"` // interquartile range of the rounds' ratios over their median
 	Low    *float64 `json:"low"`    // 95 % confidence interval of the median of the rounds' ratios, of all measurements together
 	High   *float64 `json:"high"`
