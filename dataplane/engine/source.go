@@ -34,8 +34,8 @@ func (m *mover) updateSource(c *flowState) error {
 		c.past.Discontinuities++
 		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
 		return m.catalogue.SetContinuity(c.handle, c.past)
-	} else if c.offload != nil && !lost && c.epoch != 0 && !m.shadowComplete(c) {
-		// The shadow has missed packets: the total no longer follows from its count.
+	} else if c.offload != nil && c.epoch != 0 && !m.shadowComplete(c) {
+		// The shadow has missed packets: the total no longer follows from its count, also where the device is lost.
 		if err := m.writeHardwareContinuity(c); err != nil {
 			return err
 		}

@@ -180,6 +180,54 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	}
 }
 
+// The device of a flow that only hardware may count is lost. Meanwhile the hook of the flow's shadow, which counts beside, is
+// lost, and the process ends: the next one takes no total from the shadow without a discontinuity.
+func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
+	for name, lose := range map[string]func(*fakeSoftware){
+		"no hook":                    func(*fakeSoftware) {},
+		"a hook, and it is taken":    func(u *fakeSoftware) { u.takings++ },
+		"one of two hooks":           func(u *fakeSoftware) { u.partial = backend.Partial },
+		"the only hook, for a while": func(u *fakeSoftware) { u.attached = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+			s := newStacked(t, t.TempDir()+"/", w, true)
+			s.cfg.Flows = []flow.Flow{udpFlow(t, "dns", "udp dport 53", 5)}
+			s.cfg.Flows[0].Backend = flow.RDMA
+			if _, err := s.e.AddFlows(t.Context(), s.cfg.Flows...); err != nil {
+				t.Fatal(err)
+			}
+			send := func() {
+				for range 10 {
+					w.send(packetTo(53))
+				}
+			}
+			send()
+			s.total(t, "dns")
+			w.over.lose()
+			s.refresh(t)
+			send()
+			was, want, declared := *w.under, uint64(30), uint64(0)
+			if lose(w.under); was.takings != w.under.takings || was.partial != w.under.partial || !w.under.attached {
+				want, declared = 20, 1 // the total goes on from the value of hardware
+			}
+			s.e.watcher.showSources()
+			s.close(t)
+			w.over = newFakeHardware(true)
+			w.under.attached, w.under.partial = true, 0
+			send() // the shadow counts on between the processes
+			s.start(t)
+			defer s.close(t)
+			if declared > 0 {
+				send()
+			}
+			if got, n := s.total(t, "dns").Packets, s.e.flows["dns"].past.Discontinuities; got != want || n != declared {
+				t.Errorf("counted %d with %d discontinuities, want %d with %d", got, n, want, declared)
+			}
+		})
+	}
+}
+
 // A hook is refused at a start. A flow that an earlier process has counted has missed packets there when the interface goes,
 // once for any number of starts. A new flow has missed none.
 func TestAHookIsRefusedAtTheStart(t *testing.T) {

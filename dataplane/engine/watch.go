@@ -148,7 +148,7 @@ func (w *watcher) showSources() {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 			w.unshown = true
 		}
-		if w.unshown || c.offload != nil && c.gone != nil { // updateSource leaves a flow that its device lost alone
+		if w.unshown {
 			declared = nil
 		}
 	}
