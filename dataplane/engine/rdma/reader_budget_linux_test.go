@@ -61,7 +61,11 @@ func TestTheBudgetIsKept(t *testing.T) {
 			var looks []look
 			var oldest time.Duration
 			most := uint64(c.objects + c.objects/4)
-			for start := shm.Now(); shm.Now()-start < int64(3*pass+time.Second); time.Sleep(10 * time.Millisecond) {
+			// The firmware of a busy machine takes fewer commands than the budget has: the loop goes on until a pass was seen.
+			for start := shm.Now(); shm.Now()-start < int64(3*pass+time.Second) || oldest == 0 || truth.checked == 0; time.Sleep(10 * time.Millisecond) {
+				if shm.Now()-start > int64(2*time.Minute) {
+					t.Fatalf("after two minutes the oldest value of a pass is %v old, and %d ages were compared with the truth", oldest, truth.checked)
+				}
 				commands := s.Calls(t, c.command) // before the values, which may be younger
 				looks = append(looks, look{shm.Now(), commands})
 				if err := b.ReadTimed(ids, dst, at); err != nil {
@@ -78,17 +82,11 @@ func TestTheBudgetIsKept(t *testing.T) {
 					t.Fatalf("%d commands were given since the oldest value was read, want %d at most", commands-looks[i].commands, most)
 				}
 			}
-			if oldest == 0 {
-				t.Error("there was no pass over all flows")
-			}
 			commands, took := s.Calls(t, c.command)-before, time.Duration(shm.Now()-began)
 			t.Logf("%d commands in %v: %.0f of %d per second; a pass is %v by the budget, the oldest value was %v old",
 				commands, took.Round(time.Millisecond), float64(commands)/took.Seconds(), c.perSecond, pass, oldest.Round(time.Millisecond))
 			if limit := took.Seconds()*float64(c.perSecond) + burst.Seconds()*float64(c.perSecond) + 1; float64(commands) > limit+1 {
 				t.Errorf("%d commands, the budget has %.0f", commands, limit)
-			}
-			if truth.checked == 0 {
-				t.Error("no age was compared with the truth")
 			}
 		})
 	}
