@@ -316,7 +316,7 @@ func (x *alteration) updateTotal(e *Engine) {
 	}
 	c.past, c.base, c.slot = x.past(), backend.Pair{}, x.in.Cookie
 	if x.former != nil {
-		c.base = x.former.base
+		c.base, c.epoch, c.missed = x.former.base, x.former.epoch, x.former.missed // a loss of a hook is still to be declared
 	}
 	if c.offload != nil {
 		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""

@@ -64,6 +64,38 @@ func TestAChangeThatIsUndoneKeepsTheTotals(t *testing.T) {
 	}
 }
 
+// A hook of a flow is lost and refused, and a change of the flow's match is taken back. The flow declares the loss when the
+// interface goes, or when the hook is taken.
+func TestAChangeThatIsUndoneKeepsTheLossOfAHook(t *testing.T) {
+	for _, taken := range []uint64{0, 1} {
+		w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+		w.over.refuse = func(f flow.Flow) error { return errorTo(f, 4444) }
+		s := newStacked(t, t.TempDir()+"/", w, false)
+		web, dns := udpFlow(t, "web", "udp dport 80", 0), udpFlow(t, "dns", "udp dport 53", 0)
+		web.Backend, dns.Backend = flow.RDMA, flow.XDP
+		if _, err := s.e.AddFlows(t.Context(), web, dns); err != nil {
+			t.Fatal(err)
+		}
+		w.under.partial = backend.Partial
+		s.e.watcher.showSources()
+		web2, dns2 := web, dns
+		web2.Match, dns2.Match = match(t, "udp dport 4444"), match(t, "udp dport 54")
+		if _, err := s.e.SetFlows(t.Context(), []flow.Flow{web2, dns2}, dataplane.SetOptions{}); !errors.Is(err, dataplane.ErrUnplaced) {
+			t.Fatalf("the call returned %v", err)
+		}
+		was := s.e.flows["dns"].past
+		if was.Cookie != 0 {
+			t.Error("the next process would declare no loss")
+		}
+		w.under.takings, w.under.partial = w.under.takings+taken, 0
+		s.e.watcher.showSources()
+		if n := s.e.flows["dns"].past.Discontinuities; n != was.Discontinuities+1 {
+			t.Errorf("%d hooks taken: %d discontinuities, and %d before", taken, n, was.Discontinuities)
+		}
+		s.close(t)
+	}
+}
+
 // XDP cannot remove its rules of flows after hardware has removed them: the flows stay, with all packets that hardware
 // counted, wherever they are counted afterwards.
 func TestARemovalThatFailsHalfwayKeepsTheTotals(t *testing.T) {
