@@ -49,6 +49,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 		}
 		if !c.published() {
 			c.epoch = s.software.Epoch(c.Placed)
+			c.shadow.Gap = c.shadow.Gap || c.shadow.Adopted && (c.epoch == 0 || c.shadow.Epoch < c.epoch&^backend.Partial)
 		}
 		var err error
 		if before[i], err = backend.ReadOne(s.software, c.shadow.ID); err != nil {

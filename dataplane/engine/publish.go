@@ -15,6 +15,13 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 			return err
 		}
 	}
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		if c.epoch = u.Epoch(c.Placed); in.Adopted {
+			in.Gap = in.Gap || in.Epoch < c.epoch&^backend.Partial
+			c.epoch = max(c.epoch, backend.FirstEpoch) // of its earlier counting: the epoch of the hook that it waits for is a later one
+			c.missed = u.Refused(c.Placed)             // from here on, as an earlier process may have counted there
+		}
+	}
 	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		past, err := catalogue.CarryOn(c.backend, old, in)
 		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
@@ -25,12 +32,6 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	}
 	c.basis, c.slot = in.Basis, in.Cookie
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if c.epoch = u.Epoch(c.Placed); c.epoch == 0 && in.Adopted {
-			c.epoch = backend.FirstEpoch // of its earlier counting: the epoch of the hook that it waits for is a later one
-		}
-		c.missed = in.Adopted && u.Refused(c.Placed) // from here on, as an earlier process may have counted there
-	}
 	if err := m.writeSource(c); err != nil {
 		return err
 	}

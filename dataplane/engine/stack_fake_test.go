@@ -233,7 +233,7 @@ func (u *fakeSoftware) AddShadows(_ context.Context, flows []backend.Placed) ([]
 		} else {
 			id = u.put(f)
 		}
-		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there}
+		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there, Epoch: u.takings}
 	}
 	return out, nil
 }

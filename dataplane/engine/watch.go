@@ -148,12 +148,9 @@ func (w *watcher) showSources() {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 			w.unshown = true
 		}
-		if w.unshown {
-			declared = nil
-		}
 	}
-	for _, done := range declared {
-		done()
+	for i := 0; i < len(declared) && !w.unshown; i++ {
+		declared[i]()
 	}
 }
 

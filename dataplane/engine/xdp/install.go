@@ -77,7 +77,7 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 		if !counter.Adopted {
 			counters = append(counters, counter.ID)
 		}
-		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
+		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Epoch: b.inherited}
 		x := &entry{owner: owners[i], counter: counter.ID, order: order[i]}
 		drops := serve || was[x.owner].drops
 		rules, err := b.compile(f, x, drops)
@@ -107,7 +107,6 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
 		out[i].Source = b.hooks.source(f.Flow)
-		out[i].Gap = out[i].Gap || out[i].Adopted && b.hooks.epoch(f.Flow)&^backend.Partial > b.inherited
 	}
 	return out, nil
 }
