@@ -90,6 +90,31 @@ func TestFullTablesAreTakenUp(t *testing.T) {
 	}
 }
 
+// As before, where the flows that stay name a backend, so that they are placed after those that need the room.
+func TestFullTablesMakeRoomForTheFirstPart(t *testing.T) {
+	b := newBench(t, "native", flowsTo(t, "old", 0, 64)...)
+	for i := range b.cfg.Flows[32:] {
+		b.cfg.Flows[32+i].Backend = flow.XDP
+	}
+	b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = 64, true
+	if err := b.start(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1063, 60)}})[0])
+	b.cfg.Flows = append(flowsTo(t, "new", 0, 32), b.cfg.Flows[32:]...)
+	for i := range b.cfg.Flows[:32] { // the flows that are gone have other matches
+		b.cfg.Flows[i].Match = match(t, fmt.Sprintf("udp dport %d", 2000+i))
+	}
+	b.cfg.Flows[63].Name, b.cfg.XDP.KeepPins = "renamed", false
+	e := b.start(t)
+	for _, entry := range e.writer.Entries() {
+		if entry.Continuity.Discontinuities != 0 {
+			t.Errorf("%+v", entry)
+		}
+	}
+	await(t, reader(t, b.cfg), "renamed", sent)
+}
+
 // Another configuration over full tables: flows that are not configured any more make room.
 func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 	b := newBench(t, "native", flowsTo(t, "old", 0, 64)...)

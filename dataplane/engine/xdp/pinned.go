@@ -186,16 +186,14 @@ func (b *Backend) stale(flows []*entry, missing []xdp.Rule) []xdp.Rule {
 	return out
 }
 
-// dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows. A degraded start
-// tries its flows in parts: then the rules and counters of all configured flows stay, also of those that have another name.
+// dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows. A start places
+// its flows in parts: the rules and counters of all configured flows stay, also of those that have another name.
 func (b *Backend) dropUnowned(owners []string) error {
-	if b.hooks.degraded {
-		for _, f := range b.configured {
-			owners = append(owners, owner(f))
-		}
-		if err := b.claim(owners); err != nil {
-			return err
-		}
+	for _, f := range b.configured {
+		owners = append(owners, owner(f))
+	}
+	if err := b.claim(owners); err != nil {
+		return err
 	}
 	asked := make(map[string]bool, len(owners))
 	for _, o := range owners {
@@ -221,6 +219,6 @@ func (b *Backend) dropUnowned(owners []string) error {
 	if err := b.dropRules(rules); err != nil {
 		return err
 	}
-	b.claimed = b.hooks.degraded
+	b.claimed = true
 	return b.freeCounters(counters)
 }
