@@ -72,7 +72,7 @@ func (rs *RuleSet) idlePort() int {
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
 // that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
 // came back with another index, is attached again. When one hook cannot be taken those attached by this call are
-// detached again.
+// detached again, and one Attachment has Again alone.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
@@ -86,6 +86,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err != nil {
 		return nil, err
 	}
+	before := []Attachment{{Interface: ifname, Again: rs.meta.port(port).ifindex() == ifi.Index}}
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
@@ -97,7 +98,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			for _, h := range fresh {
 				rs.drop(h)
 			}
-			return nil, err
+			return before, err
 		}
 		if isNew {
 			fresh = append(fresh, h)

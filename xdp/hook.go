@@ -214,7 +214,9 @@ func (rs *RuleSet) adoptHooks() {
 				continue
 			}
 			h := &hook{site: site{hookKey: k, layer3: r.layer3(), tcx: mode == modeTCX}, name: r.name(), mode: mode, adopted: true, link: l}
-			h.ifindex, _ = linkIndex(l) // the record has one for both hooks, of the last call of Attach
+			if h.ifindex, _ = linkIndex(l); h.ifindex == 0 { // of a link that was detached; else the record has one for both hooks
+				h.ifindex = r.ifindex()
+			}
 			h.pin = rs.pinPath(h.site)
 			slot := rs.hooks[k]
 			rs.hooks[k] = h

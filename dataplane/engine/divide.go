@@ -55,7 +55,7 @@ func (m *mover) divide(c *flowState, why error) error {
 			return err
 		}
 		a.active, a.epoch = true, software.Epoch(c.On(a.name))
-		if software.Refused(c.On(a.name)) {
+		if refused, _ := software.Refused(c.On(a.name)); refused {
 			a.epoch = backend.Partial // the epoch of the hook that it waits for is another one
 		}
 	}

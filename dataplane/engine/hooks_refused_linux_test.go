@@ -60,6 +60,35 @@ func TestAHookThatWasTakenOverARestart(t *testing.T) {
 	b.free(t, e, foreign, 1)
 }
 
+// Another program holds the hook over the first start, and over the next one. No process has counted there: the flow, which
+// counts from when the hook is free, has missed nothing.
+func TestAHookThatWasNeverHeldIsFreed(t *testing.T) {
+	b := refusedBench(t)
+	foreign := occupy(t, b.wire.Near)
+	frames := lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}
+	var e *Engine
+	for range 2 {
+		if e != nil {
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b.cfg.XDP.KeepPins = false
+		}
+		e = b.start(t)
+		awaitCondition(t, e, "interface-refused", b.wire.Near.Name, true)
+		b.send(t, 500, frames)
+	}
+	if err := foreign.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, e, "interface-refused", b.wire.Near.Name, false)
+	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, frames)[0]))
+	lab.Eventually(t, "a declaration", func() bool { return !gap(e) })
+	if n := discontinuitiesOf(e, "a"); n != 0 {
+		t.Errorf("%d discontinuities, want 0", n)
+	}
+}
+
 // Another program takes the hook of a running instance. Meanwhile a flow needs the interface in another way too, or
 // the flow gets a label.
 func TestAHookThatWasTakenWhileFlowsChanged(t *testing.T) {

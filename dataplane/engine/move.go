@@ -106,7 +106,8 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	}
 	c.offloaded, c.gone = false, nil
 	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	c.shadowBase, c.epoch, c.missed = c.base, s.software.Epoch(c.Placed), s.software.Refused(c.Placed)
+	c.missed, _ = s.software.Refused(c.Placed)
+	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
 	return m.writeContinuity(c, c.cookie(), c.base, !clean)
 }

@@ -19,7 +19,7 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 		if c.epoch = u.Epoch(c.Placed); in.Adopted {
 			in.Gap = in.Gap || in.Epoch < c.epoch&^backend.Partial
 			c.epoch = max(c.epoch, backend.FirstEpoch) // of its earlier counting: the epoch of the hook that it waits for is a later one
-			c.missed = u.Refused(c.Placed)             // from here on, as an earlier process may have counted there
+			_, c.missed = u.Refused(c.Placed)          // from here on, as an earlier process may have counted there
 		}
 	}
 	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {

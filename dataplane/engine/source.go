@@ -10,11 +10,10 @@ func (m *mover) updateSource(c *flowState) error {
 	lost := c.offload != nil && c.gone != nil
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		if now := u.Epoch(c.Placed); c.missed || now != c.epoch {
-			refused := u.Refused(c.Placed)
+			refused, counted := u.Refused(c.Placed)
 			taken := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
 			gap, was := taken || c.missed && !refused, c.missed
-			// With a hook missing before, it is the refused one, and the hook that was lost is taken again.
-			c.missed = refused && (c.missed || c.lostHook(now) && !(taken && c.epoch&backend.Partial != 0))
+			c.missed = refused && c.missed || counted && c.lostHook(now)
 			if now != 0 {
 				c.epoch = now
 			}

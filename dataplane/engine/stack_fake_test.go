@@ -203,6 +203,7 @@ type fakeSoftware struct {
 	busy     error                 // the hook is another's
 	stuck    error                 // rules cannot be removed
 	takings  uint64
+	unheld   bool              // the hooks that are not held never were
 	partial  uint64            // backend.Partial while one of several hooks is lost
 	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
 }
@@ -279,8 +280,9 @@ func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
 	return u.takings | u.partial
 }
 
-func (u *fakeSoftware) Refused(f backend.Placed) bool {
-	return u.served[f.Name] && (!u.attached || u.partial != 0)
+func (u *fakeSoftware) Refused(f backend.Placed) (is, counted bool) {
+	is = u.served[f.Name] && (!u.attached || u.partial != 0)
+	return is, is && !u.unheld
 }
 
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {

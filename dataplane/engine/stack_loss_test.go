@@ -123,20 +123,24 @@ func TestAFlowDeclaresALostHookThatIsRefused(t *testing.T) {
 		partial         uint64
 		missed          bool
 		discontinuities uint64
+		unheld          bool // none of the refused hooks was held before
 	}
 	for name, c := range map[string]struct {
 		partial uint64 // when the flow comes
 		steps   []step
 	}{
-		"the only hook": {0, []step{{true, 0, 0, true, 0}, {false, 1, 0, false, 1}}},
-		"the only hook, of an interface that is new": {0, []step{{true, 0, 0, true, 0}, {false, 0, 0, false, 1}}},
-		"one of two": {0, []step{{false, 0, partial, true, 0}, {false, 1, 0, false, 1}}},
-		"one of two, while the other is taken again": {0, []step{{false, 1, partial, true, 1}, {false, 0, 0, false, 2}}},
-		"refused before": {partial, []step{{false, 1, partial, false, 1}, {false, 0, 0, false, 1}}},
+		"the only hook": {0, []step{{true, 0, 0, true, 0, false}, {false, 1, 0, false, 1, false}}},
+		"the only hook, of an interface that is new": {0, []step{{true, 0, 0, true, 0, false}, {false, 0, 0, false, 1, false}}},
+		"one of two": {0, []step{{false, 0, partial, true, 0, false}, {false, 1, 0, false, 1, false}}},
+		"one of two, while the other is taken again": {0, []step{{false, 1, partial, true, 1, false}, {false, 0, 0, false, 2, false}}},
+		"refused before": {partial, []step{{false, 1, partial, false, 1, true}, {false, 0, 0, false, 1, true}}},
+		"one of three, while the second is taken again and the third was refused before": {partial, []step{
+			{false, 1, partial, true, 1, false}, {false, 0, 0, false, 2, false},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
-			w.under.partial = c.partial
+			w.under.partial, w.under.unheld = c.partial, c.partial != 0
 			s := newStacked(t, t.TempDir()+"/", w, false)
 			defer s.e.Close()
 			f := udpFlow(t, "dns", "udp dport 53", 5)
@@ -145,7 +149,7 @@ func TestAFlowDeclaresALostHookThatIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, x := range c.steps {
-				w.under.attached, w.under.partial = !x.lost, x.partial
+				w.under.attached, w.under.partial, w.under.unheld = !x.lost, x.partial, x.unheld
 				w.under.takings += x.taken
 				s.e.watcher.showSources()
 				if f := s.e.flows["dns"]; f.missed != x.missed || f.past.Discontinuities != x.discontinuities {

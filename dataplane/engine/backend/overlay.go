@@ -60,8 +60,8 @@ type SoftwareBackend interface {
 	// seen every packet of the others.
 	Epoch(f Placed) uint64
 	// Refused reports whether an interface on which a flow's shadow is to count is there, and is not counted on: packets
-	// pass uncounted.
-	Refused(f Placed) bool
+	// pass uncounted. counted says that such an interface may have been counted on before, perhaps by an earlier process.
+	Refused(f Placed) (is, counted bool)
 }
 
 // Declarer is a backend whose hooks outlive the process, and which notes beside them, as they are attached, that they may

@@ -77,6 +77,12 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Last = h.config.TCX == "last"
 	err := h.ns.Do(func() error {
 		done, err := h.rules.Attach(i.Name, o)
+		for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
+			at := hookName{i.Name, hook}
+			if why := h.absent[at]; err != nil && len(done) > 0 && !done[0].Again && h.since[at] == 0 && (why == 0 || why == early) {
+				h.absent[at] = unheld // refused, and no earlier process has counted there
+			}
+		}
 		for _, a := range done {
 			if a.Fresh || a.Unmarked > 0 {
 				delete(h.since, hookName{i.Name, a.Hook})

@@ -218,7 +218,7 @@ func (b *Backend) Declaring() (declared func()) {
 }
 
 // Refused implements backend.SoftwareBackend.
-func (b *Backend) Refused(f backend.Placed) bool {
+func (b *Backend) Refused(f backend.Placed) (is, counted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.hooks.refused(f.Flow)

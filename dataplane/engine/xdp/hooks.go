@@ -67,7 +67,7 @@ const (
 	gone                       // the same, and its link is not there under the name: none has passed
 	renamed                    // its interface was counted on under another name
 	early                      // its interface was not there, or refused, before the start had ended: an earlier process may have held it
-	unheld                     // the same, afterwards, and it was not held before
+	unheld                     // the same, afterwards, or it is refused, and it was not held before
 )
 
 // hookName is one hook of one interface.
@@ -220,7 +220,7 @@ func (h *hooks) refreshHeld() {
 		switch {
 		case h.since[name] != 0:
 			continue
-		case h.epochs > 1 && h.comesLater(a):
+		case h.absent[name] == unheld || h.epochs > 1 && h.comesLater(a):
 			h.since[name] = 1
 		default:
 			h.epochs++
@@ -364,13 +364,17 @@ func (h *hooks) epoch(f flow.Flow) (latest uint64) {
 	return latest | partial
 }
 
-// refused reports whether a hook that the flow's rules are to count on is not held, although its interface is there.
-func (h *hooks) refused(f flow.Flow) bool {
-	return slices.ContainsFunc(h.interfaces, func(i dataplane.Interface) bool {
+// refused reports whether a hook that the flow's rules are to count on is not held, although its interface is there, and
+// whether such a hook may have been held before.
+func (h *hooks) refused(f flow.Flow) (is, counted bool) {
+	for _, i := range h.interfaces {
 		name, err := hookName{i.Name, hookOf(f)}, h.missing[i.Name]
 		there := !errors.Is(err, xdp.ErrNotFound) && (err != nil || h.absent[name] != gone) // the watcher may not know it yet
-		return (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && there
-	})
+		if (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && there {
+			is, counted = true, counted || h.absent[name] != unheld
+		}
+	}
+	return is, counted
 }
 
 // source returns the held interfaces that count a flow, and their modes.
