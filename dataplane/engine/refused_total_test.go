@@ -179,6 +179,25 @@ func TestTheTotalOfARefusedFlowGoesOn(t *testing.T) {
 			s.over.during, s.over.refuse = nil, nil
 			s.refuseB()
 		},
+		"another name, and counted": func(t *testing.T, s *stacked) {
+			s.allow()
+			s.cfg.Flows[1].Name = "c"
+			if _, err := s.e.SetFlows(t.Context(), s.cfg.Flows, dataplane.SetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a late failure under another name": func(t *testing.T, s *stacked) {
+			s.allow()
+			ctx, cancel := context.WithCancel(t.Context())
+			s.over.during = cancel
+			c := s.cfg.Flows[1]
+			c.Name = "c"
+			if _, err := s.e.SetFlows(ctx, []flow.Flow{s.cfg.Flows[0], c}, dataplane.SetOptions{}); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			s.over.during = nil
+			s.refuseB()
+		},
 		"another name": func(t *testing.T, s *stacked) {
 			s.cfg.Flows[1].Name = "c"
 			cfg := s.cfg

@@ -57,6 +57,7 @@ type Catalogue struct {
 	named     map[string][]*Inherited
 	renamed   map[uint64]*Inherited
 	taken     map[shm.Handle]*Inherited // entries that were taken over, for GiveBack
+	left      map[string][]*Inherited   // by text: entries that wait for counters that a change ends; see Leave
 	limits    [2]int                    // of Options
 	beyond    [2]int                    // by how many entries they may be exceeded
 
@@ -175,7 +176,12 @@ func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 // the place and the labels of an entry are fixed. cookies identify an entry that has another name. An entry of another
 // counter that has the name is set aside: its counter may come later in this start, or in the next one.
 func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
-	was := m.past(want, cookies)
+	was, name := m.past(want, cookies), want.Name
+	if was == nil {
+		if was = m.leftBy(want); was != nil {
+			name = was.Labels[formerName]
+		}
+	}
 	c, err := past(was)
 	if err != nil {
 		return shm.Handle{}, c, err
@@ -187,6 +193,7 @@ func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inher
 			want.Continuity = was.Continuity
 		}
 		m.taken[want.Handle] = &Inherited{Entry: want, total: was.total, err: was.err}
+		m.taken[want.Handle].Name = name
 	}
 	return want.Handle, c, err
 }

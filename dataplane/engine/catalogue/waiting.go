@@ -90,6 +90,28 @@ func (m *Catalogue) byText() map[string][]*Inherited {
 	return out
 }
 
+// Leave lets counters of other names that count the same packets take over the entries that wait for counters of names,
+// until end is called. A change that ends the counters calls it.
+func (m *Catalogue) Leave(names []string) (end func()) {
+	if len(names) > 0 {
+		m.left = m.byText()
+	}
+	for text, all := range m.left {
+		m.left[text] = slices.DeleteFunc(all, func(o *Inherited) bool { return !o.isAside() || !slices.Contains(names, o.Labels[formerName]) })
+	}
+	return func() { m.left = nil }
+}
+
+// leftBy returns an entry of Leave for a counter, or nil.
+func (m *Catalogue) leftBy(want shm.Entry) *Inherited {
+	for _, old := range slices.Concat(m.left[want.Text], m.left[shm.TextSum(want.Text)]) {
+		if old.Kind == want.Kind && m.inherited[old.Name] == old {
+			return old
+		}
+	}
+	return nil
+}
+
 // await sets an entry aside in which no counter counts, if it is not, for the counter of a name, and notes it.
 func (m *Catalogue) await(old *Inherited, name string) error {
 	old.stop()
