@@ -243,6 +243,19 @@ func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
 		lab.Eventually(t, "a's loss", func() bool { return a.current().lost != nil }) // else its verbs fail at Close
 	}()
 	<-inside
+	// While the device is there: b, whose worker is free, may learn of the loss first, and refuses the connection then.
+	ctx, cancel := context.WithCancel(context.Background())
+	connected := make(chan error, 1)
+	go func() { connected <- c.Connect(ctx, "a", dataplane.QueuePairAddress{}) }()
+	cancel()
+	select {
+	case err := <-connected:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that the context has ended", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("a connection whose context has ended waits for the worker")
+	}
 	if err := c.control.Remove(c.device); err != nil {
 		t.Fatal(err)
 	}
@@ -257,17 +270,5 @@ func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
 	case <-checked:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the check of the devices waits for the worker")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	connected := make(chan error, 1)
-	go func() { connected <- c.Connect(ctx, "a", dataplane.QueuePairAddress{}) }()
-	cancel()
-	select {
-	case err := <-connected:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v, want that the context has ended", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("a connection whose context has ended waits for the worker")
 	}
 }
