@@ -72,7 +72,7 @@ func (rs *RuleSet) idlePort() int {
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
 // that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
 // came back with another index, is attached again. When one hook cannot be taken those attached by this call are
-// detached again, and one Attachment has Again alone.
+// detached again; beside the error is one Attachment of which only Interface and Again have values.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
