@@ -105,6 +105,25 @@ func TestNamesDuringExchangesAreFound(t *testing.T) {
 	})
 }
 
+// An exchange comes between the first load of a lookup and the next one: the table of names is as old as the first word.
+func TestANameIsExchangedWithinALookup(t *testing.T) {
+	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
+	e := Entry{Name: "a", Kind: "flow"}
+	old := mustAdd(t, w, e)
+	if h, err := r.Lookup("a"); err != nil || h != old {
+		t.Fatal(h, err)
+	}
+	before := w.v.hdr.catalogueChanges
+	fresh, err := w.Exchange([]Handle{old}, []Entry{e}, []bool{true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.v.hdr.catalogueChanges = before
+	if h, err := r.Lookup("a"); err != nil || h != fresh[0] {
+		t.Errorf("%v, %v, want %v", h, err, fresh[0])
+	}
+}
+
 // A name of an exchange whose writer waits for a CPU is not said to be missing, until the writer has ended.
 func TestALongExchangeHidesNoName(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})

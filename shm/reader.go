@@ -85,7 +85,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges) // barrier changes-acquire
 	r.mu.RLock()
 	h, ok := r.names[name]
-	at := r.namesAt
+	lacks := !ok && r.namesAt == changes+1 && changes&swapping == 0 // a name that it has may have another counter since
 	r.mu.RUnlock()
 	if ok {
 		if p, err := r.v.place(h.Index); err == nil && p.live(h) {
@@ -93,7 +93,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 		}
 	}
 	l := looks{}
-	for (at != changes+1 || changes&swapping != 0) && l.again(r.v) {
+	for !lacks && l.again(r.v) {
 		names, err := r.scan(l.word)
 		if h, ok = names[name]; ok || err != nil {
 			return h, err
