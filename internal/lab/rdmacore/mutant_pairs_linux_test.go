@@ -46,7 +46,9 @@ func TestMutantKernelsOfQueuePairs(t *testing.T) {
 			{"a completion of another request", rc, ibvtest.Env{Mutant: "wrong_completion"}, "ibv_poll_cq returned a completion of no request"},
 			{"a wrong number of a queue pair", rc, ibvtest.Env{Mutant: "wrong_qp_number"}, "queue-pair-error: it is in state ERR: send ended with: local QP operation error"},
 			{"handles that no object has", rc, ibvtest.Env{Mutant: "wrong_handle"}, "mlx5_0: duplicating its event descriptor: bad file descriptor"},
-			{"responses cut in half", rc, ibvtest.Env{Mutant: "truncated_response"}, "had not returned after 5s in ibv_destroy_cq"},
+			// The library waits for a number of events from the missing half, so from older contents of its stack. Where
+			// it is not 0 for ibv_destroy_qp, that verb waits, and otherwise ibv_destroy_cq does.
+			{"responses cut in half", rc, ibvtest.Env{Mutant: "truncated_response"}, "had not returned after 5s in ibv_destroy_"},
 			{"keys of mmap that are 0", rc, ibvtest.Env{Mutant: "zero_mmap_key"}, "counted 10"},
 			{"capabilities that no device has", rc, ibvtest.Env{Mutant: "caps_lie"}, "counted 10"},
 			{"a length beyond the response", rc, ibvtest.Env{Mutant: "wrong_length"}, "counted 10"},
