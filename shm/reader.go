@@ -85,7 +85,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges) // barrier changes-acquire
 	r.mu.RLock()
 	h, ok := r.names[name]
-	lacks := !ok && r.namesAt == changes+1 && changes&swapping == 0 // a name that it has may have another counter since
+	lacks := !ok && r.namesAt == changes+1 && changes&swapping == 0 // the table is complete without the name
 	r.mu.RUnlock()
 	if ok {
 		if p, err := r.v.place(h.Index); err == nil && p.live(h) {

@@ -77,10 +77,11 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Last = h.config.TCX == "last"
 	err := h.ns.Do(func() error {
 		done, err := h.rules.Attach(i.Name, o)
-		for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
-			at := hookName{i.Name, hook}
-			if why := h.absent[at]; err != nil && len(done) > 0 && !done[0].Again && h.since[at] == 0 && (why == 0 || why == early) {
-				h.absent[at] = unheld // refused, and no earlier process has counted there
+		if err != nil && len(done) > 0 && !done[0].Again { // refused, and no earlier process has counted there
+			for _, at := range []hookName{{i.Name, xdp.HookIngress}, {i.Name, xdp.HookEgress}} {
+				if why := h.absent[at]; h.since[at] == 0 && (why == 0 || why == early) {
+					h.absent[at] = unheld
+				}
 			}
 		}
 		for _, a := range done {
