@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -152,5 +153,30 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	if links == 0 {
 		t.Error("no link was looked at")
+	}
+}
+
+// TestDocumentLinesAreShort: a paragraph of a document is wrapped at 120 characters. Rows of tables and
+// code blocks cannot be wrapped.
+func TestDocumentLinesAreShort(t *testing.T) {
+	const most = 120
+	root, files := tracked(t)
+	for _, f := range files {
+		if filepath.Ext(f) != ".md" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for n, line := range strings.Split(string(data), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			if !code && !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > most {
+				t.Errorf("%s:%d has more than %d characters", f, n+1, most)
+			}
+		}
 	}
 }
