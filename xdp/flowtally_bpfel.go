@@ -53,6 +53,12 @@ type flowtallyFtConfig struct {
 	}
 }
 
+type flowtallyFtCopy struct {
+	_    structs.HostLayout
+	Len  uint32
+	Data [1152]uint8
+}
+
 type flowtallyFtTuple struct {
 	_      structs.HostLayout
 	Id     uint32
@@ -71,6 +77,7 @@ type flowtallyFtTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	flowtallyMapFtCopies           = "ft_copies"
 	flowtallyProgFlowtallyTcx      = "flowtally_tcx"
 	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
@@ -138,6 +145,7 @@ type flowtallyProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyMapSpecs struct {
+	FtCopies *ebpf.MapSpec `ebpf:"ft_copies"`
 }
 
 // flowtallyVariableSpecs contains global variables before they are loaded into the kernel.
@@ -173,10 +181,13 @@ func (o *flowtallyObjects) Close() error {
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyMaps struct {
+	FtCopies *ebpf.Map `ebpf:"ft_copies"`
 }
 
 func (m *flowtallyMaps) Close() error {
-	return _FlowtallyClose()
+	return _FlowtallyClose(
+		m.FtCopies,
+	)
 }
 
 // flowtallyVariables contains all global variables after they have been loaded into the kernel.

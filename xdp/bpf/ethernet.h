@@ -25,12 +25,14 @@ struct ft_level {
 	__u16 type; /* EtherType behind the tags, network order */
 };
 
-/* A frame, and for its kind of context the walk over extension headers and a read from the Ethernet header on that lies
- * before data; known when the compiler inlines. */
+/*
+ * A frame, or the copy of its headers. walk goes over the extension headers of this kind of frame: the compiler knows it
+ * when it inlines. No header begins behind reach, a mask of offsets.
+ */
 struct ft_frame {
 	void *data, *end, *ctx;
 	__u32 (*walk)(void *ctx, __u32 off, __u32 nh);
-	_Bool (*before)(void *ctx, __u32 off, void *to, __u32 len);
+	__u32 reach;
 };
 
 /*
@@ -85,28 +87,6 @@ static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l
 		w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(l->type, 6, 2);
 		w[FT_W_SRC] = ft_load64(p, 4) << 16 | src_spare;
 #endif
-	}
-	return next;
-}
-
-/* The same for a frame of which the data begin behind the Ethernet header, see FT_BARE. */
-static __always_inline void *ft_parse_eth_before(struct ft_frame f, struct ft_level *l, __u64 *w, __u32 need, __u64 src_spare,
-						 _Bool tagged, __u16 tci)
-{
-	__u16 type = 0;
-
-	if (!f.before(f.ctx, 12, &type, 2))
-		return NULL;
-	l->flags |= FT_ETH;
-	void *next = ft_parse_tags(f.data, f.end, l, w, need, type, tagged, tci);
-
-	if (need & FT_N_ETH) {
-		__u64 dst = 0, src = 0;
-
-		f.before(f.ctx, 0, &dst, 6);
-		f.before(f.ctx, 6, &src, 6);
-		w[FT_W_DST] = dst | FT_PACK(l->type, 6, 2);
-		w[FT_W_SRC] = src | src_spare;
 	}
 	return next;
 }

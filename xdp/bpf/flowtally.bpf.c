@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
+#include "copy.h"
 #include "skb.h"
 #include "tables.h"
 
@@ -22,18 +23,10 @@ struct {
 	enum ft_need need;
 } ft_layout SEC(".data.btf");
 
-static __always_inline _Bool ft_before_xdp(void *ctx, __u32 off, void *to, __u32 len)
-{
-	return 0;
-}
-
-static __always_inline _Bool ft_before_skb(void *ctx, __u32 off, void *to, __u32 len)
-{
-	return !bpf_skb_load_bytes_relative(ctx, off, to, len, BPF_HDR_START_MAC);
-}
-
-FT_PARSER(xdp, struct xdp_md)
-FT_PARSER(skb, struct __sk_buff)
+FT_LINEAR(xdp, struct xdp_md)
+FT_LINEAR(skb, struct __sk_buff)
+FT_PARSE_COPIED(xdp, struct xdp_md)
+FT_PARSE_COPIED(skb, struct __sk_buff)
 
 /* The kernel's struct behind struct xdp_md. */
 struct xdp_buff {
@@ -57,7 +50,7 @@ SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0, ft_length(ctx));
 
 	if (!slot)
 		return XDP_PASS;
@@ -70,7 +63,7 @@ SEC("xdp.frags")
 int flowtally_xdp61(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0, bpf_xdp_get_buff_len(ctx));
 
 	if (!slot)
 		return XDP_PASS;
@@ -96,7 +89,7 @@ SEC("xdp.frags")
 int flowtally_xdp_mark(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0, bpf_xdp_get_buff_len(ctx));
 
 	if (!slot)
 		return XDP_PASS;
@@ -131,26 +124,21 @@ static __always_inline _Bool ft_is_marked(const volatile struct ft_config *c, st
 	return mark[0] == (__u32)c->mark && mark[1] == c->mark >> 32;
 }
 
-/* Perhaps only the start of a socket buffer is in linear memory. */
-#define FT_PULL 512
-
 static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 {
 	const volatile struct ft_config *c = ft_config();
 
 	const _Bool bare = sees && ft_is_bare(c, skb);
 
-	if (!c->egress && ft_is_marked(c, skb, bare)) /* to pull data can take the metadata away */
+	if (!c->egress && ft_is_marked(c, skb, bare))
 		return FT_NEXT;
-	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
-		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
 
 	if (bare)
 		beside |= FT_BARE;
 	if (ft_has_jumbo(c, skb, bare))
 		beside |= FT_JUMBO;
-	__u64 slot = FT_MATCH(skb, c, skb, beside);
+	__u64 slot = FT_MATCH(skb, c, skb, beside, skb->len);
 
 	if (!slot)
 		return FT_NEXT;

@@ -53,15 +53,15 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 }
 
 /*
- * The same place, of which the verifier only knows that it is in the first 32
- * KiB: the difference of two packet pointers is any number to it. So states that
- * came here on different ways become one, and layers add up in place of multiplying.
+ * The same place, of which the verifier only knows that it is within reach: the difference of two
+ * pointers is any number to it. So states that came here on different ways become one, and layers
+ * add up in place of multiplying.
  */
-static __always_inline void *ft_rebase(void *data, void *p)
+static __always_inline void *ft_rebase(struct ft_frame f, void *p)
 {
-	__u64 off = p - data;
+	__u64 off = p - f.data;
 
-	return off > 0x7fff ? NULL : data + off;
+	return off > f.reach ? NULL : f.data + off;
 }
 
 /*
@@ -89,26 +89,26 @@ static __always_inline _Bool ft_is_ext(__u8 nh)
  * protocol, or no more than its number: it is not there, the walk ran out, or ended
  * behind the header of a later fragment.
  */
-static __always_inline __u32 ft_walk_ext(void *data, void *end, __u32 off, __u8 nh)
+static __always_inline __u32 ft_walk_ext(struct ft_frame f, __u32 off, __u8 nh)
 {
 	__u32 flags = 0;
 
 	for (int i = 0; i <= FT_EXT_STEPS; i++) {
-		if (off > FT_WALK_OFF)
+		if (off > f.reach)
 			break;
 		/*
 		 * Or the compiler leaves out the mask, which it knows to do nothing. The
 		 * verifier of 6.1 does not: it forgets the bound with a 32-bit copy of the value.
 		 */
 		asm volatile("" : "+r"(off));
-		void *p = data + (off & FT_WALK_OFF);
+		void *p = f.data + (off & f.reach);
 
-		if (p > end)
+		if (p > f.end)
 			break;
 		if (!ft_is_ext(nh))
 			return off | FT_WALK_THERE | (__u32)nh << FT_WALK_PROTO | flags << FT_WALK_FLAGS;
 		/* 8 bytes are the least that any of them has. */
-		if (i == FT_EXT_STEPS || p + 8 > end)
+		if (i == FT_EXT_STEPS || p + 8 > f.end)
 			break;
 		__u32 len = ft_load8(p, 1) * (nh == 51 ? 4 : 8) + 8;
 
@@ -162,7 +162,7 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 	l->flags |= walk >> FT_WALK_FLAGS;
 	if (walk >> FT_WALK_FLAGS & FT_FRAG)
 		l->room = bpf_ntohs(ft_load16(p, 4)) + (__s32)(next - f.data) - (__s32)(walk & FT_WALK_OFF);
-	return walk & FT_WALK_THERE ? f.data + (walk & FT_WALK_OFF) : NULL;
+	return walk & FT_WALK_THERE ? f.data + (walk & f.reach) : NULL;
 }
 
 /* The first label stack entry of MPLS. Nothing behind it is parsed. */
@@ -201,7 +201,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 		return NULL;
 	}
 	if (p)
-		p = ft_rebase(data, p);
+		p = ft_rebase(f, p);
 	if (!p) {
 		if (l->flags & FT_LATER)
 			l->flags &= ~FT_INCOMPLETE;
@@ -253,13 +253,13 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	if (!k)
 		return 0;
 	__u64 *w = k->w + FT_INNER;
-	void *p = data + (off & 0x7fff);
+	void *p = data + (off & f.reach);
 
 	if (type == bpf_htons(0x6558)) {
 		in.type = 0;
 		p = ft_parse_eth(p, end, &in, w, need, 0, 0, 0);
 		if (p)
-			p = ft_rebase(data, p);
+			p = ft_rebase(f, p);
 		in.flags = ft_forget(data, end, in.flags);
 	}
 	if (p)
@@ -330,7 +330,7 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 #define FT_TAG_BESIDE (1 << 16)
 /* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
 #define FT_JUMBO (1 << 17)
-/* The data begin behind the Ethernet header, which ft_frame.before reads. */
+/* The data begin behind the Ethernet header, see ft_is_bare. Such a frame is parsed from a copy that has the header. */
 #define FT_BARE (1 << 18)
 
 /* The EtherType of a frame that begins with IP; 0 for any other frame. */
@@ -370,12 +370,10 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 
 	if (c->layer3)
 		l.type = ft_type_of(p, end);
-	else if (beside & FT_BARE)
-		p = ft_parse_eth_before(f, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	else
 		p = ft_parse_eth(p, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	if (p)
-		p = ft_rebase(data, p);
+		p = ft_rebase(f, p);
 	l.flags = ft_forget(data, end, l.flags);
 	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS)) {
 		p = ft_parse_ip(f, p, &l, k->w, need, beside & FT_JUMBO);
@@ -394,32 +392,39 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 }
 
 /*
- * All three, as functions for one kind of context. They are global, so that the
- * verifier looks at each once, by itself, and not again for every state in which
- * it is called; that takes the context, because packet pointers do not pass. And the
- * many live values of a parser do not cost the common path its registers.
+ * All three, as functions for one kind of frame. They are global, so that the verifier looks at
+ * each once, by itself, and not again for every state in which it is called; that takes the
+ * context, because packet pointers do not pass. And the many live values of a parser do not cost
+ * the common path its registers.
  */
-#define FT_FRAME(name, ctx) \
-	(struct ft_frame){ (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, ctx, (void *)ft_walk_##name, ft_before_##name }
-
-#define FT_PARSER(name, ctx_type)                                                                       \
-	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                             \
-	{                                                                                               \
-		return ft_walk_ext((void *)(long)ctx->data, (void *)(long)ctx->data_end, off, nh);      \
-	}                                                                                               \
-	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)          \
-	{                                                                                               \
-		return ft_parse_inner(FT_FRAME(name, ctx), k, off, type);                               \
-	}                                                                                               \
-	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)                   \
-	{                                                                                               \
-		return ft_parse_outer(FT_FRAME(name, ctx), k, beside);                                  \
-	}                                                                                               \
-	static __always_inline void ft_parse_##name(const volatile struct ft_config *c, ctx_type *ctx,  \
-						    struct ft_key *k, __u32 beside)                     \
-	{                                                                                               \
-		__u32 inner = ft_outer_##name(ctx, k, beside);                                          \
-                                                                                                        \
-		if (c->need >> FT_N_INNER && inner)                                                     \
-			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                           \
+#define FT_PARSER(name, ctx_type)                                                                        \
+	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                              \
+	{                                                                                                \
+		return ctx ? ft_walk_ext(ft_frame_##name(ctx), off, nh) : 0;                             \
+	}                                                                                                \
+	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)           \
+	{                                                                                                \
+		return ctx ? ft_parse_inner(ft_frame_##name(ctx), k, off, type) : 0;                     \
+	}                                                                                                \
+	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)                    \
+	{                                                                                                \
+		return ctx ? ft_parse_outer(ft_frame_##name(ctx), k, beside) : 0;                        \
+	}                                                                                                \
+	static __always_inline void ft_parse_##name(const volatile struct ft_config *c, ctx_type *ctx,   \
+						    struct ft_key *k, __u32 beside)                      \
+	{                                                                                                \
+		__u32 inner = ft_outer_##name(ctx, k, beside);                                           \
+                                                                                                         \
+		if (c->need >> FT_N_INNER && inner)                                                      \
+			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                            \
 	}
+
+/* The frames of one kind of context: their linear memory. */
+#define FT_LINEAR(name, ctx_type)                                                                        \
+	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh);                             \
+	static __always_inline struct ft_frame ft_frame_##name(ctx_type *ctx)                            \
+	{                                                                                                \
+		return (struct ft_frame){ (void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx,     \
+					  (void *)ft_walk_##name, FT_WALK_OFF };                         \
+	}                                                                                                \
+	FT_PARSER(name, ctx_type)

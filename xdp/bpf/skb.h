@@ -30,6 +30,8 @@ struct skb_shared_info {
 
 #define FT_GSO_TCP (1 << 0 | 1 << 4) /* SKB_GSO_TCPV4, SKB_GSO_TCPV6 */
 #define FT_GSO_UDP_L4 (1 << 17)      /* SKB_GSO_UDP_L4 */
+#define FT_GSO_BY_FRAGS 0xffff       /* the gso_size of SCTP: each fragment is a segment */
+#define FT_SCTP_HEADER 12	     /* struct sctphdr, which each segment has */
 #define FT_UNSET 0xffff              /* of a transport_header */
 
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
@@ -70,24 +72,39 @@ static __always_inline __u64 ft_before_frame(struct __sk_buff *skb)
 /* Is the first header behind IPv6 the one that the kernel takes out again? */
 static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
 {
-	void *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 ip = 0, option = 0;
+	__u16 type = 0;
+	__u8 head[8] = {};
 
 	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size)
 		return 0;
 	if (!c->layer3 && !bare) {
-		if (p + ETH_HLEN > end || ft_load16(p, 12) != bpf_htons(ETH_P_IPV6))
+		if (bpf_skb_load_bytes(skb, 12, &type, sizeof(type)) || type != bpf_htons(ETH_P_IPV6))
 			return 0;
-		p += ETH_HLEN;
+		ip = ETH_HLEN;
 	}
+	if (bpf_skb_load_bytes(skb, ip, head, sizeof(head)) || bpf_skb_load_bytes(skb, ip + 40, &option, sizeof(option)))
+		return 0;
 	/* Version 6, hop-by-hop; then TCP, length 0, the option of a jumbo payload and its length. */
-	return p + 48 <= end && ft_load8(p, 0) >> 4 == 6 && ft_load8(p, 6) == 0 && ft_load32(p, 40) == bpf_htonl(0x0600c204);
+	return head[0] >> 4 == 6 && head[6] == 0 && option == bpf_htonl(0x0600c204);
 }
 
 struct ft_wire {
 	__u64 packets, bytes;
 };
 
-/* A buffer with gso_size above 0, of gso_segs 0 or on ingress. */
+/* The byte at off, or -1. It is nearly always linear, between data and end. */
+static __always_inline int ft_byte_at(struct __sk_buff *skb, void *data, void *end, __u32 off)
+{
+	void *p = data + (off & 0x7fff);
+	__u8 byte = 0;
+
+	if (off <= 0x7fff && p + 1 <= end)
+		return ft_load8(p, 0);
+	return bpf_skb_load_bytes(skb, off, &byte, sizeof(byte)) ? -1 : byte;
+}
+
+/* A buffer with gso_size above 0: of gso_segs 0, on ingress, or of SCTP. */
 static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w)
 {
 	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
@@ -103,21 +120,23 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 
 	/* On ingress the kernel lets an unset transport header begin where the network header does. */
 	if (at == s->network_header) {
-		void *ip = data + (headers & 0x7fff);
+		int version = ft_byte_at(skb, data, end, headers);
 
-		if (ip + 20 > end)
+		if (version < 0)
 			return;
-		headers += ft_load8(ip, 0) >> 4 == 4 ? (ft_load8(ip, 0) & 0xf) * 4 : 40;
+		headers += version >> 4 == 4 ? (version & 0xf) * 4 : 40;
 	}
 	info = bpf_rdonly_cast(s->head + s->end, bpf_core_type_id_kernel(struct skb_shared_info));
 	if (info->gso_type & FT_GSO_TCP) {
-		void *tcp = data + (headers & 0x7fff);
+		int offset = ft_byte_at(skb, data, end, headers + 12);
 
-		if (tcp + 20 > end)
+		if (offset < 0)
 			return;
-		headers += (ft_load8(tcp, 12) >> 4) * 4;
+		headers += (offset >> 4) * 4;
 	} else if (info->gso_type & FT_GSO_UDP_L4) {
 		headers += 8;
+	} else if (size == FT_GSO_BY_FRAGS) {
+		headers += FT_SCTP_HEADER;
 	}
 	if (headers >= len)
 		return;
@@ -160,14 +179,18 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 	if (skb->gso_size) {
 		__u64 segs = skb->gso_segs, all = skb->wire_len;
 
-		if (sees && (!segs || !c->egress)) {
+		if (sees && (!segs || !c->egress || skb->gso_size == FT_GSO_BY_FRAGS)) {
 			ft_segments(skb, &w);
 		} else if (!segs) {
 			ft_guess_segments(skb, &w);
 		} else {
 			w.packets = segs;
-			if (all > w.bytes) /* a test run does not compute it */
+			if (all > w.bytes) { /* a test run does not compute it */
 				w.bytes = all;
+				/* The kernel leaves the header of SCTP out of the length of each further segment. */
+				if (skb->gso_size == FT_GSO_BY_FRAGS)
+					w.bytes += (segs - 1) * FT_SCTP_HEADER;
+			}
 		}
 	}
 	if (bare)

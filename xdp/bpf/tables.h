@@ -294,8 +294,8 @@ static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void
 
 	if (c->layer3 || classes & 1 << FT_C_OTHER)
 		return 0;
-	if (p + ETH_HLEN > end)
-		return 1;
+	if (p + ETH_HLEN > end) /* perhaps the type is behind the linear part */
+		return 0;
 	switch (ft_load16(p, 12)) {
 	case bpf_htons(ETH_P_IP):
 		return !(classes & 1 << FT_C_IPV4);
@@ -331,10 +331,11 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 }
 
 /*
- * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has
- * it. A macro, because the parsers depend on the kind of context.
+ * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has it. length of the whole frame, of which
+ * perhaps a part is not linear; it is only evaluated for a frame that is no common one. A macro, because the parsers depend on
+ * the kind of context.
  */
-#define FT_MATCH(name, c, ctx, beside)                                                                           \
+#define FT_MATCH(name, c, ctx, beside, length)                                                                   \
 	({                                                                                                       \
 		struct ft_key k;                                                                                 \
 		__u64 found;                                                                                     \
@@ -344,7 +345,10 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 			if (!((beside) & FT_BARE) && ft_outside(c, start, end)) {                                \
 				found = 0;                                                                       \
 			} else {                                                                                 \
-				ft_parse_##name(c, ctx, &k, beside);                                             \
+				if ((beside) & FT_BARE || ft_is_cut(start, end, length))                         \
+					ft_parse_copied_##name(ctx, &k, beside);                                 \
+				else                                                                             \
+					ft_parse_##name(c, ctx, &k, beside);                                     \
 				found = ft_classify(c, &k, ft_class_of(&k), 0, 0, FT_NO_RANK);                   \
 			}                                                                                        \
 		}                                                                                                \

@@ -65,12 +65,19 @@ type rowsFtConfig struct {
 	}
 }
 
+type rowsFtCopy struct {
+	_    structs.HostLayout
+	Len  uint32
+	Data [1152]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	rowsMapBenchHash          = "bench_hash"
 	rowsMapBenchValues        = "bench_values"
+	rowsMapFtCopies           = "ft_copies"
 	rowsProgBenchEmpty        = "bench_empty"
 	rowsProgBenchEmptySpread  = "bench_empty_spread"
 	rowsProgBenchOursSpread   = "bench_ours_spread"
@@ -151,6 +158,7 @@ type rowsProgramSpecs struct {
 type rowsMapSpecs struct {
 	BenchHash   *ebpf.MapSpec `ebpf:"bench_hash"`
 	BenchValues *ebpf.MapSpec `ebpf:"bench_values"`
+	FtCopies    *ebpf.MapSpec `ebpf:"ft_copies"`
 }
 
 // rowsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -189,12 +197,14 @@ func (o *rowsObjects) Close() error {
 type rowsMaps struct {
 	BenchHash   *ebpf.Map `ebpf:"bench_hash"`
 	BenchValues *ebpf.Map `ebpf:"bench_values"`
+	FtCopies    *ebpf.Map `ebpf:"ft_copies"`
 }
 
 func (m *rowsMaps) Close() error {
 	return _RowsClose(
 		m.BenchHash,
 		m.BenchValues,
+		m.FtCopies,
 	)
 }
 

@@ -70,7 +70,7 @@ int bench_ours_spread(struct xdp_md *ctx)
 
 	if (bench_spread(ctx))
 		return XDP_PASS;
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0, ft_length(ctx));
 
 	if (!slot)
 		return XDP_PASS;

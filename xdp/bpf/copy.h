@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * Headers behind the linear part of a frame. A program that only counts must not pull them there: to pull moves bytes of
+ * a fragment into the head, and a buffer of SCTP (GSO_BY_FRAGS) or one that GRO has merged by its list of fragments has no
+ * valid segments afterwards. Linux 6.12 crashes on it. So the headers are copied into memory of this program, and parsed
+ * there by the same parser.
+ *
+ * A copy lives as long as one run of the program: no other run of it begins on this CPU before.
+ */
+#include "parse.h"
+
+/* The most bytes of a frame that are copied: no header behind them is seen. */
+#define FT_COPIED 512
+
+/* A mask of offsets into a copy. */
+#define FT_COPY_REACH 1023
+
+/* The verifier knows that a header begins within reach. What a parser adds to that before it compares with end stays below. */
+#define FT_COPY_SLACK 128
+
+struct ft_copy {
+	__u32 len;
+	__u8 data[FT_COPY_REACH + 1 + FT_COPY_SLACK];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ft_copy);
+} ft_copies SEC(".maps");
+
+__noinline __u32 ft_walk_copy(struct ft_copy *copy, __u32 off, __u32 nh);
+
+static __always_inline struct ft_frame ft_frame_copy(struct ft_copy *copy)
+{
+	void *data = copy->data, *end = data + (copy->len & FT_COPY_REACH);
+
+	/* Or the compiler computes differences of the two by itself, which the verifier is to know nothing of. */
+	asm volatile("" : "+r"(end));
+	return (struct ft_frame){ data, end, copy, (void *)ft_walk_copy, FT_COPY_REACH };
+}
+
+FT_PARSER(copy, struct ft_copy)
+
+static __always_inline struct ft_copy *ft_this_copy(void)
+{
+	__u32 key = 0;
+
+	return bpf_map_lookup_elem(&ft_copies, &key);
+}
+
+/* Frames whose headers the kernel does not give have a copy of no bytes. */
+static __always_inline void ft_copy_skb(struct ft_copy *copy, struct __sk_buff *skb, __u32 beside)
+{
+	__u32 len = skb->len, at = 0;
+
+	copy->len = 0;
+	if (beside & FT_BARE) {
+		if (bpf_skb_load_bytes_relative(skb, 0, copy->data, ETH_HLEN, BPF_HDR_START_MAC))
+			return;
+		at = ETH_HLEN;
+	}
+	if (len > FT_COPIED)
+		len = FT_COPIED;
+	if (!len || bpf_skb_load_bytes(skb, 0, copy->data + at, len))
+		return;
+	copy->len = at + len;
+}
+
+static __always_inline void ft_copy_xdp(struct ft_copy *copy, struct xdp_md *ctx, __u32 beside)
+{
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+
+	copy->len = 0;
+	if (len > FT_COPIED)
+		len = FT_COPIED;
+	if (!len || bpf_xdp_load_bytes(ctx, 0, copy->data, len))
+		return;
+	copy->len = len;
+}
+
+/* Is a header perhaps not in the linear part of a frame of len bytes? */
+static __always_inline _Bool ft_is_cut(void *data, void *end, __u64 len)
+{
+	__u64 linear = end - data;
+
+	return linear < FT_COPIED && linear < len;
+}
+
+/* The key of a frame whose headers are cut, or bare. */
+#define FT_PARSE_COPIED(name, ctx_type)                                                                  \
+	__noinline int ft_parse_copied_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)             \
+	{                                                                                                \
+		struct ft_copy *copy = ft_this_copy();                                                   \
+                                                                                                         \
+		if (!copy || !k)                                                                         \
+			return 0;                                                                        \
+		ft_copy_##name(copy, ctx, beside);                                                       \
+		ft_parse_copy(ft_config(), copy, k, beside & ~FT_BARE);                                  \
+		return 0;                                                                                \
+	}
