@@ -95,23 +95,3 @@ func TestAnInterfaceOfTheSameName(t *testing.T) {
 		t.Errorf("adopted %+v, want the hook of interface %d", got, a[0].Index)
 	}
 }
-
-// A hook that a move has left with the marking program gets its ordinary one by the next call of Attach.
-func TestAMarkingProgramThatStayed(t *testing.T) {
-	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
-	o := AttachOptions{Mode: ModeNative, Ingress: true}
-	a := attach(t, rs, w.Near, o)
-	h := rs.hooks[hookKey{a[0].Port, HookIngress}]
-	was := h.prog
-	h.marking = true
-	if n := rs.Held(); n != 0 {
-		t.Errorf("%d hooks are held, want 0: the packets that cannot be marked are not counted", n)
-	}
-	if attach(t, rs, w.Near, o); h.marking || h.prog == was {
-		t.Error("the marking program stays")
-	}
-	if n := rs.Held(); n != 1 {
-		t.Errorf("%d hooks are held, want 1", n)
-	}
-}

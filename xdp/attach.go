@@ -104,12 +104,12 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			fresh = append(fresh, h)
 		}
 		a := rs.attachment(h)
-		a.Fresh, a.Rejected, a.Unmarked = isNew, rejected, h.unmarked
+		a.Fresh, a.Rejected, a.Moved = isNew, rejected, h.moved
 		done = append(done, a)
 	}
 	for _, h := range rs.hooks {
 		if h.port == port {
-			h.unmarked = 0 // the caller knows
+			h.moved = false // the caller knows
 		}
 	}
 	return done, nil
@@ -157,9 +157,6 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 		}
 	}
 	if h := rs.hooks[k]; h != nil {
-		if h.marking {
-			rs.putBack(h, nil)
-		}
 		alive, err := h.state()
 		if err != nil && h.ifindex == ifi.Index { // it may count still: with a second program packets would count twice
 			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
@@ -312,13 +309,13 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	return errors.Join(errs...)
 }
 
-// Declared ends the gap of hooks whose user does not take the counts from before their gap for complete any more. A move
-// that has left packets unmarked keeps its gap until the next Attach has returned their number.
+// Declared ends the gap of hooks whose user does not take the counts from before their gap for exact any more. A move keeps
+// its gap until an Attach has returned it.
 func (rs *RuleSet) Declared(hooks ...Attachment) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, a := range hooks {
-		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil && h.unmarked == 0 && !h.marking {
+		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil && !h.moved {
 			*rs.meta.port(a.Port).gap(a.Hook) = 0
 		}
 	}

@@ -30,7 +30,6 @@ type flowtallyFtConfig struct {
 	Hot6        uint64
 	Mul         [18][2]uint64
 	Fold        uint64
-	Mark        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -82,7 +81,6 @@ const (
 	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
 	flowtallyProgFlowtallyXdp61    = "flowtally_xdp61"
-	flowtallyProgFlowtallyXdpMark  = "flowtally_xdp_mark"
 	flowtallyVarFtConf             = "ft_conf"
 	flowtallyVarFtCounters         = "ft_counters"
 	flowtallyVarFtEntries          = "ft_entries"
@@ -138,7 +136,6 @@ type flowtallyProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpMark  *ebpf.ProgramSpec `ebpf:"flowtally_xdp_mark"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -211,7 +208,6 @@ type flowtallyPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpMark  *ebpf.Program `ebpf:"flowtally_xdp_mark"`
 }
 
 func (p *flowtallyPrograms) Close() error {
@@ -220,7 +216,6 @@ func (p *flowtallyPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
-		p.FlowtallyXdpMark,
 	)
 }
 

@@ -38,10 +38,8 @@ type hook struct {
 	again   bool
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
-	marking bool          // the program is the marking one, although no move is under way
 	pin     string        // "" when nothing is pinned
-	// unmarked is Attachment.Unmarked of the next Attach.
-	unmarked uint64
+	moved   bool          // Attachment.Moved of the next Attach
 }
 
 func (rs *RuleSet) attachment(h *hook) Attachment {
@@ -56,29 +54,24 @@ func (h *hook) update(p *ebpf.Program) error {
 	if h.prog != nil {
 		h.prog.Close()
 	}
-	h.prog, h.marking = p, false
+	h.prog = p
 	return nil
 }
 
 // alive says whether the link is still attached to the interface it was made
-// for, and counts each packet: an interface that is deleted takes the program with it.
+// for: an interface that is deleted takes the program with it.
 func (h *hook) alive() bool {
 	alive, err := h.state()
 	return alive && err == nil
 }
 
-// state is alive, with an error where the program runs and may miss packets, or may run: a program in a dispatcher is not
-// always seen.
+// state is alive, with an error where the program may run: a program in a dispatcher is not always seen.
 func (h *hook) state() (alive bool, err error) {
 	if s, is := h.link.(*dispatcher.Slot); is {
-		alive, err = s.Filled()
-	} else if i, err := linkIndex(h.link); err == nil {
-		alive = i == h.ifindex && i != 0
+		return s.Filled()
 	}
-	if alive && h.marking {
-		err = fmt.Errorf("the %s program of %s does not count packets to which the driver gives no metadata", h.hook, h.name)
-	}
-	return alive, err
+	i, err := linkIndex(h.link)
+	return err == nil && i == h.ifindex && i != 0, nil
 }
 
 // isOn reports whether an attached program is on a device of the network namespace of the calling thread. A device of

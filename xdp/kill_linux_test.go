@@ -18,11 +18,18 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-const childEnv = "FLOWTALLY_XDP_CHILD"
+const (
+	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKillMinusNine
+	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestAKillInAMove
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		fmt.Fprintln(os.Stderr, "FAIL:", child(dir))
+		os.Exit(1)
+	}
+	if args := os.Getenv(moveEnv); args != "" {
+		fmt.Fprintln(os.Stderr, "FAIL:", moveUntilKilled(args))
 		os.Exit(1)
 	}
 	_ = lab.Isolate(lab.ForTests) // without the privilege, each test names the privilege that it needs

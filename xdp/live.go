@@ -74,6 +74,6 @@ func (rs *RuleSet) raiseEpoch() error {
 	return nil
 }
 
-// epochBytes is the room of the epoch, and of the number of unmarked packets, behind the counters: a page, so that no CPU's
-// counters share a line with it.
+// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line with it. Versions
+// that marked packets have left a number in its second word.
 func epochBytes() int { return os.Getpagesize() }

@@ -77,7 +77,6 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		SlotMask:    uint32(l.g.slots - 1),
 		Mul:         l.secret.mul,
 		Fold:        l.secret.fold,
-		Mark:        l.secret.mark(at.port),
 		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
 		RankBase:    uint32(rankAt(l.g.units)) * 8,
 		CounterMask: uint32(l.g.counters-1) * 16,

@@ -1,80 +1,135 @@
 package xdp
 
 import (
-	"context"
-	"log/slog"
-	"runtime"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// endAt ends the goroutine that logs a message.
-type endAt struct {
-	slog.Handler
-	message string
-}
-
-func (endAt) Enabled(context.Context, slog.Level) bool { return true }
-
-func (e endAt) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == e.message {
-		runtime.Goexit()
+// moveUntilKilled is the process of TestAKillInAMove. It moves an interface, and is killed at a step of the move.
+func moveUntilKilled(args string) error {
+	var dir, ifname, step string
+	var to Mode
+	if _, err := fmt.Sscan(args, &dir, &ifname, &to, &step); err != nil {
+		return err
 	}
-	return nil
+	rs, err := Open(Options{PinDir: dir, MaxRules: 1024})
+	if err != nil {
+		return err
+	}
+	rs.steps = func(name string) {
+		if name == step {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	_, err = rs.Attach(ifname, AttachOptions{Mode: to, Ingress: true})
+	return errors.Join(err, errors.New("the move came to its end"))
 }
 
-// A process is killed in a move from XDP to TCX, while the program that marks is the only one. Packets that it cannot mark pass
-// uncounted until the next process, which learns of the gap. A move that marks all packets leaves none.
-func TestAKillInAMoveLeavesAGap(t *testing.T) {
-	need.TCX(t)
-	w, o := testWire(t), Options{PinDir: pinDir(t), MaxRules: 1024, Logger: slog.New(endAt{slog.DiscardHandler, "waiting for a grace period"})}
+// A process is killed at a step of a move. The next one takes over one program or none, and learns that packets may be missing
+// or counted twice. Then it has one program on the interface, which counts each packet once.
+func TestAKillInAMove(t *testing.T) {
+	for _, from := range []Mode{ModeNative, ModeGeneric, ModeTCX} {
+		to := ModeTCX
+		if from == ModeTCX {
+			to = ModeNative
+		}
+		for _, step := range []string{"noted", "attached", "unpinned", "recorded", "pinned", "detached"} {
+			t.Run(fmt.Sprintf("%s to %s, %s", modes(HookIngress, from, false)[0], modes(HookIngress, to, false)[0], step), func(t *testing.T) {
+				testKillInMove(t, from, to, step)
+			})
+		}
+	}
+}
+
+func testKillInMove(t *testing.T, from, to Mode, step string) {
+	w := testWire(t)
+	o := Options{PinDir: pinDir(t), MaxRules: 1024}
 	rs, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := floodRules(t, rs, 1)[0]
-	check := func(doing string, gap bool) {
-		t.Helper()
-		if got := rs.Attachments(); len(got) != 1 || got[0].Gap != gap {
-			t.Fatalf("%s: got %+v, want one hook, with a gap: %t", doing, got, gap)
-		}
-	}
-	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	check("attached", true)
-	rs.hooks[hookKey{a[0].Port, HookIngress}].unmarked = 1 // as a move that fails leaves it
-	rs.Declared(a...)
-	check("declared without the unmarked packets", true)
-	a = attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	rs.Declared(a...)
-	check("declared", false)
-	for _, to := range []Mode{ModeTCX, ModeNative} {
-		attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
-		check("moved", false)
-	}
-	rs.grace.outer.Close() // the grace period of the move fails, which is logged
-	err = w.Near.NS.Do(func() error {
-		_, err := rs.Attach(w.Near.Name, AttachOptions{Mode: ModeTCX, Ingress: true})
-		t.Errorf("the move came to an end: %v", err)
-		return err
-	})
-	if err == nil {
-		t.Fatal("nothing ended the move")
-	}
-	marking, err := rs.hooks[hookKey{a[0].Port, HookIngress}].prog.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer marking.Close()
+	ids := floodRules(t, rs, 2)
+	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: from, Ingress: true})...)
 	if err := rs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	runUnmarked(t, marking)
-	rs = openTest(t, o)
-	if n := readOne(t, rs, id).Packets; n != 0 {
-		t.Errorf("%d packets are counted", n)
+
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s", moveEnv, o.PinDir, w.Near.Name, to, step))
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := w.Near.NS.Do(cmd.Run); err == nil || out.Len() > 0 {
+		t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
 	}
-	check("adopted", true)
-	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})...)
-	check("declared by the next process", false)
+
+	left := ingressPrograms(t, w.Near)
+	rs = openTest(t, o)
+	found := rs.Attachments()
+	if len(found) != left || left > 1 {
+		t.Errorf("%d programs are left and %d found, want the same number, and 1 at most", left, len(found))
+	}
+	if len(found) == 1 && !found[0].Gap {
+		t.Errorf("the next process finds %+v, without a gap", found[0])
+	}
+	a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
+	if !a[0].Gap {
+		t.Errorf("attachment %+v, want a gap", a[0])
+	}
+	if n := ingressPrograms(t, w.Near); n != 1 {
+		t.Errorf("%d programs on the interface, want 1", n)
+	}
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+	if err := s.Run(t.Context(), 2000); err != nil {
+		t.Fatal(err)
+	}
+	compareCounts(t, rs, ids, s)
+	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})...)
+	if a := rs.Attachments(); len(a) != 1 || a[0].Gap {
+		t.Errorf("after the declaration: %+v, want one hook without a gap", a)
+	}
+}
+
+// A move keeps its gap until an Attach has returned it, also if a move has failed and the caller does not know of it.
+func TestAMoveIsDeclaredByItsCaller(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	rs.Declared(a...)
+	check := func(doing string, gap bool) {
+		t.Helper()
+		if got := rs.Attachments(); len(got) != 1 || got[0].Gap != gap {
+			t.Errorf("%s: got %+v, want one hook, with a gap: %t", doing, got, gap)
+		}
+	}
+	check("declared", false)
+	for _, to := range []Mode{ModeTCX, ModeNative} {
+		a = attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
+		if !a[0].Moved || a[0].Fresh {
+			t.Errorf("attachment %+v, want a moved one", a[0])
+		}
+		check("moved", true)
+		rs.Declared(a...)
+		check("moved and declared", false)
+		if a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true}); a[0].Moved {
+			t.Errorf("attachment %+v, want one that stays", a[0])
+		}
+	}
+
+	rs.hooks[hookKey{a[0].Port, HookIngress}].moved = true // as a move that the dispatcher refuses
+	*rs.meta.port(a[0].Port).gap(HookIngress) = 1
+	rs.Declared(a...)
+	check("a failed move, declared by a caller that does not know of it", true)
+	if a = attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true}); !a[0].Moved {
+		t.Errorf("attachment %+v, want the move returned", a[0])
+	}
+	rs.Declared(a...)
+	check("a failed move, declared", false)
 }

@@ -65,11 +65,9 @@ type Attachment struct {
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
 	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
-	Gap       bool   // packets may have passed uncounted before it was attached, or in a move, and no call of Declared followed. A kill keeps it
+	Gap       bool   // packets may have passed uncounted before it was attached, or twice in a move, and no call of Declared followed. A kill keeps it
 	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
-	// Unmarked is how many packets passed in the move of this call of Attach that the driver could not mark. At most so many
-	// were not counted.
-	Unmarked uint64
+	Moved     bool   // since the last call of Attach that returned it, a move between XDP and TCX has counted packets twice, also if it failed
 	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
 	Rejected []error
 }

@@ -40,8 +40,9 @@ type RuleSet struct {
 
 	early    []string // Options.Early
 	values   values
-	epochErr error // why the epoch of the counters could not be raised
-	closed   bool  // under mu and life
+	epochErr error             // why the epoch of the counters could not be raised
+	closed   bool              // under mu and life
+	steps    func(name string) // for tests, of a move; nil: none
 }
 
 // enter locks a rule set that is not closed. The caller unlocks mu.

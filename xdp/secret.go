@@ -2,7 +2,6 @@ package xdp
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"sync/atomic"
 )
@@ -44,18 +43,6 @@ func (s *secret) hash(id uint8, word []uint8, packed []uint64) uint64 {
 	h ^= h >> 32
 	h *= s.fold
 	return h ^ h>>29
-}
-
-// mark is the metadata that a program of XDP gives a packet that it has counted. It is another one for each rule set and
-// each interface: a packet keeps its metadata when a bridge or a VLAN device passes it on to another interface, which
-// counts it too. It tells nothing about the hash.
-func (s *secret) mark(port uint16) uint64 {
-	var b [24]byte
-	binary.NativeEndian.PutUint64(b[:], s.seed)
-	binary.NativeEndian.PutUint64(b[8:], s.fold)
-	binary.NativeEndian.PutUint64(b[16:], uint64(port))
-	sum := sha256.Sum256(b[:])
-	return binary.NativeEndian.Uint64(sum[:])
 }
 
 func (s *secret) tupleSeed(id uint8) uint64 { return s.seed * uint64(id+1) }

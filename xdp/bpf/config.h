@@ -69,7 +69,6 @@ struct ft_config {
 	__u64 hot6;
 	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
 	__u64 fold;	/* and of their sum */
-	__u64 mark;	/* metadata of a packet that XDP has counted, see flowtally_xdp_mark */
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
 	__u32 shape;
 	__u32 layer3; /* 1: frames of the interface begin with IP */

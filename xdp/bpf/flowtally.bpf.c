@@ -71,67 +71,10 @@ int flowtally_xdp61(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
-/* Raises the number of packets that could not be marked. It stands behind the epoch of the counters, see live.go. */
-static __always_inline void ft_unmarked(const volatile struct ft_config *k)
-{
-	__u64 at = k->cpus;
-
-	asm volatile("%0 *= %1" : "+r"(at) : "r"(k->cpu_block));
-	__sync_fetch_and_add((__u64 *)((void *)ft_opaque(ft_counters) + at) + 1, 1);
-}
-
-/*
- * The program of XDP while an interface moves between XDP and TCX ingress, where both are attached. The
- * metadata of a packet tells the program of TCX that this one has counted it. A packet that the driver gives no
- * metadata is left to TCX.
- */
-SEC("xdp.frags")
-int flowtally_xdp_mark(struct xdp_md *ctx)
-{
-	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0, bpf_xdp_get_buff_len(ctx));
-
-	if (!slot)
-		return XDP_PASS;
-	if (!(slot & FT_DROP)) {
-		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(__u64))) {
-			ft_unmarked(c);
-			return XDP_PASS;
-		}
-		__u32 *mark = (void *)(long)ctx->data_meta;
-
-		if ((void *)(mark + 2) > (void *)(long)ctx->data)
-			return XDP_PASS;
-		mark[0] = c->mark;
-		mark[1] = c->mark >> 32;
-	}
-	ft_count(c, slot, 1, bpf_xdp_get_buff_len(ctx));
-	return XDP_PASS - (slot & FT_DROP);
-}
-
-static __always_inline _Bool ft_is_marked(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
-{
-	__u32 *mark = (void *)(long)skb->data_meta, before[2];
-
-	if ((void *)(mark + 2) > (void *)(long)skb->data)
-		return 0;
-	if (bare) { /* the metadata end before the Ethernet header, and data_meta counts from data */
-		__u64 v = ft_before_frame(skb);
-
-		__builtin_memcpy(before, &v, sizeof(v));
-		mark = before;
-	}
-	return mark[0] == (__u32)c->mark && mark[1] == c->mark >> 32;
-}
-
 static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 {
 	const volatile struct ft_config *c = ft_config();
-
 	const _Bool bare = sees && ft_is_bare(c, skb);
-
-	if (!c->egress && ft_is_marked(c, skb, bare))
-		return FT_NEXT;
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
 
 	if (bare)

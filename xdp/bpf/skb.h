@@ -52,20 +52,6 @@ static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, stru
 	return (__u32)(s->data - s->head) - s->mac_header == ETH_HLEN;
 }
 
-/* The kernel has this type everywhere: its first field is 64 bits to read. */
-struct timespec64 {
-	__s64 tv_sec;
-} __attribute__((preserve_access_index));
-
-/* The 8 bytes before the Ethernet header. */
-static __always_inline __u64 ft_before_frame(struct __sk_buff *skb)
-{
-	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
-	struct timespec64 *t = bpf_rdonly_cast(s->head + s->mac_header - sizeof(__u64), bpf_core_type_id_kernel(struct timespec64));
-
-	return t->tv_sec;
-}
-
 #define FT_JUMBO_LEN 8
 #define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no buffer up to this length has the header */
 

@@ -85,12 +85,9 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 			}
 		}
 		for _, a := range done {
-			if a.Fresh || a.Unmarked > 0 {
+			if a.Fresh || a.Moved {
 				delete(h.since, hookName{i.Name, a.Hook})
 				h.signal() // the engine declares it
-			}
-			if a.Unmarked > 0 {
-				h.log.Warn("packets could not be marked in a move, because the driver gives them no metadata", "interface", i.Name, "packets", a.Unmarked)
 			}
 			if len(a.Rejected) > 0 {
 				h.rejected[i.Name] = errors.Join(a.Rejected...)

@@ -30,7 +30,6 @@ type wireFtConfig struct {
 	Hot6        uint64
 	Mul         [18][2]uint64
 	Fold        uint64
-	Mark        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32

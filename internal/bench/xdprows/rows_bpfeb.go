@@ -42,7 +42,6 @@ type rowsFtConfig struct {
 	Hot6        uint64
 	Mul         [18][2]uint64
 	Fold        uint64
-	Mark        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -87,7 +86,6 @@ const (
 	rowsProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	rowsProgFlowtallyXdp      = "flowtally_xdp"
 	rowsProgFlowtallyXdp61    = "flowtally_xdp61"
-	rowsProgFlowtallyXdpMark  = "flowtally_xdp_mark"
 	rowsVarBenchSeq           = "bench_seq"
 	rowsVarFtConf             = "ft_conf"
 	rowsVarFtCounters         = "ft_counters"
@@ -149,7 +147,6 @@ type rowsProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpMark  *ebpf.ProgramSpec `ebpf:"flowtally_xdp_mark"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -235,7 +232,6 @@ type rowsPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpMark  *ebpf.Program `ebpf:"flowtally_xdp_mark"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -249,7 +245,6 @@ func (p *rowsPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
-		p.FlowtallyXdpMark,
 	)
 }
 
