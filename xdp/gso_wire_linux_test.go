@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
-
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// A struct virtio_net_hdr: a guest, or a program at a tap or a PACKET_VNET_HDR socket, describes a
-// buffer with it.
+// Flags and GSO types of lab.VnetHeader.
 const (
 	vnetNeedsCsum = 1
 	gsoTCP4       = 1
@@ -24,12 +21,15 @@ const (
 )
 
 func vnetBuffer(gsoType uint8, gsoSize, csumStart, csumOffset int, frame []byte) []byte {
-	b := make([]byte, 10, 10+len(frame))
-	b[0], b[1] = vnetNeedsCsum, gsoType
-	for i, v := range []int{csumStart + 20, gsoSize, csumStart, csumOffset} {
-		binary.NativeEndian.PutUint16(b[2+2*i:], uint16(v))
+	h := lab.VnetHeader{
+		Flags:      vnetNeedsCsum,
+		GSOType:    gsoType,
+		HeaderLen:  uint16(csumStart + 20),
+		GSOSize:    uint16(gsoSize),
+		CsumStart:  uint16(csumStart),
+		CsumOffset: uint16(csumOffset),
 	}
-	return append(b, frame...)
+	return h.Buffer(frame)
 }
 
 // bigTCP is a frame of TCP with that many bytes of options and of payload.
@@ -73,23 +73,16 @@ func bigIP(v6 bool, proto byte, above int) (frame []byte, transport int) {
 // vnetSocket sends buffers, each behind its virtio header, through the egress hook of an end.
 func vnetSocket(t testing.TB, e *lab.End) (send func([]byte)) {
 	t.Helper()
-	fd := -1
-	err := e.NS.Do(func() (err error) {
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e.Index})
-	})
-	t.Cleanup(func() { unix.Close(fd) })
+
+	s, err := e.NewVnetSocket()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() })
+
 	return func(b []byte) {
 		t.Helper()
-		if _, err := unix.Write(fd, b); err != nil {
+		if err := s.Send(b); err != nil {
 			t.Fatal(err)
 		}
 	}

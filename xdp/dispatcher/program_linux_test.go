@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -57,5 +58,27 @@ func TestMould(t *testing.T) {
 	}
 	if types, err := spec.AnyTypesByName(Place); err != nil || len(types) != 1 {
 		t.Errorf("%v, %v", types, err)
+	}
+}
+
+// TestPlacesAlterNoPacket: the one call of a place that may alter a packet is in a branch for a context that is NULL.
+func TestPlacesAlterNoPacket(t *testing.T) {
+	code := instructions(configOf(newVersion, make([]Member, Most)), 0)
+	calls := 0
+	for i, ins := range code {
+		if !ins.IsBuiltinCall() {
+			continue
+		}
+
+		calls++
+		if call := asm.FnXdpAdjustTail.Call(); ins.Constant != call.Constant {
+			t.Errorf("instruction %d calls %v", i, ins)
+		}
+		if guard := code[i-2]; guard.OpCode.JumpOp() != asm.JNE || guard.Dst != asm.R1 || guard.Constant != 0 {
+			t.Errorf("instruction %d is behind %v, want the comparison of the context with 0", i, guard)
+		}
+	}
+	if calls != Most {
+		t.Errorf("%d calls, want one in each of %d places", calls, Most)
 	}
 }

@@ -1,0 +1,173 @@
+package xdp
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// harmless are the kernel functions that a program of flowtally may call, each with the reason why it cannot alter a
+// packet, its buffer or its metadata. Newer kernels put instructions in the place of the first two.
+var harmless = map[string]string{
+	"bpf_get_smp_processor_id":     "takes no packet",
+	"percpu_array_map_lookup_elem": "takes no packet: the lookup of the map of copies",
+	"bpf_skb_load_bytes":           "copies from the buffer to memory of the program",
+	"bpf_skb_load_bytes_relative":  "copies from the linear part to memory of the program",
+	"bpf_xdp_load_bytes":           "copies from the buffers of the frame to memory of the program",
+	"bpf_xdp_get_buff_len":         "adds the lengths of the buffers",
+}
+
+func kallsyms(t *testing.T) *lab.Kallsyms {
+	t.Helper()
+
+	k, err := lab.ReadKallsyms()
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+		need.Missing(t, "kallsyms", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// callsOf returns the calls of a loaded program, and those of them that are not harmless.
+func callsOf(t *testing.T, k *lab.Kallsyms, p *ebpf.Program) (calls, bad []string) {
+	t.Helper()
+
+	calls, err := k.Calls(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range calls {
+		if harmless[name] == "" {
+			bad = append(bad, name)
+		}
+	}
+	return calls, bad
+}
+
+// everyLayer returns rules that look at every layer, some of them in trees.
+func everyLayer(counter uint32) []Rule {
+	var rules []Rule
+	for i := range 60 {
+		r := Rule{Counter: counter, Order: uint32(i)}
+		for w := range r.Mask.words() {
+			r.Mask.words()[w] = ^uint64(i / 2)
+		}
+		r.Key.words()[0] = uint64(i&1) << 63
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// TestProgramsCallOnlyHarmlessFunctions disassembles each program, for each kind of rule set and of place, as the
+// kernel runs it.
+func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
+	sets := []struct {
+		name  string
+		rules func(counter uint32) []Rule
+	}{
+		{"no flow", func(uint32) []Rule { return nil }},
+		{"one flow", func(counter uint32) []Rule { return []Rule{exact4(1, 2, 3, 4, counter)} }},
+		{"every layer", everyLayer},
+	}
+	programs := []string{
+		flowtallyProgFlowtallyXdp,
+		flowtallyProgFlowtallyXdp61,
+		flowtallyProgFlowtallyTcx,
+		flowtallyProgFlowtallyTcxNobtf,
+	}
+	if spec, err := loadFlowtally(); err != nil || len(spec.Programs) != len(programs) {
+		t.Fatalf("the object has programs that this test does not load: %v, %v", spec, err)
+	}
+
+	symbols, called := kallsyms(t), map[string]bool{}
+	for _, set := range sets {
+		rs := openTest(t, Options{MaxRules: 1024})
+		mustAdd(t, rs, set.rules(mustCounter(t, rs, "a"))...)
+
+		for i, name := range programs {
+			for _, h := range []Hook{HookIngress, HookEgress} {
+				for _, layer3 := range []bool{false, true} {
+					at := site{hookKey: hookKey{1, h}, layer3: layer3, tcx: i >= 2}
+					p, err := rs.load.named(rs.constants, at, name)
+					if err != nil {
+						t.Fatalf("%s, %s: %+v", set.name, name, err)
+					}
+					calls, bad := callsOf(t, symbols, p)
+					p.Close()
+
+					if len(bad) > 0 {
+						t.Errorf("%s, %s, %s, without Ethernet %v: calls %v", set.name, name, h, layer3, bad)
+					}
+					for _, c := range calls {
+						called[c] = true
+					}
+				}
+			}
+		}
+	}
+	if !called["bpf_skb_load_bytes"] || !called["bpf_xdp_load_bytes"] {
+		t.Errorf("calls %v: the test does not see the copies of headers, so it sees no other call either", called)
+	}
+	t.Logf("called: %v", called)
+}
+
+// TestAlteringProgramsAreSeen looks with the same eyes at programs that alter packets: one that pulls, as the program
+// of TCX did, one that stores to a packet, one that takes room for metadata.
+func TestAlteringProgramsAreSeen(t *testing.T) {
+	need.BPF(t)
+	symbols := kallsyms(t)
+
+	pull := asm.Instructions{
+		asm.Mov.Imm(asm.R2, 512),
+		asm.FnSkbPullData.Call(),
+		asm.Mov.Imm(asm.R0, -1),
+		asm.Return(),
+	}
+	store := asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 76, asm.Word), // data
+		asm.LoadMem(asm.R3, asm.R1, 80, asm.Word), // data_end
+		asm.Mov.Reg(asm.R4, asm.R2),
+		asm.Add.Imm(asm.R4, 14),
+		asm.JGT.Reg(asm.R4, asm.R3, "out"),
+		asm.StoreImm(asm.R2, 0, 0, asm.Byte),
+		asm.Mov.Imm(asm.R0, -1).WithSymbol("out"),
+		asm.Return(),
+	}
+	adjust := asm.Instructions{
+		asm.Mov.Imm(asm.R2, -8),
+		asm.FnXdpAdjustMeta.Call(),
+		asm.Mov.Imm(asm.R0, verdictPass),
+		asm.Return(),
+	}
+	for _, c := range []struct {
+		name string
+		typ  ebpf.ProgramType
+		code asm.Instructions
+		want string
+	}{
+		{"pull", ebpf.SchedCLS, pull, "bpf_skb_pull_data"},
+		{"store", ebpf.SchedCLS, store, "bpf_skb_pull_data"},
+		{"adjust", ebpf.XDP, adjust, "bpf_xdp_adjust_meta"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: c.typ, License: "GPL", Instructions: c.code})
+			if err != nil {
+				t.Fatalf("%+v", err)
+			}
+			defer p.Close()
+
+			if _, bad := callsOf(t, symbols, p); !slices.Contains(bad, c.want) {
+				t.Errorf("found %v, want %s", bad, c.want)
+			}
+		})
+	}
+}
