@@ -36,9 +36,14 @@ CFLAGS ?= -O2
 FUZZTIME ?= 10s
 # The tools that make test needs, by the names of .ci/need.
 TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump tmux prometheus
-# go test that ends with a summary; make test collects the summaries in the file SUMMARY.
+# go test that runs a failed test with real time once more, and ends with a summary. A flag with a value has the form
+# -name=value. Files that exist already collect the summaries (SUMMARY), the unsteady tests (UNSTEADY), and the time of
+# each test (TIMES).
 SUMMARY ?=
-GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --
+UNSTEADY ?=
+TIMES ?=
+TESTRUN = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") $(if $(UNSTEADY),-unsteady "$(UNSTEADY)") $(if $(TIMES),-times "$(TIMES)")
+GOTEST = $(TESTRUN) --
 # The long forms of the tests of shm: how often each repeats its step.
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
@@ -113,7 +118,7 @@ package: ## build dist/flowtally_VERSION_ARCH.deb and .rpm of the commit, with e
 
 test-package: build ## the .deb's whole life in a system of its own, the .rpm, the container and the manifests of Kubernetes (asks for root)
 	@.ci/need dpkg rpm systemd man pkg-config buildah crun
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) -C internal/packaging test -count=1 -timeout 10m ./...
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(TESTRUN) -dir internal/packaging -- -count=1 -timeout=10m ./...
 
 container: ## build the static programs into dist/static, and an image of them with buildah
 	@.ci/need buildah
@@ -127,13 +132,14 @@ demo-rdma: build ## the demo over the real libmlx5 of RDMA_CORE (Debian's archiv
 	@.ci/need cc
 	$(ROOT) $(GO) run ./internal/lab/rdmacore/demo -release "$(RDMA_CORE)" -seconds $(SECONDS_OF_DEMO)
 
-# Ends with the summaries of its parts, also after a failure.
+# Ends with the summaries of its parts and the list of unsteady tests, also after a failure.
 test: ## every test, first as this user and then as root the packages that need privileges
 	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
-	@summary=$$(mktemp); trap 'rm -f "$$summary"' EXIT; code=0; \
-	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root test-otel || code=$$?; \
-	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$summary"; exit $$code
+	@lists=$$(mktemp -d); trap 'rm -rf "$$lists"' EXIT; code=0; touch "$$lists/summary" "$$lists/unsteady"; \
+	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" UNSTEADY="$$lists/unsteady" lint test-cross $(if $(ROOT),test-user) test-root test-otel || code=$$?; \
+	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$lists/summary"; \
+	$(if $(UNSTEADY),cat "$$lists/unsteady" >>"$(UNSTEADY)";) .ci/unsteady "$$lists/unsteady"; exit $$code
 
 # Directories whose tests build programs, explore or count for long: checked only where they differ from HEAD.
 LONG_TO_CHECK = cmd/internal/selftest examples ibv/ibvtest internal/bench internal/lab/fleet internal/memorder shm/include
@@ -145,18 +151,19 @@ check: lint build ## before every commit: lint, and the tests in their short for
 	@.ci/need cc c++ pkg-config python3 rdma-headers
 	@skip=; for d in $(LONG_TO_CHECK); do ! git diff --quiet HEAD -- $$d || skip="$$skip -e /flowtally/$$d"; done; \
 	soft=$$(mktemp -d); trap 'rm -rf "$$soft"' EXIT; [ ! -d $(BIN)/ibvtest ] || cp -r $(BIN)/ibvtest/. "$$soft"; \
-	FLOWTALLY_BIN=$(abspath $(BIN)) FLOWTALLY_SOFT="$$soft" $(GOTEST) -short -p 4 -vet=off -timeout 10m ./dataplane/engine ./internal/lab/e2e $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
+	FLOWTALLY_BIN=$(abspath $(BIN)) FLOWTALLY_SOFT="$$soft" $(GOTEST) -short -p=4 -vet=off -timeout=10m ./dataplane/engine ./internal/lab/e2e $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
 
 test-user: ## the tests that need no privilege; a test is skipped, with the reason, where the machine cannot run it
 	@.ci/need cc c++ pkg-config python3 rdma-headers
-	$(GOTEST) -count=1 -timeout 30m ./...
+	$(GOTEST) -count=1 -timeout=30m ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout 40m -p 2 -exec '$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout=40m -p=2 -exec='$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-otel: build ## a collector of OpenTelemetry receives the values that flowtally export pushes; the collector is a module of its own
-	cd internal/lab/otel && $(GO) vet . && FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m .
+	$(GO) -C internal/lab/otel vet .
+	FLOWTALLY_BIN=$(CURDIR)/bin $(TESTRUN) -dir internal/lab/otel -- -count=1 -timeout=20m .
 
 test-cross: ## compile everything, tests included, for the other supported systems
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
@@ -167,25 +174,26 @@ test-cross: ## compile everything, tests included, for the other supported syste
 
 test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64
 	@.ci/need qemu-aarch64
-	$(GO) test -count=1 -tags emulated -run TestArm64 -timeout 20m ./shm
+	$(GOTEST) -count=1 -tags=emulated -run=TestArm64 -timeout=20m ./shm
 
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc
-	$(GO) test -race -short -timeout 30m -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
+	$(GOTEST) -race -short -timeout=30m -skip='LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
 test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(GOTEST) -timeout 5h -p 1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(GOTEST) -timeout=5h -p=1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz
-	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 80m ./internal/lab/vm
+	FLOWTALLY_REQUIRE=all $(GOTEST) -count=1 -tags=vm -timeout=80m ./internal/lab/vm
 
 test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor, demo (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin sh -c 'export FLOWTALLY_RAN=$$(mktemp) && \
-		$(GO) test -count=1 -v -tags releases -run "TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels" -timeout 30m ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair && \
-		$(GO) test -count=1 -v -tags releases -run "^TestRan$$" ./internal/lab/rdmacore; rc=$$?; rm -f $$FLOWTALLY_RAN; exit $$rc'
+	@ran=$$(mktemp -d); trap 'rm -rf "$$ran"' EXIT; \
+	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -count=1 -tags=releases -timeout=30m "$$@"; }; \
+	releases -run='TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair; \
+	releases -run='^TestRan$$' ./internal/lab/rdmacore
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc

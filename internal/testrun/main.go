@@ -5,16 +5,20 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 )
 
 func main() {
 	name := flag.String("name", "go test", "stands at the beginning of the summary")
 	to := flag.String("to", "", "file that the summary is appended to")
+	unsteady := flag.String("unsteady", "", "file that the unsteady tests are appended to")
+	times := flag.String("times", "", "file that the time of each test is appended to")
 	command := flag.String("go", "go", "the go command")
+	dir := flag.String("dir", ".", "directory in which go test runs")
 	flag.Parse()
-	code, err := run(*command, *name, *to, flag.Args())
+
+	suite := suite{command: *command, dir: *dir, w: os.Stdout}
+	code, err := suite.runAll(*name, flag.Args(), files{summary: *to, unsteady: *unsteady, times: *times})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		code = max(code, 1)
@@ -22,39 +26,41 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs go test with args and returns its exit status.
-func run(command, name, to string, args []string) (code int, err error) {
+// files are the paths of the files that a run adds to. An empty path is no file.
+type files struct {
+	summary, unsteady, times string
+}
+
+// runAll runs the tests, then the failed ones that may be unsteady, and writes the summary. It returns the exit status.
+func (s suite) runAll(name string, args []string, to files) (code int, err error) {
 	start := time.Now()
-	cmd := exec.Command(command, append([]string{"test", "-json"}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	r, code, err := s.run(args, nil)
 	if err != nil {
-		return 0, fmt.Errorf("making a pipe: %w", err)
+		return code, err
 	}
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("starting go test: %w", err)
-	}
-	r := newReport(os.Stdout)
-	readErr := r.read(out)
-	err = cmd.Wait()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		code, err = exit.ExitCode(), nil
-		if code < 0 {
-			err = exit // ended by a signal
+	if code != 0 {
+		s.runAgain(r, args)
+		if r.forgiven() {
+			code = 0
 		}
 	}
-	text := r.summary(name, time.Since(start), code == 0 && err == nil)
-	fmt.Print(text)
-	return code, errors.Join(readErr, err, appendTo(to, text))
+
+	text := r.summary(name, time.Since(start), code == 0)
+	fmt.Fprint(s.w, text)
+	return code, errors.Join(
+		appendTo(to.summary, text),
+		appendTo(to.unsteady, r.unsteadyList(name)),
+		appendTo(to.times, r.timeList(name)),
+	)
 }
 
 func appendTo(path, text string) error {
-	if path == "" {
+	if path == "" || text == "" {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return fmt.Errorf("writing the summary: %w", err)
+		return fmt.Errorf("appending to a list of the run: %w", err)
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())

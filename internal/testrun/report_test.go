@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -60,35 +58,5 @@ lane: FAILED: 1 passed, 3 failed, 3 skipped in 2m3s
   skipped: no reason given (TestMute)
 `, r.summary("lane", 123*time.Second+time.Millisecond, false)); d != "" {
 		t.Error(d)
-	}
-}
-
-// A run of go test itself: its exit status is handed on, and the summary is in the file.
-func TestRun(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":    "module m\n",
-		"m_test.go": "package m\nimport \"testing\"\nfunc TestA(*testing.T) {}\nfunc TestB(t *testing.T) { t.Fatal(\"no\") }\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(dir)
-	to := filepath.Join(dir, "summary")
-	if err := os.WriteFile(to, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		pattern, want string
-		code          int
-	}{{"TestA", "lane: ok: 1 passed, 0 failed", 0}, {"Test", "lane: FAILED: 1 passed, 1 failed", 1}} {
-		code, err := run("go", "lane", to, []string{"-run", tt.pattern, "."})
-		if code != tt.code || err != nil {
-			t.Errorf("%s: exit status %d, %v", tt.pattern, code, err)
-		}
-		if b, err := os.ReadFile(to); err != nil || !strings.Contains(string(b), tt.want) {
-			t.Errorf("%s: %q, %v", tt.pattern, b, err)
-		}
 	}
 }
