@@ -47,10 +47,8 @@ GOTEST = $(TESTRUN) --
 # The long forms of the tests of shm: how often each repeats its step.
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
-SEED ?= 1
-MUTANTS ?= 120
 
-.PHONY: help build install uninstall package test-package container demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall package test-package container demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -222,14 +220,6 @@ fuzz: ## every fuzz target for FUZZTIME
 		for f in $$(grep -hoE '^func (Fuzz[A-Za-z0-9_]+)' $$d/*_test.go | awk '{print $$2}'); do \
 			echo "== $$p $$f"; (cd $$d && "$$tmp/fuzz.test" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) \
 				-test.fuzzminimizetime 5x -test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/$$p"); done; done
-
-mutate: ## change the code in MUTANTS places drawn by SEED, one at a time, and list which changes the tests notice (asks for root)
-	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all $(GO) run ./internal/mutate -seed $(SEED) -mutants $(MUTANTS)
-
-mutate-again: ## make ten changes of docs/testing.md again, drawn by the commit: the tests must still notice each (asks for root)
-	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all $(GO) run ./internal/mutate -again 10
 
 clean: ## remove bin/ and dist/
 	rm -rf bin $(DIST)
