@@ -48,7 +48,7 @@ GOTEST = $(TESTRUN) --
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 
-.PHONY: help build install uninstall package test-package container demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,12 +56,17 @@ help: ## list the targets
 # Root runs no plugin, and loads no library, that others may write: hence the umask.
 # libflowtally.so stays loaded (nodelete): ft_guard_sigbus installs a signal handler that lies in it.
 # Without a C compiler that works, the programs are built without cgo: they cannot load
-# libibverbs, and say so. CGO_ENABLED=0 asks for that.
-build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
-	@umask 022; cc=$$($(GO) env CC); cgo=$${CGO_ENABLED:-1}; have=1; \
-	printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $$cc -xc -o /dev/null - 2>/dev/null || have=0; \
-	[ $$have = 1 ] || cgo=0; \
-	CGO_ENABLED=$$cgo $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin; \
+# libibverbs, and make build says so. CGO_ENABLED=0 asks for that.
+CC_WORKS = cc=$$($(GO) env CC); have=1; \
+	printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | $$cc -xc -o /dev/null - 2>/dev/null || have=0
+
+# The programs alone: all that make demo needs.
+programs:
+	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
+	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
+
+build: programs ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
+	@umask 022; $(CC_WORKS); \
 	if [ $$have = 1 ]; then CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest >/dev/null; \
 		$$cc -std=c11 $(CFLAGS) -fPIC -fvisibility=hidden -Ishm/include -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic-functions -Wl,-z,defs -Wl,-z,nodelete \
 			$(LDFLAGS) -o $(BIN)/$(LIBRARY) shm/library/libflowtally.c; \
@@ -123,8 +128,12 @@ container: ## build the static programs into dist/static, and an image of them w
 	CGO_ENABLED=0 $(MAKE) --no-print-directory build BIN=$(DIST)/static
 	buildah bud --tag flowtally --file configs/container/Containerfile $(DIST)/static
 
-demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
+demo: announce-demo programs ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
+
+# Said ahead of the build, which takes longer than the demo on a fresh machine.
+announce-demo:
+	@echo "demo: builds flowtally and flowtally-plugin (a minute on 2 idle CPUs where nothing is compiled yet), then sends packets for $(SECONDS_OF_DEMO) s and compares the counts"
 
 demo-rdma: build ## the demo over the real libmlx5 of RDMA_CORE (Debian's archive has it), by DevX and by verbs, without a card (asks for root)
 	@.ci/need cc
