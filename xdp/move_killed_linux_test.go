@@ -9,6 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
@@ -123,11 +126,24 @@ func TestAMoveIsDeclaredByItsCaller(t *testing.T) {
 		}
 	}
 
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+	a = attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+	rs.Declared(a...)
+	owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
+	err := w.Near.NS.Do(func() error {
+		_, err := rs.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
+		return err
+	})
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("moving to a hook that is taken: %v", err)
+	}
+	check("a refused move, after which the interface is as before", false)
+
 	rs.hooks[hookKey{a[0].Port, HookIngress}].moved = true // as a move that the dispatcher refuses
 	*rs.meta.port(a[0].Port).gap(HookIngress) = 1
 	rs.Declared(a...)
 	check("a failed move, declared by a caller that does not know of it", true)
-	if a = attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true}); !a[0].Moved {
+	if a = attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true}); !a[0].Moved {
 		t.Errorf("attachment %+v, want the move returned", a[0])
 	}
 	rs.Declared(a...)

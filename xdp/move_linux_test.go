@@ -62,34 +62,38 @@ func behind(t testing.TB, e *lab.End) (passed func() uint64) {
 	}
 }
 
-// moveUnderTraffic moves an interface from TCX to a mode of XDP and back under traffic, round after round. After each move it calls check,
-// when no packet is under way.
-func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode Mode, check func(to string)) {
+// moveUnderTraffic moves an interface to a mode while packets flow, and returns when none is under way.
+func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode string, o AttachOptions) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, 0) }()
+	more := func() {
+		t.Helper()
+		was := s.Sent()[0].Packets
+		lab.Eventually(t, "packets before and after a move", func() bool { return s.Sent()[0].Packets > was+100 })
+	}
+	more()
+	if a := attach(t, rs, e, o)[0]; a.Mode != mode || a.Fresh || !a.Moved || !a.Gap {
+		t.Fatalf("moving to %s: got %+v", mode, a)
+	}
+	more()
+	stop()
+	if err := errors.Join(<-done, s.Settle(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// movesUnderTraffic moves an interface from TCX to a mode of XDP and back, round after round. After each move it calls check.
+func movesUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode Mode, check func(to string)) {
 	t.Helper()
 	attach(t, rs, e, AttachOptions{Mode: ModeTCX, Ingress: true})
 	for range times.Brief(10, 3) {
 		for _, to := range []Mode{mode, ModeTCX} {
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			done := make(chan error, 1)
-			go func() { done <- s.Run(ctx, 0) }()
-			more := func() {
-				t.Helper()
-				was := s.Sent()[0].Packets
-				lab.Eventually(t, "packets before and after a move", func() bool { return s.Sent()[0].Packets > was+1000 })
-			}
-			more()
-			a := attach(t, rs, e, AttachOptions{Mode: to, Ingress: true})[0]
-			want := modes(HookIngress, to, false)[0]
-			if a.Mode != want || a.Fresh || !a.Moved || !a.Gap {
-				t.Fatalf("moving to %s: got %+v", want, a)
-			}
-			more()
-			stop()
-			if err := errors.Join(<-done, s.Settle(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			check(want)
+			name := modes(HookIngress, to, false)[0]
+			moveUnderTraffic(t, rs, e, s, name, AttachOptions{Mode: to, Ingress: true})
+			check(name)
 		}
 	}
 }
@@ -113,7 +117,7 @@ func TestMovesUnderTraffic(t *testing.T) {
 				return n
 			}
 			var twice uint64
-			moveUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
+			movesUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
 				if counted, passed := all(), passed(); counted < passed+twice {
 					t.Errorf("moved to %s: %d packets passed, %d of them counted", to, passed, counted-twice)
 				} else {
@@ -154,7 +158,7 @@ func TestADropHoldsOverMoves(t *testing.T) {
 			}
 			passed := behind(t, w.Near)
 			s := flood(t, w.Far, 1, 100, lab.SenderOptions{})
-			moveUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
+			movesUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
 				if n := passed(); n > 0 {
 					t.Fatalf("moved to %s: %d packets passed", to, n)
 				}

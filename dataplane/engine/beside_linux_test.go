@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/times"
-	kernel "github.com/flowtally/flowtally/xdp"
 )
 
 // An instance counts behind a program on the XDP hook, says so while that program is there, and no longer when it has left.
@@ -54,90 +54,119 @@ func TestBesideAnotherProgram(t *testing.T) {
 	}
 }
 
-// passedBehind counts the packets of UDP to port 1001 that pass the ingress of an end.
-func passedBehind(t *testing.T, e *lab.End) (passed func() uint64) {
+// underTraffic calls f while packets flow, and returns when the last packet has arrived.
+func underTraffic(t *testing.T, s *lab.Sender, f func()) {
 	t.Helper()
-	rs, err := kernel.Open(kernel.Options{MaxRules: 64})
-	if err != nil {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, 0) }()
+	f()
+	stop()
+	if err := errors.Join(<-done, s.Settle(t.Context())); err != nil {
 		t.Fatal(err)
-	}
-	t.Cleanup(func() { rs.Destroy() })
-	c, err := rs.AllocCounter("all")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := kernel.Rule{Counter: c.ID}
-	r.Key.Out.Proto, r.Mask.Out.Proto = 17, 0xff
-	r.Key.Out.L4, r.Mask.Out.L4 = [4]byte{0, 0, 1001 >> 8, 1001 & 0xff}, [4]byte{0, 0, 0xff, 0xff}
-	r.Key.Out.Flags, r.Mask.Out.Flags = kernel.FlagIPv4|kernel.FlagL4, kernel.FlagIPv4|kernel.FlagL4
-	if err := rs.Add(r); err != nil {
-		t.Fatal(err)
-	}
-	err = e.NS.Do(func() error {
-		_, err := rs.Attach(e.Name, kernel.AttachOptions{Mode: kernel.ModeTCX, Ingress: true, Last: true})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() uint64 {
-		var p [1]kernel.Pair
-		if err := rs.Read([]uint32{c.ID}, p[:]); err != nil {
-			t.Fatal(err)
-		}
-		return p[0].Packets
 	}
 }
 
-// The mode of an interface changes between native and tcx under traffic, ten times each way, and another program takes the
-// hook in between. Every packet that reaches the stack is counted once: a rule set of its own counts them, behind. A veth drops
-// packets when XDP comes or goes.
-func TestModeChangesUnderTraffic(t *testing.T) {
-	need.TCX(t)
-	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
-	e := b.start(t)
+// moving is an instance whose flow "a" moves between XDP and TCX under traffic.
+type moving struct {
+	*bench
+	t     *testing.T
+	e     *Engine
+	s     *lab.Sender
+	moves uint64 // so far
+}
+
+func newMoving(t *testing.T, b *bench, e *Engine) *moving {
+	t.Helper()
 	s, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: 20_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	done := make(chan error, 1)
-	passed := passedBehind(t, b.wire.Near)
-	go func() { done <- s.Run(ctx, 1<<40) }()
-	set := func(mode dataplane.Mode) {
-		t.Helper()
-		file := b.cfg
-		file.Flows = nil
-		file.Interfaces = []dataplane.Interface{{Name: b.wire.Near.Name, Mode: mode}}
-		if _, err := e.SetFlows(t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file}); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() { s.Close() })
+	return &moving{bench: b, t: t, e: e, s: s}
+}
+
+// set sets the mode of the interface.
+func (m *moving) set(mode dataplane.Mode) {
+	m.t.Helper()
+	file := m.cfg
+	file.Flows, file.Interfaces = nil, []dataplane.Interface{{Name: m.wire.Near.Name, Mode: mode}}
+	if _, err := m.e.SetFlows(m.t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// counted returns what the kernel has counted.
+func (m *moving) counted() backend.Pair {
+	m.t.Helper()
+	m.e.ctl.Lock()
+	defer m.e.ctl.Unlock()
+	c := m.e.flows["a"]
+	p, err := backend.ReadOne(c.backend, c.id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return p
+}
+
+// more waits until more packets are counted.
+func (m *moving) more() {
+	m.t.Helper()
+	was := m.counted().Packets
+	lab.Eventually(m.t, "packets before and after a move", func() bool { return m.counted().Packets > was+50 })
+}
+
+// move calls f, which moves the interface, under traffic. The move is one discontinuity. The packets that are sent afterwards are
+// counted once, without another discontinuity.
+func (m *moving) move(mode dataplane.Mode, f func()) {
+	m.t.Helper()
+	underTraffic(m.t, m.s, func() {
+		m.more()
+		f()
+		awaitMode(m.t, m.e, m.e.backends[0].(*xdp.Backend), mode)
+		m.more()
+	})
+	m.moves++
+	lab.Eventually(m.t, "the discontinuity", func() bool { return discontinuitiesOf(m.e, "a") >= m.moves })
+	m.exact(string(mode))
+}
+
+// exact sends packets, which are counted once.
+func (m *moving) exact(when string) {
+	m.t.Helper()
+	was := m.counted()
+	sent := m.send(m.t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]
+	await(m.t, reader(m.t, m.cfg), "a", backend.Add(was, backend.Pair(sent)))
+	for _, entry := range m.e.writer.Entries() {
+		if n := uint64(entry.Continuity.Discontinuities); n != m.moves {
+			m.t.Errorf("%s: %d discontinuities of %s after %d moves", when, n, entry.Name, m.moves)
 		}
-		lab.Eventually(t, "the source is "+string(mode), func() bool {
-			placed, err := e.Placements(t.Context())
-			return err == nil && placed[0].Source.Modes() == string(mode)
+	}
+}
+
+// The mode of an interface changes between native and tcx under traffic, ten times each way, and another program takes the
+// hook in between. Each move is one discontinuity, which the mirror has when the call returns. Between them each packet is
+// counted once.
+func TestModeChangesUnderTraffic(t *testing.T) {
+	need.TCX(t)
+	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
+	m := newMoving(t, b, b.start(t))
+	set := func(mode dataplane.Mode) {
+		m.move(mode, func() {
+			m.set(mode)
+			if n := discontinuitiesOf(m.e, "a"); n != m.moves+1 {
+				t.Errorf("%d discontinuities when the call has returned, want %d", n, m.moves+1)
+			}
 		})
 	}
-	was := e.backends[0].(*xdp.Backend).Inspect().Epochs
 	for range times.Brief(10, 2) {
 		set(dataplane.ModeTCX)
 		if err := occupy(t, b.wire.Near).Close(); err != nil {
 			t.Fatal(err)
 		}
+		m.exact("another program has come and gone")
 		set(dataplane.ModeNative)
 	}
-	if now := e.backends[0].(*xdp.Backend).Inspect().Epochs; now != was {
-		t.Errorf("%d epochs have begun, want none", now-was)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	n := passed()
-	await(t, reader(t, b.cfg), "a", backend.Pair{Packets: n, Bytes: 60 * n})
-	t.Logf("%d packets over the changes, each counted once", n)
+	t.Logf("%d moves, each one discontinuity", m.moves)
 }

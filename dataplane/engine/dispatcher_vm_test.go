@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -16,22 +15,21 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	kernel "github.com/flowtally/flowtally/xdp"
 )
 
 // dispatched is an instance beside the distribution's xdp-loader, with traffic.
 type dispatched struct {
-	*bench
-	t *testing.T
-	e *Engine
+	*moving
 	x *xdp.Backend
-	s *lab.Sender
 }
 
 func newDispatched(t *testing.T) *dispatched {
 	t.Helper()
-	d := &dispatched{bench: newBench(t, "auto", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")}), t: t}
+	b := newBench(t, "auto", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
+	d := &dispatched{moving: &moving{bench: b, t: t}}
 	d.load()
-	d.e, d.x = d.startRetaking(t, 50*time.Millisecond)
+	d.e, d.x = b.startRetaking(t, 50*time.Millisecond)
 	awaitMode(t, d.e, d.x, dataplane.ModeDispatcher)
 	awaitCondition(t, d.e, "xdp-beside", d.wire.Near.Name, true)
 	var err error
@@ -79,47 +77,14 @@ func (d *dispatched) passes() (ids []string) {
 	return ids
 }
 
-// underTraffic calls f while packets flow, and returns when the last packet has arrived.
-func (d *dispatched) underTraffic(f func()) {
-	d.t.Helper()
-	ctx, stop := context.WithCancel(d.t.Context())
-	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- d.s.Run(ctx, 1<<40) }()
-	f()
-	stop()
-	if err := <-done; err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.s.Settle(d.t.Context()); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-// counts waits until 50 more packets are counted.
-func (d *dispatched) counts() {
-	d.t.Helper()
-	total := func() uint64 {
-		d.e.ctl.Lock()
-		defer d.e.ctl.Unlock()
-		p, err := backend.ReadOne(d.x, d.e.flows["a"].id)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return p.Packets
-	}
-	was := total()
-	lab.Eventually(d.t, "packets between two changes", func() bool { return total() > was+50 })
-}
-
 // replaceOthers lets xdp-loader make ten dispatchers, with one of its programs and with two in turns. The program of the instance
 // goes along with each.
 func (d *dispatched) replaceOthers() {
 	d.t.Helper()
 	for range 5 {
-		d.counts()
+		d.more()
 		d.load()
-		d.counts()
+		d.more()
 		d.run("unload", "--id", d.passes()[0])
 	}
 	if n := len(d.passes()); n != 1 {
@@ -136,43 +101,80 @@ func (d *dispatched) check(when string, packets uint64, discontinuities uint64) 
 			d.t.Errorf("%s: %d discontinuities of %s, want %d", when, n, entry.Name, discontinuities)
 		}
 	}
-	d.t.Logf("%s: %d packets, each counted once, %d discontinuities", when, packets, discontinuities)
+	d.t.Logf("%s: %d packets counted, %d discontinuities", when, packets, discontinuities)
 }
 
 // An instance that starts beside xdp-loader's dispatcher counts in it while its other programs are replaced ten times under
 // traffic. When xdp-loader takes the dispatcher away, with the instance's program, the instance takes the hook and declares a
 // discontinuity. It leaves the hook under traffic when it is told to count by TCX, and joins the dispatcher that xdp-loader
-// makes then. A rule set behind counts each packet that passes.
+// makes then: two more discontinuities. Between them each packet that passes is counted once. A rule set behind says how many
+// those are.
 func TestDispatcherInAnInstance(t *testing.T) {
 	d := newDispatched(t)
 	passed := passedBehind(t, d.wire.Near)
-	set := func(mode dataplane.Mode) {
-		t.Helper()
-		file := d.cfg
-		file.Flows, file.Interfaces = nil, []dataplane.Interface{{Name: d.wire.Near.Name, Mode: mode}}
-		if _, err := d.e.SetFlows(t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	var twice uint64 // in the moves
 	for round := range uint64(2) {
-		d.underTraffic(d.replaceOthers)
-		d.check("in the dispatcher", passed(), round)
+		underTraffic(t, d.s, d.replaceOthers)
+		d.check("in the dispatcher", passed()+twice, 3*round)
 		d.run("unload", "--all")
 		awaitMode(t, d.e, d.x, dataplane.ModeNative)
-		d.underTraffic(d.counts)
-		d.check("after the dispatcher has left", passed(), round+1)
-		d.underTraffic(func() {
+		underTraffic(t, d.s, d.more)
+		d.check("after the dispatcher has left", passed()+twice, 3*round+1)
+		underTraffic(t, d.s, func() {
 			if out, err := d.loader("load", passArgs...); err == nil {
 				t.Errorf("xdp-loader took the hook of the instance: %s", out)
 			}
-			set(dataplane.ModeTCX)
+			d.set(dataplane.ModeTCX)
 			awaitMode(t, d.e, d.x, dataplane.ModeTCX)
 			d.load()
-			set(dataplane.ModeAuto)
+			d.set(dataplane.ModeAuto)
 			awaitMode(t, d.e, d.x, dataplane.ModeDispatcher)
-			d.counts()
+			d.more()
 		})
-		d.check("after TCX, in the dispatcher again", passed(), round+1)
+		counted := d.counted().Packets
+		if counted < passed()+twice {
+			t.Errorf("%d packets passed, and %d were counted: the moves have missed some", passed(), counted-twice)
+		}
+		twice = counted - passed()
+		lab.Eventually(t, "the discontinuities of the moves", func() bool { return discontinuitiesOf(d.e, "a") >= 3*round+3 })
+		underTraffic(t, d.s, d.more)
+		d.check("after TCX, in the dispatcher again", passed()+twice, 3*round+3)
+	}
+	t.Logf("%d packets were counted twice in the moves", twice)
+}
+
+// passedBehind counts the packets of UDP to port 1001 that pass the ingress of an end.
+func passedBehind(t *testing.T, e *lab.End) (passed func() uint64) {
+	t.Helper()
+	rs, err := kernel.Open(kernel.Options{MaxRules: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rs.Destroy() })
+	c, err := rs.AllocCounter("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := kernel.Rule{Counter: c.ID}
+	r.Key.Out.Proto, r.Mask.Out.Proto = 17, 0xff
+	r.Key.Out.L4, r.Mask.Out.L4 = [4]byte{0, 0, 1001 >> 8, 1001 & 0xff}, [4]byte{0, 0, 0xff, 0xff}
+	r.Key.Out.Flags, r.Mask.Out.Flags = kernel.FlagIPv4|kernel.FlagL4, kernel.FlagIPv4|kernel.FlagL4
+	if err := rs.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	err = e.NS.Do(func() error {
+		_, err := rs.Attach(e.Name, kernel.AttachOptions{Mode: kernel.ModeTCX, Ingress: true, Last: true})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() uint64 {
+		var p [1]kernel.Pair
+		if err := rs.Read([]uint32{c.ID}, p[:]); err != nil {
+			t.Fatal(err)
+		}
+		return p[0].Packets
 	}
 }
 
@@ -181,11 +183,11 @@ func TestDispatcherInAnInstance(t *testing.T) {
 func TestDispatcherWithoutTCX(t *testing.T) {
 	d := newDispatched(t)
 	sent := func() uint64 { return d.s.Sent()[0].Packets }
-	d.underTraffic(d.replaceOthers)
+	underTraffic(t, d.s, d.replaceOthers)
 	d.check("in the dispatcher", sent(), 0)
 	d.run("unload", "--all")
 	awaitMode(t, d.e, d.x, dataplane.ModeNative)
-	d.underTraffic(d.counts)
+	underTraffic(t, d.s, d.more)
 	d.check("after the dispatcher has left", sent(), 1)
 	if out, err := d.loader("load", passArgs...); err == nil {
 		t.Errorf("xdp-loader took the hook of the instance: %s", out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -104,6 +105,34 @@ func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
 	e.ctl.Lock()
 	b.kill(t, e)
 	start(2).ctl.Unlock()
+}
+
+// An instance is killed after a move between XDP and TCX, before the mirror declares it. The next instance declares it once, also
+// if it moves the interface back.
+func TestAKillAfterAMove(t *testing.T) {
+	need.TCX(t)
+	for _, next := range []dataplane.Mode{dataplane.ModeTCX, dataplane.ModeNative} {
+		t.Run("next "+string(next), func(t *testing.T) {
+			b := refusedBench(t)
+			e := b.start(t)
+			lab.Eventually(t, "no gap", func() bool { return !gap(e) })
+			e.ctl.Lock() // a control call delays the declaration
+			err := e.backends[0].(*xdp.Backend).SetInterfaces([]dataplane.Interface{{Name: b.wire.Near.Name, Mode: dataplane.ModeTCX}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !gap(e) {
+				t.Error("the move leaves no gap")
+			}
+			b.kill(t, e)
+
+			b.cfg.Interfaces[0].Mode = next
+			m := newMoving(t, b, b.start(t))
+			m.moves = 1
+			lab.Eventually(t, "no gap", func() bool { return !gap(m.e) })
+			m.exact("after the next start")
+		})
+	}
 }
 
 // A flow that is added needs another hook. When the call has returned, the note of that hook is removed soon.

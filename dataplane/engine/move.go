@@ -200,7 +200,7 @@ func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
 	}
 	switch {
 	case lacks.Unknown:
-		text += "; packets may have passed uncounted"
+		text += "; packets may be missing or counted twice"
 	case lacks.Packets > 0:
 		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}

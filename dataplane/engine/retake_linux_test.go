@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/inject"
@@ -46,63 +45,34 @@ func awaitMode(t *testing.T, e *Engine, x *xdp.Backend, mode dataplane.Mode) {
 }
 
 // Another program holds the hook at the start, leaves it, and takes it again, under traffic. The running instance moves to the
-// hook by itself when that has been free for a while, and not before; it moves to TCX when it is told to. Every packet that
-// reaches the stack is counted once, without a discontinuity: a rule set of its own counts them, behind.
+// hook by itself when that has been free for a while, and not before; it moves to TCX when it is told to. Each move is one
+// discontinuity. Between them each packet is counted once.
 func TestAnInstanceTakesTheHookBack(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "auto", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
 	foreign := occupy(t, b.wire.Near)
 	e, x := b.startRetaking(t, 50*time.Millisecond)
 	awaitMode(t, e, x, dataplane.ModeTCX)
-	s, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: 20_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	passed := passedBehind(t, b.wire.Near)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, 1<<40) }()
+	m := newMoving(t, b, e)
+	m.exact("beside another program")
 	rounds := times.Brief(5, 2)
 	for round := range rounds {
 		awaitCondition(t, e, "xdp-beside", b.wire.Near.Name, true)
-		if err := foreign.Close(); err != nil {
-			t.Fatal(err)
-		}
-		awaitMode(t, e, x, dataplane.ModeNative)
+		m.move(dataplane.ModeNative, func() {
+			if err := foreign.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
 		awaitCondition(t, e, "xdp-beside", b.wire.Near.Name, false)
 		if round == rounds-1 {
 			break
 		}
-		for _, mode := range []dataplane.Mode{dataplane.ModeTCX, dataplane.ModeAuto} {
-			file := b.cfg
-			file.Flows = nil
-			file.Interfaces = []dataplane.Interface{{Name: b.wire.Near.Name, Mode: mode}}
-			if _, err := e.SetFlows(t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file}); err != nil {
-				t.Fatal(err)
-			}
-			if mode == dataplane.ModeTCX {
-				foreign = occupy(t, b.wire.Near)
-			}
-		}
-		awaitMode(t, e, x, dataplane.ModeTCX)
+		m.move(dataplane.ModeTCX, func() { m.set(dataplane.ModeTCX) })
+		foreign = occupy(t, b.wire.Near)
+		m.set(dataplane.ModeAuto)
+		m.exact("beside the program that has come again")
 	}
-	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	n := passed()
-	await(t, reader(t, b.cfg), "a", backend.Pair{Packets: n, Bytes: 60 * n})
-	for _, entry := range e.writer.Entries() {
-		if n := entry.Continuity.Discontinuities; n != 0 {
-			t.Errorf("%s: %d discontinuities", entry.Name, n)
-		}
-	}
-	t.Logf("%d packets over %d moves to the hook, each counted once", n, rounds)
+	t.Logf("%d moves, each one discontinuity", m.moves)
 }
 
 // A hook that becomes free for less than the period is left to its owner.

@@ -9,11 +9,11 @@ import (
 
 // TestDispatcher counts in the dispatcher of the distribution's libxdp. The kernel is one with TCX.
 func TestDispatcher(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", "veth", "tun")
+	b := newBoot(t, "linux-image-6.12-amd64", "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves|TestDispatcherOfAMovedInterface")
-	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestMoveWithoutMetadata")
+	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance")
 	res := b.run(t)
 	report(t, res, "xdp")
 	report(t, res, "engine")
