@@ -136,7 +136,7 @@ var conditionInfos = []ConditionInfo{
 			"or in the libxdp dispatcher that holds it, in front of its other programs (Low). Behind it, " +
 			"packets that the other program drops, sends back, redirects or gives to an AF_XDP socket are not counted. Packets " +
 			"that it changes are counted as it leaves them.",
-		"Free the hook, as the text says: after 30 s counting moves to XDP by itself. Or accept the difference."},
+		"Free the hook, as the text says: after 30 s counting moves to XDP by itself, which is one discontinuity. Or accept the difference."},
 	{CodeTCXBefore, Medium,
 		"Other TCX programs run before flowtally's on the packets that an interface sends, or receives in mode tcx. The text has their ids, and " +
 			"their names if the process has CAP_SYS_ADMIN. A packet is not counted, and no flow drops it, if one of them " +

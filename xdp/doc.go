@@ -35,7 +35,7 @@
 // With [Options].PinDir maps and links are pinned. A process that dies, at any instant, leaves
 // programs that count. The next [Open] adopts them with their rules and counters, completes
 // interrupted changes, and exchanges programs only if its own would differ. [Attachment].Gap tells
-// of missed packets.
+// of packets that were missed or counted twice.
 //
 // # Concurrency
 //

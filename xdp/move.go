@@ -13,7 +13,7 @@ import (
 // packets of flows that drop reach the host, and in which another program may take the hook. A refused program would leave
 // the interface without any.
 //
-// The gap of the hook is noted first, so that the next process declares what a kill leaves undeclared.
+// The gap of the hook is noted first, so that the next process declares a move that a kill has ended.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site
 	at.tcx, at.slot = mode == modeTCX, mode == modeDispatcher

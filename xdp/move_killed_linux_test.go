@@ -82,6 +82,9 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	if len(found) == 1 && !found[0].Gap {
 		t.Errorf("the next process finds %+v, without a gap", found[0])
 	}
+	if byXDP := xdpHeld(t, w.Near); len(found) == 1 && byXDP == (found[0].Mode == modeTCX) {
+		t.Errorf("the next process finds %+v; a program on the hook of XDP: %t", found[0], byXDP)
+	}
 	a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
 	if !a[0].Gap {
 		t.Errorf("attachment %+v, want a gap", a[0])
@@ -100,7 +103,16 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	}
 }
 
-// A move keeps its gap until an Attach has returned it, also if a move has failed and the caller does not know of it.
+// xdpHeld reports whether a program is on the XDP hook of an end.
+func xdpHeld(t *testing.T, e *lab.End) (held bool) {
+	t.Helper()
+	if err := e.NS.Do(func() error { held = xdpProgram(e.Index) != 0; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// A move keeps its gap until an Attach has returned it, also a move that has failed.
 func TestAMoveIsDeclaredByItsCaller(t *testing.T) {
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 1024})

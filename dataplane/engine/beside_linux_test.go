@@ -97,7 +97,7 @@ func (m *moving) set(mode dataplane.Mode) {
 	}
 }
 
-// counted returns what the kernel has counted.
+// counted returns the packets and bytes of the flow in the kernel.
 func (m *moving) counted() backend.Pair {
 	m.t.Helper()
 	m.e.ctl.Lock()
