@@ -33,6 +33,9 @@ const (
 	CodeXDPMerged       ConditionCode = "xdp-merged"
 	CodeXDPBeside       ConditionCode = "xdp-beside"
 
+	CodeInterfacesStacked ConditionCode = "interfaces-stacked"
+	CodeIPsecTunnel       ConditionCode = "ipsec-tunnel"
+
 	CodeRDMABudget   ConditionCode = "rdma-budget"
 	CodeRDMAPortDown ConditionCode = "rdma-port-down"
 	CodeMirrorRemade ConditionCode = "mirror-remade"
@@ -143,6 +146,13 @@ var conditionInfos = []ConditionInfo{
 			"returns anything but `TCX_NEXT` (-1); `TCX_PASS` (0) ends the chain too. Low with `xdp.tcx: last`.",
 		"Restart without `keep_pins`: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +
 			"the number in the fix."},
+	{CodeInterfacesStacked, Medium,
+		"Two interfaces are counted on of which one sees the packets of the other: a bridge, bond or team and its port, a VLAN " +
+			"device, macvlan, ipvlan or tunnel and the device below it, also with further links between the two. A flow without an " +
+			"`interface` of its own counts such a packet on each. Links whose parent is in another network namespace, the ports " +
+			"of Open vSwitch and tunnels that are bound to no device are not known.",
+		"Write the list of `interfaces` that the fix of the condition names, and `flowtally apply`. It keeps the lowest " +
+			"interface of each stack, which sees the most packets. Or give each flow an `interface` of its own."},
 	{CodeVLANOffload, Medium,
 		"The device, or the other end of a veth pair, keeps the VLAN tag of a received packet beside the frame, where XDP " +
 			"does not see it. A flow with `vlan` counts nothing, and packets are counted 4 bytes short. Raised if a flow " +

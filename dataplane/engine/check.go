@@ -7,6 +7,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp/links"
 )
 
 // Check finds more rules than the tables of XDP hold, in a valid configuration.
@@ -30,6 +31,16 @@ func InXDP(cfg dataplane.Config) int { return len(flowsOfXDP(withDefaults(cfg)))
 // Hidden returns the flows of a valid configuration that can count no packet, each with the names of flows that win over
 // it on every packet that it matches. Some hidden flows are not found: see package xdp.
 func Hidden(cfg dataplane.Config) (map[string][]string, error) { return xdp.Hidden(flowsOfXDP(cfg)) }
+
+// Stacked returns the conditions that interfaces of the network namespace of the calling thread will raise, because one of
+// them sees the packets of another one. It takes no privilege.
+func Stacked(cfg dataplane.Config) ([]dataplane.Condition, error) {
+	all, err := links.List()
+	if err != nil {
+		return nil, err
+	}
+	return xdp.Stacked(cfg.Interfaces, flowsOfXDP(withDefaults(cfg)), all), nil
+}
 
 // flowsOfXDP returns the flows that may have rules in XDP.
 func flowsOfXDP(cfg dataplane.Config) (flows []flow.Flow) {

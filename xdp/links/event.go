@@ -7,18 +7,19 @@ type Event struct {
 	Name    string
 	OldName string // Renamed
 	Index   int
-	VLANOf  int // Added: the index of the device that a VLAN device is above; else 0
+	Link    Link // as it is now; the zero value behind Removed and Lost
 }
 
 // Kind is the kind of a change.
 type Kind string
 
 const (
-	Up      Kind = "up"      // it has a carrier
-	Down    Kind = "down"    // it has none, or was set down
-	Added   Kind = "added"   // new, or returned: the index may differ
-	Removed Kind = "removed" // deleted, or moved to another namespace
-	Renamed Kind = "renamed" // OldName is Name now
+	Up        Kind = "up"        // it has a carrier
+	Down      Kind = "down"      // it has none, or was set down
+	Added     Kind = "added"     // new, or returned: the index may differ
+	Removed   Kind = "removed"   // deleted, or moved to another namespace
+	Renamed   Kind = "renamed"   // OldName is Name now
+	Restacked Kind = "restacked" // its master or its parent is another one
 	// Lost: events were lost, and the channel is closed behind this one; watch again.
 	Lost Kind = "lost"
 )

@@ -40,42 +40,76 @@ func Watch(ctx context.Context) (<-chan Event, error) {
 	return events, nil
 }
 
+// List returns the links of the network namespace of the calling thread, by index. It takes no privilege.
+func List() (map[int]Link, error) {
+	found, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing the links: %w", err)
+	}
+	all := make(map[int]Link, len(found))
+	for _, l := range found {
+		all[l.Attrs().Index] = linkOf(l)
+	}
+	return all, nil
+}
+
+func linkOf(l netlink.Link) Link {
+	a := l.Attrs()
+	own := Link{Index: a.Index, Name: a.Name, Kind: l.Type(), Master: a.MasterIndex, Parent: a.ParentIndex, ParentElsewhere: a.NetNsID >= 0}
+	if own.Kind == "device" { // the library's word for a link without a kind
+		own.Kind = ""
+	}
+	if v, is := l.(*netlink.Vxlan); is && own.Parent == 0 {
+		own.Parent = v.VtepDevIndex // IFLA_LINK lacks it
+	}
+	return own
+}
+
 // watcher turns states, which the kernel sends, into changes.
 type watcher struct{ known map[int]linkState }
 
 type linkState struct {
-	name string
-	up   bool
+	Link
+	up bool
 }
 
 func (w *watcher) event(u netlink.LinkUpdate) []Event {
-	a := u.Link.Attrs()
-	old, known := w.known[a.Index]
+	// A bridge sends messages about its ports too. Its RTM_DELLINK means that the port has left the bridge, and the
+	// kernel's own message with the new master follows.
+	if u.IfInfomsg.Family == unix.AF_BRIDGE {
+		return nil
+	}
+	link := linkOf(u.Link)
+	old, known := w.known[link.Index]
 	if u.Header.Type == unix.RTM_DELLINK {
 		if !known {
 			return nil
 		}
-		delete(w.known, a.Index)
-		return []Event{{Kind: Removed, Name: old.name, Index: a.Index}}
+		delete(w.known, link.Index)
+		return []Event{{Kind: Removed, Name: old.Name, Index: link.Index}}
 	}
+
 	// Carrier as well as the administrator's wish: a veth whose peer is down is down.
-	now := linkState{name: a.Name, up: u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
-	w.known[a.Index] = now
+	now := linkState{link, u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
+	w.known[link.Index] = now
 	var events []Event
-	if !known {
-		e := Event{Kind: Added, Name: now.name, Index: a.Index}
-		if u.Link.Type() == "vlan" {
-			e.VLANOf = a.ParentIndex
-		}
-		events = append(events, e)
-	} else if old.name != now.name {
-		events = append(events, Event{Kind: Renamed, Name: now.name, OldName: old.name, Index: a.Index})
+	note := func(kind Kind, oldName string) {
+		events = append(events, Event{Kind: kind, Name: now.Name, OldName: oldName, Index: link.Index, Link: link})
+	}
+	switch {
+	case !known:
+		note(Added, "")
+	case old.Name != now.Name:
+		note(Renamed, old.Name)
+	}
+	if known && (old.Master != now.Master || old.Parent != now.Parent || old.ParentElsewhere != now.ParentElsewhere) {
+		note(Restacked, "")
 	}
 	switch {
 	case now.up && !old.up:
-		events = append(events, Event{Kind: Up, Name: now.name, Index: a.Index})
+		note(Up, "")
 	case old.up && !now.up:
-		events = append(events, Event{Kind: Down, Name: now.name, Index: a.Index})
+		note(Down, "")
 	}
 	return events
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,5 +60,67 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	for range events {
+	}
+}
+
+// A port that joins and leaves a bridge is told as such, and not as a link that is removed: the bridge's own messages
+// about its ports look like that. The list of links has the same.
+func TestWatchFollowsABridge(t *testing.T) {
+	need.Netns(t)
+	w, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ip := func(args string) {
+		t.Helper()
+		if err := w.Near.NS.Do(func() error {
+			out, err := exec.Command("ip", append([]string{"link"}, strings.Fields(args)...)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("ip link %s: %w: %s", args, err, out)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var events <-chan Event
+	if err := w.Near.NS.Do(func() (err error) { events, err = Watch(ctx); return err }); err != nil {
+		t.Fatal(err)
+	}
+	bridge := lab.Unique("br")
+	ip("add " + bridge + " type bridge")
+	ip("set dev " + w.Near.Name + " master " + bridge)
+	ip("set dev " + w.Near.Name + " nomaster")
+	ip("set dev " + w.Near.Name + " master " + bridge)
+
+	var masters []bool
+	for e := range events {
+		if e.Index != w.Near.Index {
+			continue
+		}
+		if e.Kind == Removed {
+			t.Fatalf("event %+v, and the link is there", e)
+		}
+		if e.Kind == Restacked {
+			masters = append(masters, e.Link.Master != 0)
+		}
+		if len(masters) == 3 {
+			break
+		}
+	}
+	if want := []bool{true, false, true}; !slices.Equal(masters, want) {
+		t.Errorf("the port had a master: %v, want %v", masters, want)
+	}
+
+	var all map[int]Link
+	if err := w.Near.NS.Do(func() (err error) { all, err = List(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	got := all[w.Near.Index]
+	if got.Name != w.Near.Name || got.Kind != "veth" || all[got.Master].Name != bridge || all[got.Master].Kind != "bridge" {
+		t.Errorf("listed: %+v, its master %+v", got, all[got.Master])
 	}
 }

@@ -9,3 +9,6 @@ import (
 
 // Watch is not supported here.
 func Watch(context.Context) (<-chan Event, error) { return nil, errors.ErrUnsupported }
+
+// List is not supported here.
+func List() (map[int]Link, error) { return nil, errors.ErrUnsupported }

@@ -151,7 +151,21 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 	}
 	out = append(out, hiddenFlows(cfg)...)
 	out = append(out, lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror)...)
-	return append(out, missingInterfaces(cfg)...)
+	out = append(out, missingInterfaces(cfg)...)
+	return append(out, stackedInterfaces(cfg)...)
+}
+
+// stackedInterfaces names the interfaces of this host that will count packets which another interface of the configuration
+// counts as well.
+func stackedInterfaces(cfg dataplane.Config) (out []warningJSON) {
+	stacked, err := engine.Stacked(cfg)
+	if err != nil || cfg.Backend == "sim" {
+		return nil // the host cannot tell, or is not counted on
+	}
+	for _, c := range stacked {
+		out = append(out, warningJSON{Object: "interface " + c.Object, Text: c.Text, Suggestion: c.Fix})
+	}
+	return out
 }
 
 // hiddenFlows names the flows that can count no packet, since other flows win over them on all of their packets.

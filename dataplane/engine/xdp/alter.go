@@ -53,7 +53,7 @@ func (a *alteration) prepare() error {
 	}
 	for i, y := range a.fresh {
 		if y.active {
-			b.hooks.addDemand(a.now[i].Flow, 1)
+			b.hooks.demand.add(a.now[i].Flow, 1)
 		}
 		a.needed++
 	}
@@ -138,7 +138,7 @@ func (a *alteration) end(keep bool) error {
 	var left []uint32
 	for i, x := range a.old {
 		if x.active {
-			b.hooks.addDemand(a.was[i].Flow, -1)
+			b.hooks.demand.add(a.was[i].Flow, -1)
 		}
 		if x.counter == a.fresh[i].counter {
 			continue
@@ -164,7 +164,7 @@ func (a *alteration) takeBack() error {
 	var errs []error
 	for i, y := range a.fresh[:a.needed] {
 		if y.active {
-			b.hooks.addDemand(a.now[i].Flow, -1)
+			b.hooks.demand.add(a.now[i].Flow, -1)
 		}
 	}
 	for _, o := range slices.Backward(a.owners) {

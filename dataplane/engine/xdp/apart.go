@@ -77,10 +77,10 @@ func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err 
 		for _, f := range flows {
 			if x, one := b.flows[f.Name], f.On(ifname).Flow; on {
 				x.apart[ifname] = struct{}{}
-				b.hooks.addDemand(one, 1)
+				b.hooks.demand.add(one, 1)
 			} else {
 				delete(x.apart, ifname)
-				b.hooks.addDemand(one, -1)
+				b.hooks.demand.add(one, -1)
 			}
 		}
 	}

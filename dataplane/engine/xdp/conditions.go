@@ -10,7 +10,7 @@ import (
 )
 
 // conditions lists the interfaces that are not counted on, those in generic mode, programs and devices that
-// change packets before ours, and lost pins.
+// change packets before ours, interfaces that count packets of one another, and lost pins.
 func (h *hooks) conditions() []dataplane.Condition {
 	if h.closed {
 		return nil
@@ -43,6 +43,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 			out = append(out, h.tcxBefore(a, others))
 		}
 	}
+	out = append(out, h.stackConditions()...)
 	if h.unpinned != "" {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: h.config.PinDir,
@@ -55,7 +56,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 
 // matchesTags reports whether a flow on an interface matches a VLAN tag.
 func (h *hooks) matchesTags(a xdp.Attachment) bool {
-	return h.demand[""].tagged+h.demand[a.Interface].tagged > 0
+	return h.demand[""].taggedIngress+h.demand[a.Interface].taggedIngress > 0
 }
 
 // needsTags reports whether it matters that XDP sees the tags of received packets.

@@ -35,8 +35,8 @@ type hooks struct {
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
 
-	mu         *sync.Mutex          // Backend.mu: a link event and a control call exclude each other
-	demand     map[string]demand    // by interface, "" for all: how many flows need counts there
+	mu         *sync.Mutex // Backend.mu: a link event and a control call exclude each other
+	demand     demands
 	held       []xdp.Attachment     // as of the last refreshHeld
 	heldTicker heldTicker           // of watchHeld
 	since      map[hookName]uint64  // the epoch of each held hook
@@ -53,10 +53,30 @@ type hooks struct {
 	closed            bool
 }
 
+// demands are the flows that need counts, by their interface; "" is of the flows on all interfaces.
+type demands map[string]demand
+
 // demand counts the flows that need an interface, by direction.
 type demand struct {
-	ingress, egress int
-	tagged          int // how many of ingress match a VLAN tag or its absence
+	ingress, egress             int
+	taggedIngress, taggedEgress int // how many of them match a VLAN tag or its absence
+}
+
+// add adds n flows like f.
+func (d demands) add(f flow.Flow, n int) {
+	of := d[f.Interface]
+	tagged := 0
+	if f.Match.Untagged || len(f.Match.VLAN) > 0 {
+		tagged = n
+	}
+	if f.Direction == flow.Egress {
+		of.egress += n
+		of.taggedEgress += tagged
+	} else {
+		of.ingress += n
+		of.taggedIngress += tagged
+	}
+	d[f.Interface] = of
 }
 
 // absence is why a hook is not held.
@@ -79,7 +99,7 @@ type hookName struct {
 func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
 		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
-		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), absent: make(map[hookName]absence), left: make(map[int]struct{}), epochs: 1,
+		changed: make(chan struct{}, 1), demand: make(demands), since: make(map[hookName]uint64), absent: make(map[hookName]absence), left: make(map[int]struct{}), epochs: 1,
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
 		upstream: newUpstream(o.FreeFor),
 	}
@@ -162,20 +182,6 @@ func (h *hooks) comesLater(a xdp.Attachment) bool {
 	}
 	_, waits := h.patterns.Waiting(a.Interface)
 	return waits && !a.Again
-}
-
-// addDemand adds n flows to the flows that need the hooks of f.
-func (h *hooks) addDemand(f flow.Flow, n int) {
-	d := h.demand[f.Interface]
-	if f.Direction == flow.Egress {
-		d.egress += n
-	} else {
-		d.ingress += n
-		if f.Match.Untagged || len(f.Match.VLAN) > 0 {
-			d.tagged += n
-		}
-	}
-	h.demand[f.Interface] = d
 }
 
 // wanted returns the hooks of an interface that active flows need.

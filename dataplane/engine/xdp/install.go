@@ -127,7 +127,7 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 	var errs []error
 	for i, f := range known {
 		all[i].active = false
-		b.hooks.addDemand(f.Flow, -1)
+		b.hooks.demand.add(f.Flow, -1)
 		errs = append(errs, b.applyAction(f, all[i], false))
 	}
 	return errors.Join(append(errs, b.trim())...)
@@ -137,7 +137,7 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 	for i, f := range flows {
 		all[i].active = true
-		b.hooks.addDemand(f.Flow, 1)
+		b.hooks.demand.add(f.Flow, 1)
 	}
 	err := b.hooks.attach(b.adopted || b.staleRemoved)
 	for i, f := range flows {
@@ -153,7 +153,7 @@ func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 	}
 	for i, f := range flows {
 		all[i].active = false
-		b.hooks.addDemand(f.Flow, -1)
+		b.hooks.demand.add(f.Flow, -1)
 	}
 	return errors.Join(err, b.trim())
 }
@@ -254,10 +254,10 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil {
 			if x.active {
-				b.hooks.addDemand(f.Flow, -1)
+				b.hooks.demand.add(f.Flow, -1)
 			}
 			for ifname := range x.apart {
-				b.hooks.addDemand(f.On(ifname).Flow, -1)
+				b.hooks.demand.add(f.On(ifname).Flow, -1)
 			}
 		}
 		delete(b.flows, f.Name)

@@ -88,7 +88,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost 
 		}
 		fresh := false
 		if events == nil && ctx.Err() == nil {
-			h.forgetVLANs()
+			h.forgetLinks()
 			var err error
 			if events, err = h.subscribe(ctx); err != nil {
 				h.log.Error("watching links again", "err", err)
@@ -120,7 +120,7 @@ func (h *hooks) onLink(ev links.Event) (checked bool) {
 	if ev.Kind == links.Up || ev.Kind == links.Down {
 		return false
 	}
-	h.upstream.noteVLAN(ev)
+	h.upstream.stacks.note(ev)
 	if h.closed {
 		return false
 	}
@@ -239,11 +239,11 @@ func goneText(ev links.Event, name string) string {
 	return "was removed"
 }
 
-// forgetVLANs precedes a new subscription, which lists all links again.
-func (h *hooks) forgetVLANs() {
+// forgetLinks precedes a new subscription, which lists all links again.
+func (h *hooks) forgetLinks() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.upstream.vlans)
+	h.upstream.stacks = newStacks()
 }
 
 // lostHooks reports whether a hook was lost since the last refreshHeld. A hook that cannot be attached again counts as

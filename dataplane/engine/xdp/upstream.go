@@ -7,14 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
-	"github.com/flowtally/flowtally/xdp/links"
 )
-
-// vlanDevice is a VLAN device and the index of the device that it is above.
-type vlanDevice struct {
-	name   string
-	parent int
-}
 
 // received lists the changes that a device makes to received packets before XDP sees them. index is the
 // interface's index.
@@ -24,17 +17,17 @@ type received struct {
 }
 
 // upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
-// offloads of the devices, and the VLAN devices above them. The kernel sends an event for VLAN devices only.
+// offloads of the devices, and the links above and below them. The kernel sends events for links only.
 type upstream struct {
 	before  map[hookName][]xdp.Neighbour // the TCX programs that run before ours
 	beside  beside
 	receive map[string]received // by interface
-	vlans   map[int]vlanDevice  // by index
+	stacks  stacks
 }
 
 func newUpstream(freeFor time.Duration) upstream {
 	return upstream{
-		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(freeFor), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
+		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(freeFor), receive: make(map[string]received), stacks: newStacks(),
 	}
 }
 
@@ -42,24 +35,11 @@ func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == data
 
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
-// noteVLAN updates the list of VLAN devices.
-func (u *upstream) noteVLAN(ev links.Event) {
-	switch v, known := u.vlans[ev.Index]; {
-	case ev.Kind == links.Removed:
-		delete(u.vlans, ev.Index)
-	case known:
-		v.name = ev.Name
-		u.vlans[ev.Index] = v
-	case ev.VLANOf != 0:
-		u.vlans[ev.Index] = vlanDevice{ev.Name, ev.VLANOf}
-	}
-}
-
 // vlansAbove lists the VLAN devices above an interface.
 func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
-	for _, v := range u.vlans {
-		if v.parent == a.Index {
-			names = append(names, v.name)
+	for _, l := range u.stacks.links {
+		if l.Kind == "vlan" && l.Parent == a.Index && !l.ParentElsewhere {
+			names = append(names, l.Name)
 		}
 	}
 	slices.Sort(names)

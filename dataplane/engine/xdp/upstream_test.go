@@ -10,25 +10,27 @@ import (
 
 // A VLAN device above an interface is reason enough for the condition: bytes are short then.
 func TestVLANDevicesAbove(t *testing.T) {
-	h := &hooks{upstream: upstream{vlans: make(map[int]vlanDevice), receive: map[string]received{
+	h := &hooks{upstream: upstream{stacks: newStacks(), receive: map[string]received{
 		"eth0": {receive: receive{TakesTags: true}}, "eth1": {receive: receive{TakesTags: true, Fixed: true}},
 	}}}
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
 	for _, ev := range []links.Event{
-		{Kind: links.Added, Name: "eth0", Index: 2}, {Kind: links.Added, Name: "eth0.5", Index: 5, VLANOf: 2},
-		{Kind: links.Added, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: links.Renamed, Name: "office", OldName: "eth0.5", Index: 5},
+		{Kind: links.Added, Index: 2, Link: links.Link{Index: 2, Name: "eth0"}},
+		{Kind: links.Added, Index: 5, Link: links.Link{Index: 5, Name: "eth0.5", Kind: "vlan", Parent: 2}},
+		{Kind: links.Added, Index: 6, Link: links.Link{Index: 6, Name: "eth9.5", Kind: "vlan", Parent: 9}},
+		{Kind: links.Renamed, Index: 5, Link: links.Link{Index: 5, Name: "office", Kind: "vlan", Parent: 2}},
 	} {
-		h.upstream.noteVLAN(ev)
+		h.upstream.stacks.note(ev)
 	}
 	got := h.upstreamConditions(eth0)
 	if len(got) != 1 || !strings.Contains(got[0].Text, "packets for office are counted 4 bytes short") || got[0].Fix != "ethtool -K eth0 rx-vlan-offload off" {
 		t.Errorf("conditions %+v", got)
 	}
-	h.upstream.noteVLAN(links.Event{Kind: links.Removed, Name: "office", Index: 5})
+	h.upstream.stacks.note(links.Event{Kind: links.Removed, Name: "office", Index: 5})
 	if got := h.upstreamConditions(eth0); len(got) != 0 {
 		t.Errorf("conditions %+v after the VLAN device went", got)
 	}
-	h.demand = map[string]demand{"eth1": {ingress: 1, tagged: 1}}
+	h.demand = demands{"eth1": {ingress: 1, taggedIngress: 1}}
 	got = h.upstreamConditions(xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"})
 	if len(got) != 1 || !strings.Contains(got[0].Fix, "cannot turn rx-vlan-offload off") {
 		t.Errorf("conditions %+v", got)
