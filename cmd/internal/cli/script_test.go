@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 		"fakeinstance": fakeInstance,
 		"mkmirror":     mkmirror,
 		"mkpcap":       mkpcap,
+		"sendframes":   sendFrames,
 		"httpget":      httpget,
 	})
 }
