@@ -158,6 +158,13 @@ var conditionInfos = []ConditionInfo{
 			"does not see it. A flow with `vlan` counts nothing, and packets are counted 4 bytes short. Raised if a flow " +
 			"matches `vlan`, or a VLAN device is on top of the interface.",
 		"`ethtool -K DEVICE rx-vlan-offload off`; for a veth first `ethtool -K PEER tx-vlan-offload off`."},
+	{CodeIPsecTunnel, Medium,
+		"The network namespace has an IPsec policy of tunnel mode for received packets, and TCX counts the packets that an " +
+			"interface receives. The kernel hands a packet of the tunnel to the interface again when it has decrypted it, so TCX " +
+			"counts it as ESP and once more as the packet inside. XDP in the driver counts it as ESP alone. With an interface of the " +
+			"kind xfrm, the decrypted packet arrives there instead.",
+		"`mode: native` for the interface, and `flowtally apply`. Or match `esp` (behind NAT `udp dport 4500`) in a flow that " +
+			"goes before the others: then the others count each packet once. The second does not end the condition."},
 	{CodeXDPMerged, Medium,
 		"A tap or tun device was opened with IFF_VNET_HDR. A virtual machine can send buffers of up to 64 KB through it, and " +
 			"native XDP counts each buffer as one packet.",

@@ -10,7 +10,7 @@ import (
 )
 
 // conditions lists the interfaces that are not counted on, those in generic mode, programs and devices that
-// change packets before ours, interfaces that count packets of one another, and lost pins.
+// change packets before ours, interfaces that count packets of one another, IPsec tunnels, and lost pins.
 func (h *hooks) conditions() []dataplane.Condition {
 	if h.closed {
 		return nil
@@ -44,6 +44,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 		}
 	}
 	out = append(out, h.stackConditions()...)
+	out = append(out, h.tunnelConditions()...)
 	if h.unpinned != "" {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: h.config.PinDir,

@@ -49,7 +49,8 @@ type hooks struct {
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	upstream          upstream
-	unpinned          string // pins that the last checkPins found gone
+	tunnels           tunnels // of the watcher's goroutine alone
+	unpinned          string  // pins that the last checkPins found gone
 	closed            bool
 }
 
@@ -101,7 +102,7 @@ func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) 
 		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
 		changed: make(chan struct{}, 1), demand: make(demands), since: make(map[hookName]uint64), absent: make(map[hookName]absence), left: make(map[int]struct{}), epochs: 1,
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
-		upstream: newUpstream(o.FreeFor),
+		upstream: newUpstream(o.FreeFor), tunnels: tunnels{policies: newPolicies(ns)},
 	}
 	var err error
 	if h.interfaces, err = h.resolve(); err != nil {

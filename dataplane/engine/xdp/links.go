@@ -67,6 +67,7 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err e
 // watchLinks checks interfaces when links change, and every checkPeriod. The kernel ends a subscription that
 // falls behind; watchLinks then subscribes again and checks everything.
 func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost <-chan struct{}) {
+	defer h.tunnels.close()
 	tick := time.NewTicker(checkPeriod)
 	defer tick.Stop()
 	keep := time.NewTicker(time.Hour) // 2^55 bytes in an hour are 80 Tbit/s
@@ -85,6 +86,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost 
 			events = nil
 		case <-lost:
 		case <-tick.C:
+			h.lookForTunnels()
 		}
 		fresh := false
 		if events == nil && ctx.Err() == nil {

@@ -118,3 +118,9 @@ func TCX(t testing.TB) {
 	t.Helper()
 	check(t, "tcx", haveTCX())
 }
+
+// IPsec needs a kernel that lists IPsec policies (xfrm_user). It is the need "ipsec".
+func IPsec(t testing.TB) {
+	t.Helper()
+	check(t, "ipsec", haveIPsec())
+}

@@ -107,6 +107,15 @@ var haveTCX = sync.OnceValue(func() error {
 	})
 })
 
+var haveIPsec = sync.OnceValue(func() error {
+	return throwaway(func() error {
+		if _, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL); err != nil {
+			return fmt.Errorf("listing the IPsec policies of a new network namespace: %w", err)
+		}
+		return nil
+	})
+})
+
 func bpffs() (string, error) {
 	const path = "/sys/fs/bpf"
 	var fs unix.Statfs_t

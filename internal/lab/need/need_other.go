@@ -13,4 +13,5 @@ func haveCap(string) error   { return errNotLinux }
 func haveBPF() error         { return errNotLinux }
 func haveNetns() error       { return errNotLinux }
 func haveTCX() error         { return errNotLinux }
+func haveIPsec() error       { return errNotLinux }
 func bpffs() (string, error) { return "", errNotLinux }

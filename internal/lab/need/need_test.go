@@ -92,7 +92,7 @@ func TestUnknownCapability(t *testing.T) {
 // it would any other.
 func TestMachine(t *testing.T) {
 	for name, gate := range map[string]func(testing.TB){
-		"root": Root, "bpf": BPF, "netns": Netns, "tcx": TCX,
+		"root": Root, "bpf": BPF, "netns": Netns, "tcx": TCX, "ipsec": IPsec,
 		"bpffs": func(t testing.TB) { BPFFS(t) },
 		"cap":   func(t testing.TB) { Cap(t, "net_admin", "bpf", "perfmon", "sys_admin") },
 	} {

@@ -1,0 +1,171 @@
+package xdp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// kernelPolicies are the IPsec policies of a network namespace.
+type kernelPolicies struct{ ns *backend.Netns }
+
+func newPolicies(ns *backend.Netns) policies { return kernelPolicies{ns} }
+
+// available implements policies. The kernel loads xfrm_user when a program opens a socket of NETLINK_XFRM. xfrm_user opens
+// one itself in each namespace, built in or as a module, and this list has it.
+func (p kernelPolicies) available() (is bool) {
+	err := p.ns.Do(func() error {
+		f, err := os.Open("/proc/thread-self/net/netlink")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan() && !is; {
+			fields := strings.Fields(s.Text()) // sk, protocol, port, …
+			is = len(fields) > 1 && fields[1] == strconv.Itoa(unix.NETLINK_XFRM)
+		}
+		return nil
+	})
+	return is && err == nil
+}
+
+// watch implements policies.
+func (p kernelPolicies) watch() (policyChanges, error) {
+	var s policySocket
+	err := p.ns.Do(func() (err error) {
+		s, err = openPolicySocket(1 << (nl.XFRMNLGRP_POLICY - 1))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// tunnel implements policies. It reads on until the first policy of tunnel mode.
+func (p kernelPolicies) tunnel() (found string, err error) {
+	err = p.ns.Do(func() error {
+		s, err := openPolicySocket(0)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		found, err = s.findTunnel()
+		return err
+	})
+	return found, err
+}
+
+// policySocket is a socket of NETLINK_XFRM.
+type policySocket int
+
+// openPolicySocket opens a socket that gets the messages of some groups. It takes CAP_NET_ADMIN.
+func openPolicySocket(groups uint32) (policySocket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_XFRM)
+	if err != nil {
+		return -1, fmt.Errorf("opening a socket: %w", err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups})
+	if err == nil {
+		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("binding a socket: %w", err)
+	}
+	return policySocket(fd), nil
+}
+
+// Close implements io.Closer.
+func (s policySocket) Close() error { return unix.Close(int(s)) }
+
+// seen implements policyChanges: there is a message, or the kernel had to drop one.
+func (s policySocket) seen() bool {
+	var head [unix.SizeofNlMsghdr]byte
+	_, _, err := unix.Recvfrom(int(s), head[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
+	return !errors.Is(err, unix.EAGAIN)
+}
+
+func (s policySocket) findTunnel() (string, error) {
+	req := nl.NewNetlinkRequest(nl.XFRM_MSG_GETPOLICY, unix.NLM_F_DUMP)
+	req.AddData(&nl.XfrmUserpolicyId{})
+	if err := unix.Sendto(int(s), req.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return "", fmt.Errorf("asking for the policies: %w", err)
+	}
+	buf := make([]byte, nl.RECEIVE_BUFFER_SIZE)
+	for {
+		n, _, err := unix.Recvfrom(int(s), buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading policies: %w", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(buf[:n])
+		if err != nil {
+			return "", fmt.Errorf("reading policies: %w", err)
+		}
+		for _, m := range messages {
+			switch m.Header.Type {
+			case unix.NLMSG_DONE:
+				return "", nil
+			case unix.NLMSG_ERROR:
+				return "", netlinkError(m.Data)
+			case nl.XFRM_MSG_NEWPOLICY:
+				if text := tunnelPolicy(m.Data); text != "" {
+					return text, nil
+				}
+			}
+		}
+	}
+}
+
+// netlinkError returns the error of a message that the kernel refuses.
+func netlinkError(data []byte) error {
+	if len(data) < 4 {
+		return fmt.Errorf("reading policies: an error of %d bytes", len(data))
+	}
+	return fmt.Errorf("reading policies: %w", unix.Errno(-int32(nl.NativeEndian().Uint32(data))))
+}
+
+// Directions and modes of a policy (linux/xfrm.h).
+const (
+	policyIn       = 0
+	policyForward  = 2
+	policyOfSocket = 3 // that receives
+
+	modeTunnel = 1
+	modeIPTFS  = 5 // Linux 6.14
+)
+
+// tunnelPolicy returns the selector of a policy that lets packets of a tunnel in, as "ip xfrm policy" shows it, or "". With
+// an interface id, the decrypted packet arrives at an interface of its own, of the kind xfrm.
+func tunnelPolicy(data []byte) string {
+	if len(data) < nl.SizeofXfrmUserpolicyInfo {
+		return ""
+	}
+	p := nl.DeserializeXfrmUserpolicyInfo(data)
+	direction := map[uint8]string{policyIn: "in", policyForward: "fwd", policyOfSocket: "socket in"}[p.Dir]
+	attrs, err := attributes(data[nl.SizeofXfrmUserpolicyInfo:])
+	if direction == "" || err != nil {
+		return ""
+	}
+	if id := attrs[nl.XFRMA_IF_ID]; len(id) == 4 && nl.NativeEndian().Uint32(id) != 0 {
+		return ""
+	}
+	for list := attrs[nl.XFRMA_TMPL]; len(list) >= nl.SizeofXfrmUserTmpl; list = list[nl.SizeofXfrmUserTmpl:] {
+		if mode := nl.DeserializeXfrmUserTmpl(list).Mode; mode == modeTunnel || mode == modeIPTFS {
+			return fmt.Sprintf("src %s dst %s dir %s", p.Sel.Saddr.ToIPNet(p.Sel.PrefixlenS, p.Sel.Family), p.Sel.Daddr.ToIPNet(p.Sel.PrefixlenD, p.Sel.Family), direction)
+		}
+	}
+	return ""
+}
