@@ -200,10 +200,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition is "netns": the process may make network namespaces and attach programs.
+// condition is "netns": the process may make network namespaces and attach programs; or "ipsec": the kernel lists IPsec
+// policies.
 func condition(name string) (bool, error) {
-	if name == "netns" {
+	switch name {
+	case "netns":
 		return runtime.GOOS == "linux" && os.Geteuid() == 0, nil
+	case "ipsec":
+		return exec.Command("ip", "xfrm", "policy", "list").Run() == nil, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
