@@ -100,10 +100,11 @@ func (h *hooks) lookForTunnels() {
 	h.upstream.tunnel = found
 }
 
-// decrypting lists the interfaces whose received packets are counted where the kernel hands a decrypted packet in again.
+// decrypting lists the interfaces whose received packets are counted where the kernel hands a decrypted packet in again:
+// behind the driver.
 func (h *hooks) decrypting() (names []string) {
 	for _, a := range h.held {
-		if a.Hook == xdp.HookIngress && isTCX(a) {
+		if a.Hook == xdp.HookIngress && (isTCX(a) || a.Mode == "generic") {
 			names = append(names, a.Interface)
 		}
 	}
@@ -119,8 +120,8 @@ func (h *hooks) tunnelConditions() []dataplane.Condition {
 	const match = "match esp (behind NAT: udp dport 4500) in a flow that goes before the others: it counts the encrypted packets, and the others count each packet once"
 	c := dataplane.Condition{
 		Code: dataplane.CodeIPsecTunnel, Severity: dataplane.Medium, Object: "ipsec",
-		Text: fmt.Sprintf("there is an IPsec policy of tunnel mode (%s), and received packets are counted by TCX on %s: a packet of the tunnel passes TCX "+
-			"twice, encrypted and again decrypted", h.upstream.tunnel, someNames(names)),
+		Text: fmt.Sprintf("there is an IPsec policy of tunnel mode (%s), and received packets are counted by TCX or generic XDP on %s: a packet of the "+
+			"tunnel passes there twice, encrypted and again decrypted", h.upstream.tunnel, someNames(names)),
 		Fix: match,
 	}
 	changes := make(map[string]dataplane.Interface)
@@ -128,7 +129,7 @@ func (h *hooks) tunnelConditions() []dataplane.Condition {
 		i, is := h.find(name)
 		_, taken := h.upstream.beside.holder[name]
 		if !is || taken || h.rejected[name] != nil {
-			return []dataplane.Condition{c}
+			return []dataplane.Condition{c} // native XDP is not to be had
 		}
 		i.Mode = dataplane.ModeNative
 		changes[name] = i

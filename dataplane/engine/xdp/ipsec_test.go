@@ -130,6 +130,7 @@ func TestTunnelConditionNamesAWayThatWorks(t *testing.T) {
 		{name: "no policy", held: []xdp.Attachment{eth0}},
 		{name: "XDP and egress", policy: "dir in", held: []xdp.Attachment{eth1, egress}},
 		{name: "TCX ingress", policy: "dir in", held: []xdp.Attachment{eth0, eth1, egress}, fix: "interfaces: [{name: eth0, mode: native}, eth1] in the configuration"},
+		{name: "generic XDP", policy: "dir in", held: []xdp.Attachment{{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "generic"}}, fix: "interfaces: [{name: eth0, mode: native}, eth1] "},
 		{name: "the driver has refused XDP", policy: "dir in", held: []xdp.Attachment{eth0}, rejected: map[string]error{"eth0": errors.New("refused")}, fix: esp},
 		{name: "another program holds the hook", policy: "dir in", held: []xdp.Attachment{eth0}, holder: map[string]xdp.Holder{"eth0": {Text: "x"}}, fix: esp},
 	} {
@@ -145,7 +146,7 @@ func TestTunnelConditionNamesAWayThatWorks(t *testing.T) {
 				}
 				return
 			}
-			if len(got) != 1 || !strings.Contains(got[0].Text, "(dir in)") || !strings.Contains(got[0].Text, "by TCX on eth0:") ||
+			if len(got) != 1 || !strings.Contains(got[0].Text, "(dir in)") || !strings.Contains(got[0].Text, "by TCX or generic XDP on eth0:") ||
 				!strings.HasPrefix(got[0].Fix, c.fix) || !strings.Contains(got[0].Fix, esp) {
 				t.Errorf("conditions %+v, want the fix %q", got, c.fix)
 			}
