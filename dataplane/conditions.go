@@ -28,6 +28,7 @@ const (
 	CodeWordsBackwards  ConditionCode = "words-backwards"
 	CodeRDMADeviceLost  ConditionCode = "rdma-device-lost"
 	CodeXDPGeneric      ConditionCode = "xdp-generic"
+	CodeXDPGenericSCTP  ConditionCode = "xdp-generic-sctp"
 	CodeTCXBefore       ConditionCode = "tcx-before"
 	CodeVLANOffload     ConditionCode = "vlan-offload"
 	CodeXDPMerged       ConditionCode = "xdp-merged"
@@ -134,6 +135,13 @@ var conditionInfos = []ConditionInfo{
 		"The driver has no native XDP, or refused it. Counting is right but slower. On virtual links, merged segments count " +
 			"as one packet.",
 		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
+	{CodeXDPGenericSCTP, High,
+		"Generic XDP counts on a device that receives what this host sends, such as a veth, a bridge or a VLAN device. Linux makes " +
+			"each buffer linear for generic XDP, whatever the program does. It crashes when it forwards a buffer of SCTP that it has " +
+			"made linear (seen with 6.12 and 7.3). Low while the kernel has no SCTP; it loads SCTP when any user opens such a socket. " +
+			"While it has SCTP, no interface of this kind is taken in generic mode.",
+		"`mode: tcx` for the interface, or `native` where the driver has it, and `flowtally apply`. On kernels before 6.6 keep SCTP " +
+			"from being loaded: `modprobe -r sctp` and a line `install sctp /bin/false` in `/etc/modprobe.d/sctp.conf`."},
 	{CodeXDPBeside, Medium,
 		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress, " +
 			"or in the libxdp dispatcher that holds it, in front of its other programs (Low). Behind it, " +

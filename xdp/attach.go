@@ -172,6 +172,7 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				}
 				return moved, false, nil, err
 			case satisfied:
+				h.local = dev.local()
 				return h, false, nil, nil
 			}
 		}
@@ -191,9 +192,13 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				continue
 			}
 		}
-		at.tcx, at.slot = tcx, m == modeDispatcher
-		h, err := rs.attach(at, ifi, m, o.Last)
+		if m == modeGeneric && dev.local() && !o.GenericBesideSCTP && rs.hasSCTP() {
+			rejected = append(rejected, harmsSCTP(ifi.Name))
+			continue
+		}
+		h, err := rs.attach(at.in(m), ifi, m, o.Last)
 		if err == nil {
+			h.local = dev.local()
 			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
 		}

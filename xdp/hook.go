@@ -25,6 +25,18 @@ type site struct {
 	layer3 bool // frames of the interface begin with IP
 	tcx    bool // a program of TCX: on egress, and on ingress behind XDP
 	slot   bool // a program of XDP, in a libxdp dispatcher
+	// generic: a program of XDP that runs on socket buffers, and takes no frames of several buffers. For one that does,
+	// Linux from 6.9 on copies each socket buffer: programs of TCX then find no Ethernet header, and SCTP, which trims
+	// what it receives, warns and loses the connection.
+	generic bool
+}
+
+// in returns the site with a program that is attached in a mode.
+func (at site) in(mode string) site {
+	at.tcx = mode == modeTCX
+	at.slot = mode == modeDispatcher
+	at.generic = mode == modeGeneric
+	return at
 }
 
 // hook is one program on one hook of one interface. It holds the link: a link without a reference
@@ -34,6 +46,7 @@ type hook struct {
 	name    string
 	ifindex int
 	mode    string
+	local   bool // device.local, of ingress
 	adopted bool
 	again   bool
 	link    link.Link
@@ -43,7 +56,7 @@ type hook struct {
 }
 
 func (rs *RuleSet) attachment(h *hook) Attachment {
-	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again, Gap: *rs.meta.port(h.port).gap(h.hook) != 0}
+	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again, Gap: *rs.meta.port(h.port).gap(h.hook) != 0, HarmsSCTP: h.mode == modeGeneric && h.local}
 }
 
 // update exchanges the program; no packet passes without one.
@@ -180,7 +193,7 @@ func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
 	if err == nil && !filled {
 		return errors.Join(s.Detach(), s.Close()) // its interface may be in another namespace
 	}
-	rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3(), slot: true}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(k.hook), adopted: true, link: s}
+	rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher), name: r.name(), ifindex: r.ifindex(), mode: r.mode(k.hook), adopted: true, link: s}
 	return err
 }
 
@@ -206,7 +219,7 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{site: site{hookKey: k, layer3: r.layer3(), tcx: mode == modeTCX}, name: r.name(), mode: mode, adopted: true, link: l}
+			h := &hook{site: site{hookKey: k, layer3: r.layer3()}.in(mode), name: r.name(), mode: mode, adopted: true, link: l}
 			if h.ifindex, _ = linkIndex(l); h.ifindex == 0 { // of a link that was detached; else the record has one for both hooks
 				h.ifindex = r.ifindex()
 			}

@@ -144,6 +144,9 @@ var seesContext = sync.OnceValue(func() bool {
 	return spec.TypeByName("bpf_cast_to_kern_ctx", &f) == nil
 })
 
+// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys has for Linux alone.
+const hasFrags = 1 << 5
+
 // load verifies one program.
 func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
 	return l.named(c, at, l.programName(at.tcx))
@@ -161,6 +164,9 @@ func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error)
 	}
 	if at.tcx {
 		spec.Programs[name].AttachType = at.attachType()
+	}
+	if at.generic {
+		spec.Programs[name].Flags &^= hasFrags
 	}
 	if at.slot {
 		mould, err := dispatcher.Mould()

@@ -15,8 +15,7 @@ import (
 //
 // The gap of the hook is noted first, so that the next process declares a move that a kill has ended.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
-	at := old.site
-	at.tcx, at.slot = mode == modeTCX, mode == modeDispatcher
+	at := old.site.in(mode)
 	failed := func(err error) (*hook, error) {
 		return nil, fmt.Errorf("moving %s from %s to %s: %w", ifi.Name, old.mode, mode, err)
 	}

@@ -43,6 +43,9 @@ type AttachOptions struct {
 	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
 	// Options.PinDir; without them, and where that fails, Beside applies.
 	Dispatcher bool
+	// GenericBesideSCTP attaches in generic mode also where that harms SCTP: see Attachment.HarmsSCTP. Without it the mode is
+	// refused while the kernel has SCTP.
+	GenericBesideSCTP bool
 	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. It stays where it is if that fails.
 	Retake bool
 }
@@ -68,6 +71,10 @@ type Attachment struct {
 	Gap       bool   // packets may have passed uncounted before it was attached, or twice in a move, and no call of Declared followed. A kill keeps it
 	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
 	Moved     bool   // since the last call of Attach that returned it, a move between XDP and TCX has counted packets twice, also if it failed
+	// HarmsSCTP: the mode is generic, and the device receives buffers that this host sends. Generic XDP makes a buffer linear,
+	// for any program, and a buffer of SCTP has no valid segments then: to forward it crashes the kernel (Linux 6.12 to
+	// 7.3).
+	HarmsSCTP bool
 	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
 	Rejected []error
 }

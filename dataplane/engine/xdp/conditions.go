@@ -36,6 +36,9 @@ func (h *hooks) conditions() []dataplane.Condition {
 		if a.Mode == "generic" {
 			out = append(out, h.genericMode(a.Interface))
 		}
+		if a.HarmsSCTP {
+			out = append(out, genericBesideSCTP(a.Interface, xdp.HasSCTP()))
+		}
 		if a.Hook == xdp.HookIngress {
 			out = append(out, h.upstreamConditions(a)...)
 		}
@@ -100,6 +103,21 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 		Code: dataplane.CodeXDPGeneric, Severity: dataplane.Medium, Object: ifname, Text: text,
 		Fix: "use a driver with native XDP, or turn off TSO and GSO of the sender: ethtool -K PEER tso off gso off",
 	}
+}
+
+// genericBesideSCTP is the condition of generic XDP on a device that receives what this host sends. The harm can come
+// once the kernel has SCTP.
+func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
+	c := dataplane.Condition{
+		Code: dataplane.CodeXDPGenericSCTP, Severity: dataplane.Low, Object: ifname,
+		Text: "the kernel would crash if it had SCTP and forwarded a stream of SCTP that it received here by generic XDP; it loads SCTP when any user opens such a socket",
+		Fix:  "mode: tcx for " + ifname + ", or native where its driver has it, then flowtally apply",
+	}
+	if hasSCTP {
+		c.Severity = dataplane.High
+		c.Text = "the kernel has SCTP, and crashes when it forwards a stream of SCTP that it has received here by generic XDP"
+	}
+	return c
 }
 
 // tcxBefore is the condition of TCX programs that run before ours. Where the

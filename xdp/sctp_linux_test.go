@@ -1,0 +1,58 @@
+package xdp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/flowtally/flowtally/probe"
+)
+
+// TestGenericModeIsRefusedWhereItWouldCrashTheKernel: on a veth, while the kernel has SCTP. The machines of
+// internal/lab/vm show the crash.
+func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
+	w := testWire(t)
+	generic := AttachOptions{Mode: ModeGeneric, Ingress: true}
+
+	rs := openTest(t, Options{MaxRules: 64})
+	rs.hasSCTP = func() bool { return true }
+	err := w.Near.NS.Do(func() error {
+		_, err := rs.Attach(w.Near.Name, generic)
+		return err
+	})
+	var unsupported *probe.UnsupportedError
+	if !errors.As(err, &unsupported) || unsupported.Feature != "generic XDP" {
+		t.Errorf("%v, want that generic XDP is refused", err)
+	}
+
+	rs.hasSCTP = func() bool { return false }
+	a := attach(t, rs, w.Near, generic)
+	if !a[0].HarmsSCTP {
+		t.Errorf("%+v does not say that it harms SCTP once the kernel has it", a[0])
+	}
+
+	// A hook that is held stays: the condition names it.
+	rs.hasSCTP = func() bool { return true }
+	if a = attach(t, rs, w.Near, generic); a[0].Fresh || !a[0].HarmsSCTP {
+		t.Errorf("%+v, want the hook that is held", a[0])
+	}
+}
+
+// TestOnlyDevicesOfThisHostHarmSCTP: a wire and the programs behind a tap send no buffers of SCTP.
+func TestOnlyDevicesOfThisHostHarmSCTP(t *testing.T) {
+	for _, tt := range []struct {
+		dev  device
+		want bool
+	}{
+		{device{link: "ether", kind: "device"}, false},
+		{device{link: "ether", kind: "tuntap"}, false},
+		{device{link: "none", kind: "tuntap"}, false},
+		{device{link: "loopback", kind: "device"}, true},
+		{device{link: "ether", kind: "veth"}, true},
+		{device{link: "ether", kind: "bridge"}, true},
+		{device{link: "ether", kind: "vlan"}, true},
+	} {
+		if got := tt.dev.local(); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.dev, got, tt.want)
+		}
+	}
+}
