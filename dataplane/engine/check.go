@@ -7,7 +7,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/xdp/links"
 )
 
 // Check finds more rules than the tables of XDP hold, in a valid configuration.
@@ -35,11 +34,7 @@ func Hidden(cfg dataplane.Config) (map[string][]string, error) { return xdp.Hidd
 // Stacked returns the conditions that interfaces of the network namespace of the calling thread will raise, because one of
 // them sees the packets of another one. It takes no privilege.
 func Stacked(cfg dataplane.Config) ([]dataplane.Condition, error) {
-	all, err := links.List()
-	if err != nil {
-		return nil, err
-	}
-	return xdp.Stacked(cfg.Interfaces, flowsOfXDP(withDefaults(cfg)), all), nil
+	return xdp.Stacked(cfg.Interfaces, flowsOfXDP(withDefaults(cfg)))
 }
 
 // flowsOfXDP returns the flows that may have rules in XDP.

@@ -12,7 +12,7 @@ import (
 
 // policies is the kernel's list of IPsec policies in one network namespace. A list of states would have their keys.
 type policies interface {
-	// available reports whether the kernel's part that lists policies is there. Any call of the others loads its module.
+	// available reports whether the kernel's part that lists policies is loaded. The other methods load its module.
 	available() bool
 	// watch begins to note changes of the list.
 	watch() (policyChanges, error)
@@ -29,7 +29,7 @@ type policyChanges interface {
 // tunnels knows whether an IPsec policy of tunnel mode exists. It lists the policies when they have changed.
 type tunnels struct {
 	policies policies
-	changes  policyChanges // nil: the kernel cannot have a policy, or nobody asks
+	changes  policyChanges // nil: no look is needed, or the kernel's part that lists policies is not loaded
 	stale    bool          // the list has changed since it was read
 	next     time.Time     // the earliest time of the next listing
 	found    string        // a policy of tunnel mode, or ""
@@ -45,8 +45,8 @@ func (t *tunnels) look() (string, error) {
 		return "", nil
 	}
 	if t.changes == nil || t.changes.seen() {
-		// What changes during the listing is seen at the next look. The old socket keeps the module loaded until the
-		// new one is there.
+		// The fresh socket notes a change during the listing, for the next look. The old one keeps the module loaded
+		// until then.
 		fresh, err := t.policies.watch()
 		if err != nil {
 			return t.found, fmt.Errorf("watching the IPsec policies: %w", err)

@@ -85,7 +85,7 @@ func TestPoliciesAreListedAfterAChange(t *testing.T) {
 	if p.watches != 0 {
 		t.Errorf("%d open watches after the end", p.watches)
 	}
-	p.policy = "dir fwd" // nobody watched
+	p.policy = "dir fwd" // changed without a watch
 	looked(t, tunnels, "dir fwd")
 
 	p.refuses = errors.New("refused")

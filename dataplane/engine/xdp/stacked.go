@@ -88,9 +88,17 @@ func (h *hooks) stackConditions() []dataplane.Condition {
 	return stackConditions(h.patterns, on, h.upstream.stacks.of(indexes), h.demand)
 }
 
-// Stacked returns the conditions that the stacks of these links will raise, where flows are counted on all interfaces that
-// a configuration matches.
-func Stacked(list []dataplane.Interface, flows []flow.Flow, all map[int]links.Link) []dataplane.Condition {
+// Stacked returns the conditions that a configuration will raise for the links of the network namespace of the calling
+// thread, where flows are counted on all interfaces that it matches. It takes no privilege.
+func Stacked(list []dataplane.Interface, flows []flow.Flow) ([]dataplane.Condition, error) {
+	all, err := links.List()
+	if err != nil {
+		return nil, err
+	}
+	return stackedOf(list, flows, all), nil
+}
+
+func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.Link) []dataplane.Condition {
 	need := make(demands)
 	for _, f := range flows {
 		need.add(f, 1)

@@ -62,7 +62,7 @@ func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 			for _, l := range c.links {
 				all[l.Index] = l
 			}
-			got := Stacked(c.list, c.flows, all)
+			got := stackedOf(c.list, c.flows, all)
 			if n := len(strings.Fields(c.want)); len(got) != n {
 				t.Fatalf("%d conditions, want %d: %+v", len(got), n, got)
 			}
