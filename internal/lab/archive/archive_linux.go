@@ -50,18 +50,59 @@ func (c Cache) Package(ctx context.Context, name string) (string, error) {
 	return c.get(ctx, name, func() (string, error) { return name, nil })
 }
 
-// KernelOf does the same as Package for the kernel that a metapackage depends on: for
-// "linux-image-6.12-amd64" the newest one of that line.
-func (c Cache) KernelOf(ctx context.Context, meta string) (string, error) {
-	return c.get(ctx, meta, func() (string, error) {
+// KernelOf returns the directories of the kernel that a metapackage depends on: for "linux-image-6.12-amd64" the
+// newest one of that line. An image without a kernel in it is split into packages: the kernel, its modules, and
+// what both need.
+func (c Cache) KernelOf(ctx context.Context, meta string) ([]string, error) {
+	image, err := c.get(ctx, meta, func() (string, error) {
 		depends, err := c.field(ctx, meta, "Depends")
 		if err != nil {
 			return "", err
 		}
-		first, _, _ := strings.Cut(depends, ",")
-		name, _, _ := strings.Cut(strings.TrimSpace(first), " ")
-		return name, nil
+		for d := range strings.SplitSeq(depends, ",") {
+			if name, _, _ := strings.Cut(strings.TrimSpace(d), " "); strings.HasPrefix(name, imagePrefix) {
+				return name, nil
+			}
+		}
+		return "", fmt.Errorf("looking for the kernel of %s: it depends on %q", meta, depends)
 	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(image, "boot")); err == nil {
+		return []string{image}, nil
+	}
+
+	release, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(image), imagePrefix), "_")
+	var dirs []string
+	for _, part := range []string{"binary", "modules", "base"} {
+		dir, err := c.get(ctx, meta+"-"+part, func() (string, error) { return "linux-" + part + "-" + release, nil })
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// imagePrefix begins the name of every package of a kernel.
+const imagePrefix = "linux-image-"
+
+// VersionOf returns the version of a package that would be installed.
+func (c Cache) VersionOf(ctx context.Context, name string) (string, error) {
+	return c.field(ctx, name, "Version")
+}
+
+// Older says whether version a is older than b, in the order of Debian.
+func Older(ctx context.Context, a, b string) (bool, error) {
+	err := exec.CommandContext(ctx, "dpkg", "--compare-versions", a, "lt", b).Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("comparing versions %s and %s: %w", a, b, err)
+	}
+	return true, nil
 }
 
 // get fetches the package that resolve names, unless its newest version is there. A link

@@ -20,15 +20,16 @@ func archive(t *testing.T) string {
 	for name, script := range map[string]string{
 		"apt-cache": `shift 2
 case $1 in
-meta) echo "Package: meta"; echo "Version: 1"; echo "Depends: kernel-$(cat abi) (= 1), other" ;;
-lib | kernel-*) echo "Package: $1"; echo "Version: $(cat version)" ;;
+meta) echo "Package: meta"; echo "Version: 1"; echo "Depends: linux-base (= 1), linux-image-$(cat abi) (= 1), other" ;;
+lib | linux-*) echo "Package: $1"; echo "Version: $(cat version)" ;;
 *) echo "E: No packages found" >&2; exit 100 ;;
 esac`,
 		"apt-get": `if [ "$2" = update ]; then echo update >>calls; rm -f stale; exit 0; fi
 echo "download $3" >>calls
 if [ -e down ] || [ -e stale ]; then echo "E: 404 Not Found" >&2; exit 100; fi
 echo "$3" >"$CALLER/$(echo "$3" | tr = _)_amd64.deb"`,
-		"dpkg-deb": `mkdir "$3" && cp "$2" "$3/content"`,
+		"dpkg-deb": `mkdir "$3" && cp "$2" "$3/content"
+case $(cat "$2") in linux-image-[56]=*) mkdir "$3/boot" ;; esac`,
 	} {
 		text := "#!/bin/sh\nexport CALLER=$PWD\ncd '" + dir + "'\n" + script + "\n"
 		if name == "dpkg-deb" {
@@ -84,7 +85,13 @@ func TestCache(t *testing.T) {
 		return strings.TrimSpace(string(data))
 	}
 	lib := func() (string, error) { return c.Package(t.Context(), "lib") }
-	kernel := func() (string, error) { return c.KernelOf(t.Context(), "meta") }
+	kernel := func() (string, error) {
+		dirs, err := c.KernelOf(t.Context(), "meta")
+		if err == nil && len(dirs) != 1 {
+			t.Errorf("a kernel in one package: %q", dirs)
+		}
+		return strings.Join(dirs, " "), err
+	}
 	for _, step := range []struct {
 		name  string
 		set   func()
@@ -94,8 +101,8 @@ func TestCache(t *testing.T) {
 	}{
 		{"cold", func() {}, lib, "lib=1.0", []string{"download lib=1.0"}},
 		{"warm", func() {}, lib, "lib=1.0", nil},
-		{"a metapackage", func() {}, kernel, "kernel-5=1.0", []string{"download kernel-5=1.0"}},
-		{"a newer one", func() { say(t, apt, "abi", "6") }, kernel, "kernel-6=1.0", []string{"download kernel-6=1.0"}},
+		{"a metapackage", func() {}, kernel, "linux-image-5=1.0", []string{"download linux-image-5=1.0"}},
+		{"a newer one", func() { say(t, apt, "abi", "6") }, kernel, "linux-image-6=1.0", []string{"download linux-image-6=1.0"}},
 		{"a newer version", func() { say(t, apt, "version", "1.1") }, lib, "lib=1.1", []string{"download lib=1.1"}},
 		{
 			"an archive that is down", func() { say(t, apt, "version", "1.2"); say(t, apt, "down", "") }, lib,
@@ -130,8 +137,38 @@ func TestCache(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{"kernel-6_1.0", "lib", "lib_1.2", "lock", "meta"}; !slices.Equal(left, want) {
+	if want := []string{"lib", "lib_1.2", "linux-image-6_1.0", "lock", "meta"}; !slices.Equal(left, want) {
 		t.Errorf("the cache holds %q, want %q", left, want)
+	}
+}
+
+// TestKernelOfSeveralPackages: where the image holds no kernel, its parts do. A newer kernel removes the parts of the
+// older one, and an archive that is down leaves the newest.
+func TestKernelOfSeveralPackages(t *testing.T) {
+	apt := archive(t)
+	c := Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	parts := func(abi string) (list []string) {
+		for _, part := range []string{"binary", "modules", "base"} {
+			list = append(list, filepath.Join(c.Dir, "linux-"+part+"-"+abi+"_1.0"))
+		}
+		return list
+	}
+	for _, step := range []struct {
+		name, file, text string
+		want             []string
+	}{
+		{"cold", "abi", "7-cloud", parts("7-cloud")},
+		{"a newer one", "abi", "8-cloud", parts("8-cloud")},
+		{"an archive that is down", "down", "", parts("8-cloud")},
+	} {
+		say(t, apt, step.file, step.text)
+		got, err := c.KernelOf(t.Context(), "meta")
+		if err != nil || !slices.Equal(got, step.want) {
+			t.Errorf("%s: got %q, %v; want %q", step.name, got, err, step.want)
+		}
+	}
+	if old, err := filepath.Glob(filepath.Join(c.Dir, "*-7-cloud_*")); err != nil || len(old) != 0 {
+		t.Errorf("the older kernel is still there: %q, %v", old, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,9 +75,40 @@ type boot struct {
 	cpus   int // 0: the default of Machine
 }
 
-// newBoot fetches the newest kernel that the metapackage stands for, packs the
-// project's programs and loads the modules named.
-func newBoot(t *testing.T, meta string, modules ...string) *boot {
+// A line is a kernel that machines run.
+type line struct {
+	meta   string   // the metapackage that depends on it
+	suites []string // of which the one with the newest version has it; none: the suite of this machine
+	first  []string // modules that others of this line need, and do not name
+}
+
+var (
+	linux61  = line{meta: "linux-image-cloud-amd64", first: []string{"crc32c_generic", "ghash_generic", "ansi_cprng"}} // the oldest supported kernel, in the flavour for clouds, the smallest
+	linux612 = line{meta: "linux-image-6.12-amd64", first: []string{"crc32c_generic", "ghash_generic", "crypto_null"}}
+	newest   = line{meta: "linux-image-cloud-amd64", suites: []string{"trixie-backports", "sid"}, first: []string{"crypto_null"}}
+)
+
+// unpack fetches the newest kernel of the line.
+func (l line) unpack(t *testing.T, cache archive.Cache) []string {
+	t.Helper()
+	best, highest := cache, ""
+	for _, suite := range l.suites {
+		s := patiently(t, suite, cache.Suite)
+		version := patiently(t, l.meta, s.VersionOf)
+		newer, err := archive.Older(t.Context(), highest, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s of %s: version %s", l.meta, suite, version)
+		if newer {
+			best, highest = s, version
+		}
+	}
+	return patiently(t, l.meta, best.KernelOf)
+}
+
+// newBoot fetches a kernel, packs the first process and loads the modules named.
+func newBoot(t *testing.T, kernel line, modules ...string) *boot {
 	t.Helper()
 	need.Tool(t, QEMU, "apt-get", "apt-cache", "dpkg-deb", "xz", "go", "cc")
 	b := &boot{image: NewImage()}
@@ -85,11 +117,10 @@ func newBoot(t *testing.T, meta string, modules ...string) *boot {
 		t.Fatal(err)
 	}
 	b.cache = archive.Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	unpacked := patiently(t, meta, b.cache.KernelOf)
-	if b.kernel, err = OpenKernel(unpacked); err != nil {
+	if b.kernel, err = OpenKernel(kernel.unpack(t, b.cache)...); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := b.kernel.Modules(modules...)
+	loaded, err := b.kernel.Modules(append(slices.Clone(kernel.first), modules...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +143,12 @@ func (b *boot) fetch(t *testing.T, pkg string) string {
 }
 
 // patiently gets a package from an archive that may be unreachable for some minutes.
-func patiently(t *testing.T, name string, get func(context.Context, string) (string, error)) string {
+func patiently[T any](t *testing.T, name string, get func(context.Context, string) (T, error)) T {
 	t.Helper()
 	for _, pause := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute, 0} {
-		dir, err := get(t.Context(), name)
+		got, err := get(t.Context(), name)
 		if err == nil {
-			return dir
+			return got
 		}
 		if pause == 0 {
 			t.Fatal(err)
@@ -149,7 +180,13 @@ func (b *boot) program(t *testing.T, host string) {
 // tests compiles the tests of a package of ours and makes a step of them.
 func (b *boot) tests(t *testing.T, step, pkg, names string, env ...string) {
 	t.Helper()
-	bin := filepath.Join(b.bin, step+".test")
+	b.step(step, b.compile(t, step, pkg, names), names, env...)
+}
+
+// compile packs the tests of a package of ours, and returns the program's path in the machine.
+func (b *boot) compile(t *testing.T, name, pkg, tests string) string {
+	t.Helper()
+	bin := filepath.Join(b.bin, name+".test")
 	if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
 		t.Fatal(err)
 	}
@@ -158,26 +195,27 @@ func (b *boot) tests(t *testing.T, step, pkg, names string, env ...string) {
 	if err != nil {
 		t.Fatalf("listing the tests of %s: %v", pkg, err)
 	}
-	for name := range strings.SplitSeq(names, "|") {
+	for name := range strings.SplitSeq(tests, "|") {
 		if !regexp.MustCompile("(?m)^" + name + "$").Match(list) {
 			t.Fatalf("%s has no test %s", pkg, name)
 		}
 	}
 	b.program(t, bin)
+	return filepath.Join(binDir, name+".test")
+}
+
+// step runs tests of a compiled package.
+func (b *boot) step(name, bin, tests string, env ...string) {
 	b.script.Steps = append(b.script.Steps, Step{
-		Name: step, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
-		Args: []string{filepath.Join(binDir, step+".test"), "-test.v", "-test.short", "-test.run=^(" + names + ")$"},
+		Name: name, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
+		Args: []string{bin, "-test.v", "-test.short", "-test.run=^(" + tests + ")$"},
 	})
 }
 
 // run boots. The machine's files stay in the cache, of the last run.
 func (b *boot) run(t *testing.T) *Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	start := time.Now()
-	m := Machine{Kernel: b.kernel, Image: b.image, CPUs: b.cpus, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
-	res, err := m.Run(ctx, b.script)
+	res, _, err := b.runToItsEnd(t)
 	if err != nil {
 		if res != nil {
 			for name, s := range res.Steps {
@@ -186,6 +224,22 @@ func (b *boot) run(t *testing.T) *Result {
 		}
 		t.Fatal(err)
 	}
-	t.Logf("kernel %s: %v; console and events are in %s", res.Release, time.Since(start).Round(time.Millisecond), m.Dir)
+	checkLog(t, res)
 	return res
+}
+
+// runToItsEnd boots a machine that may crash, and returns its console too.
+func (b *boot) runToItsEnd(t *testing.T) (res *Result, console string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := time.Now()
+	dir := filepath.Join(b.cache.Dir, "last-run", t.Name())
+	res, err = Machine{Kernel: b.kernel, Image: b.image, CPUs: b.cpus, Dir: dir}.Run(ctx, b.script)
+	t.Logf("kernel %s: %v; console and events are in %s", b.kernel.Release, time.Since(start).Round(time.Millisecond), dir)
+	text, e := os.ReadFile(filepath.Join(dir, "console.log"))
+	if e != nil {
+		t.Error(e)
+	}
+	return res, string(text), err
 }

@@ -16,7 +16,7 @@ import (
 
 // TestPanic: a machine that panics ends at once, and shows why.
 func TestPanic(t *testing.T) {
-	b := newBoot(t, "linux-image-cloud-amd64")
+	b := newBoot(t, linux61)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	b.image.Bytes("/init", []byte("no program"), 0o755)
@@ -33,7 +33,7 @@ func TestHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBoot(t, "linux-image-cloud-amd64")
+	b := newBoot(t, linux61)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	b.program(t, sleep)
@@ -62,6 +62,7 @@ func TestHang(t *testing.T) {
 	if res == nil {
 		t.Fatal("no result")
 	}
+	checkLog(t, res)
 	const quit = 128 + 3
 	for name, want := range map[string]Exit{
 		"is ended":     {Step: "is ended", Code: quit, Error: "still running after 1s"},

@@ -9,7 +9,7 @@ import (
 
 // TestDispatcher counts in the dispatcher of the distribution's libxdp. The kernel is one with TCX.
 func TestDispatcher(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", "veth")
+	b := newBoot(t, linux612, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves|TestDispatcherOfAMovedInterface")
@@ -21,7 +21,7 @@ func TestDispatcher(t *testing.T) {
 
 // TestDispatcher61 is TestDispatcher on the oldest supported kernel, which has no TCX to move to.
 func TestDispatcher61(t *testing.T) {
-	b := newBoot(t, "linux-image-cloud-amd64", "veth")
+	b := newBoot(t, linux61, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestDispatcher")

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Kernel is a kernel package of Debian that was unpacked.
+// Kernel is a kernel of Debian that was unpacked.
 type Kernel struct {
 	Release string // as uname -r says
 	Image   string // path of vmlinuz
@@ -22,37 +22,67 @@ type Kernel struct {
 	builtin map[string]bool
 }
 
-// OpenKernel reads the unpacked kernel package below dir.
-func OpenKernel(dir string) (*Kernel, error) {
-	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+// OpenKernel reads the kernel whose packages were unpacked, each below one of dirs.
+func OpenKernel(dirs ...string) (*Kernel, error) {
+	images, err := find(dirs, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz")
 	if err != nil {
 		return nil, err
 	}
 	if len(images) != 1 {
-		return nil, fmt.Errorf("looking for the kernel below %s: %d of them, want one", dir, len(images))
+		return nil, fmt.Errorf("looking for the kernel below %s: %d of them, want one", strings.Join(dirs, ", "), len(images))
 	}
-	k := &Kernel{
-		Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), Image: images[0],
-		modules: make(map[string]string), builtin: make(map[string]bool),
+	release, named := strings.CutPrefix(filepath.Base(images[0]), "vmlinuz-")
+	if !named {
+		release = filepath.Base(filepath.Dir(images[0]))
 	}
-	root := filepath.Join(dir, "lib", "modules", k.Release)
-	data, err := os.ReadFile(filepath.Join(root, "modules.builtin"))
+	k := &Kernel{Release: release, Image: images[0], modules: make(map[string]string), builtin: make(map[string]bool)}
+
+	lists, err := find(dirs, "lib/modules/"+release+"/modules.builtin", "usr/lib/modules/"+release+"/modules.builtin")
 	if err != nil {
-		return nil, fmt.Errorf("reading the built-in modules of kernel %s: %w", k.Release, err)
+		return nil, err
+	}
+	if len(lists) != 1 {
+		return nil, fmt.Errorf("looking for the built-in modules of kernel %s: %d lists, want one", release, len(lists))
+	}
+	data, err := os.ReadFile(lists[0])
+	if err != nil {
+		return nil, fmt.Errorf("reading the built-in modules of kernel %s: %w", release, err)
 	}
 	for line := range strings.Lines(string(data)) {
 		k.builtin[moduleName(strings.TrimSpace(line))] = true
 	}
-	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.Contains(d.Name(), ".ko") {
-			k.modules[moduleName(p)] = p
-		}
-		return err
-	})
+
+	roots, err := find(dirs, "lib/modules/"+release, "usr/lib/modules/"+release)
 	if err != nil {
-		return nil, fmt.Errorf("listing the modules of kernel %s: %w", k.Release, err)
+		return nil, err
+	}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.Contains(d.Name(), ".ko") {
+				k.modules[moduleName(p)] = p
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing the modules of kernel %s: %w", release, err)
+		}
 	}
 	return k, nil
+}
+
+// find returns the files that match one of patterns below one of dirs.
+func find(dirs []string, patterns ...string) ([]string, error) {
+	var found []string
+	for _, dir := range dirs {
+		for _, p := range patterns {
+			files, err := filepath.Glob(filepath.Join(dir, p))
+			if err != nil {
+				return nil, fmt.Errorf("looking for %s below %s: %w", p, dir, err)
+			}
+			found = append(found, files...)
+		}
+	}
+	return found, nil
 }
 
 // moduleName is the kernel's name of the module in that file.

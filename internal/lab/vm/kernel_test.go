@@ -106,6 +106,23 @@ func TestModules(t *testing.T) {
 	}
 }
 
+// TestKernelOfSeveralPackages: the kernel, the list of what is built in and the modules each come from a package.
+func TestKernelOfSeveralPackages(t *testing.T) {
+	const root = "usr/lib/modules/7.3.4-cloud/"
+	k, err := OpenKernel(
+		unpackedKernel(t, map[string][]byte{root + "vmlinuz": nil}),
+		unpackedKernel(t, map[string][]byte{root + "kernel/veth.ko": module(t, "depends=base,cbc"), root + "kernel/base.ko": module(t, "depends=")}),
+		unpackedKernel(t, map[string][]byte{root + "modules.builtin": []byte("kernel/crypto/cbc.ko\n")}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := k.Modules("veth")
+	if err != nil || k.Release != "7.3.4-cloud" || len(modules) != 2 || modules[1].Name != "veth" {
+		t.Errorf("got kernel %s with %d modules, %v; want 7.3.4-cloud with base and veth", k.Release, len(modules), err)
+	}
+}
+
 func TestOpenKernel(t *testing.T) {
 	for name, files := range map[string]map[string][]byte{
 		"none":       {"boot/config": nil},

@@ -8,7 +8,7 @@ import "testing"
 // verifier. The flavour for clouds has every module that this needs and is the smallest. It is also
 // a host without libibverbs.
 func TestLinux61(t *testing.T) {
-	b := newBoot(t, "linux-image-cloud-amd64", "veth")
+	b := newBoot(t, linux61, "veth")
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestIngressAlone|TestDoctorBelow66|TestWithoutLibibverbs")
 	b.tests(t, "xdp", "./xdp", "TestLoadCost|TestLoadCostOfAllLayers|TestManySegments|TestCounters|TestErrors|TestUnfinishedPins|TestCapacity")

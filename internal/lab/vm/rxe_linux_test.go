@@ -24,7 +24,7 @@ var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils",
 // has neither flows nor counters: everything that asks for them is told so, and XDP counts,
 // in both directions. The software devices count on the slaves of a bond.
 func TestRXE(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", append([]string{"bonding"}, rxeModules...)...)
+	b := newBoot(t, linux612, append([]string{"bonding"}, rxeModules...)...)
 	b.rdmaCore(t)
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
@@ -38,7 +38,7 @@ func TestRXE(t *testing.T) {
 // TestRXEQueuePairs: rxe has queue pairs, whose completions are counted from ibv_poll_cq. A
 // machine of its own, as a hundred thousand operations take their time on an emulated CPU.
 func TestRXEQueuePairs(t *testing.T) {
-	b := newBoot(t, "linux-image-6.12-amd64", rxeModules...)
+	b := newBoot(t, linux612, rxeModules...)
 	b.rdmaCore(t)
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestQueuePairs|TestQueuePairsOfTwoInstances")

@@ -36,6 +36,7 @@ type Event struct {
 	Ready  string  `json:",omitempty"` // the modules are loaded; the kernel's release
 	Output *Output `json:",omitempty"`
 	Exit   *Exit   `json:",omitempty"`
+	Log    *Log    `json:",omitempty"`
 	Fatal  string  `json:",omitempty"` // the failure that ended the script early
 	Done   bool    `json:",omitempty"` // every step ran; the machine powers off
 }
@@ -55,10 +56,21 @@ type Exit struct {
 	Took  time.Duration
 }
 
+// Log is a line of the kernel's log at warning or above.
+type Log struct {
+	Step  string `json:",omitempty"` // after which it was read; "" before the first one
+	Level int    // 4 is a warning, 0 an emergency
+	Text  string
+}
+
+// Warning is the least severe level of the kernel's log that a [Log] has.
+const Warning = 4
+
 // Result of a script.
 type Result struct {
 	Release string // of the kernel that ran
 	Steps   map[string]*StepResult
+	Log     []Log // to the end of the last step
 }
 
 // StepResult is the exit and the output of a step.
@@ -104,6 +116,8 @@ func Collect(r io.Reader) (*Result, error) {
 			s.Stdout = append(s.Stdout, e.Output.Data...)
 		case e.Exit != nil:
 			step(e.Exit.Step).Exit = *e.Exit
+		case e.Log != nil:
+			res.Log = append(res.Log, *e.Log)
 		case e.Fatal != "":
 			return res, fmt.Errorf("inside the machine: %s", e.Fatal)
 		case e.Done:

@@ -33,6 +33,7 @@ func TestCollect(t *testing.T) {
 		Event{Output: &Output{Step: "a", Data: []byte("two\n")}},
 		Event{Exit: &Exit{Step: "a", Code: 3, Took: time.Second}},
 		Event{Exit: &Exit{Step: "b"}},
+		Event{Log: &Log{Step: "b", Level: 4, Text: "a warning"}},
 		Event{Done: true},
 	)
 	a := &StepResult{Exit: Exit{Step: "a", Code: 3, Took: time.Second}, Stdout: []byte("one\ntwo\n"), Stderr: []byte("err\xff\n")}
@@ -42,15 +43,15 @@ func TestCollect(t *testing.T) {
 		want       Result
 		err        string // "": no error
 	}{
-		{"whole", whole, Result{"6.1.0", map[string]*StepResult{"a": a, "b": b}}, ""},
-		{"nothing", "", Result{"", map[string]*StepResult{}}, ErrIncomplete.Error()},
-		{"cut off in a line", whole[:len(whole)-3], Result{"6.1.0", map[string]*StepResult{"a": a, "b": b}}, ErrIncomplete.Error()},
+		{"whole", whole, Result{"6.1.0", map[string]*StepResult{"a": a, "b": b}, []Log{{"b", 4, "a warning"}}}, ""},
+		{"nothing", "", Result{"", map[string]*StepResult{}, nil}, ErrIncomplete.Error()},
+		{"cut off in a line", whole[:len(whole)-3], Result{"6.1.0", map[string]*StepResult{"a": a, "b": b}, []Log{{"b", 4, "a warning"}}}, ErrIncomplete.Error()},
 		{
 			"ended in a step", events(t, Event{Ready: "6.1.0"}, Event{Output: &Output{Step: "a", Data: []byte("x")}}),
-			Result{"6.1.0", map[string]*StepResult{"a": {Exit: Exit{Step: "a", Code: -1}, Stdout: []byte("x")}}}, ErrIncomplete.Error(),
+			Result{"6.1.0", map[string]*StepResult{"a": {Exit: Exit{Step: "a", Code: -1}, Stdout: []byte("x")}}, nil}, ErrIncomplete.Error(),
 		},
-		{"fatal", events(t, Event{Fatal: "loading module x: no"}), Result{"", map[string]*StepResult{}}, "inside the machine: loading module x: no"},
-		{"no event", "Oops: 0000\n", Result{"", map[string]*StepResult{}}, "reading event 1"},
+		{"fatal", events(t, Event{Fatal: "loading module x: no"}), Result{"", map[string]*StepResult{}, nil}, "inside the machine: loading module x: no"},
+		{"no event", "Oops: 0000\n", Result{"", map[string]*StepResult{}, nil}, "reading event 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Collect(strings.NewReader(c.text))

@@ -83,12 +83,36 @@ func play(port *port) error {
 	if err := port.say(vm.Event{Ready: unix.ByteSliceToString(name.Release[:])}); err != nil {
 		return err
 	}
+	log, err := vm.OpenLog()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := reportLog(log, "", port); err != nil {
+		return err
+	}
 	for _, s := range script.Steps {
-		if err := port.say(vm.Event{Exit: runStep(s, port)}); err != nil {
+		exit := runStep(s, port)
+		if err := reportLog(log, s.Name, port); err != nil {
+			return err
+		}
+		if err := port.say(vm.Event{Exit: exit}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reportLog sends the new lines of the kernel's log.
+func reportLog(log *vm.KernelLog, step string, port *port) error {
+	lines, err := log.Read()
+	for _, l := range lines {
+		l.Step = step
+		if err := port.say(vm.Event{Log: &l}); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func load(path string) error {

@@ -1,0 +1,35 @@
+package vm
+
+import (
+	"regexp"
+	"strings"
+)
+
+// benign are the lines of the kernel's log at warning or above that a machine may have: regular expressions of
+// whole lines.
+var benign = []struct {
+	release string // of the kernels that write it, their beginning; "": all
+	line    string
+	why     string
+}{
+	{"", `mtrr: your CPUs had inconsistent (fixed MTRR|variable MTRR|MTRRdefType) settings`, "QEMU has no firmware that gives the second CPU the registers of the first"},
+	{"6.1.", `acpi PNP0A03:00: fail to add MMCONFIG information, can't access extended PCI configuration space under this bridge\.`, "QEMU's default machine has no PCI Express"},
+	{"", `acpi PNP0A03:00: fail to add MMCONFIG information, can't access extended configuration space under this bridge`, "as above"},
+	{"6.12.", `amd_pstate: the _CPC object is not present in SBIOS or ACPI disabled`, "an emulated CPU has no power states"},
+
+	// The emulated clocks are late while the host has other work.
+	{"", `tsc: Unable to calibrate against PIT`, "the kernel calibrates against another clock"},
+	{"", `APIC calibration not consistent with PM-Timer: \d+ms instead of 100ms`, "the kernel takes the timer's value"},
+	{"6.1.", `Unstable clock detected, switching default tracing clock to "global"\\x0aIf you want to keep using the local clock, then add:\\x0a  "trace_clock=local"\\x0aon the kernel command line`, "only traces have that clock"},
+	{"", `hrtimer: interrupt took \d+ ns`, "the host ran something else meanwhile"},
+}
+
+// Benign says whether a machine with that kernel may have the line.
+func (l Log) Benign(release string) bool {
+	for _, b := range benign {
+		if strings.HasPrefix(release, b.release) && regexp.MustCompile("^(?:"+b.line+")$").MatchString(l.Text) {
+			return true
+		}
+	}
+	return false
+}
