@@ -1,0 +1,54 @@
+package lab
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Messages and attributes of linux/ethtool_netlink.h.
+const (
+	ethtoolFeaturesSet    = 12
+	ethtoolFeaturesHeader = 1
+	ethtoolFeaturesWanted = 3
+	ethtoolHeaderIndex    = 1
+	ethtoolBitsetBits     = 3
+	ethtoolBitsetBit      = 1
+	ethtoolBitName        = 2
+	ethtoolBitValue       = 3
+)
+
+// SetFeatures turns features of the device on or off, by the names of `ethtool -k` that have no command of
+// their own ("tx-sctp-segmentation"). The device may leave one as it is, because it depends on another.
+func (e *End) SetFeatures(on bool, names ...string) error {
+	err := e.NS.Do(func() error {
+		family, err := netlink.GenlFamilyGet("ethtool")
+		if err != nil {
+			return err
+		}
+		req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+		req.AddData(&nl.Genlmsg{Command: ethtoolFeaturesSet, Version: 1})
+		header := nl.NewRtAttr(ethtoolFeaturesHeader|unix.NLA_F_NESTED, nil)
+		header.AddRtAttr(ethtoolHeaderIndex, nl.Uint32Attr(uint32(e.Index)))
+		req.AddData(header)
+
+		wanted := nl.NewRtAttr(ethtoolFeaturesWanted|unix.NLA_F_NESTED, nil)
+		bits := wanted.AddRtAttr(ethtoolBitsetBits|unix.NLA_F_NESTED, nil)
+		for _, name := range names {
+			bit := bits.AddRtAttr(ethtoolBitsetBit|unix.NLA_F_NESTED, nil)
+			bit.AddRtAttr(ethtoolBitName, nl.ZeroTerminated(name))
+			if on {
+				bit.AddRtAttr(ethtoolBitValue, nil)
+			}
+		}
+		req.AddData(wanted)
+		_, err = req.Execute(unix.NETLINK_GENERIC, 0)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("setting %v of %s to %t: %w", names, e.Name, on, err)
+	}
+	return nil
+}
