@@ -191,7 +191,7 @@ test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users
 	@.ci/need $(TOOLS)
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(GOTEST) -timeout=5h -p=1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
 
-test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
+test-vm: ## boot kernels 6.1, 6.12 and Debian's newest under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and what programs do to packets
 	@.ci/need cc qemu-x86_64 xz
 	FLOWTALLY_REQUIRE=all $(GOTEST) -count=1 -tags=vm -timeout=80m ./internal/lab/vm
 
