@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/vm"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -160,7 +162,7 @@ var modes = []mode{
 	}},
 	{name: "tcx", ingress: "tcx", counts: true, attach: func(r *route) *tally { return r.attachTally(xdp.ModeTCX) }},
 	{name: "native", ingress: "native", counts: true, attach: func(r *route) *tally { return r.attachTally(xdp.ModeNative) }},
-	{name: "generic", ingress: "generic", counts: true, harms: copyHarms, attach: func(r *route) *tally { return r.attachTally(xdp.ModeGeneric) }},
+	{name: "generic", ingress: "generic", counts: true, harms: linearHarms, attach: (*route).attachGeneric},
 	{name: "dispatcher", ingress: "native", counts: true, attach: (*route).attachDispatcher},
 }
 
@@ -186,6 +188,24 @@ func (r *route) attachTally(m xdp.Mode) *tally {
 	r.Helper()
 	c := newTally(r.T, xdp.Options{})
 	_, err := c.attach(r.r0, xdp.AttachOptions{Mode: m, Ingress: true})
+	r.must(err)
+	r.attachEgress(c, r.r1)
+	return c
+}
+
+// attachGeneric counts by generic XDP, which flowtally refuses on a veth while the kernel has SCTP.
+func (r *route) attachGeneric() *tally {
+	r.Helper()
+
+	refused := newTally(r.T, xdp.Options{})
+	_, err := refused.attach(r.r0, xdp.AttachOptions{Mode: xdp.ModeGeneric, Ingress: true})
+	var unsupported *probe.UnsupportedError
+	if !errors.As(err, &unsupported) {
+		r.Fatalf("generic XDP beside SCTP: %v, want that it is refused", err)
+	}
+
+	c := newTally(r.T, xdp.Options{})
+	_, err = c.attach(r.r0, xdp.AttachOptions{Mode: xdp.ModeGeneric, Ingress: true, GenericBesideSCTP: true})
 	r.must(err)
 	r.attachEgress(c, r.r1)
 	return c
@@ -375,7 +395,7 @@ func (r *route) attachTop(m mode) *tally {
 		return nil
 	}
 	top := newTally(r.T, xdp.Options{})
-	_, err := top.attach(&lab.End{NS: r.router, Name: "top-r0"}, xdp.AttachOptions{Mode: as, Ingress: true})
+	_, err := top.attach(&lab.End{NS: r.router, Name: "top-r0"}, xdp.AttachOptions{Mode: as, Ingress: true, GenericBesideSCTP: true})
 	r.must(err)
 	r.attachEgress(top, &lab.End{NS: r.router, Name: "top-r1"})
 	return top
