@@ -103,6 +103,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if isNew {
 			fresh = append(fresh, h)
 		}
+		h.local = dev.local()
 		a := rs.attachment(h)
 		a.Fresh, a.Rejected, a.Moved = isNew, rejected, h.moved
 		done = append(done, a)
@@ -164,6 +165,11 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 && h.isOn(dev) {
 			best := rs.modes(k.hook, ifi.Index, o, early)[0]
 			satisfied := satisfies(h.mode, k.hook, o.Mode)
+			if best == modeGeneric && !satisfied {
+				if err := rs.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
+					return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+				}
+			}
 			switch {
 			case h.tcx != (best == modeTCX) && (o.Retake || !satisfied):
 				moved, err := rs.move(h, ifi, best, o.Last)
@@ -172,7 +178,6 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				}
 				return moved, false, nil, err
 			case satisfied:
-				h.local = dev.local()
 				return h, false, nil, nil
 			}
 		}
@@ -192,13 +197,14 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				continue
 			}
 		}
-		if m == modeGeneric && dev.local() && !o.GenericBesideSCTP && rs.hasSCTP() {
-			rejected = append(rejected, harmsSCTP(ifi.Name))
-			continue
+		if m == modeGeneric {
+			if err := rs.harmOfGeneric(dev, o); err != nil {
+				rejected = append(rejected, err)
+				continue
+			}
 		}
 		h, err := rs.attach(at.in(m), ifi, m, o.Last)
 		if err == nil {
-			h.local = dev.local()
 			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
 		}

@@ -296,19 +296,23 @@ func TestDispatcherMoves(t *testing.T) {
 	counted := func() uint64 { return readOne(t, rs, ids[0]).Packets + readOne(t, rs, ids[1]).Packets }
 	var twice uint64
 	for range 10 {
-		for want, o := range map[string]AttachOptions{
-			modeDispatcher: {Ingress: true, Beside: true, Dispatcher: true, Retake: true}, modeTCX: {Ingress: true, Mode: ModeTCX},
+		for _, to := range []struct {
+			mode string
+			o    AttachOptions
+		}{
+			{modeDispatcher, AttachOptions{Ingress: true, Beside: true, Dispatcher: true, Retake: true}},
+			{modeTCX, AttachOptions{Ingress: true, Mode: ModeTCX}},
 		} {
-			moveUnderTraffic(t, rs, w.Near, s, want, o)
+			moveUnderTraffic(t, rs, w.Near, s, to.mode, to.o)
 			if counted := counted(); counted < passed()+twice {
-				t.Errorf("moved to %s: %d packets passed, %d of them counted", want, passed(), counted-twice)
+				t.Errorf("moved to %s: %d packets passed, %d of them counted", to.mode, passed(), counted-twice)
 			}
 			twice = counted() - passed()
 			if err := errors.Join(s.Run(t.Context(), 200), s.Settle(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			if counted, passed := counted(), passed(); counted != passed+twice {
-				t.Errorf("%s: counted %d of %d packets, of them %d twice in the moves", want, counted, passed, twice)
+				t.Errorf("%s: counted %d of %d packets, of them %d twice in the moves", to.mode, counted, passed, twice)
 			}
 		}
 	}

@@ -71,7 +71,8 @@ func (rs *RuleSet) passed() {
 }
 
 // replace makes h the hook in the place of old, also in the pins, and detaches old. Without its pin, old ends with this
-// process: a kill at any step leaves one program, or none.
+// process: a kill at any step leaves one program, or none. In a move to a dispatcher it can leave both until the next start,
+// because a place there outlives the process.
 func (rs *RuleSet) replace(old, h *hook) {
 	var errs []error
 	pins := rs.dir != "" && rs.inPlace() // else Repin makes the pin

@@ -8,11 +8,12 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// HasSCTP reports whether the kernel has SCTP now. The kernel loads it when any user opens a socket of SCTP.
+// HasSCTP reports whether the kernel has SCTP now, or does not tell (a /proc of subset=pid). The kernel loads SCTP when any
+// user opens such a socket.
 func HasSCTP() bool {
 	f, err := os.Open("/proc/net/protocols")
 	if err != nil {
-		return false
+		return true
 	}
 	defer f.Close()
 
@@ -24,10 +25,13 @@ func HasSCTP() bool {
 	return false
 }
 
-// harmsSCTP is the error of generic XDP on a device that receives buffers of SCTP, see Attachment.HarmsSCTP.
-func harmsSCTP(ifname string) error {
+// harmOfGeneric returns an error where a program in generic mode would crash the kernel, see Attachment.HarmsSCTP.
+func (rs *RuleSet) harmOfGeneric(dev device, o AttachOptions) error {
+	if !dev.local() || o.GenericBesideSCTP || !rs.hasSCTP() {
+		return nil
+	}
 	return &probe.UnsupportedError{
-		Feature: "generic XDP", Object: ifname,
+		Feature: "generic XDP", Object: dev.name,
 		Reason: "the kernel has SCTP, and crashes when it forwards a stream of SCTP that it has received by generic XDP from this host",
 		Fix:    "use mode native or tcx for the interface, or a kernel without SCTP (modprobe -r sctp; echo install sctp /bin/false >/etc/modprobe.d/sctp.conf)",
 	}

@@ -24,6 +24,18 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 		t.Errorf("%v, want that generic XDP is refused", err)
 	}
 
+	// A hook that counts in another mode stays.
+	for _, m := range []Mode{ModeNative, ModeTCX} {
+		attach(t, rs, w.Near, AttachOptions{Mode: m, Ingress: true})
+		err := w.Near.NS.Do(func() error {
+			_, err := rs.Attach(w.Near.Name, generic)
+			return err
+		})
+		if !errors.As(err, &unsupported) || rs.Held() != 1 {
+			t.Errorf("from mode %d: %v, %d hooks held; want a refusal, and the hook", m, err, rs.Held())
+		}
+	}
+
 	rs.hasSCTP = func() bool { return false }
 	a := attach(t, rs, w.Near, generic)
 	if !a[0].HarmsSCTP {

@@ -63,11 +63,14 @@ static __always_inline __u32 ft_copied(__u32 len)
 	return (before & (FT_COPIED - 1)) + 1;
 }
 
-/* Frames whose headers the kernel does not give have a copy of no bytes. */
+/*
+ * The kernel does not read fragments in the memory of a device (devmem, io_uring): then the linear part is copied alone.
+ * Without that, the copy has no bytes.
+ */
 static __always_inline void ft_copy_skb(struct ft_copy *copy, struct __sk_buff *skb, __u32 beside)
 {
-	const __u32 len = ft_copied(skb->len);
-	__u32 at = 0;
+	const __u32 linear = ft_copied(skb->data_end - skb->data);
+	__u32 len = ft_copied(skb->len), at = 0;
 
 	copy->len = 0;
 	if (beside & FT_BARE) {
@@ -75,8 +78,11 @@ static __always_inline void ft_copy_skb(struct ft_copy *copy, struct __sk_buff *
 			return;
 		at = ETH_HLEN;
 	}
-	if (bpf_skb_load_bytes(skb, 0, copy->data + at, len))
-		return;
+	if (bpf_skb_load_bytes(skb, 0, copy->data + at, len)) {
+		if (bpf_skb_load_bytes(skb, 0, copy->data + at, linear))
+			return;
+		len = linear;
+	}
 	copy->len = at + len;
 }
 

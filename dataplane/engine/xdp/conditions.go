@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
@@ -32,12 +33,13 @@ func (h *hooks) conditions() []dataplane.Condition {
 		}
 		out = append(out, c)
 	}
+	hasSCTP := sync.OnceValue(xdp.HasSCTP)
 	for _, a := range h.held {
 		if a.Mode == "generic" {
 			out = append(out, h.genericMode(a.Interface))
 		}
 		if a.HarmsSCTP {
-			out = append(out, genericBesideSCTP(a.Interface, xdp.HasSCTP()))
+			out = append(out, genericBesideSCTP(a.Interface, hasSCTP()))
 		}
 		if a.Hook == xdp.HookIngress {
 			out = append(out, h.upstreamConditions(a)...)
