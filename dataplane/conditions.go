@@ -169,8 +169,7 @@ var conditionInfos = []ConditionInfo{
 	{CodeIPsecTunnel, Medium,
 		"The network namespace has an IPsec policy of tunnel mode for received packets, and TCX or generic XDP counts the packets " +
 			"that an interface receives. The kernel hands a packet of the tunnel to the interface again when it has decrypted " +
-			"it: TCX counts it as ESP and as the packet inside, generic XDP as ESP and as a frame without an Ethernet header. " +
-			"XDP in the driver counts it as ESP alone.",
+			"it: TCX and generic XDP count it as ESP and as the packet inside. XDP in the driver counts it as ESP alone.",
 		"`mode: native` for the interface, and `flowtally apply`. Or match `esp` (behind NAT `udp dport 4500`) in a flow that " +
 			"goes before the others: then the others count each packet once. The second does not end the condition."},
 	{CodeXDPMerged, Medium,
