@@ -21,6 +21,7 @@ var benign = []struct {
 	{"", `tsc: Unable to calibrate against PIT`, "the kernel calibrates against another clock"},
 	{"", `APIC calibration not consistent with PM-Timer: \d+ms instead of 100ms`, "the kernel takes the timer's value"},
 	{"6.1.", `Unstable clock detected, switching default tracing clock to "global"\\x0aIf you want to keep using the local clock, then add:\\x0a  "trace_clock=local"\\x0aon the kernel command line`, "only traces have that clock"},
+	{"", `hpet: Lost \d+ RTC interrupts`, "nothing waits for them"},
 	{"", `hrtimer: interrupt took \d+ ns`, "the host ran something else meanwhile"},
 }
 

@@ -82,10 +82,11 @@ func (m Machine) args(initrd, console, events string) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
 		"-serial", "file:" + console, "-serial", "file:" + events,
 		"-kernel", m.Kernel.Image, "-initrd", initrd,
-		// A panic reboots, which ends the machine (-no-reboot). The others end what warns on a busy host: the kernel's
-		// check of its timer, and its watches over clocks, and over CPUs that do nothing for a while.
+		// A panic reboots, which ends the machine (-no-reboot). On a busy host the kernel takes a wrong frequency for the
+		// TSC, so that time would run at many times its speed: the HPET has a known one. The others end what warns
+		// there: the kernel's check of its timer, and its watches over the TSC and over CPUs that do nothing for a while.
 		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on no_timer_check" +
-			" tsc=nowatchdog nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.cpu_intensive_thresh_us=0",
+			" clocksource=hpet tsc=nowatchdog nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.cpu_intensive_thresh_us=0",
 	}
 }
 
