@@ -35,19 +35,19 @@ type files struct {
 func (s suite) runAll(name string, args []string, to files) (code int, err error) {
 	start := time.Now()
 	r, code, err := s.run(args, nil)
-	if err != nil {
+	if r == nil {
 		return code, err
 	}
-	if code != 0 {
+	if code != 0 && err == nil {
 		s.runAgain(r, args)
 		if r.forgiven() {
 			code = 0
 		}
 	}
 
-	text := r.summary(name, time.Since(start), code == 0)
+	text := r.summary(name, time.Since(start), code == 0 && err == nil)
 	fmt.Fprint(s.w, text)
-	return code, errors.Join(
+	return code, errors.Join(err,
 		appendTo(to.summary, text),
 		appendTo(to.unsteady, r.unsteadyList(name)),
 		appendTo(to.times, r.timeList(name)),
