@@ -16,7 +16,7 @@ import (
 // packet of the rules that stay is counted.
 func TestTreesChangeUnderTraffic(t *testing.T) {
 	const flows, batch = 4, 20
-	changes := times.Brief(10_000, 1_000)
+	changes := times.Brief(3_000, 1_000)
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 4096})
 	ids := floodRules(t, rs, flows)
