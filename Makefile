@@ -11,9 +11,15 @@ GO ?= go
 # The step that needs root: nothing when root already. sudo looks for programs where its own
 # configuration says, so PATH is handed on by env. Root reads this user's modules, and builds
 # into a cache of its own, so that no file in this user's cache belongs to root.
-ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED,FLOWTALLY_HOSTILE_TRIES env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
-# Packages whose tests ask for a capability or a tool of the machine.
-PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED,$(subst $(space),$(comma),$(LONG_FORMS)) env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
+# The variables of the long forms of tests, each of which make test runs once (docs/testing.md).
+LONG_FORMS = FLOWTALLY_HEADER_OPENS FLOWTALLY_RACE_OPENS FLOWTALLY_HOSTILE_TRIES FLOWTALLY_TORN_READS
+comma := ,
+space := $(subst ,, )
+# Packages whose tests ask for a capability or a tool of the machine. make lint has run internal/rules.
+PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=rules 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+# Those of them in which an ordinary user shows more than root does: which files and sockets the user may not have.
+ALSO_AS_USER = ./internal/lab/archive ./internal/trust
 SECONDS_OF_DEMO ?= 5
 # The release of rdma-core of demo-rdma, such as 65.0; empty: the one of this distribution.
 RDMA_CORE ?=
@@ -44,11 +50,13 @@ UNSTEADY ?=
 TIMES ?=
 TESTRUN = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") $(if $(UNSTEADY),-unsteady "$(UNSTEADY)") $(if $(TIMES),-times "$(TIMES)")
 GOTEST = $(TESTRUN) --
+# The packages of a lane share one software RDMA library.
+SOFT = .ci/soft "$(GO)"
 # The long forms of the tests of shm: how often each repeats its step.
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 
-.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,7 +152,7 @@ test: ## every test, first as this user and then as root the packages that need 
 	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
 	@lists=$$(mktemp -d); trap 'rm -rf "$$lists"' EXIT; code=0; touch "$$lists/summary" "$$lists/unsteady"; \
-	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" UNSTEADY="$$lists/unsteady" lint test-cross $(if $(ROOT),test-user) test-root test-otel || code=$$?; \
+	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" UNSTEADY="$$lists/unsteady" lint test-cross $(if $(ROOT),test-beside-root) test-root test-otel || code=$$?; \
 	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$lists/summary"; \
 	$(if $(UNSTEADY),cat "$$lists/unsteady" >>"$(UNSTEADY)";) .ci/unsteady "$$lists/unsteady"; exit $$code
 
@@ -152,21 +160,24 @@ test: ## every test, first as this user and then as root the packages that need 
 LONG_TO_CHECK = cmd/internal/selftest examples ibv/ibvtest internal/bench internal/lab/fleet internal/memorder shm/include
 
 # Half of the time the tests wait for timers and the kernel: four packages at a time keep two CPUs busy, and the two
-# that take longest come first. Each package would build the software RDMA library anew: it is copied from bin, because
-# root loads none from a user's directory.
+# that take longest come first.
 check: lint build ## before every commit: lint, and the tests in their short form
 	@.ci/need cc c++ pkg-config python3 rdma-headers
 	@skip=; for d in $(LONG_TO_CHECK); do ! git diff --quiet HEAD -- $$d || skip="$$skip -e /flowtally/$$d"; done; \
-	soft=$$(mktemp -d); trap 'rm -rf "$$soft"' EXIT; [ ! -d $(BIN)/ibvtest ] || cp -r $(BIN)/ibvtest/. "$$soft"; \
-	FLOWTALLY_BIN=$(abspath $(BIN)) FLOWTALLY_SOFT="$$soft" $(GOTEST) -short -p=4 -vet=off -timeout=10m ./dataplane/engine ./internal/lab/e2e $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
+	FLOWTALLY_BIN=$(abspath $(BIN)) $(SOFT) $(GOTEST) -short -p=4 -vet=off -timeout=10m ./dataplane/engine ./internal/lab/e2e $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
 
 test-user: ## the tests that need no privilege; a test is skipped, with the reason, where the machine cannot run it
 	@.ci/need cc c++ pkg-config python3 rdma-headers
-	$(GOTEST) -count=1 -timeout=30m ./...
+	$(SOFT) $(GOTEST) -count=1 -timeout=30m ./...
+
+# The part of test-user that test-root does not run: make test tests each thing once.
+test-beside-root:
+	@.ci/need cc c++ pkg-config python3 rdma-headers
+	$(SOFT) $(GOTEST) -count=1 -timeout=30m -vet=off $(ALSO_AS_USER) $$($(GO) list ./... | grep -vxFf <($(GO) list ./internal/rules $(PRIVILEGED)))
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout=40m -p=2 -exec='$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(SOFT) $(GOTEST) -count=1 -timeout=40m -vet=off -p=3 -exec='$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-otel: build ## a collector of OpenTelemetry receives the values that flowtally export pushes; the collector is a module of its own
 	$(GO) -C internal/lab/otel vet .
@@ -185,20 +196,20 @@ test-emulated: ## the tests of shm in their short form, compiled for arm64, unde
 
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc
-	$(GOTEST) -race -short -timeout=30m -skip='LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
+	$(SOFT) $(GOTEST) -vet=off -race -short -timeout=30m -skip='LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
 test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(GOTEST) -timeout=5h -p=1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(SOFT) $(GOTEST) -timeout=5h -p=1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
 
 test-vm: ## boot kernels 6.1, 6.12 and Debian's newest under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and what programs do to packets
 	@.ci/need cc qemu-x86_64 xz
-	FLOWTALLY_REQUIRE=all $(GOTEST) -count=1 -tags=vm -timeout=80m ./internal/lab/vm
+	FLOWTALLY_REQUIRE=all $(GOTEST) -vet=off -count=1 -tags=vm -timeout=80m ./internal/lab/vm
 
 test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor, demo (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
 	@ran=$$(mktemp -d); trap 'rm -rf "$$ran"' EXIT; \
-	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -count=1 -tags=releases -timeout=30m "$$@"; }; \
+	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -vet=off -count=1 -tags=releases -timeout=30m "$$@"; }; \
 	releases -run='TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair; \
 	releases -run='^TestRan$$' ./internal/lab/rdmacore
 
