@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Headers behind the linear part of a frame. A program that only counts must not pull them there: to pull moves bytes of
- * a fragment into the head, and a buffer of SCTP (GSO_BY_FRAGS) or one that GRO has merged by its list of fragments has no
- * valid segments afterwards. Linux 6.12 crashes on it. So the headers are copied into memory of this program, and parsed
- * there by the same parser.
+ * Copies of headers behind the linear part of a frame.
  *
- * A copy lives as long as one run of the program: no other run of it begins on this CPU before.
+ * A program that only counts must not pull them. A pull moves bytes of a fragment into the head. Afterwards a buffer of
+ * SCTP (GSO_BY_FRAGS), or one merged by GRO as a list of fragments, has no valid segments, and Linux 6.12 crashes on it.
+ * So the program copies the headers into memory of its own, and the ordinary parser reads them there.
+ *
+ * A copy lives for one run of the program. The next run on this CPU begins after its end.
  */
 #include "parse.h"
 
-/* The most bytes of a frame that are copied: no header behind them is seen. */
+/* A copy has at most this many bytes of a frame. Headers behind them are not seen. */
 #define FT_COPIED 512
 
-/* A mask of offsets into a copy. */
+/* The mask of offsets into a copy. */
 #define FT_COPY_REACH 1023
 
-/* The verifier knows that a header begins within reach. What a parser adds to that before it compares with end stays below. */
+/* The verifier knows that a header begins within reach. A parser adds less than this before it compares with end. */
 #define FT_COPY_SLACK 128
 
 struct ft_copy {
@@ -37,7 +38,7 @@ static __always_inline struct ft_frame ft_frame_copy(struct ft_copy *copy)
 {
 	void *data = copy->data, *end = data + (copy->len & FT_COPY_REACH);
 
-	/* Or the compiler computes differences of the two by itself, which the verifier is to know nothing of. */
+	/* Hides from the compiler, and so from the verifier, that the difference of the two is known. */
 	asm volatile("" : "+r"(end));
 	return (struct ft_frame){ data, end, copy, (void *)ft_walk_copy, FT_COPY_REACH };
 }
@@ -52,8 +53,8 @@ static __always_inline struct ft_copy *ft_this_copy(void)
 }
 
 /*
- * How much of a frame of len bytes is copied: 1 to FT_COPIED. By the mask the verifier of 6.1 sees both bounds, which it
- * does not take from comparisons; the compiler would leave it out.
+ * Returns how many bytes of a frame of len bytes to copy: 1 to FT_COPIED. The verifier of 6.1 does not learn the bounds
+ * from comparisons. It sees them by the mask, which the compiler would leave out without the barrier.
  */
 static __always_inline __u32 ft_copied(__u32 len)
 {
@@ -64,8 +65,8 @@ static __always_inline __u32 ft_copied(__u32 len)
 }
 
 /*
- * The kernel does not read fragments in the memory of a device (devmem, io_uring): then the linear part is copied alone.
- * Without that, the copy has no bytes.
+ * Copies the headers of a socket buffer. The kernel refuses to read fragments in the memory of a device (devmem,
+ * io_uring): then this copies the linear part alone. The copy stays empty if the kernel refuses that too.
  */
 static __always_inline void ft_copy_skb(struct ft_copy *copy, struct __sk_buff *skb, __u32 beside)
 {
@@ -86,6 +87,7 @@ static __always_inline void ft_copy_skb(struct ft_copy *copy, struct __sk_buff *
 	copy->len = at + len;
 }
 
+/* Copies the headers of a frame of XDP. The copy stays empty if the kernel refuses. */
 static __always_inline void ft_copy_xdp(struct ft_copy *copy, struct xdp_md *ctx, __u32 beside)
 {
 	const __u32 len = ft_copied(bpf_xdp_get_buff_len(ctx));
@@ -96,7 +98,7 @@ static __always_inline void ft_copy_xdp(struct ft_copy *copy, struct xdp_md *ctx
 	copy->len = len;
 }
 
-/* Is a header perhaps not in the linear part of a frame of len bytes? */
+/* Can a header lie behind the linear part of a frame of len bytes? */
 static __always_inline _Bool ft_is_cut(void *data, void *end, __u64 len)
 {
 	__u64 linear = end - data;
@@ -104,7 +106,7 @@ static __always_inline _Bool ft_is_cut(void *data, void *end, __u64 len)
 	return linear < FT_COPIED && linear < len;
 }
 
-/* The key of a frame whose headers are cut, or bare. */
+/* Parses a frame whose headers are cut or bare into a key, by a copy. */
 #define FT_PARSE_COPIED(name, ctx_type)                                                                  \
 	__noinline int ft_parse_copied_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)             \
 	{                                                                                                \

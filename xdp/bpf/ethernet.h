@@ -26,8 +26,8 @@ struct ft_level {
 };
 
 /*
- * A frame, or the copy of its headers. walk goes over the extension headers of this kind of frame: the compiler knows it
- * when it inlines. No header begins behind reach, a mask of offsets.
+ * A frame, or a copy of its headers. walk goes over the extension headers. The compiler inlines, so that walk is known
+ * at each call. reach is a mask of offsets: no header begins behind it.
  */
 struct ft_frame {
 	void *data, *end, *ctx;

@@ -53,9 +53,9 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 }
 
 /*
- * The same place, of which the verifier only knows that it is within reach: the difference of two
- * pointers is any number to it. So states that came here on different ways become one, and layers
- * add up in place of multiplying.
+ * Returns p, and lets the verifier forget all of it but that it is within reach: the difference of
+ * two pointers is any number to the verifier. States that came here on different ways become one.
+ * So the costs of layers add up, and do not multiply.
  */
 static __always_inline void *ft_rebase(struct ft_frame f, void *p)
 {
@@ -330,7 +330,7 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 #define FT_TAG_BESIDE (1 << 16)
 /* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
 #define FT_JUMBO (1 << 17)
-/* The data begin behind the Ethernet header, see ft_is_bare. Such a frame is parsed from a copy that has the header. */
+/* The data begin behind the Ethernet header, see ft_is_bare. The parser reads a copy with the header. */
 #define FT_BARE (1 << 18)
 
 /* The EtherType of a frame that begins with IP; 0 for any other frame. */
@@ -392,10 +392,11 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 }
 
 /*
- * All three, as functions for one kind of frame. They are global, so that the verifier looks at
- * each once, by itself, and not again for every state in which it is called; that takes the
- * context, because packet pointers do not pass. And the many live values of a parser do not cost
- * the common path its registers.
+ * The walk over extension headers, the inner and the outer parser, as functions for one kind of frame.
+ *
+ * The functions are global: the verifier looks at each once, by itself, and not again for every
+ * state of a caller. A global function takes the context, because it cannot take packet pointers.
+ * Nor do the many live values of a parser take registers from the common path.
  */
 #define FT_PARSER(name, ctx_type)                                                                        \
 	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                              \
@@ -419,7 +420,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                            \
 	}
 
-/* The frames of one kind of context: their linear memory. */
+/* The parsers of the linear memory of a frame, for one kind of context. */
 #define FT_LINEAR(name, ctx_type)                                                                        \
 	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh);                             \
 	static __always_inline struct ft_frame ft_frame_##name(ctx_type *ctx)                            \

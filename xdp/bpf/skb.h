@@ -31,7 +31,7 @@ struct skb_shared_info {
 #define FT_GSO_TCP (1 << 0 | 1 << 4) /* SKB_GSO_TCPV4, SKB_GSO_TCPV6 */
 #define FT_GSO_UDP_L4 (1 << 17)      /* SKB_GSO_UDP_L4 */
 #define FT_GSO_BY_FRAGS 0xffff       /* the gso_size of SCTP: each fragment is a segment */
-#define FT_SCTP_HEADER 12	     /* struct sctphdr, which each segment has */
+#define FT_SCTP_HEADER 12	     /* struct sctphdr, at the head of each segment */
 #define FT_UNSET 0xffff              /* of a transport_header */
 
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
@@ -79,7 +79,7 @@ struct ft_wire {
 	__u64 packets, bytes;
 };
 
-/* The byte at off, or -1. It is nearly always linear, between data and end. */
+/* Returns the byte at off, or -1. The byte is nearly always linear, between data and end. */
 static __always_inline int ft_byte_at(struct __sk_buff *skb, void *data, void *end, __u32 off)
 {
 	void *p = data + (off & 0x7fff);
@@ -90,7 +90,7 @@ static __always_inline int ft_byte_at(struct __sk_buff *skb, void *data, void *e
 	return bpf_skb_load_bytes(skb, off, &byte, sizeof(byte)) ? -1 : byte;
 }
 
-/* A buffer with gso_size above 0: of gso_segs 0, on ingress, or of SCTP. */
+/* Counts the segments of a buffer with gso_size above 0: without gso_segs, on ingress, or of SCTP. */
 static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w)
 {
 	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
@@ -173,7 +173,7 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 			w.packets = segs;
 			if (all > w.bytes) { /* a test run does not compute it */
 				w.bytes = all;
-				/* The kernel leaves the header of SCTP out of the length of each further segment. */
+				/* wire_len has the header of SCTP once, and each segment has one. */
 				if (skb->gso_size == FT_GSO_BY_FRAGS)
 					w.bytes += (segs - 1) * FT_SCTP_HEADER;
 			}

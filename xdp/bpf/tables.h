@@ -294,7 +294,7 @@ static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void
 
 	if (c->layer3 || classes & 1 << FT_C_OTHER)
 		return 0;
-	if (p + ETH_HLEN > end) /* perhaps the type is behind the linear part */
+	if (p + ETH_HLEN > end) /* the type may be behind the linear part */
 		return 0;
 	switch (ft_load16(p, 12)) {
 	case bpf_htons(ETH_P_IP):
@@ -331,9 +331,8 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 }
 
 /*
- * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has it. length of the whole frame, of which
- * perhaps a part is not linear; it is only evaluated for a frame that is no common one. A macro, because the parsers depend on
- * the kind of context.
+ * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has it. length: of the whole frame, which
+ * need not be linear. A common frame does not evaluate it. A macro, because the parsers depend on the kind of context.
  */
 #define FT_MATCH(name, c, ctx, beside, length)                                                                   \
 	({                                                                                                       \
