@@ -64,6 +64,14 @@ var conditionInfos = []ConditionInfo{
 	{CodeInterfaceRefused, High,
 		"The interface exists, but attaching to it failed, for example because another program holds the hook.",
 		"Remove the cause that the text names: counting resumes by itself."},
+	{CodeXDPGenericSCTP, High,
+		"Generic XDP counts on a device that receives buffers of this host: a veth, a bridge, a VLAN device and the like. Linux " +
+			"makes each buffer linear for generic XDP, whatever the program does, and crashes when it then forwards a buffer of " +
+			"SCTP (seen with 6.12 and 7.3). The severity is Low while the kernel has no SCTP. The kernel loads SCTP when any user " +
+			"opens such a socket. From then on flowtally takes no further interface of this kind in generic mode.",
+		"Write `mode: tcx` for the interface, or `native` where the driver has it, and run `flowtally apply`. Kernels before 6.6 " +
+			"have no TCX: there keep SCTP out, by `modprobe -r sctp` and a line `install sctp /bin/false` in " +
+			"`/etc/modprobe.d/sctp.conf`."},
 	{CodeFlowRefused, High,
 		"With `start: degraded`: no backend can count a flow of the configuration, or the tables or the mirror have no room " +
 			"for it. The text has the reason of each backend. The flow has no counter.",
@@ -135,19 +143,13 @@ var conditionInfos = []ConditionInfo{
 		"The driver has no native XDP, or refused it. Counting is right but slower. On virtual links, merged segments count " +
 			"as one packet.",
 		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
-	{CodeXDPGenericSCTP, High,
-		"Generic XDP counts on a device that receives what this host sends, such as a veth, a bridge or a VLAN device. Linux makes " +
-			"each buffer linear for generic XDP, whatever the program does. It crashes when it forwards a buffer of SCTP that it has " +
-			"made linear (seen with 6.12 and 7.3). Low while the kernel has no SCTP; it loads SCTP when any user opens such a socket. " +
-			"While it has SCTP, no interface of this kind is taken in generic mode.",
-		"`mode: tcx` for the interface, or `native` where the driver has it, and `flowtally apply`. On kernels before 6.6 keep SCTP " +
-			"from being loaded: `modprobe -r sctp` and a line `install sctp /bin/false` in `/etc/modprobe.d/sctp.conf`."},
 	{CodeXDPBeside, Medium,
 		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress, " +
 			"or in the libxdp dispatcher that holds it, in front of its other programs (Low). Behind it, " +
 			"packets that the other program drops, sends back, redirects or gives to an AF_XDP socket are not counted. Packets " +
 			"that it changes are counted as it leaves them.",
-		"Free the hook, as the text says: after 30 s counting moves to XDP by itself, which is one discontinuity. Or accept the difference."},
+		"Free the hook, as the text says. After 30 s counting moves to XDP by itself, with one discontinuity. Or accept the " +
+			"difference."},
 	{CodeTCXBefore, Medium,
 		"Other TCX programs run before flowtally's on the packets that an interface sends, or receives in mode tcx. The text has their ids, and " +
 			"their names if the process has CAP_SYS_ADMIN. A packet is not counted, and no flow drops it, if one of them " +
@@ -155,11 +157,11 @@ var conditionInfos = []ConditionInfo{
 		"Restart without `keep_pins`: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +
 			"the number in the fix."},
 	{CodeInterfacesStacked, Medium,
-		"Two interfaces are counted on of which one sees the packets of the other: a bridge, bond or team and its port, a VLAN " +
-			"device, macvlan, ipvlan or tunnel and the device below it, also with further links between the two. A flow without an " +
-			"`interface` of its own counts such a packet on each. Links whose parent is in another network namespace, the ports " +
-			"of Open vSwitch and tunnels that are bound to no device are not known.",
-		"Write the list of `interfaces` that the fix of the condition names, and `flowtally apply`. It keeps the lowest " +
+		"A packet passes two counted interfaces in one direction: a bridge, bond or team and its port, or a VLAN device, macvlan, " +
+			"ipvlan or tunnel and the device below it. Further links may lie between the two. A flow without an `interface` of " +
+			"its own counts the packet on each. flowtally does not know stacks over a parent in another network namespace, over " +
+			"ports of Open vSwitch, and of tunnels bound to no device.",
+		"Write the list of `interfaces` from the fix of the condition, and run `flowtally apply`. The list keeps the lowest " +
 			"interface of each stack, which sees the most packets. Or give each flow an `interface` of its own."},
 	{CodeVLANOffload, Medium,
 		"The device, or the other end of a veth pair, keeps the VLAN tag of a received packet beside the frame, where XDP " +
@@ -167,11 +169,11 @@ var conditionInfos = []ConditionInfo{
 			"matches `vlan`, or a VLAN device is on top of the interface.",
 		"`ethtool -K DEVICE rx-vlan-offload off`; for a veth first `ethtool -K PEER tx-vlan-offload off`."},
 	{CodeIPsecTunnel, Medium,
-		"The network namespace has an IPsec policy of tunnel mode for received packets, and TCX or generic XDP counts the packets " +
-			"that an interface receives. The kernel hands a packet of the tunnel to the interface again when it has decrypted " +
-			"it: TCX and generic XDP count it as ESP and as the packet inside. XDP in the driver counts it as ESP alone.",
-		"`mode: native` for the interface, and `flowtally apply`. Or match `esp` (behind NAT `udp dport 4500`) in a flow that " +
-			"goes before the others: then the others count each packet once. The second does not end the condition."},
+		"The network namespace has an IPsec policy of tunnel mode for received packets, and TCX or generic XDP counts received " +
+			"packets on an interface. The kernel decrypts a packet of the tunnel and hands it to the interface again. TCX and " +
+			"generic XDP count it as ESP and as the packet inside. XDP in the driver counts it as ESP alone.",
+		"Write `mode: native` for the interface, and run `flowtally apply`. Or match `esp` (behind NAT `udp dport 4500`) in a " +
+			"flow before the others: then the others count each packet once, and the condition stays."},
 	{CodeXDPMerged, Medium,
 		"A tap or tun device was opened with IFF_VNET_HDR. A virtual machine can send buffers of up to 64 KB through it, and " +
 			"native XDP counts each buffer as one packet.",
