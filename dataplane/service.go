@@ -131,8 +131,8 @@ type Event struct {
 type Uncounted struct {
 	// Packets and Bytes are exact unless Unknown. For completions only Unknown is set.
 	Packets, Bytes uint64
-	// Unknown: packets, or completions, may have passed while nothing counted, and their number is not known. In a move
-	// between XDP and TCX packets may have been counted twice.
+	// Unknown: packets or completions may have passed uncounted, in an unknown number. A move between XDP and TCX
+	// may have counted packets twice.
 	Unknown bool
 }
 

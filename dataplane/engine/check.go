@@ -31,8 +31,8 @@ func InXDP(cfg dataplane.Config) int { return len(flowsOfXDP(withDefaults(cfg)))
 // it on every packet that it matches. Some hidden flows are not found: see package xdp.
 func Hidden(cfg dataplane.Config) (map[string][]string, error) { return xdp.Hidden(flowsOfXDP(cfg)) }
 
-// Stacked returns the conditions that interfaces of the network namespace of the calling thread will raise, because one of
-// them sees the packets of another one. It takes no privilege.
+// Stacked returns a condition for each interface that will count the packets of another interface again, in the network
+// namespace of the calling thread. It takes no privilege.
 func Stacked(cfg dataplane.Config) ([]dataplane.Condition, error) {
 	return xdp.Stacked(cfg.Interfaces, flowsOfXDP(withDefaults(cfg)))
 }

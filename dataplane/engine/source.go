@@ -17,9 +17,10 @@ func (m *mover) updateSource(c *flowState) error {
 			if now != 0 {
 				c.epoch = now
 			}
-			if gap { // the hook was lost or refused, and taken in between, or counting moved between XDP and TCX
+			if gap {
+				// The hook was lost or refused for a while, or counting moved between XDP and TCX.
 				c.source = c.backend.Source(c.Placed)
-				m.sendMoved(c, "its hook was lost for a while, or exchanged for another", dataplane.Uncounted{Unknown: true})
+				m.sendMoved(c, "its hook was lost for a while, or counting moved between XDP and TCX", dataplane.Uncounted{Unknown: true})
 			}
 			if gap || c.missed != was {
 				if err := m.writeContinuity(c, c.cookie(), c.base, gap); err != nil {
@@ -64,7 +65,7 @@ func (m *mover) updateDivided(c *flowState) error {
 		}
 		gap := a.epoch != 0
 		if a.epoch = now; gap {
-			if err := m.publishDivided(c, "its hook was lost for a while, or exchanged for another", true); err != nil {
+			if err := m.publishDivided(c, "its hook was lost for a while, or counting moved between XDP and TCX", true); err != nil {
 				return err
 			}
 		}

@@ -155,13 +155,16 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 	return append(out, stackedInterfaces(cfg)...)
 }
 
-// stackedInterfaces names the interfaces of this host that will count packets which another interface of the configuration
-// counts as well.
+// stackedInterfaces warns of interfaces of this host that will count the packets of another configured interface again.
 func stackedInterfaces(cfg dataplane.Config) (out []warningJSON) {
-	stacked, err := engine.Stacked(cfg)
-	if err != nil || cfg.Backend == "sim" {
-		return nil // the host cannot tell, or is not counted on
+	if cfg.Backend == "sim" {
+		return nil // nothing counts on this host
 	}
+	stacked, err := engine.Stacked(cfg)
+	if err != nil {
+		return nil // this host does not list its links
+	}
+
 	for _, c := range stacked {
 		out = append(out, warningJSON{Object: "interface " + c.Object, Text: c.Text, Suggestion: c.Fix})
 	}

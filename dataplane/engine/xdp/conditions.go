@@ -11,7 +11,7 @@ import (
 )
 
 // conditions lists the interfaces that are not counted on, those in generic mode, programs and devices that
-// change packets before ours, interfaces that count packets of one another, IPsec tunnels, and lost pins.
+// change packets before ours, stacked interfaces, IPsec tunnels, and lost pins.
 func (h *hooks) conditions() []dataplane.Condition {
 	if h.closed {
 		return nil
@@ -107,17 +107,17 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	}
 }
 
-// genericBesideSCTP is the condition of generic XDP on a device that receives what this host sends. The harm can come
-// once the kernel has SCTP.
+// genericBesideSCTP is the condition of generic XDP on a device that receives buffers of this host. Its severity is low
+// until the kernel has SCTP.
 func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	c := dataplane.Condition{
 		Code: dataplane.CodeXDPGenericSCTP, Severity: dataplane.Low, Object: ifname,
-		Text: "the kernel would crash if it had SCTP and forwarded a stream of SCTP that it received here by generic XDP; it loads SCTP when any user opens such a socket",
+		Text: "generic XDP counts here, and behind it the kernel would crash on forwarding a stream of SCTP; the kernel has no SCTP yet, and loads it when any user opens such a socket",
 		Fix:  "mode: tcx for " + ifname + ", or native where its driver has it, then flowtally apply",
 	}
 	if hasSCTP {
 		c.Severity = dataplane.High
-		c.Text = "the kernel has SCTP, and crashes when it forwards a stream of SCTP that it has received here by generic XDP"
+		c.Text = "generic XDP counts here, and behind it the kernel crashes on forwarding a stream of SCTP; the kernel has SCTP"
 	}
 	return c
 }

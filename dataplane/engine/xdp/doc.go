@@ -11,9 +11,9 @@
 // until [Backend.RemoveStale] removes the ones that no flow asked for.
 //
 // A hook can be lost: its device goes, or another program detaches ours. links.go
-// watches for that and attaches again. Each attachment, and each move between XDP and
-// TCX, begins another epoch of the hook, which tells the engine that packets may be
-// missing or counted twice.
+// watches for that and attaches again. Each attachment begins another epoch of the hook,
+// and so does each move between XDP and TCX. A new epoch tells the engine that packets
+// may be missing or counted twice.
 //
 // Backend.mu serialises control calls and the link watcher. [Backend.Read] and
 // [Backend.ReadRows] take no lock of this package.

@@ -49,35 +49,36 @@ type hooks struct {
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	upstream          upstream
-	tunnels           tunnels // of the watcher's goroutine alone
+	tunnels           tunnels // only the watcher's goroutine uses it
 	unpinned          string  // pins that the last checkPins found gone
 	closed            bool
 }
 
-// demands are the flows that need counts, by their interface; "" is of the flows on all interfaces.
+// demands counts the flows that need counts, by their interface: "" stands for the flows on all interfaces.
 type demands map[string]demand
 
 // demand counts the flows that need an interface, by direction.
 type demand struct {
 	ingress, egress             int
-	taggedIngress, taggedEgress int // how many of them match a VLAN tag or its absence
+	taggedIngress, taggedEgress int // the part that matches a VLAN tag or its absence
 }
 
-// add adds n flows like f.
+// add adds n flows like f, or takes them away if n is negative.
 func (d demands) add(f flow.Flow, n int) {
-	of := d[f.Interface]
 	tagged := 0
 	if f.Match.Untagged || len(f.Match.VLAN) > 0 {
 		tagged = n
 	}
+
+	need := d[f.Interface]
 	if f.Direction == flow.Egress {
-		of.egress += n
-		of.taggedEgress += tagged
+		need.egress += n
+		need.taggedEgress += tagged
 	} else {
-		of.ingress += n
-		of.taggedIngress += tagged
+		need.ingress += n
+		need.taggedIngress += tagged
 	}
-	d[f.Interface] = of
+	d[f.Interface] = need
 }
 
 // absence is why a hook is not held.
@@ -99,10 +100,24 @@ type hookName struct {
 
 func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
-		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
-		changed: make(chan struct{}, 1), demand: make(demands), since: make(map[hookName]uint64), absent: make(map[hookName]absence), left: make(map[int]struct{}), epochs: 1,
-		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
-		upstream: newUpstream(o.FreeFor), tunnels: tunnels{policies: newPolicies(ns)},
+		patterns: o.Interfaces,
+		degraded: o.Degraded,
+		config:   o.Config,
+		log:      o.Logger,
+		rules:    rules,
+		ns:       ns,
+		mu:       mu,
+		changed:  make(chan struct{}, 1),
+		demand:   make(demands),
+		since:    make(map[hookName]uint64),
+		absent:   make(map[hookName]absence),
+		left:     make(map[int]struct{}),
+		epochs:   1,
+		asked:    make(map[string]xdp.AttachOptions),
+		missing:  make(map[string]error),
+		rejected: make(map[string]error),
+		upstream: newUpstream(o.FreeFor),
+		tunnels:  tunnels{policies: newPolicies(ns)},
 	}
 	var err error
 	if h.interfaces, err = h.resolve(); err != nil {

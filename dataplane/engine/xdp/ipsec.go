@@ -10,33 +10,34 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// policies is the kernel's list of IPsec policies in one network namespace. A list of states would have their keys.
+// policies is the kernel's list of IPsec policies in one network namespace. The states carry keys, so nothing lists them.
 type policies interface {
-	// available reports whether the kernel's part that lists policies is loaded. The other methods load its module.
+	// available reports whether the kernel has loaded its module for policies. The other methods would load it.
 	available() bool
 	// watch begins to note changes of the list.
 	watch() (policyChanges, error)
-	// tunnel returns a policy that lets packets of a tunnel in, or "" if there is none.
+	// tunnel returns a policy of tunnel mode for received packets, or "".
 	tunnel() (string, error)
 }
 
-// policyChanges notes changes of the list of policies since it was made.
+// policyChanges is an open watch of the policies.
 type policyChanges interface {
+	// seen reports whether the policies have changed since the watch began.
 	seen() bool
 	io.Closer
 }
 
-// tunnels knows whether an IPsec policy of tunnel mode exists. It lists the policies when they have changed.
+// tunnels knows a policy of tunnel mode, if the kernel has one. It lists the policies only after a change.
 type tunnels struct {
 	policies policies
-	changes  policyChanges // nil: no look is needed, or the kernel's part that lists policies is not loaded
-	stale    bool          // the list has changed since it was read
-	next     time.Time     // the earliest time of the next listing
+	changes  policyChanges // nil: no watch is open
+	stale    bool          // the policies have changed since the last listing
+	next     time.Time     // no listing begins earlier
 	found    string        // a policy of tunnel mode, or ""
 }
 
-// restAfterListing is the least pause after a listing, as a multiple of its duration: 10,000 policies in constant change
-// cost a percent of a CPU.
+// restAfterListing is the least pause after a listing, as a multiple of its duration. Policies in constant change cost a
+// percent of a CPU, however many they are.
 const restAfterListing = 100
 
 // look returns a policy of tunnel mode, or "".
@@ -45,12 +46,13 @@ func (t *tunnels) look() (string, error) {
 		return "", nil
 	}
 	if t.changes == nil || t.changes.seen() {
-		// The fresh socket notes a change during the listing, for the next look. The old one keeps the module loaded
-		// until then.
+		// The fresh watch begins before the listing, so it notes a change during the listing for the next look. The old
+		// watch ends afterwards, so the kernel keeps the module.
 		fresh, err := t.policies.watch()
 		if err != nil {
 			return t.found, fmt.Errorf("watching the IPsec policies: %w", err)
 		}
+
 		t.close()
 		t.changes = fresh
 		t.stale = true
@@ -70,7 +72,7 @@ func (t *tunnels) look() (string, error) {
 	return found, nil
 }
 
-// close ends the watch. The next look begins another one.
+// close ends the watch. A later look begins another one.
 func (t *tunnels) close() {
 	if t.changes != nil {
 		t.changes.Close()
@@ -78,11 +80,11 @@ func (t *tunnels) close() {
 	}
 }
 
-// lookForTunnels looks for IPsec policies of tunnel mode while they matter. Only the watcher's goroutine calls it, and it
-// holds mu for no call into the kernel.
+// lookForTunnels notes a policy of tunnel mode while an interface counts behind the driver. Only the watcher's goroutine
+// calls it. It does not hold mu while it calls into the kernel.
 func (h *hooks) lookForTunnels() {
 	h.mu.Lock()
-	needed := !h.closed && len(h.decrypting()) > 0
+	needed := !h.closed && len(h.behindDriver()) > 0
 	h.mu.Unlock()
 
 	found := ""
@@ -100,9 +102,9 @@ func (h *hooks) lookForTunnels() {
 	h.upstream.tunnel = found
 }
 
-// decrypting lists the interfaces whose received packets are counted where the kernel hands a decrypted packet in again:
-// behind the driver.
-func (h *hooks) decrypting() (names []string) {
+// behindDriver lists the interfaces that count received packets behind the driver. There the kernel hands in a decrypted
+// packet again.
+func (h *hooks) behindDriver() (names []string) {
 	for _, a := range h.held {
 		if a.Hook == xdp.HookIngress && (isTCX(a) || a.Mode == "generic") {
 			names = append(names, a.Interface)
@@ -111,30 +113,36 @@ func (h *hooks) decrypting() (names []string) {
 	return names
 }
 
-// tunnelConditions is the condition of an IPsec policy of tunnel mode.
+// tunnelConditions returns the condition of an IPsec policy of tunnel mode. Its fix names native XDP only where every
+// interface can have it.
 func (h *hooks) tunnelConditions() []dataplane.Condition {
-	names := h.decrypting()
+	names := h.behindDriver()
 	if h.upstream.tunnel == "" || len(names) == 0 {
 		return nil
 	}
-	const match = "match esp (behind NAT: udp dport 4500) in a flow that goes before the others: it counts the encrypted packets, and the others count each packet once"
+
+	const match = "match esp (behind NAT: udp dport 4500) in a flow before the others: it counts the encrypted packets, and the others count each packet once"
 	c := dataplane.Condition{
-		Code: dataplane.CodeIPsecTunnel, Severity: dataplane.Medium, Object: "ipsec",
-		Text: fmt.Sprintf("there is an IPsec policy of tunnel mode (%s), and received packets are counted by TCX or generic XDP on %s: a packet of the "+
+		Code:     dataplane.CodeIPsecTunnel,
+		Severity: dataplane.Medium,
+		Object:   "ipsec",
+		Text: fmt.Sprintf("the namespace has an IPsec policy of tunnel mode (%s), and TCX or generic XDP counts received packets on %s: a packet of the "+
 			"tunnel passes there twice, encrypted and again decrypted", h.upstream.tunnel, someNames(names)),
 		Fix: match,
 	}
+
 	changes := make(map[string]dataplane.Interface)
 	for _, name := range names {
-		i, is := h.find(name)
+		i, configured := h.find(name)
 		_, taken := h.upstream.beside.holder[name]
-		if !is || taken || h.rejected[name] != nil {
-			return []dataplane.Condition{c} // native XDP is not to be had
+		if !configured || taken || h.rejected[name] != nil {
+			return []dataplane.Condition{c} // the interface cannot have native XDP
 		}
 		i.Mode = dataplane.ModeNative
 		changes[name] = i
 	}
-	c.Fix = "interfaces: [" + strings.Join(rewritten(h.patterns, h.countedNow(), changes), ", ") + "] in the configuration, then flowtally apply -f FILE: " +
-		"XDP in the driver sees the encrypted packets alone. Or " + match
+
+	list := strings.Join(rewritten(h.patterns, h.countedNow(), changes), ", ")
+	c.Fix = "interfaces: [" + list + "] in the configuration, then flowtally apply -f FILE: XDP in the driver sees the encrypted packets alone. Or " + match
 	return []dataplane.Condition{c}
 }

@@ -15,27 +15,29 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// kernelPolicies are the IPsec policies of a network namespace.
+// kernelPolicies lists the IPsec policies of a network namespace.
 type kernelPolicies struct{ ns *backend.Netns }
 
 func newPolicies(ns *backend.Netns) policies { return kernelPolicies{ns} }
 
-// available implements policies. The kernel loads xfrm_user when a program opens a socket of NETLINK_XFRM. xfrm_user opens
-// one itself in each namespace, built in or as a module, and this list has it.
-func (p kernelPolicies) available() (is bool) {
+// available implements policies. To open a socket of NETLINK_XFRM would load xfrm_user. So available looks for a socket
+// in the kernel's list: xfrm_user opens one in each namespace, built in or as a module.
+func (p kernelPolicies) available() (loaded bool) {
 	err := p.ns.Do(func() error {
 		f, err := os.Open("/proc/thread-self/net/netlink")
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan() && !is; {
+
+		s := bufio.NewScanner(f)
+		for s.Scan() && !loaded {
 			fields := strings.Fields(s.Text()) // sk, protocol, port, …
-			is = len(fields) > 1 && fields[1] == strconv.Itoa(unix.NETLINK_XFRM)
+			loaded = len(fields) > 1 && fields[1] == strconv.Itoa(unix.NETLINK_XFRM)
 		}
 		return nil
 	})
-	return is && err == nil
+	return loaded && err == nil
 }
 
 // watch implements policies.
@@ -51,7 +53,7 @@ func (p kernelPolicies) watch() (policyChanges, error) {
 	return s, nil
 }
 
-// tunnel implements policies. It reads on until the first policy of tunnel mode.
+// tunnel implements policies. It stops at the first policy of tunnel mode.
 func (p kernelPolicies) tunnel() (found string, err error) {
 	err = p.ns.Do(func() error {
 		s, err := openPolicySocket(0)
@@ -59,6 +61,7 @@ func (p kernelPolicies) tunnel() (found string, err error) {
 			return err
 		}
 		defer s.Close()
+
 		found, err = s.findTunnel()
 		return err
 	})
@@ -68,7 +71,7 @@ func (p kernelPolicies) tunnel() (found string, err error) {
 // policySocket is a socket of NETLINK_XFRM.
 type policySocket int
 
-// openPolicySocket opens a socket that gets the messages of some groups. It takes CAP_NET_ADMIN.
+// openPolicySocket opens a socket that receives the messages of some multicast groups. It takes CAP_NET_ADMIN.
 func openPolicySocket(groups uint32) (policySocket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_XFRM)
 	if err != nil {
@@ -88,19 +91,21 @@ func openPolicySocket(groups uint32) (policySocket, error) {
 // Close implements io.Closer.
 func (s policySocket) Close() error { return unix.Close(int(s)) }
 
-// seen implements policyChanges: there is a message, or the kernel had to drop one.
+// seen implements policyChanges. A message is a change, and so is the error for a message that the kernel had to drop.
 func (s policySocket) seen() bool {
 	var head [unix.SizeofNlMsghdr]byte
 	_, _, err := unix.Recvfrom(int(s), head[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
 	return !errors.Is(err, unix.EAGAIN)
 }
 
+// findTunnel lists the policies until one lets packets of a tunnel in.
 func (s policySocket) findTunnel() (string, error) {
 	req := nl.NewNetlinkRequest(nl.XFRM_MSG_GETPOLICY, unix.NLM_F_DUMP)
 	req.AddData(&nl.XfrmUserpolicyId{})
 	if err := unix.Sendto(int(s), req.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return "", fmt.Errorf("asking for the policies: %w", err)
 	}
+
 	buf := make([]byte, nl.RECEIVE_BUFFER_SIZE)
 	for {
 		n, _, err := unix.Recvfrom(int(s), buf, 0)
@@ -114,6 +119,7 @@ func (s policySocket) findTunnel() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("reading policies: %w", err)
 		}
+
 		for _, m := range messages {
 			switch m.Header.Type {
 			case unix.NLMSG_DONE:
@@ -129,7 +135,7 @@ func (s policySocket) findTunnel() (string, error) {
 	}
 }
 
-// netlinkError returns the error of a message that the kernel refuses.
+// netlinkError returns the reason of the kernel for refusing a request.
 func netlinkError(data []byte) error {
 	if len(data) < 4 {
 		return fmt.Errorf("reading policies: an error of %d bytes", len(data))
@@ -141,14 +147,14 @@ func netlinkError(data []byte) error {
 const (
 	policyIn       = 0
 	policyForward  = 2
-	policyOfSocket = 3 // that receives
+	policyOfSocket = 3 // of a receiving socket
 
 	modeTunnel = 1
 	modeIPTFS  = 5 // Linux 6.14
 )
 
-// tunnelPolicy returns the selector of a policy that lets packets of a tunnel in, as "ip xfrm policy" shows it, or "". With
-// an interface id, the decrypted packet arrives at an interface of its own, of the kind xfrm.
+// tunnelPolicy returns the selector of a policy, as "ip xfrm policy" shows it, if the policy lets packets of a tunnel in;
+// else "". A policy with an interface id is left out: its decrypted packets arrive at an interface of the kind xfrm.
 func tunnelPolicy(data []byte) string {
 	if len(data) < nl.SizeofXfrmUserpolicyInfo {
 		return ""
@@ -159,12 +165,15 @@ func tunnelPolicy(data []byte) string {
 	if direction == "" || err != nil {
 		return ""
 	}
+
 	if id := attrs[nl.XFRMA_IF_ID]; len(id) == 4 && nl.NativeEndian().Uint32(id) != 0 {
 		return ""
 	}
 	for list := attrs[nl.XFRMA_TMPL]; len(list) >= nl.SizeofXfrmUserTmpl; list = list[nl.SizeofXfrmUserTmpl:] {
 		if mode := nl.DeserializeXfrmUserTmpl(list).Mode; mode == modeTunnel || mode == modeIPTFS {
-			return fmt.Sprintf("src %s dst %s dir %s", p.Sel.Saddr.ToIPNet(p.Sel.PrefixlenS, p.Sel.Family), p.Sel.Daddr.ToIPNet(p.Sel.PrefixlenD, p.Sel.Family), direction)
+			src := p.Sel.Saddr.ToIPNet(p.Sel.PrefixlenS, p.Sel.Family)
+			dst := p.Sel.Daddr.ToIPNet(p.Sel.PrefixlenD, p.Sel.Family)
+			return fmt.Sprintf("src %s dst %s dir %s", src, dst, direction)
 		}
 	}
 	return ""

@@ -10,14 +10,14 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// fakePolicies is a list of policies that counts how often it is used.
+// fakePolicies is a list of policies. It counts its listings and its open watches.
 type fakePolicies struct {
 	loaded   bool
-	refuses  error // of watch
+	refuses  error // the error of watch
 	policy   string
 	changed  bool
 	listings int
-	watches  int // open ones
+	watches  int // open now
 	took     time.Duration
 }
 
@@ -47,7 +47,7 @@ func (c fakeChanges) Close() error {
 	return nil
 }
 
-// looked looks as if the pause after a listing were over.
+// looked looks without the pause after a listing, and checks the found policy.
 func looked(t *testing.T, tunnels *tunnels, want string) {
 	t.Helper()
 	tunnels.next = time.Time{}
@@ -66,6 +66,7 @@ func TestPoliciesAreListedAfterAChange(t *testing.T) {
 	if p.listings+p.watches != 0 {
 		t.Fatalf("%d listings and %d watches without the kernel's module: they load it", p.listings, p.watches)
 	}
+
 	p.loaded = true
 	for range 100 {
 		looked(t, tunnels, "")
@@ -95,7 +96,7 @@ func TestPoliciesAreListedAfterAChange(t *testing.T) {
 	}
 }
 
-// Where the list changes all the time, a listing is followed by a pause of a hundred times its duration.
+// After a listing comes a pause of a hundred times its duration, even if the policies change all the time.
 func TestPoliciesInConstantChangeAreListedSeldom(t *testing.T) {
 	p := &fakePolicies{loaded: true, took: time.Millisecond}
 	tunnels := &tunnels{policies: p}
@@ -113,12 +114,13 @@ func TestPoliciesInConstantChangeAreListedSeldom(t *testing.T) {
 	looked(t, tunnels, "dir in")
 }
 
-// The condition names the policy and the interfaces that TCX counts, and the list that counts by XDP where that can be.
+// The condition names the policy and the interfaces behind the driver. Its fix is a list with native XDP, if every interface
+// can have that.
 func TestTunnelConditionNamesAWayThatWorks(t *testing.T) {
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "tcx"}
 	eth1 := xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"}
 	egress := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookEgress, Mode: "tcx"}
-	esp := "match esp (behind NAT: udp dport 4500) in a flow that goes before the others"
+	esp := "match esp (behind NAT: udp dport 4500) in a flow before the others"
 	for _, c := range []struct {
 		name     string
 		policy   string
@@ -146,7 +148,7 @@ func TestTunnelConditionNamesAWayThatWorks(t *testing.T) {
 				}
 				return
 			}
-			if len(got) != 1 || !strings.Contains(got[0].Text, "(dir in)") || !strings.Contains(got[0].Text, "by TCX or generic XDP on eth0:") ||
+			if len(got) != 1 || !strings.Contains(got[0].Text, "(dir in)") || !strings.Contains(got[0].Text, "TCX or generic XDP counts received packets on eth0:") ||
 				!strings.HasPrefix(got[0].Fix, c.fix) || !strings.Contains(got[0].Fix, esp) {
 				t.Errorf("conditions %+v, want the fix %q", got, c.fix)
 			}

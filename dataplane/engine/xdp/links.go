@@ -241,7 +241,7 @@ func goneText(ev links.Event, name string) string {
 	return "was removed"
 }
 
-// forgetLinks precedes a new subscription, which lists all links again.
+// forgetLinks forgets all links ahead of a new subscription, which lists them again.
 func (h *hooks) forgetLinks() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// stacks knows the links of the namespace from their events, and which of the counted ones lie above one another.
+// stacks knows the links of the namespace by their events, and the stacks among the counted links.
 type stacks struct {
 	links   map[int]links.Link // by index
-	counted []int              // of found
+	counted []int              // the indexes that found is about
 	found   []links.Stack
 	stale   bool // links have changed since found
 }
@@ -33,7 +33,7 @@ func (s *stacks) note(ev links.Event) {
 	s.stale = true
 }
 
-// of returns the stacks of the counted links. They are found again only when links or the counted ones have changed.
+// of returns the stacks of the counted links. It looks again only after a change of the links or of the counted ones.
 func (s *stacks) of(counted []int) []links.Stack {
 	if s.stale || !slices.Equal(s.counted, counted) {
 		s.counted = counted
@@ -43,10 +43,10 @@ func (s *stacks) of(counted []int) []links.Stack {
 	return s.found
 }
 
-// countedOn is an interface of the configuration, and the directions in which flows are counted on it now.
+// countedOn is a configured interface, and the directions in which it counts.
 type countedOn struct {
 	dataplane.Interface
-	index           int // 0: its link is not known
+	index           int // 0: unknown, because no hook is held
 	ingress, egress bool
 }
 
@@ -57,7 +57,7 @@ func (c countedOn) counts(d flow.Direction) bool {
 	return c.ingress
 }
 
-// countedNow lists the interfaces of the configuration, with the held hooks.
+// countedNow lists the configured interfaces, with the directions of the held hooks.
 func (h *hooks) countedNow() []countedOn {
 	held := make(map[string]countedOn)
 	for _, a := range h.held {
@@ -67,6 +67,7 @@ func (h *hooks) countedNow() []countedOn {
 		c.egress = c.egress || hookOf(flow.Flow{Direction: flow.Egress}) == a.Hook
 		held[a.Interface] = c
 	}
+
 	var on []countedOn
 	for _, i := range h.interfaces {
 		c := held[i.Name]
@@ -76,7 +77,7 @@ func (h *hooks) countedNow() []countedOn {
 	return on
 }
 
-// stackConditions lists the interfaces that lie above others and count packets a second time.
+// stackConditions returns a condition for each interface that counts the packets of a lower one again.
 func (h *hooks) stackConditions() []dataplane.Condition {
 	on := h.countedNow()
 	var indexes []int
@@ -88,8 +89,8 @@ func (h *hooks) stackConditions() []dataplane.Condition {
 	return stackConditions(h.patterns, on, h.upstream.stacks.of(indexes), h.demand)
 }
 
-// Stacked returns the conditions that a configuration will raise for the links of the network namespace of the calling
-// thread, where flows are counted on all interfaces that it matches. It takes no privilege.
+// Stacked returns the conditions that stackConditions will return with this configuration, once every matching link has
+// its hooks. The links are those of the calling thread's network namespace. It takes no privilege.
 func Stacked(list []dataplane.Interface, flows []flow.Flow) ([]dataplane.Condition, error) {
 	all, err := links.List()
 	if err != nil {
@@ -103,24 +104,30 @@ func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.
 	for _, f := range flows {
 		need.add(f, 1)
 	}
+
 	var on []countedOn
 	var indexes []int
 	for _, l := range all {
-		i, is := dataplane.FindInterface(list, l.Name)
-		if !is {
+		i, configured := dataplane.FindInterface(list, l.Name)
+		if !configured {
 			continue
 		}
 		i.Name = l.Name
 		sum := need.sum(l.Name)
-		on = append(on, countedOn{Interface: i, index: l.Index, ingress: sum.ingress > 0 && i.Counts(flow.Ingress), egress: sum.egress > 0 && i.Counts(flow.Egress)})
+		on = append(on, countedOn{
+			Interface: i,
+			index:     l.Index,
+			ingress:   sum.ingress > 0 && i.Counts(flow.Ingress),
+			egress:    sum.egress > 0 && i.Counts(flow.Egress),
+		})
 		indexes = append(indexes, l.Index)
 	}
 	slices.SortFunc(on, func(a, b countedOn) int { return a.index - b.index })
 	return stackConditions(list, on, links.Stacks(all, indexes), need)
 }
 
-// stackConditions returns a condition for each interface that sees packets which another counted interface sees as well,
-// if a flow counts on both. A flow with an interface of its own counts on one.
+// stackConditions returns a condition for the upper interface of each stack, if a flow counts on both. A flow with an
+// interface of its own counts on one.
 func stackConditions(patterns backend.Patterns, on []countedOn, found []links.Stack, need demands) []dataplane.Condition {
 	if len(found) == 0 {
 		return nil
@@ -129,21 +136,24 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	for _, c := range on {
 		byIndex[c.index] = c
 	}
+
+	verbs := map[flow.Direction]string{flow.Ingress: "receives", flow.Egress: "sends"}
 	twice := make(map[flow.Direction][]links.Stack)
-	does := make(map[int][]string)  // by the index of an upper interface: "receives", "sends"
-	below := make(map[int][]string) // by the index of an upper interface: the names of lower ones
+	verbsByUpper := make(map[int][]string)
+	lowersByUpper := make(map[int][]string) // names
 	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
 		for _, s := range found {
 			upper, lower := byIndex[s.Upper], byIndex[s.Lower]
-			if !upper.counts(d) || !lower.counts(d) || !need.meetTwice(d, s) {
+			if !upper.counts(d) || !lower.counts(d) || !need.countTwice(d, s) {
 				continue
 			}
+
 			twice[d] = append(twice[d], s)
-			if word := map[flow.Direction]string{flow.Ingress: "receives", flow.Egress: "sends"}[d]; !slices.Contains(does[s.Upper], word) {
-				does[s.Upper] = append(does[s.Upper], word)
+			if !slices.Contains(verbsByUpper[s.Upper], verbs[d]) {
+				verbsByUpper[s.Upper] = append(verbsByUpper[s.Upper], verbs[d])
 			}
-			if !slices.Contains(below[s.Upper], lower.Name) {
-				below[s.Upper] = append(below[s.Upper], lower.Name)
+			if !slices.Contains(lowersByUpper[s.Upper], lower.Name) {
+				lowersByUpper[s.Upper] = append(lowersByUpper[s.Upper], lower.Name)
 			}
 		}
 	}
@@ -151,24 +161,27 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	fix := stackFix(patterns, on, twice, need)
 	var out []dataplane.Condition
 	for _, c := range on {
-		names := below[c.index]
-		if c.index == 0 || len(names) == 0 {
+		lowers := lowersByUpper[c.index]
+		if c.index == 0 || len(lowers) == 0 {
 			continue
 		}
-		slices.Sort(names)
+
+		slices.Sort(lowers)
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeInterfacesStacked, Severity: dataplane.Medium, Object: c.Name,
-			Text: fmt.Sprintf("packets that %s %s pass %s as well, and both are counted on: a flow without an interface of its own counts each such packet more than once",
-				c.Name, strings.Join(does[c.index], " or "), someNames(names)),
+			Code:     dataplane.CodeInterfacesStacked,
+			Severity: dataplane.Medium,
+			Object:   c.Name,
+			Text: fmt.Sprintf("packets that %s %s pass %s as well: a flow without an interface of its own counts each of them more than once",
+				c.Name, strings.Join(verbsByUpper[c.index], " or "), someNames(lowers)),
 			Fix: fix,
 		})
 	}
 	return out
 }
 
-// meetTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A flow that matches a
-// VLAN tag, or the absence of one, matches on one side of a VLAN device only.
-func (d demands) meetTwice(dir flow.Direction, s links.Stack) bool {
+// countTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A match of a VLAN tag,
+// or of its absence, holds on one side of a VLAN device only.
+func (d demands) countTwice(dir flow.Direction, s links.Stack) bool {
 	all := d[""]
 	flows, tagged := all.ingress, all.taggedIngress
 	if dir == flow.Egress {
@@ -180,7 +193,7 @@ func (d demands) meetTwice(dir flow.Direction, s links.Stack) bool {
 	return flows > 0
 }
 
-// sum returns how many flows need an interface.
+// sum returns how many flows need an interface, in each direction.
 func (d demands) sum(name string) demand {
 	all, own := d[""], d[name]
 	return demand{ingress: all.ingress + own.ingress, egress: all.egress + own.egress}
@@ -195,50 +208,52 @@ func someNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// stackFix names the list of interfaces on which each packet is counted once: the lowest of each stack, which sees the
-// most packets, and every interface that a flow asks for.
+// stackFix names the list of interfaces that counts each packet once. The list keeps the lowest interface of each stack,
+// which sees the most packets, and every interface that a flow names.
 func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Direction][]links.Stack, need demands) string {
-	const give = "give each flow an interface of its own (interface: NAME)"
-	var changes map[string]dataplane.Interface // by name; the zero value leaves the interface out
+	const ownInterfaces = "give each flow an interface of its own (interface: NAME)"
+
+	changes := make(map[string]dataplane.Interface) // by name; the zero value leaves the interface out
 	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
 		drop, ok := dropped(d, on, twice[d], need)
 		if !ok {
-			return give + ": flows ask for both interfaces by name, so both must stay"
+			return ownInterfaces + ": flows ask for both interfaces by name, so both must stay"
+		}
+
+		other := flow.Egress
+		if d == flow.Egress {
+			other = flow.Ingress
 		}
 		for _, c := range on {
 			if !drop[c.index] {
 				continue
 			}
-			if changes == nil {
-				changes = make(map[string]dataplane.Interface)
+
+			// The interface goes on counting the other direction, unless that is dropped too.
+			changed := dataplane.Interface{}
+			if _, otherDropped := changes[c.Name]; !otherDropped && c.counts(other) {
+				changed = c.Interface
+				changed.Direction = dataplane.InterfaceDirection(other.String())
 			}
-			other := flow.Egress
-			if d == flow.Egress {
-				other = flow.Ingress
-			}
-			now := dataplane.Interface{}
-			if _, both := changes[c.Name]; !both && c.counts(other) {
-				now = c.Interface
-				now.Direction = dataplane.InterfaceDirection(other.String())
-			}
-			changes[c.Name] = now
+			changes[c.Name] = changed
 		}
 	}
-	var left []string
+
+	var leftOut []string
 	for _, c := range on {
-		if now, changed := changes[c.Name]; changed && now.Name == "" {
-			left = append(left, c.Name)
+		if i, changed := changes[c.Name]; changed && i.Name == "" {
+			leftOut = append(leftOut, c.Name)
 		}
 	}
 	fix := "interfaces: [" + strings.Join(rewritten(patterns, on, changes), ", ") + "] in the configuration, then flowtally apply -f FILE"
-	if len(left) > 0 {
-		fix += ", which leaves out " + someNames(left)
+	if len(leftOut) > 0 {
+		fix += ", which leaves out " + someNames(leftOut)
 	}
-	return fix + ". Or " + give
+	return fix + ". Or " + ownInterfaces
 }
 
-// dropped returns the interfaces that must not count a direction, so that no two of the others are a stack. ok is false
-// if two interfaces that flows ask for by name are one.
+// dropped returns the interfaces that must stop counting a direction, so that no stack is left. ok is false if flows name
+// both interfaces of a stack.
 func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands) (drop map[int]bool, ok bool) {
 	partners := make(map[int][]int)
 	lowers := make(map[int]int)
@@ -247,10 +262,13 @@ func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands
 		partners[s.Lower] = append(partners[s.Lower], s.Upper)
 		lowers[s.Upper]++
 	}
+
 	named := func(c countedOn) bool {
 		own := need[c.Name]
 		return d == flow.Egress && own.egress > 0 || d != flow.Egress && own.ingress > 0
 	}
+
+	// Interfaces that flows name are kept first, then the lowest ones.
 	order := slices.Clone(on)
 	slices.SortStableFunc(order, func(a, b countedOn) int {
 		if x, y := named(a), named(b); x != y {
@@ -261,63 +279,74 @@ func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands
 		}
 		return lowers[a.index] - lowers[b.index]
 	})
+
 	kept := make(map[int]bool)
 	drop = make(map[int]bool)
 	for _, c := range order {
 		if !c.counts(d) || len(partners[c.index]) == 0 {
 			continue
 		}
-		switch stacked := slices.ContainsFunc(partners[c.index], func(other int) bool { return kept[other] }); {
-		case stacked && named(c):
-			return nil, false
-		case stacked:
-			drop[c.index] = true
-		default:
+
+		partnerKept := slices.ContainsFunc(partners[c.index], func(other int) bool { return kept[other] })
+		switch {
+		case !partnerKept:
 			kept[c.index] = true
+		case named(c):
+			return nil, false
+		default:
+			drop[c.index] = true
 		}
 	}
 	return drop, true
 }
 
-// rewritten returns the entries of the configuration in YAML, with some interfaces changed or left out. An entry whose
-// interfaces do not change stays, and another pattern becomes the names that it matches.
+// rewritten returns the configured entries in YAML, with some interfaces changed or left out. An entry stays if none of
+// its interfaces changes. Else each of them gets an entry of its own.
 func rewritten(patterns backend.Patterns, on []countedOn, changes map[string]dataplane.Interface) (entries []string) {
-	of := make(map[string][]countedOn) // by the name of an entry
-	touched := make(map[string]bool)
+	byEntry := make(map[string][]countedOn)
+	changedEntry := make(map[string]bool)
 	for _, c := range on {
-		if entry, is := dataplane.FindInterface(patterns, c.Name); is {
-			of[entry.Name] = append(of[entry.Name], c)
-			_, changed := changes[c.Name]
-			touched[entry.Name] = touched[entry.Name] || changed
+		entry, configured := dataplane.FindInterface(patterns, c.Name)
+		if !configured {
+			continue
+		}
+		byEntry[entry.Name] = append(byEntry[entry.Name], c)
+		if _, changed := changes[c.Name]; changed {
+			changedEntry[entry.Name] = true
 		}
 	}
+
 	for _, entry := range patterns {
-		if !touched[entry.Name] {
+		if !changedEntry[entry.Name] {
 			entries = append(entries, entryText(entry))
 			continue
 		}
-		for _, c := range of[entry.Name] {
-			now, changed := changes[c.Name]
+		for _, c := range byEntry[entry.Name] {
+			i, changed := changes[c.Name]
 			if !changed {
-				now = c.Interface
+				i = c.Interface
 			}
-			if now.Name != "" {
-				entries = append(entries, entryText(now))
+			if i.Name != "" {
+				entries = append(entries, entryText(i))
 			}
 		}
 	}
 	return entries
 }
 
-// plainName is a name that YAML takes without quotes, also within a list.
+// plainName matches a name that needs no quotes in YAML, also within a list.
 var plainName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*[*]?$`)
+
+// yamlWords are names that YAML reads as a boolean or as null without quotes.
+var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 // entryText returns an interface as an entry of the configuration.
 func entryText(i dataplane.Interface) string {
 	name := i.Name
-	if !plainName.MatchString(name) || slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(name)) {
+	if !plainName.MatchString(name) || slices.Contains(yamlWords, strings.ToLower(name)) {
 		name = `'` + strings.ReplaceAll(name, `'`, `''`) + `'`
 	}
+
 	fields := []string{"name: " + name}
 	if i.Mode != "" {
 		fields = append(fields, "mode: "+string(i.Mode))

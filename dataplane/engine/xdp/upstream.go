@@ -17,18 +17,21 @@ type received struct {
 }
 
 // upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
-// offloads of the devices, the links above and below them, and IPsec. The kernel sends events for links only.
+// offloads of the devices, the links above and below them, and IPsec. The kernel sends events for the links only.
 type upstream struct {
 	before  map[hookName][]xdp.Neighbour // the TCX programs that run before ours
 	beside  beside
 	receive map[string]received // by interface
 	stacks  stacks
-	tunnel  string // an IPsec policy of tunnel mode, as of the last look
+	tunnel  string // an IPsec policy of tunnel mode that the last look found, or ""
 }
 
 func newUpstream(freeFor time.Duration) upstream {
 	return upstream{
-		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(freeFor), receive: make(map[string]received), stacks: newStacks(),
+		before:  make(map[hookName][]xdp.Neighbour),
+		beside:  newBeside(freeFor),
+		receive: make(map[string]received),
+		stacks:  newStacks(),
 	}
 }
 
