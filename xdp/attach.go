@@ -320,8 +320,8 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	return errors.Join(errs...)
 }
 
-// Declared ends the gap of hooks whose user does not take the counts from before their gap for exact any more. A move keeps
-// its gap until an Attach has returned it.
+// Declared ends the gap of hooks. The caller no longer takes the counts from before the gap for exact. A move keeps its gap
+// until Attach has returned it.
 func (rs *RuleSet) Declared(hooks ...Attachment) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -16,9 +16,9 @@ type device struct {
 	several bool
 }
 
-// local says whether a device receives the buffers that another device or a socket of this host sends, in place of the
-// frames of a wire. Such a buffer may stand for many segments. The buffers of a tap or tun device are made by a
-// program, which has no way to describe segments of SCTP.
+// local says whether a device receives buffers of this host, of another device or a socket, in place of frames of a wire.
+// Such a buffer may stand for many segments. A tap or tun device does not count as local: the program behind it makes
+// the buffers, and has no way to describe segments of SCTP.
 func (d device) local() bool {
 	return d.link == "loopback" || d.kind != "" && d.kind != "device" && d.kind != "tuntap"
 }

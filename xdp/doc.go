@@ -34,8 +34,8 @@
 //
 // With [Options].PinDir maps and links are pinned. A process that dies, at any instant, leaves
 // programs that count. The next [Open] adopts them with their rules and counters, completes
-// interrupted changes, and exchanges programs only if its own would differ. [Attachment].Gap tells
-// of packets that were missed or counted twice.
+// interrupted changes, and exchanges programs only if its own would differ. [Attachment].Gap says
+// that packets may be missing or counted twice.
 //
 // # Concurrency
 //

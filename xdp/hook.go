@@ -25,13 +25,13 @@ type site struct {
 	layer3 bool // frames of the interface begin with IP
 	tcx    bool // a program of TCX: on egress, and on ingress behind XDP
 	slot   bool // a program of XDP, in a libxdp dispatcher
-	// generic: a program of XDP that runs on socket buffers, and takes no frames of several buffers. For one that does,
-	// Linux from 6.9 on copies each socket buffer: programs of TCX then find no Ethernet header, and SCTP, which trims
-	// what it receives, warns and loses the connection.
+	// generic: a program of XDP on socket buffers. It takes no frames of several buffers (frags). For a program with
+	// frags, Linux from 6.9 on copies each socket buffer. Behind the copy, programs of TCX find no Ethernet header, and
+	// SCTP, which trims received buffers, warns and loses the connection.
 	generic bool
 }
 
-// in returns the site with a program that is attached in a mode.
+// in returns the site for a mode.
 func (at site) in(mode string) site {
 	at.tcx = mode == modeTCX
 	at.slot = mode == modeDispatcher
@@ -52,11 +52,22 @@ type hook struct {
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
 	pin     string        // "" when nothing is pinned
-	moved   bool          // Attachment.Moved of the next Attach
+	moved   bool          // the next Attach returns Attachment.Moved
 }
 
 func (rs *RuleSet) attachment(h *hook) Attachment {
-	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again, Gap: *rs.meta.port(h.port).gap(h.hook) != 0, HarmsSCTP: h.mode == modeGeneric && h.local}
+	return Attachment{
+		Interface: h.name,
+		Index:     h.ifindex,
+		Port:      h.port,
+		Hook:      h.hook,
+		Mode:      h.mode,
+		Layer3:    h.layer3,
+		Adopted:   h.adopted,
+		Again:     h.again,
+		Gap:       *rs.meta.port(h.port).gap(h.hook) != 0,
+		HarmsSCTP: h.mode == modeGeneric && h.local,
+	}
 }
 
 // update exchanges the program; no packet passes without one.
@@ -71,14 +82,14 @@ func (h *hook) update(p *ebpf.Program) error {
 	return nil
 }
 
-// alive says whether the link is still attached to the interface it was made
-// for: an interface that is deleted takes the program with it.
+// alive says whether the link is still attached to its interface. A deleted
+// interface takes the program with it.
 func (h *hook) alive() bool {
 	alive, err := h.state()
 	return alive && err == nil
 }
 
-// state is alive, with an error where the program may run: a program in a dispatcher is not always seen.
+// state is alive, with an error if the program may run unseen: a dispatcher does not always show its programs.
 func (h *hook) state() (alive bool, err error) {
 	if s, is := h.link.(*dispatcher.Slot); is {
 		return s.Filled()
@@ -193,7 +204,14 @@ func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
 	if err == nil && !filled {
 		return errors.Join(s.Detach(), s.Close()) // its interface may be in another namespace
 	}
-	rs.hooks[k] = &hook{site: site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher), name: r.name(), ifindex: r.ifindex(), mode: r.mode(k.hook), adopted: true, link: s}
+	rs.hooks[k] = &hook{
+		site:    site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher),
+		name:    r.name(),
+		ifindex: r.ifindex(),
+		mode:    r.mode(k.hook),
+		adopted: true,
+		link:    s,
+	}
 	return err
 }
 
@@ -219,7 +237,13 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{site: site{hookKey: k, layer3: r.layer3()}.in(mode), name: r.name(), mode: mode, adopted: true, link: l}
+			h := &hook{
+				site:    site{hookKey: k, layer3: r.layer3()}.in(mode),
+				name:    r.name(),
+				mode:    mode,
+				adopted: true,
+				link:    l,
+			}
 			if h.ifindex, _ = linkIndex(l); h.ifindex == 0 { // of a link that was detached; else the record has one for both hooks
 				h.ifindex = r.ifindex()
 			}

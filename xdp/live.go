@@ -74,6 +74,6 @@ func (rs *RuleSet) raiseEpoch() error {
 	return nil
 }
 
-// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line with it. Versions
-// that marked packets have left a number in its second word.
+// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line with it. Its
+// second word is not zero where an older version has marked packets.
 func epochBytes() int { return os.Getpagesize() }

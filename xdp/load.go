@@ -144,7 +144,7 @@ var seesContext = sync.OnceValue(func() bool {
 	return spec.TypeByName("bpf_cast_to_kern_ctx", &f) == nil
 })
 
-// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys has for Linux alone.
+// hasFrags is BPF_F_XDP_HAS_FRAGS. x/sys has it on Linux only.
 const hasFrags = 1 << 5
 
 // load verifies one program.

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// move moves the ingress of an interface between XDP and TCX: it attaches the new program, and then detaches the old one.
+// move moves the ingress of an interface between XDP and TCX. It attaches the new program, and then detaches the old one.
 //
-// A packet that passes meanwhile is counted by both. The other order would leave a moment without a program, in which the
-// packets of flows that drop reach the host, and in which another program may take the hook. A refused program would leave
-// the interface without any.
+// Both programs count the packets of the time between. The other order would leave a moment without a program: packets of
+// dropping flows would reach the host, and another program could take the hook. After a refusal the interface would have
+// no program at all.
 //
-// The gap of the hook is noted first, so that the next process declares a move that a kill has ended.
+// move notes the gap of the hook first. So the next process declares the move after a kill.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site.in(mode)
 	failed := func(err error) (*hook, error) {
@@ -28,14 +28,24 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	if err != nil {
 		return failed(err)
 	}
-	h := &hook{site: at, name: old.name, ifindex: old.ifindex, mode: mode, pin: rs.pinPath(at), again: true, moved: true, prog: p}
+	h := &hook{
+		site:    at,
+		name:    old.name,
+		ifindex: old.ifindex,
+		mode:    mode,
+		pin:     rs.pinPath(at),
+		again:   true,
+		moved:   true,
+		prog:    p,
+	}
 
 	r := rs.meta.port(at.port)
 	gap := r.gap(at.hook)
 	noted := *gap
 	*gap = 1 // until Declared
 	rs.step("noted")
-	if at.slot { // it outlives a process that dies behind attachLink
+
+	if at.slot { // the slot outlives a process that dies after attachLink, so record it ahead
 		r.setHook(at, h.ifindex, mode)
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -44,10 +54,11 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		return failed(errors.Join(refusal(err, ifi, at.hook, mode), h.close()))
 	}
 	rs.step("attached")
+
 	if !at.tcx {
-		rs.passed()
+		rs.awaitPassed()
 	}
-	if old.slot { // which the dispatcher may refuse, unlike a link
+	if old.slot { // unlike a link, the dispatcher may refuse to let the program go
 		if err := old.detach(); err != nil {
 			old.moved = true
 			return failed(errors.Join(err, h.detach(), h.close()))
@@ -55,24 +66,26 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	}
 	rs.replace(old, h)
 	if at.tcx {
-		rs.passed()
+		rs.awaitPassed()
 	}
 	rs.log.Info("moved", "interface", h.name, "from", old.mode, "to", h.mode)
 	return h, nil
 }
 
-// passed waits until the packets between the hooks of XDP and of TCX have passed the second one: both run within one
-// softirq. To XDP it comes before the old program goes, which drops the packets that the new one has not seen. To TCX it
-// comes afterwards: the last packets that both count come before the caller declares the move.
-func (rs *RuleSet) passed() {
+// awaitPassed waits until the packets between the hooks of XDP and TCX have passed both. Both hooks run within one softirq,
+// so a grace period is enough.
+//
+// A move to XDP waits before the old program goes: that one still drops packets that came before the new one. A move to TCX
+// waits after the old program has gone: so the caller declares the move after the last packet that both count.
+func (rs *RuleSet) awaitPassed() {
 	if err := rs.wait(); err != nil {
 		rs.log.Warn("waiting for a grace period", "error", err)
 	}
 }
 
-// replace makes h the hook in the place of old, also in the pins, and detaches old. Without its pin, old ends with this
-// process: a kill at any step leaves one program, or none. In a move to a dispatcher it can leave both until the next start,
-// because a place there outlives the process.
+// replace puts h in the place of old, also in the pins, and detaches old. It unpins old first, so that old ends with this
+// process: a kill at any step leaves one program or none. A place in a dispatcher outlives the process, so a kill in a move
+// to one can leave both until the next start.
 func (rs *RuleSet) replace(old, h *hook) {
 	var errs []error
 	pins := rs.dir != "" && rs.inPlace() // else Repin makes the pin
@@ -94,7 +107,7 @@ func (rs *RuleSet) replace(old, h *hook) {
 	}
 }
 
-// step is where a test may end the process.
+// step lets a test end the process at a step of a move.
 func (rs *RuleSet) step(name string) {
 	if rs.steps != nil {
 		rs.steps(name)

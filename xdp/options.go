@@ -43,8 +43,8 @@ type AttachOptions struct {
 	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
 	// Options.PinDir; without them, and where that fails, Beside applies.
 	Dispatcher bool
-	// GenericBesideSCTP attaches in generic mode also where that harms SCTP: see Attachment.HarmsSCTP. Without it the mode is
-	// refused while the kernel has SCTP.
+	// GenericBesideSCTP attaches in generic mode even where Attachment.HarmsSCTP is true. Without it, Attach refuses the mode
+	// there while the kernel has SCTP.
 	GenericBesideSCTP bool
 	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. It stays where it is if that fails.
 	Retake bool
@@ -68,12 +68,11 @@ type Attachment struct {
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
 	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
-	Gap       bool   // packets may have passed uncounted before it was attached, or twice in a move, and no call of Declared followed. A kill keeps it
+	Gap       bool   // packets passed uncounted before it was attached, or were counted twice in a move, perhaps. Declared ends it; a kill does not
 	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
-	Moved     bool   // since the last call of Attach that returned it, a move between XDP and TCX has counted packets twice, also if it failed
-	// HarmsSCTP: the mode is generic, and the device receives buffers that this host sends. Generic XDP makes a buffer linear,
-	// for any program, and a buffer of SCTP has no valid segments then: to forward it crashes the kernel (Linux 6.12 to
-	// 7.3).
+	Moved     bool   // a move between XDP and TCX, even a failed one, has counted packets twice since the last Attach
+	// HarmsSCTP: the mode is generic, and the device receives buffers of this host. Generic XDP makes each buffer linear, for
+	// any program. A linear buffer of SCTP has no valid segments, and Linux 6.12 to 7.3 crashes on forwarding it.
 	HarmsSCTP bool
 	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
 	Rejected []error

@@ -42,8 +42,8 @@ type RuleSet struct {
 	values   values
 	epochErr error             // why the epoch of the counters could not be raised
 	closed   bool              // under mu and life
-	steps    func(name string) // for tests, of a move; nil: none
-	hasSCTP  func() bool       // HasSCTP; tests have another
+	steps    func(name string) // a test's hook at each step of a move; else nil
+	hasSCTP  func() bool       // HasSCTP; tests replace it
 }
 
 // enter locks a rule set that is not closed. The caller unlocks mu.
@@ -60,7 +60,12 @@ func (rs *RuleSet) enter() error {
 // and attachments, whose programs have counted on. Pins with larger sizes than requested are accepted.
 func Open(o Options) (*RuleSet, error) {
 	rs := &RuleSet{
-		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{}, early: o.Early, hasSCTP: HasSCTP,
+		log:     o.Logger,
+		dir:     o.PinDir,
+		hooks:   map[hookKey]*hook{},
+		adopted: map[uint32]bool{},
+		early:   o.Early,
+		hasSCTP: HasSCTP,
 	}
 	if rs.log == nil {
 		rs.log = slog.New(slog.DiscardHandler)

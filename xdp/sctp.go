@@ -25,14 +25,15 @@ func HasSCTP() bool {
 	return false
 }
 
-// harmOfGeneric returns an error where a program in generic mode would crash the kernel, see Attachment.HarmsSCTP.
+// harmOfGeneric refuses generic XDP where it would crash the kernel: see Attachment.HarmsSCTP.
 func (rs *RuleSet) harmOfGeneric(dev device, o AttachOptions) error {
 	if !dev.local() || o.GenericBesideSCTP || !rs.hasSCTP() {
 		return nil
 	}
 	return &probe.UnsupportedError{
-		Feature: "generic XDP", Object: dev.name,
-		Reason: "the kernel has SCTP, and crashes when it forwards a stream of SCTP that it has received by generic XDP from this host",
-		Fix:    "use mode native or tcx for the interface, or a kernel without SCTP (modprobe -r sctp; echo install sctp /bin/false >/etc/modprobe.d/sctp.conf)",
+		Feature: "generic XDP",
+		Object:  dev.name,
+		Reason:  "the kernel has SCTP, and would crash on forwarding a stream of SCTP from this host behind generic XDP",
+		Fix:     "use mode native or tcx for the interface, or a kernel without SCTP (modprobe -r sctp; echo install sctp /bin/false >/etc/modprobe.d/sctp.conf)",
 	}
 }

@@ -75,8 +75,8 @@ func instructions(c *config, configuration int) asm.Instructions {
 	}
 	code = append(code, asm.Mov.Imm(asm.R0, verdictPass), asm.Return().WithSymbol("out"))
 	for i := range int(c.Programs) {
-		// A component that changes packets may replace only a function that may change them. No packet takes this branch:
-		// the context is never NULL, which the verifier does not know when it looks for such calls.
+		// A component may change packets only if the function that it replaces may. So the place has a call that changes
+		// packets. No packet reaches the call: the context is never NULL, but the verifier does not know that.
 		empty := place(i) + "_empty"
 		code = append(code,
 			function(place(i), asm.JNE.Imm(asm.R1, 0, empty)),

@@ -7,7 +7,7 @@ type Event struct {
 	Name    string
 	OldName string // Renamed
 	Index   int
-	Link    Link // as it is now; the zero value behind Removed and Lost
+	Link    Link // the link after the change; zero for Removed and Lost
 }
 
 // Kind is the kind of a change.
@@ -19,7 +19,7 @@ const (
 	Added     Kind = "added"     // new, or returned: the index may differ
 	Removed   Kind = "removed"   // deleted, or moved to another namespace
 	Renamed   Kind = "renamed"   // OldName is Name now
-	Restacked Kind = "restacked" // its master or its parent is another one
+	Restacked Kind = "restacked" // it has another master or another parent
 	// Lost: events were lost, and the channel is closed behind this one; watch again.
 	Lost Kind = "lost"
 )

@@ -2,39 +2,37 @@ package links
 
 import "slices"
 
-// Link is a network interface and its place among the others.
+// Link is a network interface, with the links above and below it.
 type Link struct {
 	Index  int
 	Name   string
 	Kind   string // as "ip -details link" shows it: "bridge", "vlan"; empty for most hardware
-	Master int    // index of the bridge, bond or team that the link is a port of; 0: of none
-	Parent int    // index of the device that the link sends through and receives from; 0: none is known
+	Master int    // index of its bridge, bond or team; 0: it is no port
+	Parent int    // index of the device that it sends and receives through; 0: none is known
 	// ParentElsewhere: Parent is an index of another network namespace.
 	ParentElsewhere bool
 }
 
-// peers are the kinds whose parent is the other end of a cable: a packet that one end receives is one that the other
-// end sends.
+// peers are the kinds with the other end of a cable as their parent. Each packet passes the ends in different directions.
 var peers = []string{"veth", "netkit", "vxcan", "netdevsim"}
 
-// apart are the kinds whose packets do not pass the hooks of their parent: a child of IPoIB has queue pairs of its own.
+// apart are the kinds without packets on the hooks of their parent. A child of IPoIB has queue pairs of its own.
 var apart = []string{"ipoib"}
 
-// bypassed are the kinds of masters whose hooks do not see the packets of their ports. A VRF takes a received packet over
+// bypassed are the kinds of masters without the packets of their ports on their hooks. A VRF takes over a received packet
 // behind the hooks. The datapath of Open vSwitch hands packets to its internal ports, and its own device sees none.
 var bypassed = []string{"vrf", "openvswitch"}
 
-// Stack is two links of which the upper one sees packets that pass the lower one as well, in the same direction.
+// Stack is two links with common packets: a packet passes both in one direction.
 type Stack struct {
 	Lower, Upper int // indexes
-	// Tag: a VLAN device lies between the two and none is above, so that a packet has a VLAN tag on the lower link, and
-	// none on the upper one.
+	// Tag: a packet has a VLAN tag on the lower link and none on the upper one, because a VLAN device lies between the
+	// two and none above.
 	Tag bool
 }
 
-// Stacks returns every stack of two among the counted links, by upper and lower index. Links between the two need not be
-// counted. all are the links of one network namespace by index. The cost grows with their number, and not with the number
-// of pairs of links.
+// Stacks returns every stack among the counted links, sorted by upper and lower index. Links between the two need not be
+// counted. all are the links of one network namespace, by index. The cost grows with the number of links, not of pairs.
 func Stacks(all map[int]Link, counted []int) []Stack {
 	above := aboveEach(all, counted, true)
 	withoutTag := aboveEach(all, counted, false)
@@ -57,8 +55,8 @@ func Stacks(all map[int]Link, counted []int) []Stack {
 	return out
 }
 
-// aboveEach returns for each link the counted links above it, as positions in counted. Without vlans, ways through a VLAN
-// device to its parent are left out.
+// aboveEach returns for each link the counted links above it, as positions in counted. Without vlans, it takes no way
+// through a VLAN device to its parent.
 func aboveEach(all map[int]Link, counted []int, vlans bool) map[int]set {
 	below := belowEach(all, vlans)
 	above := make(map[int]set)
@@ -70,8 +68,8 @@ func aboveEach(all map[int]Link, counted []int, vlans bool) map[int]set {
 		position[index] = i
 	}
 
-	// A link is queued again when it has learned of another counted link above it. That ends also where links form a
-	// ring, as a VXLAN device that is a port of the bridge that it sends through.
+	// A link that learns of another counted link above it goes into the queue again. The walk also ends in a ring: each
+	// link learns of a counted link once. A VXLAN device forms a ring as a port of the bridge below it.
 	for len(queue) > 0 {
 		upper := queue[0]
 		queue = queue[1:]
@@ -82,10 +80,12 @@ func aboveEach(all map[int]Link, counted []int, vlans bool) map[int]set {
 				known = newSet(len(counted))
 				above[lower] = known
 			}
+
 			learned := known.add(above[upper])
-			if i, is := position[upper]; is {
+			if i, counted := position[upper]; counted {
 				learned = known.addOne(i) || learned
 			}
+
 			if learned && !queued[lower] {
 				queued[lower] = true
 				queue = append(queue, lower)
@@ -109,9 +109,10 @@ func belowEach(all map[int]Link, vlans bool) map[int][]int {
 	return below
 }
 
-// hasLower reports whether the packets of the link pass its parent as well, and whether that is in this namespace.
+// hasLower reports whether the packets of the link pass its parent as well, in this namespace.
 func (l Link) hasLower() bool {
-	return l.Parent != 0 && l.Parent != l.Index && !l.ParentElsewhere && !slices.Contains(peers, l.Kind) && !slices.Contains(apart, l.Kind)
+	parentHere := l.Parent != 0 && l.Parent != l.Index && !l.ParentElsewhere
+	return parentHere && !slices.Contains(peers, l.Kind) && !slices.Contains(apart, l.Kind)
 }
 
 func compareStacks(a, b Stack) int {
@@ -134,7 +135,7 @@ func (s set) addOne(i int) bool {
 	return true
 }
 
-// add adds the numbers of another set, which may be nil, and reports whether one is new.
+// add adds the numbers of another set, and reports whether one is new. The other set may be nil.
 func (s set) add(other set) (grown bool) {
 	for i, word := range other {
 		grown = grown || word&^s[i] != 0

@@ -55,14 +55,21 @@ func List() (map[int]Link, error) {
 
 func linkOf(l netlink.Link) Link {
 	a := l.Attrs()
-	own := Link{Index: a.Index, Name: a.Name, Kind: l.Type(), Master: a.MasterIndex, Parent: a.ParentIndex, ParentElsewhere: a.NetNsID >= 0}
-	if own.Kind == "device" { // the library's word for a link without a kind
-		own.Kind = ""
+	link := Link{
+		Index:           a.Index,
+		Name:            a.Name,
+		Kind:            l.Type(),
+		Master:          a.MasterIndex,
+		Parent:          a.ParentIndex,
+		ParentElsewhere: a.NetNsID >= 0,
 	}
-	if v, is := l.(*netlink.Vxlan); is && own.Parent == 0 {
-		own.Parent = v.VtepDevIndex // IFLA_LINK lacks it
+	if link.Kind == "device" { // the library's word for a link without a kind
+		link.Kind = ""
 	}
-	return own
+	if vxlan, is := l.(*netlink.Vxlan); is && link.Parent == 0 {
+		link.Parent = vxlan.VtepDevIndex // IFLA_LINK lacks it
+	}
+	return link
 }
 
 // watcher turns states, which the kernel sends, into changes.
@@ -74,11 +81,12 @@ type linkState struct {
 }
 
 func (w *watcher) event(u netlink.LinkUpdate) []Event {
-	// A bridge sends messages about its ports too. Its RTM_DELLINK means that the port has left the bridge, and the
+	// A bridge sends messages about its ports too. Its RTM_DELLINK means that the port has left the bridge. The
 	// kernel's own message with the new master follows.
 	if u.IfInfomsg.Family == unix.AF_BRIDGE {
 		return nil
 	}
+
 	link := linkOf(u.Link)
 	old, known := w.known[link.Index]
 	if u.Header.Type == unix.RTM_DELLINK {
@@ -92,6 +100,7 @@ func (w *watcher) event(u netlink.LinkUpdate) []Event {
 	// Carrier as well as the administrator's wish: a veth whose peer is down is down.
 	now := linkState{link, u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
 	w.known[link.Index] = now
+
 	var events []Event
 	note := func(kind Kind, oldName string) {
 		events = append(events, Event{Kind: kind, Name: now.Name, OldName: oldName, Index: link.Index, Link: link})
