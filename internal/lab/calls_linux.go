@@ -15,7 +15,7 @@ import (
 // Kallsyms are the kernel's functions by their addresses.
 type Kallsyms struct {
 	nameAt map[uint64]string
-	base   uint64 // of __bpf_call_base, from which the kernel counts the calls of programs
+	base   uint64 // the address of __bpf_call_base: the kernel counts the calls of programs from it
 }
 
 // ReadKallsyms reads /proc/kallsyms. Without the privilege to see addresses the error is os.ErrPermission.
@@ -52,9 +52,9 @@ func ReadKallsyms() (*Kallsyms, error) {
 	return k, nil
 }
 
-// Calls returns the kernel functions that a loaded program calls, sorted and each once. It reads the instructions that
-// the kernel runs (kernel/bpf/syscall.c, bpf_insn_prepare_dump), so it also sees a call that the verifier has added: a
-// program that stores to a socket buffer begins with bpf_skb_pull_data.
+// Calls returns the kernel functions called by a loaded program, sorted and each once. It reads the instructions of the
+// kernel's copy (kernel/bpf/syscall.c, bpf_insn_prepare_dump). So it also sees calls added by the verifier: a program that
+// stores to a socket buffer begins with bpf_skb_pull_data.
 func (k *Kallsyms) Calls(p *ebpf.Program) ([]string, error) {
 	info, err := p.Info()
 	if err != nil {

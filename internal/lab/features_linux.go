@@ -20,14 +20,15 @@ const (
 	ethtoolBitValue       = 3
 )
 
-// SetFeatures turns features of the device on or off, by the names of `ethtool -k` that have no command of
-// their own ("tx-sctp-segmentation"). The device may leave one as it is, because it depends on another.
+// SetFeatures turns features of the device on or off, by their names in `ethtool -k` ("tx-sctp-segmentation"). A feature
+// that depends on another one may stay as it is.
 func (e *End) SetFeatures(on bool, names ...string) error {
 	err := e.NS.Do(func() error {
 		family, err := netlink.GenlFamilyGet("ethtool")
 		if err != nil {
 			return err
 		}
+
 		req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
 		req.AddData(&nl.Genlmsg{Command: ethtoolFeaturesSet, Version: 1})
 		header := nl.NewRtAttr(ethtoolFeaturesHeader|unix.NLA_F_NESTED, nil)
@@ -44,6 +45,7 @@ func (e *End) SetFeatures(on bool, names ...string) error {
 			}
 		}
 		req.AddData(wanted)
+
 		_, err = req.Execute(unix.NETLINK_GENERIC, 0)
 		return err
 	})

@@ -7,25 +7,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VnetHeader is a struct virtio_net_hdr (linux/virtio_net.h): a guest, or a program at a tap or a PACKET_VNET_HDR
+// VnetHeader is a struct virtio_net_hdr (linux/virtio_net.h). A guest, or a program at a tap or a PACKET_VNET_HDR
 // socket, describes a buffer with it. Lengths and offsets are in bytes.
 type VnetHeader struct {
-	Flags, GSOType                            uint8
-	HeaderLen, GSOSize, CsumStart, CsumOffset uint16
+	Flags      uint8
+	GSOType    uint8
+	HeaderLen  uint16
+	GSOSize    uint16
+	CsumStart  uint16
+	CsumOffset uint16
 }
 
 // Buffer returns the header with the frame behind it.
 func (h VnetHeader) Buffer(frame []byte) []byte {
 	b := make([]byte, 10, 10+len(frame))
-	b[0], b[1] = h.Flags, h.GSOType
+	b[0] = h.Flags
+	b[1] = h.GSOType
 	for i, v := range []uint16{h.HeaderLen, h.GSOSize, h.CsumStart, h.CsumOffset} {
 		binary.NativeEndian.PutUint16(b[2+2*i:], v)
 	}
 	return append(b, frame...)
 }
 
-// VnetSocket sends buffers through the egress hook of an end. Of a frame above a page, HeaderLen bytes are linear and
-// the rest is in fragments.
+// VnetSocket sends buffers through the egress hook of an end. A frame above a page has HeaderLen linear bytes, and the
+// rest in fragments.
 type VnetSocket struct{ fd int }
 
 // NewVnetSocket opens a PACKET_VNET_HDR socket on e.
@@ -44,7 +49,7 @@ func (e *End) NewVnetSocket() (*VnetSocket, error) {
 	return s, nil
 }
 
-// Send sends a buffer that VnetHeader.Buffer has made.
+// Send sends a buffer made by VnetHeader.Buffer.
 func (s *VnetSocket) Send(buffer []byte) error {
 	if _, err := unix.Write(s.fd, buffer); err != nil {
 		return fmt.Errorf("sending a buffer of %d bytes: %w", len(buffer), err)

@@ -50,17 +50,18 @@ func (c Cache) Package(ctx context.Context, name string) (string, error) {
 	return c.get(ctx, name, func() (string, error) { return name, nil })
 }
 
-// KernelOf returns the directories of the kernel that a metapackage depends on: for "linux-image-6.12-amd64" the
-// newest one of that line. An image without a kernel in it is split into packages: the kernel, its modules, and
-// what both need.
+// KernelOf returns the directories of a metapackage's kernel: for "linux-image-6.12-amd64", of the newest one of that
+// line. Where the image holds no kernel, it is split into three packages: the kernel, its modules, and their base.
 func (c Cache) KernelOf(ctx context.Context, meta string) ([]string, error) {
 	image, err := c.get(ctx, meta, func() (string, error) {
 		depends, err := c.field(ctx, meta, "Depends")
 		if err != nil {
 			return "", err
 		}
+
 		for d := range strings.SplitSeq(depends, ",") {
-			if name, _, _ := strings.Cut(strings.TrimSpace(d), " "); strings.HasPrefix(name, imagePrefix) {
+			name, _, _ := strings.Cut(strings.TrimSpace(d), " ")
+			if strings.HasPrefix(name, imagePrefix) {
 				return name, nil
 			}
 		}
@@ -88,7 +89,7 @@ func (c Cache) KernelOf(ctx context.Context, meta string) ([]string, error) {
 // imagePrefix begins the name of every package of a kernel.
 const imagePrefix = "linux-image-"
 
-// VersionOf returns the version of a package that would be installed.
+// VersionOf returns the version of a package that apt would install.
 func (c Cache) VersionOf(ctx context.Context, name string) (string, error) {
 	return c.field(ctx, name, "Version")
 }
