@@ -281,8 +281,8 @@ func (rs *RuleSet) reloadTest() error {
 	return rs.reload()
 }
 
-// TestDispatcherMoves moves an interface between TCX and a dispatcher under traffic, ten times each way. A move misses no
-// packet that xdp-filter passes, and may count packets twice. Each packet between the moves is counted once.
+// TestDispatcherMoves moves an interface between TCX and a dispatcher under traffic, ten times each way. A move counts every
+// packet that xdp-filter passes, some perhaps twice. Between the moves each packet is counted once.
 func TestDispatcherMoves(t *testing.T) {
 	w, x := dispatcherWire(t)
 	x.run("xdp-filter", "port", "1001", "-m", "src", "-p", "udp", "-r")
@@ -294,7 +294,7 @@ func TestDispatcherMoves(t *testing.T) {
 	}
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{Rate: 2000})
 	counted := func() uint64 { return readOne(t, rs, ids[0]).Packets + readOne(t, rs, ids[1]).Packets }
-	var twice uint64
+	var twice uint64 // packets that the moves have counted twice
 	for range 10 {
 		for _, to := range []struct {
 			mode string

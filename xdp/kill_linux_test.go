@@ -20,7 +20,7 @@ import (
 
 const (
 	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKillMinusNine
-	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestAKillInAMove
+	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestMoveKilledAtAnyStepLeavesAtMostOneProgram
 )
 
 func TestMain(m *testing.M) {

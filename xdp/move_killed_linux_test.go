@@ -15,7 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// moveUntilKilled is the process of TestAKillInAMove. It moves an interface, and is killed at a step of the move.
+// moveUntilKilled is the child process of TestMoveKilledAtAnyStepLeavesAtMostOneProgram. It moves an interface, and kills
+// itself at a step of the move.
 func moveUntilKilled(args string) error {
 	var dir, ifname, step string
 	var to Mode
@@ -36,9 +37,9 @@ func moveUntilKilled(args string) error {
 	return errors.Join(err, errors.New("the move came to its end"))
 }
 
-// A process is killed at a step of a move. The next one takes over one program or none, and learns that packets may be missing
-// or counted twice. Then it has one program on the interface, which counts each packet once.
-func TestAKillInAMove(t *testing.T) {
+// A kill at any step of a move leaves one program or none. The next process learns that packets may be missing or counted
+// twice. Then it has one program on the interface, which counts each packet once.
+func TestMoveKilledAtAnyStepLeavesAtMostOneProgram(t *testing.T) {
 	for _, from := range []Mode{ModeNative, ModeGeneric, ModeTCX} {
 		to := ModeTCX
 		if from == ModeTCX {
@@ -85,6 +86,7 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	if byXDP := xdpHeld(t, w.Near); len(found) == 1 && byXDP == (found[0].Mode == modeTCX) {
 		t.Errorf("the next process finds %+v; a program on the hook of XDP: %t", found[0], byXDP)
 	}
+
 	a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
 	if !a[0].Gap {
 		t.Errorf("attachment %+v, want a gap", a[0])
@@ -92,11 +94,13 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	if n := ingressPrograms(t, w.Near); n != 1 {
 		t.Errorf("%d programs on the interface, want 1", n)
 	}
+
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
 	if err := s.Run(t.Context(), 2000); err != nil {
 		t.Fatal(err)
 	}
 	compareCounts(t, rs, ids, s)
+
 	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})...)
 	if a := rs.Attachments(); len(a) != 1 || a[0].Gap {
 		t.Errorf("after the declaration: %+v, want one hook without a gap", a)
@@ -112,8 +116,8 @@ func xdpHeld(t *testing.T, e *lab.End) (held bool) {
 	return held
 }
 
-// A move keeps its gap until an Attach has returned it, also a move that has failed.
-func TestAMoveIsDeclaredByItsCaller(t *testing.T) {
+// A move keeps its gap until Attach has returned it, even if the move has failed.
+func TestMoveKeepsItsGapUntilAttachReturnsIt(t *testing.T) {
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 1024})
 	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
@@ -149,12 +153,12 @@ func TestAMoveIsDeclaredByItsCaller(t *testing.T) {
 	if !errors.Is(err, ErrBusy) {
 		t.Errorf("moving to a hook that is taken: %v", err)
 	}
-	check("a refused move, after which the interface is as before", false)
+	check("a refused move, which changed nothing", false)
 
 	rs.hooks[hookKey{a[0].Port, HookIngress}].moved = true // as a move that the dispatcher refuses
 	*rs.meta.port(a[0].Port).gap(HookIngress) = 1
 	rs.Declared(a...)
-	check("a failed move, declared by a caller that does not know of it", true)
+	check("a failed move, declared before Attach has returned it", true)
 	if a = attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true}); !a[0].Moved {
 		t.Errorf("attachment %+v, want the move returned", a[0])
 	}

@@ -62,30 +62,32 @@ func behind(t testing.TB, e *lab.End) (passed func() uint64) {
 	}
 }
 
-// moveUnderTraffic moves an interface to a mode while packets flow, and returns when none is under way.
+// moveUnderTraffic moves an interface to a mode while packets flow, and returns when the last packet has arrived.
 func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode string, o AttachOptions) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, 0) }()
-	more := func() {
+
+	awaitMore := func() {
 		t.Helper()
 		was := s.Sent()[0].Packets
 		lab.Eventually(t, "packets before and after a move", func() bool { return s.Sent()[0].Packets > was+100 })
 	}
-	more()
+	awaitMore()
 	if a := attach(t, rs, e, o)[0]; a.Mode != mode || a.Fresh || !a.Moved || !a.Gap {
 		t.Fatalf("moving to %s: got %+v", mode, a)
 	}
-	more()
+	awaitMore()
+
 	stop()
 	if err := errors.Join(<-done, s.Settle(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// movesUnderTraffic moves an interface from TCX to a mode of XDP and back, round after round. After each move it calls check.
+// movesUnderTraffic moves an interface from TCX to a mode of XDP and back, several times. It calls check after each move.
 func movesUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode Mode, check func(to string)) {
 	t.Helper()
 	attach(t, rs, e, AttachOptions{Mode: ModeTCX, Ingress: true})
@@ -98,10 +100,10 @@ func movesUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mod
 	}
 }
 
-// TestMovesUnderTraffic moves an interface between TCX and XDP while packets flow. A move misses no packet that reaches the
-// stack, and may count packets twice. Each packet between the moves is counted once. A program behind all others says how
-// many reach the stack: a veth drops packets when XDP comes or goes.
-func TestMovesUnderTraffic(t *testing.T) {
+// TestMovesMissNoPacket moves an interface between TCX and XDP while packets flow. A move counts every packet that reaches
+// the stack, some perhaps twice. Between the moves each packet is counted once. A program behind all others counts the
+// packets that reach the stack, because a veth drops some when XDP comes or goes.
+func TestMovesMissNoPacket(t *testing.T) {
 	const flows = 4
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
 		t.Run(name, func(t *testing.T) {
@@ -116,23 +118,28 @@ func TestMovesUnderTraffic(t *testing.T) {
 				}
 				return n
 			}
-			var twice uint64
+
+			var twice uint64 // packets that the moves have counted twice
 			movesUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
 				if counted, passed := all(), passed(); counted < passed+twice {
 					t.Errorf("moved to %s: %d packets passed, %d of them counted", to, passed, counted-twice)
 				} else {
 					twice = counted - passed
 				}
-				was, before := s.Sent(), make([]Pair, flows)
+
+				was := s.Sent()
+				before := make([]Pair, flows)
 				for i, id := range ids {
 					before[i] = readOne(t, rs, id)
 				}
 				if err := errors.Join(s.Run(t.Context(), 4000), s.Settle(t.Context())); err != nil {
 					t.Fatal(err)
 				}
+
 				for i, id := range ids {
-					got, sent := readOne(t, rs, id), s.Sent()[i]
-					got = Pair{got.Packets - before[i].Packets, got.Bytes - before[i].Bytes}
+					now := readOne(t, rs, id)
+					got := Pair{now.Packets - before[i].Packets, now.Bytes - before[i].Bytes}
+					sent := s.Sent()[i]
 					if want := (Pair{sent.Packets - was[i].Packets, sent.Bytes - was[i].Bytes}); got != want {
 						t.Errorf("moved to %s, flow %d: counted %+v of %+v", to, i, got, want)
 					}

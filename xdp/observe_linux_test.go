@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// harmless are the kernel functions that a program of flowtally may call, each with the reason why it cannot alter a
-// packet, its buffer or its metadata. Newer kernels put instructions in the place of the first two.
+// harmless lists the kernel functions that a program of flowtally may call. Each has the reason why it cannot alter a
+// packet, its buffer or its metadata. Newer kernels inline the first two.
 var harmless = map[string]string{
 	"bpf_get_smp_processor_id":     "takes no packet",
 	"percpu_array_map_lookup_elem": "takes no packet: the lookup of the map of copies",
@@ -39,7 +39,7 @@ func kallsyms(t *testing.T) *lab.Kallsyms {
 	return k
 }
 
-// callsOf returns the calls of a loaded program, and those of them that are not harmless.
+// callsOf returns the calls of a loaded program, and the calls outside harmless.
 func callsOf(t *testing.T, k *lab.Kallsyms, p *ebpf.Program) (calls, bad []string) {
 	t.Helper()
 
@@ -55,7 +55,7 @@ func callsOf(t *testing.T, k *lab.Kallsyms, p *ebpf.Program) (calls, bad []strin
 	return calls, bad
 }
 
-// everyLayer returns rules that look at every layer, some of them in trees.
+// everyLayer returns rules on every layer, some of them in trees.
 func everyLayer(counter uint32) []Rule {
 	var rules []Rule
 	for i := range 60 {
@@ -69,8 +69,8 @@ func everyLayer(counter uint32) []Rule {
 	return rules
 }
 
-// TestProgramsCallOnlyHarmlessFunctions disassembles each program, for each kind of rule set and of place, as the
-// kernel runs it.
+// TestProgramsCallOnlyHarmlessFunctions disassembles each program as the kernel runs it, for each kind of rule set and of
+// place.
 func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	sets := []struct {
 		name  string
@@ -140,8 +140,8 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	t.Logf("called: %v", called)
 }
 
-// TestAlteringProgramsAreSeen looks with the same eyes at programs that alter packets: one that pulls, as the program
-// of TCX did, one that stores to a packet, one that takes room for metadata.
+// TestAlteringProgramsAreSeen disassembles programs that alter packets: one pulls, like flowtally's program of TCX once, one
+// stores to a packet, one takes room for metadata.
 func TestAlteringProgramsAreSeen(t *testing.T) {
 	need.BPF(t)
 	symbols := kallsyms(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestGenericModeIsRefusedWhereItWouldCrashTheKernel: on a veth, while the kernel has SCTP. The machines of
+// TestGenericModeIsRefusedWhereItWouldCrashTheKernel: a veth refuses the mode while the kernel has SCTP. The machines of
 // internal/lab/vm show the crash.
 func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	w := testWire(t)
@@ -21,7 +21,7 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	})
 	var unsupported *probe.UnsupportedError
 	if !errors.As(err, &unsupported) || unsupported.Feature != "generic XDP" {
-		t.Errorf("%v, want that generic XDP is refused", err)
+		t.Errorf("%v, want a refusal of generic XDP", err)
 	}
 
 	// A hook that counts in another mode stays.
@@ -42,10 +42,10 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 		t.Errorf("%+v does not say that it harms SCTP once the kernel has it", a[0])
 	}
 
-	// A hook that is held stays: the condition names it.
+	// A held hook stays: the condition names it.
 	rs.hasSCTP = func() bool { return true }
 	if a = attach(t, rs, w.Near, generic); a[0].Fresh || !a[0].HarmsSCTP {
-		t.Errorf("%+v, want the hook that is held", a[0])
+		t.Errorf("%+v, want the held hook", a[0])
 	}
 }
 

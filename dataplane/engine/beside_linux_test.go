@@ -61,7 +61,9 @@ func underTraffic(t *testing.T, s *lab.Sender, f func()) {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, 0) }()
+
 	f()
+
 	stop()
 	if err := errors.Join(<-done, s.Settle(t.Context())); err != nil {
 		t.Fatal(err)
@@ -90,8 +92,10 @@ func newMoving(t *testing.T, b *bench, e *Engine) *moving {
 // set sets the mode of the interface.
 func (m *moving) set(mode dataplane.Mode) {
 	m.t.Helper()
+
 	file := m.cfg
-	file.Flows, file.Interfaces = nil, []dataplane.Interface{{Name: m.wire.Near.Name, Mode: mode}}
+	file.Flows = nil
+	file.Interfaces = []dataplane.Interface{{Name: m.wire.Near.Name, Mode: mode}}
 	if _, err := m.e.SetFlows(m.t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file}); err != nil {
 		m.t.Fatal(err)
 	}
@@ -102,6 +106,7 @@ func (m *moving) counted() backend.Pair {
 	m.t.Helper()
 	m.e.ctl.Lock()
 	defer m.e.ctl.Unlock()
+
 	c := m.e.flows["a"]
 	p, err := backend.ReadOne(c.backend, c.id)
 	if err != nil {
@@ -110,34 +115,36 @@ func (m *moving) counted() backend.Pair {
 	return p
 }
 
-// more waits until more packets are counted.
-func (m *moving) more() {
+// awaitMore waits until the flow has counted more packets.
+func (m *moving) awaitMore() {
 	m.t.Helper()
 	was := m.counted().Packets
 	lab.Eventually(m.t, "packets before and after a move", func() bool { return m.counted().Packets > was+50 })
 }
 
-// move calls f, which moves the interface, under traffic. The move is one discontinuity. The packets that are sent afterwards are
-// counted once, without another discontinuity.
+// move calls f under traffic, which moves the interface. The move is one discontinuity. Afterwards each packet is counted
+// once, without another discontinuity.
 func (m *moving) move(mode dataplane.Mode, f func()) {
 	m.t.Helper()
 	underTraffic(m.t, m.s, func() {
-		m.more()
+		m.awaitMore()
 		f()
 		awaitMode(m.t, m.e, m.e.backends[0].(*xdp.Backend), mode)
-		m.more()
+		m.awaitMore()
 	})
+
 	m.moves++
 	lab.Eventually(m.t, "the discontinuity", func() bool { return discontinuitiesOf(m.e, "a") >= m.moves })
 	m.exact(string(mode))
 }
 
-// exact sends packets, which are counted once.
+// exact sends packets, and checks that each is counted once, without a discontinuity since the last move.
 func (m *moving) exact(when string) {
 	m.t.Helper()
 	was := m.counted()
 	sent := m.send(m.t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]
 	await(m.t, reader(m.t, m.cfg), "a", backend.Add(was, backend.Pair(sent)))
+
 	for _, entry := range m.e.writer.Entries() {
 		if n := uint64(entry.Continuity.Discontinuities); n != m.moves {
 			m.t.Errorf("%s: %d discontinuities of %s after %d moves", when, n, entry.Name, m.moves)
@@ -145,10 +152,10 @@ func (m *moving) exact(when string) {
 	}
 }
 
-// The mode of an interface changes between native and tcx under traffic, ten times each way, and another program takes the
-// hook in between. Each move is one discontinuity, which the mirror has when the call returns. Between them each packet is
+// The mode of an interface changes between native and tcx under traffic, ten times each way. Another program takes the
+// hook in between. The mirror has one discontinuity for each move when the call returns. Between the moves each packet is
 // counted once.
-func TestModeChangesUnderTraffic(t *testing.T) {
+func TestEachModeChangeIsOneDiscontinuity(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
 	m := newMoving(t, b, b.start(t))

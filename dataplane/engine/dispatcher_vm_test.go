@@ -82,9 +82,9 @@ func (d *dispatched) passes() (ids []string) {
 func (d *dispatched) replaceOthers() {
 	d.t.Helper()
 	for range 5 {
-		d.more()
+		d.awaitMore()
 		d.load()
-		d.more()
+		d.awaitMore()
 		d.run("unload", "--id", d.passes()[0])
 	}
 	if n := len(d.passes()); n != 1 {
@@ -107,19 +107,20 @@ func (d *dispatched) check(when string, packets uint64, discontinuities uint64) 
 // An instance that starts beside xdp-loader's dispatcher counts in it while its other programs are replaced ten times under
 // traffic. When xdp-loader takes the dispatcher away, with the instance's program, the instance takes the hook and declares a
 // discontinuity. It leaves the hook under traffic when it is told to count by TCX, and joins the dispatcher that xdp-loader
-// makes then: two more discontinuities. Between them each packet that passes is counted once. A rule set behind says how many
-// those are.
+// makes then: two more discontinuities. Between them each packet that passes is counted once. A rule set behind counts the
+// packets that pass.
 func TestDispatcherInAnInstance(t *testing.T) {
 	d := newDispatched(t)
 	passed := passedBehind(t, d.wire.Near)
-	var twice uint64 // in the moves
+	var twice uint64 // packets that the moves have counted twice
 	for round := range uint64(2) {
 		underTraffic(t, d.s, d.replaceOthers)
 		d.check("in the dispatcher", passed()+twice, 3*round)
 		d.run("unload", "--all")
 		awaitMode(t, d.e, d.x, dataplane.ModeNative)
-		underTraffic(t, d.s, d.more)
+		underTraffic(t, d.s, d.awaitMore)
 		d.check("after the dispatcher has left", passed()+twice, 3*round+1)
+
 		underTraffic(t, d.s, func() {
 			if out, err := d.loader("load", passArgs...); err == nil {
 				t.Errorf("xdp-loader took the hook of the instance: %s", out)
@@ -129,15 +130,16 @@ func TestDispatcherInAnInstance(t *testing.T) {
 			d.load()
 			d.set(dataplane.ModeAuto)
 			awaitMode(t, d.e, d.x, dataplane.ModeDispatcher)
-			d.more()
+			d.awaitMore()
 		})
+
 		counted := d.counted().Packets
 		if counted < passed()+twice {
 			t.Errorf("%d packets passed, and %d were counted: the moves have missed some", passed(), counted-twice)
 		}
 		twice = counted - passed()
 		lab.Eventually(t, "the discontinuities of the moves", func() bool { return discontinuitiesOf(d.e, "a") >= 3*round+3 })
-		underTraffic(t, d.s, d.more)
+		underTraffic(t, d.s, d.awaitMore)
 		d.check("after TCX, in the dispatcher again", passed()+twice, 3*round+3)
 	}
 	t.Logf("%d packets were counted twice in the moves", twice)
@@ -187,7 +189,7 @@ func TestDispatcherWithoutTCX(t *testing.T) {
 	d.check("in the dispatcher", sent(), 0)
 	d.run("unload", "--all")
 	awaitMode(t, d.e, d.x, dataplane.ModeNative)
-	underTraffic(t, d.s, d.more)
+	underTraffic(t, d.s, d.awaitMore)
 	d.check("after the dispatcher has left", sent(), 1)
 	if out, err := d.loader("load", passArgs...); err == nil {
 		t.Errorf("xdp-loader took the hook of the instance: %s", out)

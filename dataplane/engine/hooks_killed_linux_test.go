@@ -107,15 +107,16 @@ func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
 	start(2).ctl.Unlock()
 }
 
-// An instance is killed after a move between XDP and TCX, before the mirror declares it. The next instance declares it once, also
-// if it moves the interface back.
-func TestAKillAfterAMove(t *testing.T) {
+// A kill ends an instance after a move between XDP and TCX, before the mirror declares the move. The next instance declares
+// the move once, even if it moves the interface back.
+func TestNextInstanceDeclaresAKilledMoveOnce(t *testing.T) {
 	need.TCX(t)
 	for _, next := range []dataplane.Mode{dataplane.ModeTCX, dataplane.ModeNative} {
 		t.Run("next "+string(next), func(t *testing.T) {
 			b := refusedBench(t)
 			e := b.start(t)
 			lab.Eventually(t, "no gap", func() bool { return !gap(e) })
+
 			e.ctl.Lock() // a control call delays the declaration
 			err := e.backends[0].(*xdp.Backend).SetInterfaces([]dataplane.Interface{{Name: b.wire.Near.Name, Mode: dataplane.ModeTCX}})
 			if err != nil {

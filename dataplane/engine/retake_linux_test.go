@@ -44,9 +44,9 @@ func awaitMode(t *testing.T, e *Engine, x *xdp.Backend, mode dataplane.Mode) {
 	})
 }
 
-// Another program holds the hook at the start, leaves it, and takes it again, under traffic. The running instance moves to the
-// hook by itself when that has been free for a while, and not before; it moves to TCX when it is told to. Each move is one
-// discontinuity. Between them each packet is counted once.
+// Another program holds the hook at the start, leaves it, and takes it again, under traffic. The running instance moves to
+// the hook by itself once the hook has been free for a while, and moves to TCX on a call. Each move is one discontinuity.
+// Between the moves each packet is counted once.
 func TestAnInstanceTakesTheHookBack(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "auto", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
@@ -67,6 +67,7 @@ func TestAnInstanceTakesTheHookBack(t *testing.T) {
 		if round == rounds-1 {
 			break
 		}
+
 		m.move(dataplane.ModeTCX, func() { m.set(dataplane.ModeTCX) })
 		foreign = occupy(t, b.wire.Near)
 		m.set(dataplane.ModeAuto)

@@ -83,7 +83,7 @@ func passUDP(t *testing.T, from, to *lab.End, dst string, n int) {
 	}
 }
 
-// sendOn sends n frames through an interface of the near namespace, as a program of the host does.
+// sendOn sends n frames on an interface of the near namespace, like a program of the host.
 func sendOn(t *testing.T, near *lab.End, ifname string, n int, f []byte) {
 	t.Helper()
 	if err := near.NS.Do(func() error {
@@ -119,8 +119,8 @@ func inKernel(t *testing.T, e *Engine, name string) uint64 {
 	return got.Packets
 }
 
-// Each kind of stack on a real kernel: a packet counts on both interfaces, received and sent, exactly where the condition
-// says so, and once after the fix.
+// A packet through each kind of stack counts on both interfaces, received and sent, and the condition names both. After the
+// fix of the condition it counts once. Without a condition it counts once from the start.
 func TestStackedInterfacesCountTwice(t *testing.T) {
 	const upper, n = "upper", 100
 	for _, c := range []struct {
@@ -233,17 +233,17 @@ func TestStackedInterfacesCountTwice(t *testing.T) {
 	}
 }
 
-// A packet of an IPsec tunnel passes TCX ingress and generic XDP encrypted and again decrypted, TCX egress encrypted alone,
-// and XDP in the driver encrypted alone. Where GRO decrypts (esp4_offload), TCX sees the decrypted one alone. An interface
-// of the kind xfrm takes the decrypted packets, and flowtally does not count on it. In transport mode nothing passes a
-// hook again.
+// A packet of an IPsec tunnel passes TCX ingress and generic XDP twice: encrypted, and again decrypted. It passes TCX egress
+// and XDP in the driver once, encrypted. If GRO decrypts
+// (esp4_offload), TCX sees the decrypted packet alone. An interface of the kind xfrm takes the decrypted packets, and
+// flowtally does not count on it. In transport mode no packet passes a hook twice.
 func TestIPsecCountsTwice(t *testing.T) {
 	const n = 50
 	for _, c := range []struct {
 		ipsec, mode string
 		gro         bool
 		device      bool // decrypted packets arrive at an interface of their own, ipsec0
-		again       bool // decrypted packets come again
+		again       bool // decrypted packets pass the hook again
 		want        map[string]uint64
 	}{
 		{ipsec: "tunnel", mode: "tcx", again: true, want: map[string]uint64{"esp": n, "all": n}},

@@ -61,7 +61,7 @@ func TestMould(t *testing.T) {
 	}
 }
 
-// TestPlacesAlterNoPacket: the one call of a place that may alter a packet is in a branch for a context that is NULL.
+// TestPlacesAlterNoPacket: a place has one call that may alter a packet, in a branch for a NULL context.
 func TestPlacesAlterNoPacket(t *testing.T) {
 	code := instructions(configOf(newVersion, make([]Member, Most)), 0)
 	calls := 0

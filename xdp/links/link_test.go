@@ -14,7 +14,7 @@ func byIndex(list ...Link) map[int]Link {
 	return all
 }
 
-// Two counted links are a stack if packets of one pass the other one too, through any number of links between them.
+// Two counted links are a stack if a packet passes both in one direction, through any number of links between them.
 func TestStacksFollowMastersAndParents(t *testing.T) {
 	const port, bridge, bond, vlan, top = 2, 3, 4, 5, 6
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestStacksFollowMastersAndParents(t *testing.T) {
 			[]int{port, top}, []Stack{{Lower: port, Upper: top}}},
 		{"a GRE tunnel that is bound to no device", byIndex(Link{Index: port}, Link{Index: top, Kind: "gre"}),
 			[]int{port, top}, nil},
-		{"a parent in another namespace whose index is one of here", byIndex(Link{Index: port}, Link{Index: top, Kind: "macvlan", Parent: port, ParentElsewhere: true}),
+		{"a parent in another namespace, with the index of a link here", byIndex(Link{Index: port}, Link{Index: top, Kind: "macvlan", Parent: port, ParentElsewhere: true}),
 			[]int{port, top}, nil},
 		{"the two ends of a veth pair", byIndex(Link{Index: port, Kind: "veth", Parent: top}, Link{Index: top, Kind: "veth", Parent: port}),
 			[]int{port, top}, nil},
@@ -52,12 +52,12 @@ func TestStacksFollowMastersAndParents(t *testing.T) {
 			[]int{port, top}, nil},
 		{"the datapath of Open vSwitch and its port", byIndex(Link{Index: port, Master: top}, Link{Index: top, Kind: "openvswitch"}),
 			[]int{port, top}, nil},
-		{"a bond of a driver without a kind, as of a virtual function below netvsc", byIndex(Link{Index: port, Master: top}, Link{Index: top}),
+		{"a master without a kind, like netvsc above a virtual function", byIndex(Link{Index: port, Master: top}, Link{Index: top}),
 			[]int{port, top}, []Stack{{Lower: port, Upper: top}}},
 		{"a bridge over a VLAN device over a bond", byIndex(
 			Link{Index: port, Master: bond}, Link{Index: bond, Kind: "bond"}, Link{Index: vlan, Kind: "vlan", Parent: bond, Master: bridge}, Link{Index: bridge, Kind: "bridge"}),
 			[]int{port, bond, bridge}, []Stack{{Lower: port, Upper: bridge, Tag: true}, {Lower: bond, Upper: bridge, Tag: true}, {Lower: port, Upper: bond}}},
-		{"a bridge over a macvlan and over a VLAN device of one parent: one of the ways adds no tag", byIndex(
+		{"a bridge over a macvlan and a VLAN device of one parent: the way through the macvlan adds no tag", byIndex(
 			Link{Index: port}, Link{Index: vlan, Kind: "vlan", Parent: port, Master: bridge}, Link{Index: top, Kind: "macvlan", Parent: port, Master: bridge}, Link{Index: bridge, Kind: "bridge"}),
 			[]int{port, bridge}, []Stack{{Lower: port, Upper: bridge}}},
 		{"a ring: a VXLAN device is a port of the bridge that it sends through", byIndex(Link{Index: bridge, Kind: "bridge"}, Link{Index: top, Kind: "vxlan", Parent: bridge, Master: bridge}),
@@ -75,8 +75,8 @@ func TestStacksFollowMastersAndParents(t *testing.T) {
 	}
 }
 
-// 254 VLAN devices over a bridge of 20,000 ports, where a walk from each counted link would take millions of steps.
-func TestStacksOfManyLinks(t *testing.T) {
+// 254 VLAN devices lie over a bridge of 20,000 ports. A walk from each counted link would take millions of steps.
+func TestStacksOfTwentyThousandLinksAreFound(t *testing.T) {
 	const bridge, ports, vlans = 1, 20_000, 254
 	all := byIndex(Link{Index: bridge, Kind: "bridge"})
 	for i := range ports {

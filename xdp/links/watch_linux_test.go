@@ -63,9 +63,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A port that joins and leaves a bridge is told as such, and not as a link that is removed: the bridge's own messages
-// about its ports look like that. The list of links has the same.
-func TestWatchFollowsABridge(t *testing.T) {
+// A port that joins or leaves a bridge is restacked, not removed, although the bridge's own message says that the link goes.
+// The list of links has the port under the bridge too.
+func TestBridgePortIsRestackedNotRemoved(t *testing.T) {
 	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 )
 
-// sendFrames is "sendframes INTERFACE N PACKET": sends N frames of a packet in words on an interface.
+// sendFrames is the command "sendframes INTERFACE N PACKET": it sends N frames of a packet on an interface.
 func sendFrames() {
 	if err := sendFramesOn(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -23,6 +23,7 @@ func sendFramesOn(ifname, count, packet string) error {
 	if _, err := fmt.Sscan(count, &n); err != nil {
 		return err
 	}
+
 	m, err := parseMatch(packet)
 	if err != nil {
 		return err
@@ -31,6 +32,7 @@ func sendFramesOn(ifname, count, packet string) error {
 	if err != nil {
 		return err
 	}
+
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {
 		return err
@@ -40,6 +42,7 @@ func sendFramesOn(ifname, count, packet string) error {
 		return err
 	}
 	defer unix.Close(fd)
+
 	for range n {
 		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); err != nil {
 			return fmt.Errorf("sending on %s: %w", ifname, err)

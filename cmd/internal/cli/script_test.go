@@ -200,8 +200,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition is "netns": the process may make network namespaces and attach programs; or "ipsec": the kernel lists IPsec
-// policies.
+// condition reports a capability of the machine to a script. "netns": the process may make network namespaces and attach
+// programs. "ipsec": the kernel lists IPsec policies.
 func condition(name string) (bool, error) {
 	switch name {
 	case "netns":

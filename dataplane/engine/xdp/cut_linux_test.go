@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestTCXReadsHeadersInFragments sends socket buffers whose headers end anywhere between their linear part and their
-// fragments, over random sets of flows, and compares each count with the matcher that shares no code with the
+// TestTCXReadsHeadersInFragments sends socket buffers with headers that end anywhere in the linear part or in the
+// fragments, over random sets of flows. It compares each count with the linear matcher, which shares no code with the
 // programs.
 func TestTCXReadsHeadersInFragments(t *testing.T) {
 	need.BPF(t)
@@ -75,7 +75,7 @@ func countCut(t *testing.T, dir flow.Direction) {
 				want[i].Packets++
 				want[i].Bytes += uint64(len(frame))
 				if dir == flow.Egress && d.flows[i].Action == flow.Drop {
-					refused = unix.ENOBUFS // as a socket hears of a frame that was dropped on its way out
+					refused = unix.ENOBUFS // the kernel tells a socket so that it dropped the frame
 				}
 			}
 

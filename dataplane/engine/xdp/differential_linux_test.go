@@ -53,7 +53,7 @@ func TestXDPCountsWithoutEthernet(t *testing.T) {
 	differ{dir: flow.Ingress, layer3: true}.run(t, times.Brief(100, 60)) // only the first step of the parser differs
 }
 
-// copied is how many bytes of a frame in several buffers a program looks at: FT_COPIED of xdp/bpf/copy.h.
+// copied is the most bytes that a program copies of a frame in several buffers: FT_COPIED of xdp/bpf/copy.h.
 const copied = 512
 
 // run tries that many sets of flows.
@@ -128,7 +128,7 @@ type differ struct {
 	dir      flow.Direction
 	mode     xdp.Mode // of ingress
 	layer3   bool     // on a device whose frames begin with IP
-	cut      bool     // a frame is in several buffers, and its headers end anywhere in them
+	cut      bool     // each frame is in several buffers, and its headers end anywhere in them
 	rules    *xdp.RuleSet
 	ifname   string
 	ifindex  int
@@ -140,7 +140,7 @@ type differ struct {
 	most     int
 	refused  int
 	insns    uint32 // the most that the verifier processed for one program
-	halved   int    // sets that were cut to the limit of masks
+	halved   int    // sets cut to the limit of masks
 }
 
 func (d *differ) open(t *testing.T, ifname string, ifindex int) (err error) {
@@ -242,8 +242,8 @@ const (
 	tcxNext, tcxDrop = -1, 2
 )
 
-// try runs one frame, of which the first buffer holds first bytes, and compares the counters and the verdict. The frame
-// stays as it is.
+// try runs one frame with first bytes in its first buffer, and compares the counters and the verdict. The program must
+// leave the frame as it is.
 func (d *differ) try(t *testing.T, frame []byte, first, want int) {
 	t.Helper()
 	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Repeat: 1}

@@ -13,18 +13,25 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// policy returns a policy between two networks, the n-th of its kind.
+// policy returns the n-th policy of a direction and a mode. Each n has addresses of its own.
 func policy(n int, dir netlink.Dir, mode netlink.Mode) *netlink.XfrmPolicy {
 	ones := net.CIDRMask(32, 32)
 	return &netlink.XfrmPolicy{
-		Src: &net.IPNet{IP: net.IPv4(10, 0, byte(n>>8), byte(n)), Mask: ones}, Dst: &net.IPNet{IP: net.IPv4(10, 1, byte(n>>8), byte(n)), Mask: ones}, Dir: dir,
-		Tmpls: []netlink.XfrmPolicyTmpl{{Src: net.IPv4(192, 0, 2, 1), Dst: net.IPv4(192, 0, 2, 2), Proto: netlink.XFRM_PROTO_ESP, Mode: mode}},
+		Src: &net.IPNet{IP: net.IPv4(10, 0, byte(n>>8), byte(n)), Mask: ones},
+		Dst: &net.IPNet{IP: net.IPv4(10, 1, byte(n>>8), byte(n)), Mask: ones},
+		Dir: dir,
+		Tmpls: []netlink.XfrmPolicyTmpl{{
+			Src:   net.IPv4(192, 0, 2, 1),
+			Dst:   net.IPv4(192, 0, 2, 2),
+			Proto: netlink.XFRM_PROTO_ESP,
+			Mode:  mode,
+		}},
 	}
 }
 
-// Of the kernel's policies those count that let packets of a tunnel in, in the namespace of the instance. 10,000 others are
-// read once.
-func TestTunnelPoliciesOfTheKernel(t *testing.T) {
+// A look finds a policy of tunnel mode for received packets, in the namespace of the instance, and no other policy. It
+// reads 10,000 other policies once.
+func TestOnlyTunnelPoliciesForReceivedPacketsAreFound(t *testing.T) {
 	need.IPsec(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
@@ -62,17 +69,20 @@ func TestTunnelPoliciesOfTheKernel(t *testing.T) {
 	looked(t, tunnels, "")
 
 	tunnel := policy(1, netlink.XFRM_DIR_IN, netlink.XFRM_MODE_TUNNEL)
-	change(w.Far, netlink.XfrmPolicyAdd, tunnel)
-	looked(t, tunnels, "") // in another namespace
+	change(w.Far, netlink.XfrmPolicyAdd, tunnel) // in another namespace
+	looked(t, tunnels, "")
+
 	sent := policy(1, netlink.XFRM_DIR_OUT, netlink.XFRM_MODE_TUNNEL)
 	ofInterface := policy(2, netlink.XFRM_DIR_IN, netlink.XFRM_MODE_TUNNEL)
 	ofInterface.Ifid = 7
 	change(w.Near, netlink.XfrmPolicyAdd, sent, ofInterface, policy(3, netlink.XFRM_DIR_IN, netlink.XFRM_MODE_TRANSPORT))
 	looked(t, tunnels, "")
+
 	change(w.Near, netlink.XfrmPolicyAdd, tunnel)
 	looked(t, tunnels, "src 10.0.0.1/32 dst 10.1.0.1/32 dir in")
 	change(w.Near, netlink.XfrmPolicyDel, tunnel)
 	looked(t, tunnels, "")
+
 	forward := policy(4, netlink.XFRM_DIR_FWD, netlink.XFRM_MODE_TUNNEL)
 	change(w.Near, netlink.XfrmPolicyAdd, forward)
 	looked(t, tunnels, "src 10.0.0.4/32 dst 10.1.0.4/32 dir fwd")

@@ -37,7 +37,7 @@ func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 		list  []dataplane.Interface
 		flows []flow.Flow
 		want  string // "UPPER<LOWER,…" for each condition
-		fix   string // begins with it
+		fix   string // the start of the fix
 	}{
 		{"a port and its bridge", bridged, named("eth0", "br0"), []flow.Flow{in}, "br0<eth0", "interfaces: [eth0] "},
 		{"patterns: the pattern of the port stays, with what it may match later", bridged, named("eth*", "br*"), []flow.Flow{in}, "br0<eth0", "interfaces: [eth*] "},
@@ -55,7 +55,7 @@ func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 		{"a flow that matches on one side of a VLAN device", tagged, named("e*"), []flow.Flow{untagged}, "", ""},
 		{"a bridge over a VLAN device over a bond over two ports", tower, named("*"), []flow.Flow{out},
 			"br0<bond0,bond0.5,eth0,eth1 bond0.5<bond0,eth0,eth1 bond0<eth0,eth1", "interfaces: [eth0, eth1] "},
-		{"the same without the links between", tower, named("eth1", "br0"), []flow.Flow{out}, "br0<eth1", "interfaces: [eth1] "},
+		{"a bridge over a port, without the links between", tower, named("eth1", "br0"), []flow.Flow{out}, "br0<eth1", "interfaces: [eth1] "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := make(map[int]links.Link)
@@ -91,8 +91,8 @@ func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 	}
 }
 
-// Names that YAML would read as something else are quoted.
-func TestEntriesAreYAML(t *testing.T) {
+// An entry has quotes where YAML would not read its name as a string.
+func TestEntriesQuoteNamesThatYAMLMisreads(t *testing.T) {
 	for name, want := range map[string]string{"eth0.5": "eth0.5", "en*": "en*", "*": "'*'", "on": "'on'", "9p": "'9p'", "e[np]*": "'e[np]*'", "a'b": "'a''b'"} {
 		if got := entryText(dataplane.Interface{Name: name}); got != want {
 			t.Errorf("%s is written %s, want %s", name, got, want)

@@ -142,9 +142,9 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestKernelOfSeveralPackages: where the image holds no kernel, its parts do. A newer kernel removes the parts of the
-// older one, and an archive that is down leaves the newest.
-func TestKernelOfSeveralPackages(t *testing.T) {
+// TestSplitKernelIsFetchedWithItsParts: if the image holds no kernel, its parts come too. A newer kernel removes the parts
+// of the older one, and an unreachable archive leaves the newest.
+func TestSplitKernelIsFetchedWithItsParts(t *testing.T) {
 	apt := archive(t)
 	c := Cache{Dir: filepath.Join(t.TempDir(), "cache")}
 	parts := func(abi string) (list []string) {
