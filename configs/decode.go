@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +19,12 @@ import (
 type decoder struct {
 	file     string
 	src      *source
+	own      []string            // the fields by which the file is known as one of ours
+	hidden   bool                // it is not one of ours: no line of it is shown
 	problems []Problem           // the first mostProblems
 	count    int                 // of all
 	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
-	load     bool                // the file may include others
+	opened   *os.File            // the file, which may include others; nil for a text
 	included []*fragment
 	paths    []string // of the included files and directories
 }
@@ -48,7 +51,10 @@ func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
 	if d.count++; d.count > mostProblems {
 		return
 	}
-	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion, Source: d.src.line(line)}
+	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion}
+	if !d.hidden {
+		p.Source = d.src.line(line)
+	}
 	// A mark does not go on past the end of its line.
 	p.Width = max(1, min(p.Width, utf8.RuneCountInString(p.Source)-p.Col+1))
 	d.problems = append(d.problems, p)

@@ -46,7 +46,7 @@ func suggestion(problems []configs.Problem, message string) (string, bool) {
 // around writes the mapping at its place in a configuration.
 func schema(around func(mapping string) string) (keys []key) {
 	const unknown = "zzzzzzzzzzzz"
-	fields, _ := suggestion(problemsOf(around("{"+unknown+": 1}")), `has no field "`+unknown+`"`)
+	fields, _ := suggestion(problemsOf(around("{"+unknown+": 1}")), `has no field ("`+unknown+`"|of ours)`)
 	for name := range strings.SplitSeq(strings.TrimPrefix(fields, "its fields are "), ", ") {
 		if name == "" {
 			continue

@@ -23,7 +23,7 @@ type Problem struct {
 	Width      int    // characters that are marked, at least 1
 	Msg        string // the mistake
 	Suggestion string // the next step; may be empty
-	Source     string // the line, without its end
+	Source     string // the line, without its end; empty where the file is not one of ours
 }
 
 // mostShown bounds the output of Error; Problems holds every mistake.
@@ -57,6 +57,8 @@ func (p Problem) String() string {
 		fmt.Fprintf(&b, "%s: %s", p.File, p.Msg)
 	} else {
 		fmt.Fprintf(&b, "%s:%d:%d: %s", p.File, p.Line, p.Col, p.Msg)
+	}
+	if p.Line != 0 && p.Source != "" {
 		source, col := window(p.Source, p.Col)
 		fmt.Fprintf(&b, "\n%5d | %s\n      | %s%s", p.Line, printable(source), indent(source, col), strings.Repeat("^", max(1, min(p.Width, mostSource))))
 	}

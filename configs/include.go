@@ -21,8 +21,9 @@ const (
 )
 
 var (
-	errUntrusted = errors.New("root includes no file that another user could have written")
+	errUntrusted = errors.New("it is not included")
 	errIrregular = errors.New("it is neither a regular file nor a directory")
+	errOfKernel  = errors.New("it is a file that the kernel makes, as those of /proc and /sys")
 	errTooMuch   = fmt.Errorf("the included files have more than %d MiB", mostBytes>>20)
 )
 
@@ -31,9 +32,6 @@ type fragment struct {
 	*decoder
 	interfaces, flows, pairs *yaml.Node
 }
-
-// fragmentFields are the settings that an included file may have.
-const fragmentFields = "interfaces, flows, queue_pairs"
 
 // include reads the files that the main file includes.
 type include struct {
@@ -52,10 +50,10 @@ type include struct {
 func (d *decoder) include(n *yaml.Node) []*fragment {
 	in := &include{main: d.file}
 	defer func() { d.paths = in.paths }()
-	if d.load {
+	if d.opened != nil {
 		var err error
-		if in.open, err = newOpener(d.file); err == nil {
-			in.info, err = os.Stat(d.file)
+		if in.open, err = newOpener(d.opened); err == nil {
+			in.info, err = d.opened.Stat()
 		}
 		if err != nil {
 			d.bad(n, "include: "+err.Error(), "")
@@ -68,7 +66,7 @@ func (d *decoder) include(n *yaml.Node) []*fragment {
 		case !ok:
 		case path == "":
 			d.bad(n, what+": the path is empty", "name a file, or a directory of *.yaml files")
-		case !d.load:
+		case d.opened == nil:
 			d.bad(n, what+": this configuration is not read from a file, and has no directory to look in", "write the flows out")
 		default:
 			if !filepath.IsAbs(path) {
@@ -90,10 +88,10 @@ func (d *decoder) include(n *yaml.Node) []*fragment {
 func includeFix(err error) string {
 	switch {
 	case errors.Is(err, errUntrusted):
-		return "do as the text says, or name a path in a directory of root"
+		return "name a file that the owner of this one can read, and that no third user can write, nor a directory above it"
 	case errors.Is(err, os.ErrNotExist):
 		return "check the path; it is relative to the directory of this file"
-	case errors.Is(err, errIrregular):
+	case errors.Is(err, errIrregular), errors.Is(err, errOfKernel):
 		return "name a file, or a directory of *.yaml files"
 	}
 	return ""
@@ -166,7 +164,7 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 		return errTooMuch
 	}
 	in.seen, in.names = append(in.seen, info), append(in.names, path)
-	part := &fragment{decoder: newDecoder(path, data)}
+	part := &fragment{decoder: newDecoder(path, data, fragmentFields)}
 	in.files = append(in.files, part)
 	if root := part.tree(); root != nil && part.plain(root) {
 		part.sections(root, in.main)
@@ -180,7 +178,7 @@ func (f *fragment) sections(root *yaml.Node, main string) {
 		section := map[string]**yaml.Node{"interfaces": &f.interfaces, "flows": &f.flows, "queue_pairs": &f.pairs}[key.Value]
 		switch {
 		case section == nil:
-			f.bad(key, fmt.Sprintf("an included file has no field %q", clip(key.Value)), "its fields are "+fragmentFields+"; other settings are in "+main)
+			f.bad(key, fmt.Sprintf("an included file has no field %q", clip(key.Value)), "its fields are "+strings.Join(fragmentFields, ", ")+"; other settings are in "+main)
 		case !isNull(value):
 			*section = value
 		}

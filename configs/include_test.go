@@ -3,6 +3,7 @@
 package configs_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,11 @@ import (
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
+	for _, passed := range []string{dir, filepath.Dir(dir)} { // by users other than the test's
+		if err := os.Chmod(passed, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
@@ -87,7 +93,7 @@ func TestIncludeRefuses(t *testing.T) {
 		{"fifo", "neither a regular file nor a directory"}, {"fifos", "p.yaml: it is neither"}, {"/dev/zero", "neither a regular file"},
 		{"link", "neither a regular file"}, {"main.yaml", "includes itself"}, {"same", "includes itself"}, {".", "includes itself"},
 		{"[a.yaml, a.yaml]", "included already"}, {"[a.yaml, twin.yaml]", "included already"}, {"loop", "too many levels"},
-		{"/proc/self/mem", "input/output error"}, {"dir", "neither a regular file"},
+		{"/proc/self/mem", "a file that the kernel makes"}, {"/proc/self/environ", "a file that the kernel makes"}, {"/sys/kernel/uevent_seqnum", "a file that the kernel makes"}, {"dir", "neither a regular file"},
 	} {
 		t.Run(c.include, func(t *testing.T) {
 			dir := write(t, map[string]string{"main.yaml": "backend: sim\ninclude: " + c.include + "\n", "a.yaml": "", "fifos/a.yaml": "", "dir/d.yaml/x": ""})
@@ -140,6 +146,108 @@ func TestIncludeTrusts(t *testing.T) {
 				t.Errorf("%v, %v", cfg.Flows, err)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("%v, want an error that says %q", err, c.says)
+			}
+		})
+	}
+}
+
+// Whoever wrote the main file learns nothing from an included file that he cannot read, whoever reads the configuration.
+func TestIncludeShowsNothingThatItsAuthorCannotRead(t *testing.T) {
+	need.Root(t)
+	const secret = "flows:\n\t- secret\n"
+	for _, c := range []struct {
+		name         string
+		owner, group int // of the fragment
+		mode, dir    os.FileMode
+		mainMode     os.FileMode
+		path         string // to the fragment
+		says         string
+	}{
+		{"his own", 1234, 0, 0o400, 0o755, 0o644, "conf.d/a.yaml", "- secret"},
+		{"everybody's", 0, 0, 0o644, 0o755, 0o644, "conf.d/a.yaml", "- secret"},
+		{"root's alone", 0, 0, 0o600, 0o755, 0o644, "conf.d/a.yaml", "(mode 0600) cannot be read by user 1234"},
+		{"root's and a group's that is not known", 0, 42, 0o640, 0o755, 0o644, "conf.d/a.yaml", "cannot be read by user 1234"},
+		{"everybody's but a group's", 0, 42, 0o604, 0o755, 0o644, "conf.d/a.yaml", "cannot be read by user 1234"},
+		{"his own, which he cannot read", 1234, 0, 0o044, 0o755, 0o644, "conf.d/a.yaml", "cannot be read by user 1234"},
+		{"in a directory that he cannot pass", 0, 0, 0o644, 0o700, 0o644, "conf.d/a.yaml", "conf.d (mode 0700) cannot be read by user 1234"},
+		{"absent in a directory that he cannot pass", 0, 0, 0o644, 0o700, 0o644, "conf.d/absent", "conf.d (mode 0700) cannot be read by user 1234"},
+		{"in a directory that he cannot list", 0, 0, 0o644, 0o711, 0o644, "conf.d", "conf.d (mode 0711) cannot be read by user 1234"},
+		{"through a link", 0, 0, 0o600, 0o755, 0o644, "link", "cannot be read by user 1234"},
+		{"through a link in the directory", 0, 0, 0o600, 0o755, 0o644, "links", "cannot be read by user 1234"},
+		{"a group's, in a file that others wrote", 0, 0, 0o640, 0o755, 0o666, "conf.d/a.yaml", "cannot be read by every user"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := write(t, map[string]string{"main.yaml": "backend: sim\ninclude: " + c.path + "\n", "conf.d/a.yaml": secret, "links/x": ""})
+			at := func(name string) string { return filepath.Join(dir, name) }
+			err := errors.Join(os.Symlink("conf.d/a.yaml", at("link")), os.Symlink("../conf.d/a.yaml", at("links/a.yaml")),
+				os.Chown(at("main.yaml"), 1234, 1234), os.Chmod(at("main.yaml"), c.mainMode),
+				os.Chown(at("conf.d/a.yaml"), c.owner, c.group), os.Chmod(at("conf.d/a.yaml"), c.mode), os.Chmod(at("conf.d"), c.dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = configs.Load(at("main.yaml"))
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want an error that says %q", err, c.says)
+			}
+			if c.says != "- secret" && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows the file: %v", err)
+			}
+		})
+	}
+}
+
+// A list decides beside the mode who reads a file: user 1234 is kept out of one that everybody else reads.
+func TestIncludeRefusesAccessControlLists(t *testing.T) {
+	need.Root(t)
+	dir := write(t, map[string]string{"main.yaml": "backend: sim\ninclude: a.yaml\n", "a.yaml": "flows: []\n"})
+	list := []byte{2, 0, 0, 0}
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{{0x01, 6, ^uint32(0)}, {0x02, 0, 1234}, {0x04, 4, ^uint32(0)}, {0x10, 4, ^uint32(0)}, {0x20, 4, ^uint32(0)}} {
+		list = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, e.tag), e.perm), e.id)
+	}
+	if err := unix.Setxattr(filepath.Join(dir, "a.yaml"), "system.posix_acl_access", list, 0); errors.Is(err, unix.ENOTSUP) {
+		need.Missing(t, "acl", "the filesystem has no access control lists")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	main := filepath.Join(dir, "main.yaml")
+	if _, err := configs.Load(main); err != nil {
+		t.Errorf("root's own: %v", err)
+	}
+	if err := os.Chown(main, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := configs.Load(main); err == nil || !strings.Contains(err.Error(), "access control list") {
+		t.Errorf("%v, want an error that names the list", err)
+	}
+}
+
+// A file of somebody else's may be named by mistake, or by another. No line and no word of it is shown.
+func TestErrorsShowNoLineOfForeignFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"shadow":       "root:$6$secret:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\n",
+		"a scalar":     "secret\n",
+		"a list":       "- secret\n- [secret]\n",
+		"YAML":         "apiVersion: v1\nusers:\n- user: {token: secret}\nsecret: x\n",
+		"JSON":         "{\"auths\": {\"secret\": {}}}\n",
+		"a broken one": "token: [secret\nother\n",
+		"an anchor":    "secret: *secret\n",
+		"a tab":        "key:\n\tsecret\n",
+		"bytes":        "TOKEN=secret\x00HOME=/root\x00",
+		"a key":        "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret=\n-----END OPENSSH PRIVATE KEY-----\n",
+		"two":          "secret: 1\n---\nsecret: 2\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, map[string]string{"main.yaml": "backend: sim\ninclude: f\n", "f": text})
+			_, included := configs.Load(filepath.Join(dir, "main.yaml"))
+			_, main := configs.Load(filepath.Join(dir, "f"))
+			_, flows := configs.ParseFlows("f", []byte(text))
+			for what, err := range map[string]error{"included": included, "the main file": main, "a list of flows": flows} {
+				if err == nil || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%s: %v, want an error without a word of the file", what, err)
+				}
 			}
 		})
 	}

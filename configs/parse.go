@@ -25,26 +25,27 @@ func Load(path string) (dataplane.Config, error) {
 // LoadFiles is Load, and returns the paths of the files and directories that it has read, with an error too: its caller
 // can see whether they have changed meanwhile.
 func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
-	data, err := readFile(path, mostBytes)
+	// One descriptor gives the text and the author, who decides what may be included.
+	f, err := os.Open(path)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
 	}
-	d := newDecoder(path, data)
-	d.load = true
+	defer f.Close()
+	data, err := readAll(f, mostBytes)
+	if err != nil {
+		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
+	}
+	d := newDecoder(path, data, mainFields)
+	d.opened = f
 	cfg, err = d.parse()
 	return cfg, append([]string{path}, d.paths...), err
 }
 
-// readFile reads a file of at most that many bytes.
-func readFile(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+// readAll reads a file of at most that many bytes.
+func readAll(f *os.File, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s: more than %d bytes", path, most)
+		err = fmt.Errorf("%s: more than %d bytes", f.Name(), most)
 	}
 	return data, err
 }
@@ -52,7 +53,7 @@ func readFile(path string, most int64) ([]byte, error) {
 // Parse reads a configuration that includes no other file; name stands for the file in messages. Every mistake is
 // reported at once: the error is an *Error. An accepted configuration validates.
 func Parse(name string, data []byte) (dataplane.Config, error) {
-	return newDecoder(name, data).parse()
+	return newDecoder(name, data, mainFields).parse()
 }
 
 func (d *decoder) parse() (dataplane.Config, error) {
@@ -75,7 +76,7 @@ func (d *decoder) parse() (dataplane.Config, error) {
 // ParseFlows reads a list of flows, as it stands below "flows:" of a configuration, with that key or without. Every
 // mistake is reported at once: the error is an *Error.
 func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
-	d := newDecoder(name, data)
+	d := newDecoder(name, data, append([]string{"flows"}, flowFields...))
 	var cfg dataplane.Config
 	first := make(map[string]place)
 	root := d.tree()
@@ -92,8 +93,8 @@ func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
 	return cfg.Flows, nil
 }
 
-func newDecoder(name string, data []byte) *decoder {
-	return &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
+func newDecoder(name string, data []byte, own []string) *decoder {
+	return &decoder{file: name, own: own, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
 }
 
 // err returns the mistakes of the file and of those that it includes, in the order of their places, or nil.
@@ -121,6 +122,7 @@ func (d *decoder) sorted() []Problem {
 func (d *decoder) tree() *yaml.Node {
 	if at := firstUnreadable(d.src.text); at >= 0 {
 		line, col := d.src.place(at)
+		d.hidden = !ours(d.src.text, d.own)
 		d.badAt(line, col, 1, "a byte that is no text (UTF-8) stands here", "save the file as plain UTF-8 text")
 		return nil
 	}
@@ -130,7 +132,16 @@ func (d *decoder) tree() *yaml.Node {
 	var doc yaml.Node
 	err := yaml.Load([]byte(d.src.text), &doc)
 	if err == nil && len(doc.Content) == 1 {
-		return doc.Content[0]
+		root := doc.Content[0]
+		if !oursIn(root, d.own) {
+			d.foreign(root.Line, root.Column)
+			return nil
+		}
+		return root
+	}
+	if !ours(d.src.text, d.own) {
+		d.foreign(1, 1)
+		return nil
 	}
 	var bad *yaml.LoadError
 	if !errors.As(err, &bad) {

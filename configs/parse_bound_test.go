@@ -13,6 +13,14 @@ func TestAConfigurationHasABound(t *testing.T) {
 	if err := os.WriteFile(path, []byte("flows: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	readFile := func(path string, most int64) ([]byte, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readAll(f, most)
+	}
 	if data, err := readFile(path, 10); err != nil || len(data) != 10 {
 		t.Errorf("a file of the most bytes: %q, %v", data, err)
 	}

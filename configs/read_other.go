@@ -7,6 +7,6 @@ import "os"
 // opener opens files that a configuration includes.
 type opener struct{}
 
-func newOpener(string) (*opener, error) { return &opener{}, nil }
+func newOpener(*os.File) (*opener, error) { return &opener{}, nil }
 
 func (o *opener) open(path string) (*os.File, error) { return os.Open(path) }

@@ -3,6 +3,7 @@
 package trust
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// ErrIrregular says that a path ends at a FIFO, a device or a socket.
+var ErrIrregular = errors.New("it is neither a regular file nor a directory")
 
 // mostLinks is how many symbolic links a path may lead through, as in Linux.
 const mostLinks = 40
@@ -27,11 +31,23 @@ const mostLinks = 40
 // since others cannot replace the entries of a trusted user there. A directory's group may write:
 // Debian's /usr/local/bin is root:staff 2775.
 func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err error) {
+	w := &walk{owner: owner}
+	return w.open(file)
+}
+
+// OpenReadable is Open for a file that reader must be able to read: why also names the first directory or file on the
+// way that keeps reader out. A nil owner accepts every owner and every mode, a nil reader stands for root. Where the
+// path ends at neither a regular file nor a directory, the error is ErrIrregular.
+func OpenReadable(file string, owner func(uid uint32) bool, reader *Reader) (f *os.File, why string, err error) {
+	w := &walk{owner: owner, reader: reader, regular: true}
+	return w.open(file)
+}
+
+func (w *walk) open(file string) (f *os.File, why string, err error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return nil, "", err
 	}
-	w := &walk{owner: owner}
 	if w.f, err = openAt(nil, "/"); err != nil {
 		return nil, "", err
 	}
@@ -40,7 +56,7 @@ func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err
 		rest, why, err = w.step(rest)
 	}
 	if err == nil && why == "" {
-		why, err = w.look()
+		why, err = w.look(true)
 	}
 	if err != nil || why != "" {
 		w.f.Close()
@@ -51,9 +67,12 @@ func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err
 
 // walk is the state of Open.
 type walk struct {
-	owner func(uid uint32) bool
-	f     *os.File // the directory or file, not looked at yet
-	links int
+	owner  func(uid uint32) bool
+	reader *Reader
+	f      *os.File // the directory or file, not looked at yet
+	links  int
+
+	regular bool // the path must end at a regular file or a directory
 }
 
 // step looks at the directory and enters the first of names. It returns the names that are left.
@@ -62,7 +81,7 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 	if name == "" || name == "." {
 		return left, "", nil
 	}
-	if why, err := w.look(); err != nil || why != "" {
+	if why, err := w.look(false); err != nil || why != "" {
 		return nil, why, err
 	}
 	next := path.Join(w.f.Name(), name)
@@ -73,7 +92,7 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		// Others can neither remove nor rename the link after this: the directory belongs to a
 		// trusted user, and so does the link.
-		if !w.owner(st.Uid) {
+		if w.owner != nil && !w.owner(st.Uid) {
 			return nil, belongs(next, "-h ", st.Uid), nil
 		}
 		target, err := readLink(w.f, name)
@@ -103,14 +122,23 @@ func (w *walk) enter(name string) error {
 	return nil
 }
 
-// look returns the reason why the file behind the descriptor is not trusted.
-func (w *walk) look() (why string, err error) {
+// look returns the reason why the file behind the descriptor is not trusted, or not for the reader. last says that it is
+// the file to open, not a directory on the way to it.
+func (w *walk) look(last bool) (why string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
 		return "", &fs.PathError{Op: "stat", Path: w.f.Name(), Err: err}
 	}
 	mode := uint32(st.Mode) & 0o7777
+	kind := uint32(st.Mode) & unix.S_IFMT
 	switch {
+	case w.regular && kind != unix.S_IFREG && kind != unix.S_IFDIR:
+		return "", ErrIrregular
+	case w.reader != nil && !w.reader.may(&st, last):
+		return fmt.Sprintf("%s (mode %04o) cannot be read by %s", w.f.Name(), mode, w.reader), nil
+	case w.reader != nil && hasAccessList(w.f):
+		return fmt.Sprintf("%s has an access control list, which may keep %s out", w.f.Name(), w.reader), nil
+	case w.owner == nil:
 	case !w.owner(st.Uid):
 		return belongs(w.f.Name(), "", st.Uid), nil
 	case mode&othersWrite(uint32(st.Mode)) != 0:
@@ -158,4 +186,24 @@ func readLink(dir *os.File, name string) (string, error) {
 		return "", err
 	}
 	return string(b[:n]), nil
+}
+
+// reopenByPath opens the path of f for reading, and refuses another file than f.
+func reopenByPath(f *os.File) (*os.File, error) {
+	again, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	before, err := f.Stat()
+	if err == nil {
+		var after os.FileInfo
+		if after, err = again.Stat(); err == nil && !os.SameFile(before, after) {
+			err = &fs.PathError{Op: "open", Path: f.Name(), Err: unix.ESTALE}
+		}
+	}
+	if err != nil {
+		again.Close()
+		return nil, err
+	}
+	return again, nil
 }
