@@ -13,7 +13,7 @@ var ErrInflated = errors.New("the capture grows too much when it is decompressed
 // A gzip file may be freely larger up to freeSize, and maxRatio times its compressed size beyond: captures are compressed a few
 // times to some tens of times, and a file that is made to be large about a thousand times.
 const (
-	freeSize = 64 << 20
+	freeSize = 8 << 20
 	maxRatio = 200
 )
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 )
@@ -26,15 +25,21 @@ type Record struct {
 
 // Reader reads the records of one capture.
 type Reader struct {
-	next   func() ([]byte, gopacket.CaptureInfo, error) // the link type is in AncillaryData, if several are possible
-	link   func(gopacket.CaptureInfo) layers.LinkType
-	name   func(gopacket.CaptureInfo) string
+	next   func() (packet, error)
 	n      uint64
 	frame  []byte // of a link type that is converted
 	failed error
 }
 
-// snapLength is the longest record of a pcap file that is read, whatever length the file declares. libpcap has this limit.
+// packet is a record as a file has it.
+type packet struct {
+	data   []byte
+	length int // when it was captured
+	link   layers.LinkType
+	name   string // of the interface
+}
+
+// snapLength is the longest record that is read, whatever length the file declares. libpcap has this limit.
 const snapLength = 256 << 10
 
 // Open reads the head of a capture.
@@ -53,6 +58,9 @@ func Open(r io.Reader) (*Reader, error) {
 		}
 	} else if err != nil {
 		return nil, headError(head, err)
+	}
+	if head[0] == 0x1f && head[1] == 0x8b { // pcapgo would inflate it without a limit
+		return nil, fmt.Errorf("%w: it is compressed twice", ErrNoCapture)
 	}
 	if [4]byte(head) == [4]byte{0x0a, 0x0d, 0x0d, 0x0a} {
 		return openNG(b)
@@ -86,27 +94,21 @@ func openPcap(b *bufio.Reader) (*Reader, error) {
 	if _, ok := links[link]; !ok {
 		return nil, unsupported(link)
 	}
-	return &Reader{
-		next: p.ZeroCopyReadPacketData,
-		link: func(gopacket.CaptureInfo) layers.LinkType { return link },
-		name: func(gopacket.CaptureInfo) string { return "" },
-	}, nil
+	return &Reader{next: func() (packet, error) {
+		data, ci, err := p.ZeroCopyReadPacketData()
+		if errors.Is(err, io.EOF) && ci.CaptureLength != 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return packet{data: data, length: ci.Length, link: link}, err
+	}}, nil
 }
 
 func openNG(b *bufio.Reader) (*Reader, error) {
-	p, err := pcapgo.NewNgReader(b, pcapgo.NgReaderOptions{WantMixedLinkType: true})
+	p, err := newNGReader(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCapture, unexpected(err))
 	}
-	of := func(ci gopacket.CaptureInfo) pcapgo.NgInterface {
-		i, _ := p.Interface(ci.InterfaceIndex) // the reader has checked the index
-		return i
-	}
-	return &Reader{
-		next: p.ZeroCopyReadPacketData,
-		link: func(ci gopacket.CaptureInfo) layers.LinkType { return of(ci).LinkType },
-		name: func(ci gopacket.CaptureInfo) string { return of(ci).Name },
-	}, nil
+	return &Reader{next: p.next}, nil
 }
 
 // Next returns the next record, and io.EOF at the end of the capture. After another error it returns that error again:
@@ -115,9 +117,9 @@ func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed
 	}
-	data, ci, err := r.next()
+	p, err := r.next()
 	switch {
-	case errors.Is(err, io.EOF) && ci.CaptureLength == 0: // between two records
+	case errors.Is(err, io.EOF): // between two records
 		r.failed = io.EOF
 		return Record{}, io.EOF
 	case err != nil:
@@ -125,11 +127,10 @@ func (r *Reader) Next() (Record, error) {
 		return Record{}, r.failed
 	}
 	r.n++
-	rec := Record{Data: data, Length: max(ci.Length, len(data)), Interface: r.name(ci)}
-	link := r.link(ci)
-	convert, ok := links[link]
+	rec := Record{Data: p.data, Length: max(p.length, len(p.data)), Interface: p.name}
+	convert, ok := links[p.link]
 	if !ok {
-		r.failed = fmt.Errorf("record %d: %w", r.n, unsupported(link))
+		r.failed = fmt.Errorf("record %d: %w", r.n, unsupported(p.link))
 		return Record{}, r.failed
 	}
 	r.frame = convert(&rec, r.frame)
