@@ -20,6 +20,7 @@ type decoder struct {
 	file     string
 	src      *source
 	own      []string            // the fields by which the file is known as one of ours
+	free     int                 // values beyond the proportion of the text
 	hidden   bool                // it is not one of ours: no line of it is shown
 	problems []Problem           // the first mostProblems
 	count    int                 // of all
@@ -29,8 +30,11 @@ type decoder struct {
 	paths    []string // of the included files and directories
 }
 
-// mostProblems bounds the work on a file that is wrong all over.
-const mostProblems = 1000
+// These bound the work on a file that is wrong all over.
+const (
+	mostProblems = 1000    // are kept
+	mostCounted  = 1 << 15 // are counted; lists and mappings end there
+)
 
 func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
 	if d.wrong == nil {
@@ -52,11 +56,12 @@ func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
 		return
 	}
 	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion}
+	length := d.src.runes(line)
 	if !d.hidden {
 		p.Source = d.src.line(line)
 	}
 	// A mark does not go on past the end of its line.
-	p.Width = max(1, min(p.Width, utf8.RuneCountInString(p.Source)-p.Col+1))
+	p.Width = max(1, min(p.Width, length-p.Col+1))
 	d.problems = append(d.problems, p)
 }
 
@@ -84,6 +89,10 @@ func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
 }
 
 func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
+	if d.count >= mostProblems { // no suggestion is shown
+		d.bad(key, "", "")
+		return
+	}
 	suggestion := "its fields are " + strings.Join(names, ", ")
 	flags, _, _ := strings.Cut(key.Value, "/")
 	if near := flow.Nearest(key.Value, names); near != "" {
@@ -104,7 +113,7 @@ func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.N
 		return
 	}
 	first := make(map[string]int)
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && d.count <= mostCounted; i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
 			d.bad(key, fmt.Sprintf("%s: a field's name is a word, not %s", what, kindOf(key)), "")
@@ -129,6 +138,9 @@ func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.N
 		return
 	}
 	for i, element := range n.Content {
+		if d.count > mostCounted {
+			return
+		}
 		read(i, element)
 	}
 }
@@ -249,8 +261,12 @@ func kindOf(n *yaml.Node) string {
 // clip keeps a message readable when a value is not.
 func clip(s string) string {
 	const most = 60
-	if utf8.RuneCountInString(s) <= most {
-		return s
+	n := 0
+	for i := range s {
+		if n == most {
+			return s[:i] + "…"
+		}
+		n++
 	}
-	return string([]rune(s)[:most]) + "…"
+	return s
 }

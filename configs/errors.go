@@ -13,7 +13,7 @@ import (
 type Error struct {
 	File     string
 	Problems []Problem
-	More     int // mistakes beyond the first 1000, which Problems holds
+	More     int // mistakes beyond the first 1000, which Problems holds; not counted beyond 32,768 in all
 }
 
 // Problem is one mistake.
@@ -34,6 +34,9 @@ func (e *Error) Error() string {
 	mistakes := "1 mistake"
 	if n := len(e.Problems) + e.More; n != 1 {
 		mistakes = fmt.Sprintf("%d mistakes", n)
+		if n > mostCounted {
+			mistakes = fmt.Sprintf("more than %d mistakes", mostCounted)
+		}
 	}
 	fmt.Fprintf(&b, "configuration %s: %s", e.File, mistakes)
 	for i, p := range e.Problems {
@@ -71,14 +74,34 @@ func (p Problem) String() string {
 // mostSource bounds a source line that is shown.
 const mostSource = 160
 
-// window cuts a long line around a column.
+// window cuts a long line around a column. It copies nothing: the line may be as long as the file.
 func window(source string, col int) (string, int) {
-	runes := []rune(source)
-	if len(runes) <= mostSource {
+	if len(source) <= mostSource {
 		return source, col
 	}
-	start := max(0, min(col-1-mostSource/2, len(runes)-mostSource))
-	return string(runes[start : start+mostSource]), col - start
+	at := advance(source, 0, col-1)
+	start := retreat(source, at, mostSource/2)
+	end := advance(source, start, mostSource)
+	start = retreat(source, end, mostSource) // the end of the line may be near
+	return source[start:end], 1 + utf8.RuneCountInString(source[start:min(at, end)])
+}
+
+// advance returns the byte that is n characters behind the byte at.
+func advance(s string, at, n int) int {
+	for ; n > 0 && at < len(s); n-- {
+		_, size := utf8.DecodeRuneInString(s[at:])
+		at += size
+	}
+	return at
+}
+
+// retreat returns the byte that is n characters ahead of the byte at.
+func retreat(s string, at, n int) int {
+	for ; n > 0 && at > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:at])
+		at -= size
+	}
+	return at
 }
 
 // printable replaces characters of a file that a terminal would obey.

@@ -88,7 +88,17 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 		entry{"backend", word(d, &f.Backend, what+".backend", flow.Backends()...)},
 		entry{"latency", d.bool(&f.Latency, what+".latency")},
 		entry{"labels", note(func(_, v *yaml.Node) {
+			total := 0
+			defer func() {
+				if total > mostLabelBytes {
+					f.Labels = nil
+					d.bad(v, fmt.Sprintf("%s.labels: they take %d bytes together, more than %d", what, total, mostLabelBytes), "shorten them or leave some out")
+				}
+			}()
 			d.fields(v, what+".labels", func(key, value *yaml.Node) {
+				if total += len(key.Value) + len(value.Value) + 2; total > mostLabelBytes {
+					return // whatever follows, the sum is the mistake
+				}
 				if f.Labels == nil {
 					f.Labels = make(map[string]string)
 				}

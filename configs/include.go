@@ -41,6 +41,7 @@ type include struct {
 	seen  []os.FileInfo
 	names []string // of seen
 	bytes int64
+	free  int // values, for all included files
 	files []*fragment
 	paths []string // that were opened
 }
@@ -48,7 +49,7 @@ type include struct {
 // include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
 // whose *.yaml files are read in the order of their names.
 func (d *decoder) include(n *yaml.Node) []*fragment {
-	in := &include{main: d.file}
+	in := &include{main: d.file, free: d.free}
 	defer func() { d.paths = in.paths }()
 	if d.opened != nil {
 		var err error
@@ -166,7 +167,10 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	in.seen, in.names = append(in.seen, info), append(in.names, path)
 	part := &fragment{decoder: newDecoder(path, data, fragmentFields)}
 	in.files = append(in.files, part)
-	if root := part.tree(); root != nil && part.plain(root) {
+	part.free = in.free
+	root := part.tree()
+	in.free = part.free
+	if root != nil && part.plain(root) {
 		part.sections(root, in.main)
 	}
 	return nil

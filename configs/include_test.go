@@ -253,6 +253,18 @@ func TestErrorsShowNoLineOfForeignFiles(t *testing.T) {
 	}
 }
 
+// Many fragments take no more memory than one: they share what a file may have beyond the proportion of its length.
+func TestIncludeSharesTheBoundOfValues(t *testing.T) {
+	all := map[string]string{"main.yaml": "backend: sim\ninclude: conf.d\n"}
+	for i := range 2 {
+		all[fmt.Sprintf("conf.d/%d.yaml", i)] = strings.Repeat("# ,,,,,,,,,\n", 2_500) + "flows: []\n"
+	}
+	_, err := configs.Load(filepath.Join(write(t, all), "main.yaml"))
+	if err == nil || strings.Contains(err.Error(), "0.yaml:1:1: it has") || !strings.Contains(err.Error(), "1.yaml:1:1: it has 45004 values") {
+		t.Errorf("%.500v, want the second file refused", err)
+	}
+}
+
 // A large set over many fragments is read whole.
 func TestIncludeMany(t *testing.T) {
 	const files, each = 65, 1000

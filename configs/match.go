@@ -112,6 +112,9 @@ func (w *wording) match(n *yaml.Node, what string, inside bool) {
 			w.unknown(key, what, clauses)
 		case name == "vlan" && value.Kind == yaml.SequenceNode:
 			for i, tag := range value.Content {
+				if w.d.count > mostCounted {
+					return
+				}
 				w.clause(name, key, tag, fmt.Sprintf("%s.vlan[%d]", what, i), inside)
 			}
 		case slices.Contains(flow.Fields(name), "inner"):

@@ -25,6 +25,8 @@ const (
 	mostCPU      = math.MaxInt32
 	mostCommands = 1_000_000
 	leastPeriod  = 100 * time.Microsecond
+
+	mostLabelBytes = 255 // of a flow, as flow.Flow.Validate counts them
 )
 
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {

@@ -11,6 +11,8 @@ import (
 type source struct {
 	text  string
 	start []int // of each line, in bytes
+
+	counted, length int // the line whose characters were counted last, and their number
 }
 
 func newSource(text string) *source {
@@ -34,11 +36,19 @@ func (s *source) line(n int) string {
 	if n < 1 || n > len(s.start) {
 		return ""
 	}
-	rest := s.text[s.start[n-1]:]
-	if end := strings.IndexAny(rest, "\r\n"); end >= 0 {
-		rest = rest[:end]
+	end := len(s.text)
+	if n < len(s.start) {
+		end = s.start[n]
 	}
-	return rest
+	return strings.TrimRight(s.text[s.start[n-1]:end], "\r\n")
+}
+
+// runes returns the number of characters of a line. A file may have all its mistakes on one long line.
+func (s *source) runes(n int) int {
+	if s.counted != n {
+		s.counted, s.length = n, utf8.RuneCountInString(s.line(n))
+	}
+	return s.length
 }
 
 // offset is the byte at a line and column.

@@ -142,9 +142,16 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		f, err := c.flow()
 		return []flow.Flow{f}, err
 	}
-	name, read := c.File, func() ([]byte, error) { return os.ReadFile(c.File) }
+	name, read := c.File, func() ([]byte, error) {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readFlows(f)
+	}
 	if c.File == "-" {
-		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(env.Stdin) }
+		name, read = "standard input", func() ([]byte, error) { return readFlows(env.Stdin) }
 	}
 	data, err := await(env.Context, read)
 	if errors.Is(err, os.ErrNotExist) {
@@ -161,6 +168,18 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		return nil, &usageError{err}
 	}
 	return flows, nil
+}
+
+// mostFlowBytes is the bound that a configuration has too.
+const mostFlowBytes = 256 << 20
+
+// readFlows reads a file of flows, which may have no end.
+func readFlows(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, mostFlowBytes+1))
+	if err == nil && len(data) > mostFlowBytes {
+		err = fmt.Errorf("more than %d MiB", mostFlowBytes>>20)
+	}
+	return data, err
 }
 
 func (c *flowsAddCmd) Run(env *Env) error {
