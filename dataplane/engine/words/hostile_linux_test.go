@@ -5,11 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/published"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
@@ -169,4 +173,59 @@ func TestSilentClients(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// Two users with 300 silent connections each keep a third one from nothing, not for a moment: what the third asks is
+// answered at the first time.
+func TestSilentUsersStarveNoOther(t *testing.T) {
+	need.Root(t) // to be three users
+	path := mirror(t)
+	instance(t, path, "app")
+	dir := filepath.Dir(path)
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(shmwords.Path(path), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []int{2001, 2002} {
+		as(t, uid, func() {
+			for range 300 {
+				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { _ = unix.Close(fd) })
+				if err := unix.Connect(fd, &unix.SockaddrUnix{Name: shmwords.Path(path)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	as(t, 2003, func() {
+		for i := range 100 {
+			w, err := shmwords.Take(path, "app", shmwords.Options{})
+			if err != nil {
+				t.Errorf("the third user, attempt %d: %v", i, err)
+				return
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// as runs f on a thread of that user.
+func as(t *testing.T, uid int, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		f()
+	}()
+	<-done
 }

@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// mostClients bounds the connections: each program has one, and readers have one for a moment.
+	// mostClients bounds the connections: each program that has words has one, and others have one for a moment.
 	mostClients = 2 * dataplane.MaxWords
+	// mostSilent bounds the connections of one user that have sent no request yet. One that is served sends it at once.
+	mostSilent = 32
 	// requestTimeout bounds the wait for the request of a client.
 	requestTimeout = time.Second
 )
@@ -27,6 +29,11 @@ const (
 type client struct {
 	f    *os.File
 	once sync.Once
+	uid  uint32
+
+	// Guarded by Set.mu.
+	turn   uint64 // when it came
+	silent bool   // it has sent no request yet
 }
 
 func (c *client) end() { c.once.Do(func() { _ = c.f.Close() }) }
@@ -51,15 +58,23 @@ func (s *Set) listen() (err error) {
 	return err
 }
 
-// accept serves a client on a goroutine of its own. Of too many clients the last is refused.
+// accept serves a client on a goroutine of its own, and makes room for it.
 func (s *Set) accept(fd int) {
-	c := &client{f: os.NewFile(uintptr(fd), "client")}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.clients) >= mostClients {
+	c := &client{f: os.NewFile(uintptr(fd), "client"), silent: true}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
 		c.end()
 		return
 	}
+	c.uid = peer.Uid
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.makeRoom(c.uid) {
+		c.end()
+		return
+	}
+	s.turns++
+	c.turn = s.turns
 	s.clients[c] = true
 	s.serving.Go(func() {
 		s.serve(c)
@@ -70,12 +85,50 @@ func (s *Set) accept(fd int) {
 	})
 }
 
+// makeRoom ends a silent connection where the user has too many of them, or where all users together have. Connections
+// of other users never keep a user out: of all users, the one with the most silent connections loses the oldest of
+// them. It returns false if there is no room all the same. It is called with mu held.
+func (s *Set) makeRoom(uid uint32) bool {
+	silent := make(map[uint32]int)
+	oldest := make(map[uint32]*client)
+	for c := range s.clients {
+		if !c.silent {
+			continue
+		}
+		silent[c.uid]++
+		if o := oldest[c.uid]; o == nil || c.turn < o.turn {
+			oldest[c.uid] = c
+		}
+	}
+	from := uid
+	if silent[uid] < mostSilent {
+		if len(s.clients) < mostClients {
+			return true
+		}
+		for u, n := range silent {
+			if n > silent[from] || n == silent[from] && (oldest[from] == nil || oldest[u].turn < oldest[from].turn) {
+				from = u
+			}
+		}
+	}
+	c := oldest[from]
+	if c == nil {
+		return false
+	}
+	delete(s.clients, c)
+	c.end()
+	return true
+}
+
 // serve replies to the request of a client, and waits for the end of a program that has words.
 func (s *Set) serve(c *client) {
 	if err := c.f.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return
 	}
 	request, err := c.receive()
+	s.mu.Lock()
+	c.silent = false
+	s.mu.Unlock()
 	if err != nil {
 		return
 	}

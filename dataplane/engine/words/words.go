@@ -73,6 +73,7 @@ type Set struct {
 	byID    atomic.Pointer[[]*reservation]
 	serving sync.WaitGroup
 	clients map[*client]bool
+	turns   uint64 // clients that came
 	// totalRead is set by tests alone. withdraw calls it between reading a total and keeping it.
 	totalRead func(*reservation)
 }
