@@ -47,6 +47,7 @@ type Exporter struct {
 
 	mu        sync.Mutex // held while the mirror is read and a reading is rendered
 	source    source
+	looked    stamp // of the last look; zero if the mirror could not be read
 	catalogue catalogue
 	totals    totals
 	families  families
@@ -95,7 +96,9 @@ type look struct {
 func (e *Exporter) look() look {
 	l, err := e.source.read(&e.catalogue)
 	l.err = err
+	e.looked = stamp{}
 	if err == nil {
+		e.looked = stampOf(l.status)
 		l.series = e.totals.series(l.rows, e.catalogue.epoch, e.catalogue.of)
 	}
 	e.complain(l)
@@ -138,11 +141,28 @@ func (e *Exporter) complain(l look) {
 
 // Reading returns the exported counters for view.ToJSON.
 func (e *Exporter) Reading() (*view.Reading, error) {
+	r, _, err := e.reading()
+	return r, err
+}
+
+// now returns the poll cycle of the mirror. ok is false if it is not known without waiting, as during a look.
+func (e *Exporter) now() (s stamp, ok bool) {
+	if !e.mu.TryLock() {
+		return stamp{}, false
+	}
+	defer e.mu.Unlock()
+	if e.source.in == nil || e.source.closed {
+		return stamp{}, false
+	}
+	return stampOf(e.source.in.Reader().Status()), true
+}
+
+func (e *Exporter) reading() (*view.Reading, stamp, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.look()
 	if l.err != nil {
-		return nil, l.err
+		return nil, stamp{}, l.err
 	}
 	r := &view.Reading{Path: l.path, Now: l.now, Zero: view.MonotonicZero(), Writer: l.writer, Counters: make([]view.Counter, len(l.rows))}
 	for i := range l.rows {
@@ -153,5 +173,5 @@ func (e *Exporter) Reading() (*view.Reading, error) {
 		v.Stale = v.Stale || v.Present() && !l.writer.Live()
 		r.Counters[i] = v
 	}
-	return r, nil
+	return r, e.looked, nil
 }

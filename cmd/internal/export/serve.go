@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,12 +30,12 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostRequests is how many requests are served at a time, so that slow clients leave room for a scrape. Others get
-	// status 503.
-	mostRequests = 256
+	// mostRequests is how many requests are served at a time, so that slow clients leave room for a scrape: each costs a
+	// goroutine and the buffer of its socket. Others get status 503 at once.
+	mostRequests = 1024
 	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
 	// response alone may be longer.
-	mostHeld = 256 << 20
+	mostHeld = 64 << 20
 )
 
 // ServeOptions shape Serve.
@@ -120,14 +119,13 @@ func (e *Exporter) Handler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	slots := make(chan struct{}, mostRequests)
-	held := holding{most: e.mostHeld}
-	bodies := sync.Pool{New: func() any { return new(bytes.Buffer) }} // of the size that the last ones had
+	shelf := newShelf(e.mostHeld)
 	zips := sync.Pool{New: func() any {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 		return z
 	}}
 	mux := http.NewServeMux()
-	handle := func(path string, render func(*http.Request, *bytes.Buffer) (contentType string, err error)) {
+	handle := func(path string, kind func(*http.Request) string, render func(*http.Request, *bytes.Buffer) (contentType string, of stamp, err error)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case slots <- struct{}{}:
@@ -136,24 +134,25 @@ func (e *Exporter) Handler() http.Handler {
 				http.Error(w, "too many requests at a time", http.StatusServiceUnavailable)
 				return
 			}
-			body := bodies.Get().(*bytes.Buffer)
-			defer bodies.Put(body)
-			body.Reset()
-			var contentType string
-			release, err := held.hold(func() (n int, err error) {
-				contentType, err = render(r, body)
-				return body.Len(), err
-			})
+			control := http.NewResponseController(w)
+			c, err := shelf.take(r.Context(), path+kind(r), e.now,
+				func(b *bytes.Buffer) (string, stamp, error) { return render(r, b) },
+				func() error { return control.SetWriteDeadline(time.Unix(1, 0)) })
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
-			defer release()
-			reply(w, r, &zips, contentType, body.Bytes())
+			defer shelf.release(c)
+			shelf.reply(w, r, &zips, c.of)
 		})
 	}
-	handle("/metrics", func(r *http.Request, b *bytes.Buffer) (string, error) { return e.writeMetrics(r, b, process) })
-	handle("/v1/counters", func(_ *http.Request, b *bytes.Buffer) (string, error) { return "application/json", e.writeJSON(b) })
+	handle("/metrics", func(r *http.Request) string { return string(expfmt.NegotiateIncludingOpenMetrics(r.Header)) },
+		func(r *http.Request, b *bytes.Buffer) (string, stamp, error) { return e.writeMetrics(r, b, process) })
+	handle("/v1/counters", func(*http.Request) string { return "" },
+		func(_ *http.Request, b *bytes.Buffer) (string, stamp, error) {
+			of, err := e.writeJSON(b)
+			return "application/json", of, err
+		})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, "<!doctype html><title>flowtally</title><a href=\"/metrics\">/metrics</a> for Prometheus, <a href=\"/v1/counters\">/v1/counters</a> as JSON\n")
@@ -161,77 +160,49 @@ func (e *Exporter) Handler() http.Handler {
 	return mux
 }
 
-// holding is the responses in memory.
-type holding struct {
-	most      int64
-	bytes     atomic.Int64
-	rendering sync.Mutex // one response is rendered at a time, so that most is exceeded by one at most
-}
-
-var errHeld = errors.New("too many responses wait for their clients")
-
-// hold renders a response, and notes its bytes until release is called.
-func (h *holding) hold(render func() (n int, err error)) (release func(), err error) {
-	h.rendering.Lock()
-	defer h.rendering.Unlock()
-	if h.bytes.Load() >= h.most {
-		return nil, errHeld
-	}
-	n, err := render()
-	if err != nil {
-		return nil, err
-	}
-	h.bytes.Add(int64(n))
-	return func() { h.bytes.Add(-int64(n)) }, nil
-}
-
 // writeMetrics writes the metrics in the format that the request asks for. The lock is held for the encoding, and not
 // while a slow client reads.
-func (e *Exporter) writeMetrics(r *http.Request, b *bytes.Buffer, process prometheus.Gatherer) (string, error) {
+func (e *Exporter) writeMetrics(r *http.Request, b *bytes.Buffer, process prometheus.Gatherer) (contentType string, of stamp, err error) {
 	format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
 	encoder := expfmt.NewEncoder(b, format)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list, err := e.gather(process)
 	if err != nil {
-		return "", err
+		return "", stamp{}, err
 	}
 	for _, f := range list {
 		if err := encoder.Encode(f); err != nil {
-			return "", fmt.Errorf("encoding %s: %w", f.GetName(), err)
+			return "", stamp{}, fmt.Errorf("encoding %s: %w", f.GetName(), err)
 		}
 	}
 	if c, ok := encoder.(expfmt.Closer); ok {
 		if err := c.Close(); err != nil {
-			return "", err
+			return "", stamp{}, err
 		}
 	}
-	return string(format), nil
+	return string(format), e.looked, nil
 }
 
-func (e *Exporter) writeJSON(b *bytes.Buffer) error {
-	r, err := e.Reading()
+func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
+	r, of, err := e.reading()
 	if err != nil {
-		return err
+		return stamp{}, err
 	}
-	return json.NewEncoder(b).Encode(view.ToJSON(r))
+	return of, json.NewEncoder(b).Encode(view.ToJSON(r))
 }
 
-// reply sends a body, compressed if the client takes that.
-func reply(w http.ResponseWriter, r *http.Request, zips *sync.Pool, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
+// reply sends a response, compressed if the client takes that.
+func (s *shelf) reply(w http.ResponseWriter, r *http.Request, zips *sync.Pool, of *response) {
+	w.Header().Set("Content-Type", of.contentType)
 	w.Header().Set("Vary", "Accept-Encoding")
-	if r.Method == http.MethodHead || !takesGzip(r.Header) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		w.Write(body)
-		return
+	body := of.body.Bytes()
+	if r.Method != http.MethodHead && takesGzip(r.Header) {
+		w.Header().Set("Content-Encoding", "gzip")
+		body = s.gzipped(of, zips)
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z := zips.Get().(*gzip.Writer)
-	defer zips.Put(z)
-	z.Reset(w)
-	z.Write(body)
-	z.Close()
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
 }
 
 // takesGzip reports whether a client takes a response that is compressed by gzip.

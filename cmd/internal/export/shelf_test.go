@@ -1,0 +1,248 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rendered counts renderings of n bytes, which show the poll cycle.
+type rendered struct {
+	n, times int
+	cycle    stamp
+}
+
+func (r *rendered) render(b *bytes.Buffer) (string, stamp, error) {
+	r.times++
+	b.Write(make([]byte, r.n))
+	return "text/plain", r.cycle, nil
+}
+
+func (r *rendered) now() (stamp, bool) { return r.cycle, true }
+
+func mustTake(t *testing.T, s *shelf, kind string, r *rendered, cut func() error) *claim {
+	t.Helper()
+	c, err := s.take(t.Context(), kind, r.now, r.render, cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A response is rendered once for a poll cycle, in each format, and anew for the next one.
+func TestResponseIsSharedForAPollCycle(t *testing.T) {
+	s := newShelf(1 << 20)
+	r := &rendered{n: 100, cycle: stamp{cycle: 7, period: time.Hour}}
+	for range 10 {
+		s.release(mustTake(t, s, "a", r, nil))
+	}
+	if r.times != 1 {
+		t.Errorf("%d renderings in one poll cycle", r.times)
+	}
+	s.release(mustTake(t, s, "b", r, nil))
+	r.cycle.cycle++
+	s.release(mustTake(t, s, "a", r, nil))
+	if r.times != 3 {
+		t.Errorf("%d renderings of two formats and two cycles, want 3", r.times)
+	}
+	r.cycle = stamp{} // no mirror, or no period: nothing tells how long a response holds
+	for range 3 {
+		s.release(mustTake(t, s, "a", r, nil))
+	}
+	if r.times != 6 {
+		t.Errorf("%d renderings, want one more for each request without a poll period", r.times)
+	}
+	if len(s.all) != 2 {
+		t.Errorf("%d responses are kept, want the last one of each format", len(s.all))
+	}
+}
+
+// A crowd that comes while a response is rendered shares the next one.
+func TestCrowdSharesOneRendering(t *testing.T) {
+	s := newShelf(1 << 20)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	times := 0
+	render := func(b *bytes.Buffer) (string, stamp, error) {
+		if times++; times == 1 {
+			close(began)
+			<-goOn
+		}
+		return "", stamp{}, nil
+	}
+	now := func() (stamp, bool) { return stamp{}, false }
+	var all sync.WaitGroup
+	take := func(ctx context.Context) {
+		c, err := s.take(ctx, "a", now, render, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		s.release(c)
+	}
+	all.Go(func() { take(t.Context()) })
+	<-began
+	waits := make(chan struct{})
+	for range 200 {
+		all.Go(func() { take(waiting{t.Context(), waits}) })
+	}
+	for range 200 {
+		<-waits
+	}
+	// One whose client has gone does not wait.
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.take(gone, "a", now, render, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that has gone: %v", err)
+	}
+	close(goOn)
+	all.Wait()
+	if times != 2 {
+		t.Errorf("%d renderings for one client and a crowd of 200, want 2", times)
+	}
+}
+
+// waiting is a context that tells when its client begins to wait.
+type waiting struct {
+	context.Context
+	waits chan struct{}
+}
+
+func (w waiting) Done() <-chan struct{} {
+	w.waits <- struct{}{}
+	return w.Context.Done()
+}
+
+// Where slow clients hold too much memory, the oldest response goes with its connections, and a new client gets its own.
+func TestOldestResponseMakesRoom(t *testing.T) {
+	s := newShelf(4096)
+	r := &rendered{n: 1500}
+	cuts := make(map[string]int)
+	cut := func(name string) func() error {
+		return func() error { cuts[name]++; return nil }
+	}
+	first := mustTake(t, s, "a", r, cut("first"))
+	second := mustTake(t, s, "a", r, cut("second"))
+	third := mustTake(t, s, "a", r, cut("third"))
+	if fmt.Sprint(cuts) != "map[first:1]" {
+		t.Errorf("cut off: %v, want the first alone", cuts)
+	}
+	for _, c := range []*claim{first, second, third} {
+		s.release(c)
+	}
+	r.n = 10_000 // a response alone may be longer
+	s.release(mustTake(t, s, "a", r, nil))
+	if len(s.all) != 1 || s.held < 10_000 || s.held > 20_000 {
+		t.Errorf("%d responses of %d bytes are kept", len(s.all), s.held)
+	}
+	mustTake(t, s, "b", r, func() error { return errors.ErrUnsupported })
+	if _, err := s.take(t.Context(), "a", r.now, r.render, nil); !errors.Is(err, errHeld) {
+		t.Errorf("a response beside one that cannot be cut off: %v", err)
+	}
+}
+
+// One request more than are served at a time gets status 503 while no other ends.
+func TestFullExporterRefusesAtOnce(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	h := newExporter(t, Options{Path: m.path}).Handler()
+	release := make(chan struct{})
+	var all sync.WaitGroup
+	for range mostRequests {
+		s := &stuck{ResponseRecorder: httptest.NewRecorder(), began: make(chan struct{}), release: release}
+		all.Go(func() { h.ServeHTTP(s, httptest.NewRequest(http.MethodGet, "/metrics", nil)) })
+		<-s.began
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d", w.Code)
+	}
+	close(release)
+	all.Wait()
+}
+
+// 600 clients that ask for 8,000 counters and read nothing keep no scrape from its counters, and take little memory.
+func TestCrowdOfSlowReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const counters, readers, scrapes = 8000, 600, 20
+	m := newMirror(t)
+	values := make(map[string][2]uint64, counters)
+	for i := range counters {
+		name := fmt.Sprintf("tenant-%05d", i)
+		m.add(webEntry(name))
+		values[name] = [2]uint64{uint64(i) * 7919, uint64(i) * 104729}
+	}
+	m.publish(values)
+	e := newExporter(t, Options{Path: m.path})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Serve(ctx, l, ServeOptions{}) }()
+	scrape := func() error {
+		response, err := http.Get("http://" + l.Addr().String() + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if n := strings.Count(string(body), "\nflowtally_packets_total{"); err == nil && (response.StatusCode != http.StatusOK || n != counters) {
+			err = fmt.Errorf("%s with %d counters", response.Status, n)
+		}
+		return err
+	}
+	if err := scrape(); err != nil {
+		t.Fatal(err)
+	}
+	before := inUse()
+	for range readers {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range scrapes {
+		if err := scrape(); err != nil {
+			t.Errorf("scrape %d: %v", i, err)
+		}
+	}
+	used := inUse() - before
+	t.Logf("%d readers took %d MiB", readers, used>>20)
+	if used > 2*mostHeld {
+		t.Errorf("%d readers took %d bytes", readers, used)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// inUse returns the bytes of the heap that are reachable.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
