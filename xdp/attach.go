@@ -32,13 +32,13 @@ func (rs *RuleSet) port(ifname string) (uint16, error) {
 	if ifname == "" || len(ifname) >= metaInterfaceSz {
 		return 0, fmt.Errorf("numbering interface %q: %w: a name is 1 to %d bytes", ifname, ErrInvalid, metaInterfaceSz-1)
 	}
+	if n, ok := rs.meta.portOf(ifname); ok {
+		return n, nil
+	}
 	unused := -1
-	for n := maxPorts - 1; n > 0; n-- { // 0 is no interface
-		r := rs.meta.port(uint16(n))
-		if !r.used() {
+	for n := 1; n < maxPorts && unused < 0; n++ { // 0 is no interface
+		if !rs.meta.port(uint16(n)).used() {
 			unused = n
-		} else if r.name() == ifname {
-			return uint16(n), nil
 		}
 	}
 	if unused < 0 {
@@ -46,7 +46,7 @@ func (rs *RuleSet) port(ifname string) (uint16, error) {
 			return 0, fmt.Errorf("numbering interface %q: %w: %d interfaces have numbers", ifname, ErrFull, maxPorts-1)
 		}
 	}
-	rs.meta.port(uint16(unused)).take(ifname)
+	rs.meta.number(uint16(unused), ifname)
 	return uint16(unused), nil
 }
 
@@ -80,7 +80,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	defer rs.mu.Unlock()
 	ifi, dev, err := interfaceByName(ifname)
 	if err != nil {
-		return nil, fmt.Errorf("attaching to %s: %w", ifname, noInterface(err))
+		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
 	}
 	port, err := rs.port(ifname)
 	if err != nil {
@@ -108,8 +108,8 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		a.Fresh, a.Rejected, a.Moved = isNew, rejected, h.moved
 		done = append(done, a)
 	}
-	for _, h := range rs.hooks {
-		if h.port == port {
+	for _, at := range []Hook{HookIngress, HookEgress} {
+		if h := rs.hooks[hookKey{port, at}]; h != nil {
 			h.moved = false // the caller knows
 		}
 	}
@@ -123,11 +123,12 @@ func Exists(ifname string) bool {
 	return !errors.Is(err, ErrNotFound)
 }
 
-// noInterface adds the names of the existing interfaces to the error of net.InterfaceByName.
-func noInterface(err error) error {
-	all, listErr := net.Interfaces()
-	if listErr != nil {
-		return err
+// Listed is a list of the existing interfaces for an error, in the network namespace of the calling thread. To list them
+// costs more the more there are, so one error of many has the list.
+func Listed() string {
+	all, err := net.Interfaces()
+	if err != nil {
+		return "the interfaces cannot be listed: " + err.Error()
 	}
 	const most = 16
 	var names []string
@@ -137,7 +138,7 @@ func noInterface(err error) error {
 	if len(all) > most {
 		names = append(names, fmt.Sprintf("and %d more", len(all)-most))
 	}
-	return fmt.Errorf("%w; there are: %s", err, strings.Join(names, ", "))
+	return "there are: " + strings.Join(names, ", ")
 }
 
 // take makes sure that a hook runs our program; isNew: it did not before.
@@ -308,8 +309,9 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	defer rs.mu.Unlock()
 	found := false
 	var errs []error
-	for _, h := range rs.hooks {
-		if h.name == ifname && (len(hooks) == 0 || slices.Contains(hooks, h.hook)) {
+	port, _ := rs.meta.portOf(ifname)
+	for _, at := range []Hook{HookIngress, HookEgress} {
+		if h := rs.hooks[hookKey{port, at}]; h != nil && (len(hooks) == 0 || slices.Contains(hooks, at)) {
 			found = true
 			errs = append(errs, rs.drop(h))
 		}
@@ -345,16 +347,28 @@ func (rs *RuleSet) Held() (n int) {
 	return n
 }
 
-// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces.
-func (rs *RuleSet) Attachments() []Attachment {
+// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces: those of the named
+// interfaces, or of all where none is named. It costs a system call for each hook.
+func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
 	if rs.enter() != nil {
 		return nil
 	}
 	defer rs.mu.Unlock()
 	var all []Attachment
-	for _, h := range rs.hooks {
-		if h.alive() {
+	note := func(h *hook) {
+		if h != nil && h.alive() {
 			all = append(all, rs.attachment(h))
+		}
+	}
+	if len(ifnames) == 0 {
+		for _, h := range rs.hooks {
+			note(h)
+		}
+	}
+	for _, name := range ifnames {
+		if port, ok := rs.meta.portOf(name); ok {
+			note(rs.hooks[hookKey{port, HookIngress}])
+			note(rs.hooks[hookKey{port, HookEgress}])
 		}
 	}
 	slices.SortFunc(all, func(a, b Attachment) int {

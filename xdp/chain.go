@@ -1,12 +1,13 @@
 package xdp
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
@@ -33,18 +34,18 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 		return nil, err
 	}
 	defer rs.mu.Unlock()
-	for _, h := range rs.hooks {
-		if h.hook == at && (h.tcx || h.slot) && h.name == ifname && h.alive() {
-			return h.before()
-		}
+	port, ok := rs.meta.portOf(ifname)
+	if !ok {
+		return nil, nil
+	}
+	if h := rs.hooks[hookKey{port, at}]; h != nil && (h.tcx || h.slot) && h.alive() {
+		return h.before()
 	}
 	return nil, nil
 }
 
+// before asks for one interface by its number, and for no list of interfaces: the caller asks about each hook.
 func (h *hook) before() ([]Neighbour, error) {
-	if ifi, err := net.InterfaceByName(h.name); err != nil || ifi.Index != h.ifindex {
-		return nil, nil // renamed or removed: the next look at the interface lets go of it
-	}
 	if s, is := h.link.(*dispatcher.Slot); is {
 		var out []Neighbour
 		err := s.Before(func(name string, id ebpf.ProgramID) { out = append(out, Neighbour{Program: uint32(id), Name: name}) })
@@ -55,6 +56,9 @@ func (h *hook) before() ([]Neighbour, error) {
 		return nil, fmt.Errorf("asking for the TCX link of %s: %w", h.name, err)
 	}
 	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: h.attachType()})
+	if errors.Is(err, unix.ENODEV) {
+		return nil, nil // moved to another namespace, or removed since: the next look at the interface lets go of it
+	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX programs of %s: %w", h.name, explain(err))
 	}

@@ -33,6 +33,8 @@ const (
 
 type meta struct {
 	header, secret, tuples, ports, loaded, counters, dir []uint64
+
+	portByName map[string]uint16 // of the records of ports
 }
 
 func metaBytes(g geometry) int {
@@ -45,7 +47,7 @@ func metaOf(mem []uint64, g geometry) *meta {
 		mem = mem[n:]
 		return s
 	}
-	return &meta{
+	m := &meta{
 		header:   cut(metaHeader),
 		secret:   cut(secretWords),
 		tuples:   cut(maxTuples * metaTupleWords),
@@ -54,6 +56,13 @@ func metaOf(mem []uint64, g geometry) *meta {
 		counters: cut(g.counters * metaCountWords),
 		dir:      cut(g.units),
 	}
+	m.portByName = make(map[string]uint16)
+	for n := range uint16(maxPorts) {
+		if r := m.port(n); n > 0 && r.used() {
+			m.portByName[r.name()] = n
+		}
+	}
+	return m
 }
 
 // format draws the secret and writes the header; the maps are whole with its last word.
@@ -178,6 +187,22 @@ func (r counterRecord) release() { atomic.StoreUint64(&r[0], 0) }
 type portRecord []uint64
 
 func (m *meta) port(n uint16) portRecord { return m.ports[int(n)*metaPortWords:][:metaPortWords] }
+
+// portOf is the number of an interface, if it has one.
+func (m *meta) portOf(name string) (uint16, bool) {
+	n, ok := m.portByName[name]
+	return n, ok
+}
+
+// number gives an interface a number, which another one may have had.
+func (m *meta) number(n uint16, name string) {
+	r := m.port(n)
+	if r.used() {
+		delete(m.portByName, r.name())
+	}
+	r.take(name)
+	m.portByName[name] = n
+}
 
 func (r portRecord) used() bool   { return atomic.LoadUint64(&r[0]) != 0 }
 func (r portRecord) ifindex() int { return int(r[1]) }

@@ -24,9 +24,9 @@ func Probe(ifname string) []probe.Result {
 		probe.Ask("TCX", "", probeTCX()),
 		probe.Ask("bpffs", bpffs, probeBPFFS()),
 	}
-	ifi, err := net.InterfaceByName(ifname)
+	ifi, _, err := interfaceByName(ifname)
 	if err != nil {
-		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: noInterface(err).Error(), Fix: "name one that is there"})
+		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error() + "; " + Listed(), Fix: "name one that is there"})
 	}
 	native := probe.Ask("native XDP", ifname, probeNative(ifi))
 	return append(all, native, probeHook(ifi))

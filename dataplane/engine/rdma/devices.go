@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -94,7 +95,7 @@ func (b *Backend) absentReason(infos []portInfo) error {
 			if reason, fix := bondReason(infos, netClass, name); reason != "" {
 				e.Reason, e.Fix = reason, fix
 			}
-			if _, err := net.InterfaceByName(name); err != nil {
+			if _, err := netlink.LinkByName(name); err != nil {
 				e.Reason = fmt.Sprintf("interface %s: no such network interface", name)
 				e.Fix = "see ip link"
 			}

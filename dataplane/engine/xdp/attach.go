@@ -29,7 +29,7 @@ func (h *hooks) attach(known bool) error {
 		case err == nil:
 			known = true
 			delete(h.missing, i.Name)
-		case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
+		case errors.Is(err, xdp.ErrNotFound) && h.leaves(i.Name):
 			continue
 		case errors.Is(err, xdp.ErrNotFound):
 			absent = append(absent, err)
@@ -47,9 +47,21 @@ func (h *hooks) attach(known bool) error {
 	}
 	if !known && !h.degraded {
 		clear(h.asked)
-		return errors.Join(absent...)
+		return h.listed(errors.Join(absent...))
 	}
 	return nil
+}
+
+// listed adds the existing interfaces to an error about interfaces that do not exist.
+func (h *hooks) listed(err error) error {
+	if !errors.Is(err, xdp.ErrNotFound) {
+		return err
+	}
+	_ = h.ns.Do(func() error {
+		err = fmt.Errorf("%w; %s", err, xdp.Listed())
+		return nil
+	})
+	return err
 }
 
 // unmatched returns the patterns that flows need and that no interface matches.

@@ -275,6 +275,7 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	}
 	h.forgetOthers(was)
 	err = errors.Join(err, b.trim())
+	h.refresh()
 	h.signal()
 	return err
 }

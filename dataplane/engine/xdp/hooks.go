@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ type hooks struct {
 
 	mu         *sync.Mutex // Backend.mu: a link event and a control call exclude each other
 	demand     demands
-	held       []xdp.Attachment     // as of the last refreshHeld
+	held       []xdp.Attachment     // as of the last refresh
+	heldNames  map[hookName]bool    // of held
 	heldTicker heldTicker           // of watchHeld
 	since      map[hookName]uint64  // the epoch of each held hook
 	absent     map[hookName]absence // hooks that are not held, until they are, as far as the reason matters
@@ -148,8 +150,10 @@ func (h *hooks) resolve() ([]dataplane.Interface, error) {
 }
 
 // find returns an interface that is counted on.
-func (h *hooks) find(name string) (dataplane.Interface, bool) {
-	for _, i := range h.interfaces {
+func (h *hooks) find(name string) (dataplane.Interface, bool) { return findIn(h.interfaces, name) }
+
+func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool) {
+	for _, i := range list {
 		if i.Name == name {
 			return i, true
 		}
@@ -206,7 +210,12 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 	if !ok {
 		return xdp.AttachOptions{}
 	}
-	all, own := h.demand[""], h.demand[name]
+	return h.wantedOf(i)
+}
+
+// wantedOf is wanted for an interface that is counted on.
+func (h *hooks) wantedOf(i dataplane.Interface) xdp.AttachOptions {
+	all, own := h.demand[""], h.demand[i.Name]
 	return xdp.AttachOptions{
 		Ingress: all.ingress+own.ingress > 0 && i.Counts(flow.Ingress), Egress: all.egress+own.egress > 0 && i.Counts(flow.Egress),
 	}
@@ -216,15 +225,44 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 // number of interfaces.
 func (h *hooks) refresh() {
 	h.refreshHeld()
-	h.refreshUpstream()
+	h.refreshUpstream(everyInterface)
 }
 
-// refreshHeld lists the held hooks. A hook that was not held at the last call begins another epoch, except the first one
-// of an interface that came later: it counts from its start on, and has missed nothing.
+// refreshOf asks the kernel about the hooks of some interfaces. Whether the others are still held, watchHeld finds out.
+func (h *hooks) refreshOf(some func(name string) bool) {
+	h.refreshes++
+	now := slices.DeleteFunc(slices.Clone(h.held), func(a xdp.Attachment) bool { return some(a.Interface) })
+	var names []string
+	for _, i := range h.interfaces {
+		if some(i.Name) {
+			names = append(names, i.Name)
+		}
+	}
+	if len(names) > 0 {
+		now = append(now, h.rules.Attachments(names...)...)
+	}
+	slices.SortFunc(now, func(a, b xdp.Attachment) int { return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook)) })
+	h.setHeld(now)
+	h.refreshUpstream(some)
+}
+
+func everyInterface(string) bool { return true }
+
+// refreshHeld lists the held hooks.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
+	h.setHeld(h.rules.Attachments())
+}
+
+// setHeld notes the held hooks. A hook that was not held before begins another epoch, except the first one of an interface
+// that came later: it counts from its start on, and has missed nothing.
+func (h *hooks) setHeld(now []xdp.Attachment) {
 	was := h.held
-	h.held = h.rules.Attachments()
+	h.held = now
+	h.heldNames = make(map[hookName]bool, len(now))
+	for _, a := range now {
+		h.heldNames[hookName{a.Interface, a.Hook}] = true
+	}
 	h.heldTicker.setHeld(len(h.held))
 	for name := range h.since {
 		if !h.holds(name) {
@@ -277,11 +315,15 @@ func (h *hooks) beginGaps() {
 	}
 }
 
-// refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets
-// before XDP sees them. The kernel sends no event when one of these changes.
-func (h *hooks) refreshUpstream() {
+// refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
+// changes packets before XDP sees them. The kernel sends no event when one of these changes.
+func (h *hooks) refreshUpstream(some func(name string) bool) {
 	u := &h.upstream
-	clear(u.before)
+	for name := range u.before {
+		if some(name.ifname) || !h.holds(name) {
+			delete(u.before, name)
+		}
+	}
 	old := u.receive
 	u.receive = make(map[string]received, len(old))
 	byTCX := make(map[string]bool)
@@ -295,6 +337,12 @@ func (h *hooks) refreshUpstream() {
 	err := h.ns.Do(func() error {
 		var errs []error
 		for _, a := range h.held {
+			if !some(a.Interface) {
+				if r, known := old[a.Interface]; known {
+					u.receive[a.Interface] = r
+				}
+				continue
+			}
 			var err error
 			if isTCX(a) {
 				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
@@ -349,14 +397,12 @@ func (h *hooks) checkReach(f flow.Flow) error {
 		f.Name, dataplane.ErrInvalid, strings.Join(without, " and "))
 }
 
-func (h *hooks) holds(name hookName) bool {
-	return slices.ContainsFunc(h.held, func(a xdp.Attachment) bool { return a.Interface == name.ifname && a.Hook == name.hook })
-}
+func (h *hooks) holds(name hookName) bool { return h.heldNames[name] }
 
 // complete reports whether every wanted hook of an interface is held.
-func (h *hooks) complete(name string) bool {
-	in, out := hookName{name, xdp.HookIngress}, hookName{name, xdp.HookEgress}
-	return (!h.needs(in) || h.holds(in)) && (!h.needs(out) || h.holds(out))
+func (h *hooks) complete(i dataplane.Interface) bool {
+	want := h.wantedOf(i)
+	return (!want.Ingress || h.holds(hookName{i.Name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{i.Name, xdp.HookEgress}))
 }
 
 // needs reports whether active flows need a hook.

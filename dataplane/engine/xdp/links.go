@@ -105,80 +105,138 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost 
 func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	checked := h.onLink(ev)
+
+	batch := []links.Event{ev}
 	for range len(more) {
 		if ev, ok := <-more; ok {
-			checked = h.onLink(ev) || checked
+			batch = append(batch, ev)
 		}
 	}
-	if checked {
-		h.refresh()
+	for len(batch) > 0 {
+		n := distinct(batch)
+		h.onEach(batch[:n])
+		batch = batch[n:]
 	}
 }
 
-// onLink checks the interfaces that an event names, and reports whether there were any. The event is only a trigger: the
-// state of the link may be newer. LinkUp and LinkDown need no check, because programs stay attached.
-func (h *hooks) onLink(ev links.Event) (checked bool) {
-	if ev.Kind == links.Up || ev.Kind == links.Down {
-		return false
-	}
-	h.upstream.stacks.note(ev)
-	if h.closed {
-		return false
-	}
-	switch ev.Kind {
-	case links.Added:
-		h.join(ev.Name)
-	case links.Removed:
-		h.leave(ev.Name)
-		delete(h.left, ev.Index)
-	case links.Renamed:
-		h.leave(ev.OldName)
-		h.join(ev.Name)
-		if _, waits := h.patterns.Waiting(ev.Name); !waits {
-			delete(h.left, ev.Index)
+// distinct returns how many events from the first on name an interface that no event before them names. What happens to one
+// interface is handled step by step.
+func distinct(batch []links.Event) int {
+	named := make(map[string]bool)
+	for n, ev := range batch {
+		if isCarrier(ev) {
+			continue
+		}
+		if named[ev.Name] || ev.OldName != "" && named[ev.OldName] {
+			return n
+		}
+		named[ev.Name] = true
+		if ev.OldName != "" {
+			named[ev.OldName] = true
 		}
 	}
+	return len(batch)
+}
+
+// isCarrier reports whether an event needs no check: programs stay attached while a link is down.
+func isCarrier(ev links.Event) bool { return ev.Kind == links.Up || ev.Kind == links.Down }
+
+// onEach handles events of different interfaces. It changes the list of interfaces once, and asks once about the hooks of
+// those that changed. An event is only a trigger: the state of its link may be newer.
+func (h *hooks) onEach(batch []links.Event) {
+	eventOf := make(map[string]links.Event)
+	list := slices.Clone(h.interfaces)
+	for _, ev := range batch {
+		if isCarrier(ev) {
+			continue
+		}
+		h.upstream.stacks.note(ev)
+		eventOf[ev.Name] = ev
+		if ev.OldName != "" {
+			eventOf[ev.OldName] = ev
+		}
+		if !h.closed {
+			list = h.follow(ev, list)
+		}
+	}
+	if h.closed {
+		return
+	}
+
+	changed := !slices.Equal(list, h.interfaces)
+	if changed {
+		h.changeInterfaces(list)
+	}
+	checked := false
 	for _, i := range h.interfaces {
-		if ev.Name == i.Name || ev.OldName == i.Name {
+		if ev, ok := eventOf[i.Name]; ok {
 			h.checkInterface(i, goneText(ev, i.Name))
 			checked = true
 		}
 	}
-	return checked
+	if checked || changed {
+		h.refreshOf(func(name string) bool { _, ok := eventOf[name]; return ok })
+	}
 }
 
-// join counts on an interface that has come, if an entry waits for it.
-func (h *hooks) join(name string) {
+// follow returns the list of interfaces after an event: with the one that has come, without the one that has gone.
+func (h *hooks) follow(ev links.Event, list []dataplane.Interface) []dataplane.Interface {
+	switch ev.Kind {
+	case links.Added:
+		return h.join(ev.Name, list)
+	case links.Removed:
+		list = h.leave(ev.Name, list)
+		delete(h.left, ev.Index)
+	case links.Renamed:
+		list = h.join(ev.Name, h.leave(ev.OldName, list))
+		if _, waits := h.patterns.Waiting(ev.Name); !waits {
+			delete(h.left, ev.Index)
+		}
+	}
+	return list
+}
+
+// join adds an interface that has come, if an entry waits for it.
+func (h *hooks) join(name string, list []dataplane.Interface) []dataplane.Interface {
 	i, ok := h.patterns.Waiting(name)
-	if _, there := h.find(name); !ok || there {
-		return
+	if _, there := findIn(list, name); !ok || there {
+		return list
 	}
 	h.noteFresh(name)
-	h.changeInterfaces(append(slices.Clone(h.interfaces), i))
+	return append(list, i)
 }
 
-// leave ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did. It notes
-// the link: after a rename the link may join under another name.
-func (h *hooks) leave(name string) bool {
+// leave removes an interface that is gone, if an entry waits for it. It notes the link: after a rename the link may join
+// under another name.
+func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Interface {
 	_, waits := h.patterns.Waiting(name)
-	if _, there := h.find(name); !waits || !there {
-		return false
+	if _, there := findIn(list, name); !waits || !there {
+		return list
 	}
 	exists := true
 	if err := h.ns.Do(func() error { exists = xdp.Exists(name); return nil }); err != nil || exists {
-		return false // another one of the name is there by now
+		return list // another one of the name is there by now
 	}
 	for _, a := range h.held {
 		if a.Interface == name {
 			h.left[a.Index] = struct{}{}
 		}
 	}
-	h.changeInterfaces(slices.DeleteFunc(slices.Clone(h.interfaces), func(i dataplane.Interface) bool { return i.Name == name }))
+	return slices.DeleteFunc(list, func(i dataplane.Interface) bool { return i.Name == name })
+}
+
+// leaves ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did. The caller
+// calls refresh afterwards.
+func (h *hooks) leaves(name string) bool {
+	list := h.leave(name, slices.Clone(h.interfaces))
+	if len(list) == len(h.interfaces) {
+		return false
+	}
+	h.changeInterfaces(list)
 	return true
 }
 
-// changeInterfaces replaces the list after a link has changed.
+// changeInterfaces replaces the list after links have changed. The caller calls refresh afterwards.
 func (h *hooks) changeInterfaces(list []dataplane.Interface) {
 	was := h.interfaces
 	if err := h.replace(list); err != nil {
@@ -200,37 +258,38 @@ func (h *hooks) relist() {
 	clear(h.left) // those within a pattern have joined
 }
 
-// forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs.
+// forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs. The caller
+// calls refresh afterwards.
 func (h *hooks) forgetOthers(was []dataplane.Interface) {
-	unlisted := func(name string) bool {
-		_, ok := h.find(name)
-		return !ok
+	listed := make(map[string]bool, len(h.interfaces))
+	for _, i := range h.interfaces {
+		listed[i.Name] = true
 	}
 	for name := range h.asked {
-		if unlisted(name) {
+		if !listed[name] {
 			delete(h.asked, name)
 		}
 	}
 	for _, m := range []map[string]error{h.missing, h.rejected} {
 		for name := range m {
-			if unlisted(name) {
+			if !listed[name] {
 				delete(m, name)
 			}
 		}
 	}
 	for name := range h.absent {
-		if unlisted(name.ifname) {
+		if !listed[name.ifname] {
 			delete(h.absent, name)
 		}
 	}
 	for _, i := range was {
-		if unlisted(i.Name) {
-			if err := h.rules.Detach(i.Name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-				h.log.Warn("detaching from an interface that is not counted on", "interface", i.Name, "err", err)
-			}
+		if listed[i.Name] {
+			continue
+		}
+		if err := h.rules.Detach(i.Name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+			h.log.Warn("detaching from an interface that is not counted on", "interface", i.Name, "err", err)
 		}
 	}
-	h.refresh()
 }
 
 // goneText says how an interface went, as far as the event tells.
@@ -275,7 +334,7 @@ func (h *hooks) checkAll(all bool) {
 		if full && lacksNumber {
 			continue
 		}
-		if all || h.missing[i.Name] != nil || !h.complete(i.Name) {
+		if all || h.missing[i.Name] != nil || !h.complete(i) {
 			h.checkInterface(i, "is not there")
 			checked = true
 		}
@@ -323,7 +382,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	if h.closed || want == (xdp.AttachOptions{}) {
 		return
 	}
-	was, lacked := h.missing[i.Name], !h.complete(i.Name)
+	was, lacked := h.missing[i.Name], !h.complete(i)
 	err := h.attachTo(i, want)
 	switch {
 	case err == nil:
@@ -334,7 +393,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 		case lacked:
 			h.log.Debug("attached to lost hooks of an interface again", "interface", i.Name)
 		}
-	case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
+	case errors.Is(err, xdp.ErrNotFound) && h.leaves(i.Name):
 		return
 	case errors.Is(err, xdp.ErrNotFound) && was != nil && errors.Is(was, xdp.ErrNotFound):
 		return // the condition stays as it is

@@ -77,7 +77,7 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	was := b.Epoch(f)
 	rename("other0")
 	b.mu.Lock()
-	b.hooks.leave("eth0") // as the check every 2 s does
+	b.hooks.leaves("eth0") // as the check every 2 s does
 	b.mu.Unlock()
 	b.CheckAll()
 	rename("eth7")
