@@ -222,10 +222,11 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	k := at.hookKey
 	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(at)}
-	p, err := rs.loadFor(rs.constants, at)
+	p, err := rs.programFor(rs.constants, rs.shared, at)
 	if err != nil {
 		return nil, err
 	}
+	h.numbered = at.slot || rs.named.has(at.port)
 	r := rs.meta.port(k.port)
 	was := slices.Clone(r)
 	h.again = r.ifindex() == ifi.Index

@@ -52,6 +52,7 @@ func (rs *RuleSet) release() error {
 		errs = append(errs, h.close())
 		delete(rs.hooks, k)
 	}
+	rs.shared.close()
 	if rs.maps != nil {
 		errs = append(errs, rs.maps.close())
 	}

@@ -53,6 +53,8 @@ type hook struct {
 	prog    *ebpf.Program // nil: the program of a process before this one
 	pin     string        // "" when nothing is pinned
 	moved   bool          // the next Attach returns Attachment.Moved
+
+	numbered bool // the program has the number of the interface; see share.go
 }
 
 func (rs *RuleSet) attachment(h *hook) Attachment {

@@ -37,9 +37,10 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: seesContext(), inOrder: inOrder, types: btf.NewCache()}, nil
 }
 
-// objectHash names the object that this process loads programs from; never 0.
+// objectHash names the object that this process loads programs from, and what it writes into them; never 0. Versions before
+// "shared" took each program for one with the number of its interface.
 var objectHash = sync.OnceValue(func() uint64 {
-	sum := sha256.Sum256(_FlowtallyBytes)
+	sum := sha256.Sum256(append([]byte("shared "), _FlowtallyBytes...))
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 })
 

@@ -24,19 +24,20 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 			return failed(err)
 		}
 	}
-	p, err := rs.loadFor(rs.constants, at)
+	p, err := rs.programFor(rs.constants, rs.shared, at)
 	if err != nil {
 		return failed(err)
 	}
 	h := &hook{
-		site:    at,
-		name:    old.name,
-		ifindex: old.ifindex,
-		mode:    mode,
-		pin:     rs.pinPath(at),
-		again:   true,
-		moved:   true,
-		prog:    p,
+		site:     at,
+		name:     old.name,
+		ifindex:  old.ifindex,
+		mode:     mode,
+		pin:      rs.pinPath(at),
+		again:    true,
+		moved:    true,
+		prog:     p,
+		numbered: at.slot || rs.named.has(at.port),
 	}
 
 	r := rs.meta.port(at.port)

@@ -59,6 +59,9 @@ func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	if err != nil {
 		return err
 	}
+	if err := rs.name(fresh); err != nil {
+		return err
+	}
 	err = rs.class.come(come)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
 		// A load drops the masks of rules that are gone.

@@ -33,6 +33,8 @@ type RuleSet struct {
 	class *tables
 
 	constants constants // of the programs that run
+	shared    programs  // of constants
+	named     ports     // that rules ask for
 	hooks     map[hookKey]*hook
 	adopted   map[uint32]bool // counters found by Open
 	loads     uint64
@@ -66,6 +68,7 @@ func Open(o Options) (*RuleSet, error) {
 		adopted: map[uint32]bool{},
 		early:   o.Early,
 		hasSCTP: HasSCTP,
+		shared:  programs{},
 	}
 	if rs.log == nil {
 		rs.log = slog.New(slog.DiscardHandler)
@@ -194,7 +197,11 @@ func (rs *RuleSet) build() error {
 		t.table.fence = func() { rs.wait() }
 	}
 	rs.class = t
-	return t.recover(rs.meta.masks())
+	if err := t.recover(rs.meta.masks()); err != nil {
+		return err
+	}
+	rs.named.add(t.rules())
+	return nil
 }
 
 // resume takes up the programs that a process left attached. They stay as they are when they are of this version and
@@ -206,6 +213,9 @@ func (rs *RuleSet) resume() error {
 	// Programs may still read rules that the dead process removed.
 	if err := rs.wait(); err != nil {
 		return err
+	}
+	for _, h := range rs.hooks { // the earlier process has loaded these before it added the rules
+		h.numbered = h.slot || rs.named.has(h.port)
 	}
 	need, tuples, ok := rs.meta.loadedFrom(objectHash())
 	if ok {
@@ -238,23 +248,23 @@ func (rs *RuleSet) reload() error {
 	}
 	c := rs.class.constants()
 	fresh := map[*hook]*ebpf.Program{}
+	shared := programs{}
 	for _, h := range rs.hooks {
-		p, err := rs.loadFor(c, h.site)
+		p, err := rs.programFor(c, shared, h.site)
 		if err != nil {
 			for _, p := range fresh {
 				p.Close()
 			}
+			shared.close()
 			return err
 		}
 		fresh[h] = p
 	}
 	rs.meta.clearLoaded()
+	rs.shared.close()
+	rs.shared = shared
 	for h, p := range fresh {
-		if err := h.update(p); err != nil {
-			rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
-			p.Close()
-			rs.drop(h)
-		}
+		rs.give(h, p)
 	}
 	if len(fresh) > 0 {
 		if err := rs.wait(); err != nil {
@@ -269,16 +279,15 @@ func (rs *RuleSet) reload() error {
 	return nil
 }
 
-func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
-	p, err := rs.load.load(c, at)
-	if err != nil {
-		return nil, err
+// give exchanges the program of a hook. A link that does not take it is reported and lost.
+func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
+	if err := h.update(p); err != nil {
+		rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
+		p.Close()
+		rs.drop(h)
+		return
 	}
-	rs.loads++
-	if info, err := p.Info(); err == nil {
-		rs.insns, _ = info.VerifiedInstructions()
-	}
-	return p, nil
+	h.numbered = h.slot || rs.named.has(h.port)
 }
 
 // Stats says how full the tables are.
