@@ -41,7 +41,8 @@ type Options struct {
 	// StartTimeout bounds the time from the start of the process to its
 	// handshake. 0 means 15 s.
 	StartTimeout time.Duration
-	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s.
+	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s, half a second more for each interface that is
+	// counted on, and a millisecond more for each flow.
 	ConfigureTimeout time.Duration
 	// CloseTimeout bounds the orderly end. The process is killed after it, or after a third of it if it fails health
 	// checks. 0 means 30 s.
@@ -61,7 +62,6 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	or(&o.StartTimeout, 15*time.Second)
-	or(&o.ConfigureTimeout, time.Minute)
 	or(&o.CloseTimeout, 30*time.Second)
 	or(&o.Watchdog, 30*time.Second)
 	or(&o.RestartMin, 100*time.Millisecond)
@@ -166,7 +166,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	ends := raw.(*ends)
 	s.svc, s.health = ends.svc, grpc_health_v1.NewHealthClient(ends.cc)
 
-	cctx, cancel := context.WithTimeout(ctx, o.ConfigureTimeout)
+	cctx, cancel := context.WithTimeout(ctx, o.configureTimeout(cfg))
 	defer cancel()
 	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
 		if ctx.Err() == nil && errors.Is(err, context.Canceled) {

@@ -19,6 +19,7 @@ var listing = map[string]string{
 	"dataplane/engine/backend/patterns.go Resolve":     "once at a start, and after events were lost",
 	"dataplane/engine/backend/patterns.go CheckExist":  "once in a control call",
 	"dataplane/engine/probe.go up":                     "once in a probe",
+	"plugin/bound.go configureTimeout":                 "once at a start",
 	"xdp/attach.go Listed":                             "in the error of a start, once",
 }
 
