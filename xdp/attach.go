@@ -192,7 +192,7 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 			continue
 		}
 		if tcx && k.hook == HookIngress {
-			if err := errors.Join(rs.load.tcxIngressSupported(ifi.Name), besideRefused(ifi, o)); err != nil {
+			if err := errors.Join(rs.load.tcxIngressSupported(ifi.Name), rs.besideRefused(ifi, o)); err != nil {
 				rejected = append(rejected, err)
 				busy = busy || errors.Is(err, ErrBusy)
 				continue
@@ -237,7 +237,7 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		copy(r, was)
 		p.Close()
-		return nil, refusal(err, ifi, k.hook, mode)
+		return nil, rs.refusal(err, ifi, k.hook, mode)
 	}
 	h.prog = p
 	r.setHook(at, ifi.Index, mode)
@@ -278,7 +278,7 @@ func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string
 }
 
 // refusal explains why a hook could not be taken, and adds the remedy.
-func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
+func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	feature := mode + " XDP"
 	if mode == modeDispatcher {
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
@@ -288,7 +288,7 @@ func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return busyError(feature, ifi, holderOf(ifi.Index))
+		return busyError(feature, ifi, rs.holders.of(ifi.Index))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
 	case errors.Is(err, ebpf.ErrNotSupported) && mode == modeTCX:

@@ -3,6 +3,7 @@ package xdp
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -13,13 +14,47 @@ type holder struct {
 	program  uint32 // its id; 0: nothing is known
 	instance string // of flowtally, whose pins hold it; "" where none does
 	dir      string // of those pins
+
+	among *holders
 }
 
-func holderOf(ifindex int) holder {
-	h := holder{program: xdpProgram(ifindex)}
+// holders answers who holds the XDP hooks of interfaces. To find the instance of a program, or the link of a hook, it lists
+// all pins, or all links of the kernel. The lists serve for ten times as long as it took to make them, so that the questions
+// about many interfaces cost no list each.
+type holders struct {
+	pins  listed[uint32, string]  // by program: the directory of its pin
+	links listed[uint32, link.ID] // by interface: its XDP link
+}
+
+type listed[K comparable, V any] struct {
+	of    map[K]V
+	err   error
+	until time.Time
+}
+
+func (l *listed[K, V]) get(k K, list func() (map[K]V, error)) (V, error) {
+	if start := time.Now(); start.After(l.until) {
+		l.of, l.err = list()
+		end := time.Now()
+		l.until = end.Add(10 * end.Sub(start))
+	}
+	return l.of[k], l.err
+}
+
+func (hs *holders) of(ifindex int) holder {
+	h := holder{program: xdpProgram(ifindex), among: hs}
 	if h.program == 0 {
 		return h
 	}
+	if dir, _ := hs.pins.get(h.program, pinnedPrograms); dir != "" {
+		h.dir, h.instance = dir, filepath.Base(dir)
+	}
+	return h
+}
+
+// pinnedPrograms lists the programs of the links that instances have pinned, with the directories of the pins.
+func pinnedPrograms() (map[uint32]string, error) {
+	all := map[uint32]string{}
 	pins, _ := filepath.Glob(filepath.Join(instancesDir, "*", linkPrefix+"*"))
 	for _, pin := range pins {
 		l, err := link.LoadPinnedLink(pin, nil)
@@ -28,13 +63,11 @@ func holderOf(ifindex int) holder {
 		}
 		info, err := l.Info()
 		l.Close()
-		if err == nil && uint32(info.Program) == h.program {
-			h.dir = filepath.Dir(pin)
-			h.instance = filepath.Base(h.dir)
-			break
+		if err == nil {
+			all[uint32(info.Program)] = filepath.Dir(pin)
 		}
 	}
-	return h
+	return all, nil
 }
 
 func (h holder) String() string {
@@ -54,7 +87,7 @@ func (h holder) freed(ifindex int, ifname string) string {
 		return fmt.Sprintf("stop that instance; or, where it does not run any more: rm -r %s", h.dir)
 	}
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
-	id, err := xdpLink(ifindex)
+	id, err := h.among.links.get(uint32(ifindex), xdpLinks)
 	switch {
 	case err != nil: // this process may not look at links
 		return "stop its owner; or: " + off + "; or, where it has a link: bpftool link list, bpftool link detach id N"
@@ -64,18 +97,19 @@ func (h holder) freed(ifindex int, ifname string) string {
 	return "stop its owner; or: " + off
 }
 
-// xdpLink returns the id of the link that holds the XDP hook of an interface; 0 without a link. It takes CAP_SYS_ADMIN.
-func xdpLink(ifindex int) (link.ID, error) {
+// xdpLinks lists the links that hold XDP hooks, by interface. It takes CAP_SYS_ADMIN.
+func xdpLinks() (map[uint32]link.ID, error) {
+	all := map[uint32]link.ID{}
 	it := new(link.Iterator)
 	defer it.Close()
 	for it.Next() {
 		info, err := it.Link.Info()
 		if err != nil {
-			return 0, err
+			return all, err
 		}
-		if x := info.XDP(); x != nil && x.Ifindex == uint32(ifindex) {
-			return info.ID, nil
+		if x := info.XDP(); x != nil {
+			all[x.Ifindex] = info.ID
 		}
 	}
-	return 0, it.Err()
+	return all, it.Err()
 }

@@ -54,11 +54,11 @@ func satisfies(have string, h Hook, want Mode) bool {
 }
 
 // besideRefused returns an error if TCX would run behind an XDP program of another owner and o does not allow that.
-func besideRefused(ifi *net.Interface, o AttachOptions) error {
+func (rs *RuleSet) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	if o.Beside || o.Mode == ModeTCX {
 		return nil
 	}
-	if h := holderOf(ifi.Index); h.program != 0 {
+	if h := rs.holders.of(ifi.Index); h.program != 0 {
 		return busyError("XDP", ifi, h)
 	}
 	return nil
@@ -89,8 +89,12 @@ type Holder struct {
 
 // HolderOf returns the holder of the XDP hook of an interface, for an interface on which this process has no XDP program.
 // ok is false if the hook is free. The interface is looked up in the network namespace of the calling thread.
-func HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
-	h := holderOf(ifindex)
+func (rs *RuleSet) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
+	if rs.enter() != nil {
+		return Holder{}, false
+	}
+	defer rs.mu.Unlock()
+	h := rs.holders.of(ifindex)
 	if h.program == 0 {
 		return Holder{}, false
 	}

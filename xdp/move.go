@@ -52,7 +52,7 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		r.setHook(old.site, old.ifindex, old.mode)
 		*gap = noted
-		return failed(errors.Join(refusal(err, ifi, at.hook, mode), h.close()))
+		return failed(errors.Join(rs.refusal(err, ifi, at.hook, mode), h.close()))
 	}
 	rs.step("attached")
 

@@ -22,7 +22,9 @@ func interfaceByName(string) (*net.Interface, device, error) { return nil, devic
 
 type holder struct{ program uint32 }
 
-func holderOf(int) holder               { return holder{} }
+type holders struct{}
+
+func (*holders) of(int) holder          { return holder{} }
 func (holder) String() string           { return "another program" }
 func (holder) freed(int, string) string { return "" }
 

@@ -90,7 +90,7 @@ func probeBPFFS() error {
 // the one that is asked about, or another one.
 func probeHook(ifi *net.Interface) probe.Result {
 	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
-	h := holderOf(ifi.Index)
+	h := new(holders).of(ifi.Index)
 	switch {
 	case h.program == 0:
 	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":

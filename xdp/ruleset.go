@@ -41,6 +41,7 @@ type RuleSet struct {
 	insns     uint32
 
 	early    []string // Options.Early
+	holders  holders
 	values   values
 	epochErr error             // why the epoch of the counters could not be raised
 	closed   bool              // under mu and life

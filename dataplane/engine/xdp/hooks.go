@@ -348,7 +348,7 @@ func (h *hooks) refreshUpstream(some func(name string) bool) {
 				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
 				errs = append(errs, err)
 				if a.Hook == xdp.HookIngress {
-					holder, taken := xdp.HolderOf(a.Index, a.Interface)
+					holder, taken := h.rules.HolderOf(a.Index, a.Interface)
 					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
 					u.beside.note(a, holder, taken, time.Now())
 				}
