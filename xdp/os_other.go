@@ -32,3 +32,9 @@ func (holder) freed(int, string) string { return "" }
 func Probe(ifname string) []probe.Result {
 	return []probe.Result{probe.Ask("eBPF", ifname, supported())}
 }
+
+// Prober makes Probe for many interfaces.
+type Prober struct{}
+
+// Probe is as the function of that name.
+func (*Prober) Probe(ifname string) []probe.Result { return Probe(ifname) }

@@ -17,7 +17,13 @@ import (
 
 // Probe reports which features of this package work here and on an interface of the calling
 // thread's network namespace. It attaches no program: a driver may reset its queues for one.
-func Probe(ifname string) []probe.Result {
+func Probe(ifname string) []probe.Result { return new(Prober).Probe(ifname) }
+
+// Prober makes Probe for many interfaces. What it has to list, it lists for all of them.
+type Prober struct{ holders holders }
+
+// Probe is as the function of that name.
+func (p *Prober) Probe(ifname string) []probe.Result {
 	all := []probe.Result{
 		probe.Ask("eBPF maps", "", probeMap()),
 		probe.Ask("XDP programs", "", permission(features.HaveProgramType(ebpf.XDP))),
@@ -29,7 +35,7 @@ func Probe(ifname string) []probe.Result {
 		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error() + "; " + Listed(), Fix: "name one that is there"})
 	}
 	native := probe.Ask("native XDP", ifname, probeNative(ifi))
-	return append(all, native, probeHook(ifi))
+	return append(all, native, p.probeHook(ifi))
 }
 
 // permission turns a refusal for lack of rights into a conclusive no.
@@ -88,9 +94,9 @@ func probeBPFFS() error {
 
 // probeHook says whether the XDP hook of an interface is free, or an instance of flowtally has it:
 // the one that is asked about, or another one.
-func probeHook(ifi *net.Interface) probe.Result {
+func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
-	h := new(holders).of(ifi.Index)
+	h := p.holders.of(ifi.Index)
 	switch {
 	case h.program == 0:
 	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":

@@ -32,11 +32,12 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 	type question struct{ feature, object string }
 	asked := make(map[question]bool)
 	var out []probe.Result
+	var prober xdp.Prober
 	for _, name := range o.Interfaces {
 		if ctx.Err() != nil {
 			break
 		}
-		for _, r := range xdp.Probe(name) {
+		for _, r := range prober.Probe(name) {
 			// Results that do not depend on the interface come with each of them.
 			if q := (question{r.Feature, r.Object}); !asked[q] {
 				asked[q] = true

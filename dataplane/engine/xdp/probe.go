@@ -7,10 +7,13 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
+// Prober probes interfaces. One serves for many.
+type Prober struct{ of xdp.Prober }
+
 // Probe returns which features of the backend an interface and the kernel support. A result that does not depend
 // on the interface is about the object "backend xdp". Probe attaches nothing.
-func Probe(ifname string) []probe.Result {
-	out := xdp.Probe(ifname)
+func (p *Prober) Probe(ifname string) []probe.Result {
+	out := p.of.Probe(ifname)
 	for i := range out {
 		out[i].Object, out[i].Backend = cmp.Or(out[i].Object, "backend xdp"), "xdp"
 	}
