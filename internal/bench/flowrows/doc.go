@@ -3,14 +3,23 @@
 //
 //   - flow.add.64k, flow.remove.64k: Engine.AddFlows, or RemoveFlows, of one flow, in this
 //     process, counted by XDP.
+//
 //   - flow.add.64k.grpc, flow.remove.64k.grpc: the same through the control socket of
 //     `flowtally run` and its plugin. The rows measure the CPU time of all three processes.
+//
 //   - flow.add.64k.rdma, flow.remove.64k.rdma: the same as the first two on the software NIC, which
 //     counts all of the flows, with XDP behind it.
+//
 //   - flow.cli.64k: one run of `flowtally flows add`. The row measures the CPU time of this command, of
 //     `flowtally run` and of its plugin.
+//
 //   - flow.memory.64k: anonymous memory (RssAnon) of `flowtally run` and its plugin together, after
 //     a collection: the difference between 65,536 flows and 1,024, for each flow, against 2 KiB.
+//
+//   - hooks.start.240, hooks.burst.240, hooks.idle.240, hooks.stop.240: CPU time per interface of an instance that
+//     counts both directions of 240 veths, against 16: its start, the coming of the interfaces while it runs, a second
+//     without packets, its end. What an instance costs beside its interfaces is in both, so start and idle are far
+//     below 1. The short form leaves these rows out: the kernel waits an RCU grace period for each program of TCX.
 //
 // Every instance polls once a second: a poll cycle reads every counter, and is no part of a
 // change. The instances are made once, by the first row that needs them, on veth pairs in a network

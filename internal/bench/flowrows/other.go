@@ -5,6 +5,8 @@ package flowrows
 import (
 	"context"
 	"errors"
+
+	"github.com/flowtally/flowtally/internal/bench"
 )
 
 var errSystem = errors.New("it takes Linux")
@@ -14,3 +16,4 @@ type ground struct{}
 func (s *site) start(context.Context, kind, int) (*subject, error)    { return nil, errSystem }
 func (s *site) addByCommand(context.Context, *subject) (int64, error) { return 0, errSystem }
 func (s *subject) anonymous(context.Context) (bytes int64, err error) { return 0, errSystem }
+func (s *site) hookRows() []bench.Row                                 { return nil }

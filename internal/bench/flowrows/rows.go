@@ -13,6 +13,12 @@ const (
 	many = 65536 - 1
 )
 
+// The interfaces of the two instances that a row about interfaces compares. An instance has at most 255.
+const (
+	fewLinks  = 16
+	manyLinks = 240
+)
+
 // perFlow is the anonymous memory that a flow may take, in bytes.
 const perFlow = 2048
 
@@ -44,5 +50,5 @@ func Rows(bin string) []bench.Row {
 	}
 	row("flow.cli.64k", running, among, "ns of CPU time per command, of all processes", 2.0, one{timed: s.addByCommand, undone: remove, n: 1}.sides)
 	row("flow.memory.64k", running, "2 KiB", "bytes per flow", 1.0, memory)
-	return rows
+	return append(rows, s.hookRows()...)
 }
