@@ -16,6 +16,10 @@ import (
 // another program holds can become free, TCX programs and pins come and go.
 const checkPeriod = 2 * time.Second
 
+// batchSize is the most link events that are handled at once. An attach takes two RCU grace periods, and control calls wait
+// for a batch.
+const batchSize = 8
+
 // watch starts the watcher of links, which runs until stopWatch.
 func (h *hooks) watch() error {
 	ctx, stop := context.WithCancel(context.Background())
@@ -107,7 +111,7 @@ func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	defer h.mu.Unlock()
 
 	batch := []links.Event{ev}
-	for range len(more) {
+	for range min(len(more), batchSize-1) {
 		if ev, ok := <-more; ok {
 			batch = append(batch, ev)
 		}
