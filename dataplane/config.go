@@ -1,11 +1,13 @@
 package dataplane
 
 import (
+	"cmp"
 	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // Config is the configuration of an instance. The zero value works with at least one interface, one queue pair or
@@ -159,4 +161,14 @@ type RDMAConfig struct {
 	// Audit lets XDP count beside the device from the start, so that no packet is lost when the device fails. It
 	// costs as much as counting by XDP.
 	Audit bool
+}
+
+// PinDir is the directory of the instance's pins.
+func (c Config) PinDir() string {
+	return cmp.Or(c.XDP.PinDir, "/sys/fs/bpf/flowtally/"+cmp.Or(c.Instance, "default"))
+}
+
+// MirrorPath is the file of the instance's mirror, as a process of this user writes it.
+func (c Config) MirrorPath() string {
+	return cmp.Or(c.Mirror.Path, shm.DefaultPath(cmp.Or(c.Instance, "default")))
 }

@@ -115,13 +115,13 @@ func (s *session) kill() {
 
 // start runs one plugin process and configures it. On an error, which has the last lines of the process's output, no
 // process is left.
-func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes) (_ *session, err error) {
+func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes, env ...string) (_ *session, err error) {
 	path, file, err := find(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() // a nil file's Close does nothing
-	env := environment(o)
+	env = append(environment(o), env...)
 	excluded, err := crashes.Environment()
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func mayUseRDMA(cfg *pluginv1.Config) bool {
 // environment returns this process's environment without the variables of another pair of host and plugin, and with
 // the plugin's own.
 func environment(o *Options) []string {
-	own := []string{child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv}
+	own := []string{child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv}
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
 		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {

@@ -15,6 +15,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/verbpage"
 	"github.com/flowtally/flowtally/plugin/internal/child"
 	"github.com/flowtally/flowtally/plugin/internal/logwire"
@@ -37,6 +38,10 @@ type ServeOptions struct {
 // instance first. The result is the exit code of the process. It is called once, from main, and owns
 // stdout: nothing may be written there before.
 func Serve(opts ServeOptions) int {
+	if len(os.Args) > 1 && os.Args[1] == hosted.ReleaseWord {
+		fmt.Fprintln(os.Stderr, "the main function of this plugin does not call engine.TrialMain, which removes what a dead process has left")
+		return 1
+	}
 	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
 		byHand(os.Stderr, opts.Program)
 		return 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/hosted"
+	"github.com/flowtally/flowtally/plugin/internal/child"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -116,7 +119,7 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	// call's own end must not reach it once the instance stands.
 	life, cancel := context.WithCancel(s.life)
 	stop := context.AfterFunc(ctx, cancel)
-	svc, err := s.factory(life, cfg, s.log)
+	svc, err := s.factory(hosted.With(life, hosted.Host{Restart: os.Getenv(child.RestartEnv) != ""}), cfg, s.log)
 	if err == nil && svc == nil {
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}

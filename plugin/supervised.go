@@ -53,7 +53,8 @@ type Client struct {
 var _ dataplane.Service = (*Client)(nil)
 
 // Launch starts the plugin and configures it. ctx bounds the launch alone;
-// Close ends the plugin. An error says why, and no process is left.
+// Close ends the plugin. An error says why, and no process is left. Nothing is attached or pinned then, unless the
+// configuration keeps pins: what the start has found stays.
 func Launch(ctx context.Context, opts Options) (*Client, error) {
 	o := opts.withDefaults()
 	cfg, err := configToProto(o.Config)
@@ -65,12 +66,16 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 		return nil, err
 	}
 	crashes := child.NewCrashes()
+	before := look(o.Config)
 	s, err := start(ctx, &o, cfg, crashes)
 	for died := 1; err != nil && crashes.Count() == died && died < child.MaxLaunchCrashes && ctx.Err() == nil; died++ {
 		o.Logger.Warn("the plugin died in a verb of an RDMA device, and is started again", "error", err)
 		s, err = start(ctx, &o, cfg, crashes)
 	}
 	if err != nil {
+		if l, any := before.leavings(); any && !errors.Is(err, dataplane.ErrInUse) { // then it is the other instance's
+			err = errors.Join(err, release(&o, l, before.instance))
+		}
 		return nil, err
 	}
 	c := &Client{

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/hosted"
+	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
 // objectPlugin is the object of the supervisor's events and conditions.
@@ -117,7 +119,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 		var s *session
 		err := failed
 		if err == nil {
-			s, err = start(c.life, &c.opts, cfg, c.crashes)
+			s, err = start(c.life, &c.opts, cfg, c.crashes, child.RestartEnv+"=1")
 		}
 		if err == nil {
 			go c.cameUp(s, why, attempt) // s may stand still in it: awaitEnd watches s meanwhile
@@ -200,9 +202,9 @@ func (c *Client) finish(s *session) error {
 	case errors.Is(err, errSilent):
 		return c.cleanUp(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err)
+		return errors.Join(fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err), c.releasePins())
 	case errors.Is(err, errKilled):
-		return fmt.Errorf("closing: %w", err)
+		return errors.Join(fmt.Errorf("closing: %w", err), c.releasePins())
 	}
 	return err
 }
@@ -213,20 +215,41 @@ var (
 )
 
 // cleanUp is Close while the plugin is down. The programs of a dead plugin, with drop rules perhaps, stay attached.
-// Unless the configuration keeps pins, cleanUp starts one more plugin, which adopts them, and closes it.
+// Unless the configuration keeps pins, cleanUp starts one more plugin, which adopts them with their counts, and closes it.
+// Where that fails, or takes too long, it detaches them by the paths of their pins.
 func (c *Client) cleanUp(ctx context.Context) error {
-	if c.opts.Config.XDP.KeepPins {
+	if c.keepsPins() {
 		return nil
 	}
 	cfg, err := c.config()
-	if err != nil {
-		return fmt.Errorf("closing: the plugin is down, so its programs stay attached: %w", err)
+	if err == nil {
+		var s *session
+		if s, err = start(ctx, &c.opts, cfg, c.crashes, child.RestartEnv+"=1"); err == nil {
+			err = s.svc.shutdown(ctx)
+			s.kill()
+		}
 	}
-	s, err := start(ctx, &c.opts, cfg, c.crashes)
-	if err != nil {
-		return fmt.Errorf("closing: the plugin is down, so its programs stay attached: %w: %w", dataplane.ErrUnavailable, err)
+	if err == nil {
+		return nil
 	}
-	err = s.svc.shutdown(ctx)
-	s.kill()
-	return err
+	c.log.Warn("the plugin is down and does not start: its programs are detached without it", "error", err)
+	err = fmt.Errorf("closing: the plugin is down, so the counts since its last cycle are lost: %w: %w", dataplane.ErrUnavailable, err)
+	return errors.Join(err, c.releasePins())
+}
+
+// releasePins detaches what a dead plugin has left attached, by the paths of its pins. A configuration that keeps pins
+// keeps them.
+func (c *Client) releasePins() error {
+	pins := c.opts.Config.PinDir()
+	if c.keepsPins() || !there(pins) {
+		return nil
+	}
+	return release(&c.opts, hosted.Leavings{Pins: pins}, c.opts.Config.Instance)
+}
+
+// keepsPins reports the setting of now: a change of the configuration may have changed it.
+func (c *Client) keepsPins() bool {
+	c.op <- struct{}{}
+	defer func() { <-c.op }()
+	return c.base.GetXdp().GetKeepPins()
 }

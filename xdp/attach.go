@@ -143,6 +143,9 @@ func Listed() string {
 
 // take makes sure that a hook runs our program; isNew: it did not before.
 func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
+	if rs.detached() {
+		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, ErrDetached)
+	}
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
 		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)

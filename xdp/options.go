@@ -14,6 +14,8 @@ type Options struct {
 	// Early are the kinds of device ("veth") on which ModeAuto prefers TCX ingress to native XDP, because they make a
 	// socket buffer of each received packet before XDP runs. nil means veth and tuntap.
 	Early []string
+	// StayDetached: a RuleSet that Release has taken off its hooks takes none. Without it Open ends that.
+	StayDetached bool
 	// Logger may be nil.
 	Logger *slog.Logger
 }

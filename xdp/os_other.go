@@ -16,6 +16,9 @@ func supported() error {
 
 func lockDir(string) (*os.File, error) { return nil, supported() }
 
+// Release says that nothing of this package works here.
+func Release(string, ReleaseOptions) (Released, error) { return Released{}, supported() }
+
 func xdpProgram(int) uint32 { return 0 }
 
 func interfaceByName(string) (*net.Interface, device, error) { return nil, device{}, supported() }

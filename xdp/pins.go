@@ -127,13 +127,9 @@ func unpinAll(dir *os.File) error {
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", dir.Name(), err)
 	}
-	ours := map[string]bool{}
-	for _, m := range newMaps().all {
-		ours[m.name] = true
-	}
 	errs := []error{unpin(dir, "meta")}
 	for _, n := range names {
-		if ours[n] || isLinkPin(n) {
+		if isOurPin(n) {
 			errs = append(errs, unpin(dir, n))
 		}
 	}

@@ -113,6 +113,11 @@ func (rs *RuleSet) open(o Options) error {
 		if rs.lock, err = lockDir(rs.dir); err != nil {
 			return err
 		}
+		if !o.StayDetached {
+			if err := unpin(rs.lock, detachedPin); err != nil {
+				return err
+			}
+		}
 		if found, err = rs.adoptMaps(want); err != nil {
 			return err
 		}

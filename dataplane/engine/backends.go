@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/hosted"
 )
 
 // candidates returns the backends that a word of the configuration allows, best first.
@@ -28,7 +29,7 @@ func candidates(word flow.Backend) []string {
 // openBackends opens the backends that the configuration and its flows name, in the order in which flows are offered to
 // them. A backend that only "auto" asks for may be missing, as long as another one is open; absent says why it is
 // missing. A hardware backend without a device is among open, too.
-func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
+func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, log *slog.Logger, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
 	defer func() {
 		if err != nil {
 			for _, b := range open {
@@ -69,7 +70,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		if !asked[name] {
 			continue
 		}
-		b, err := openBackend(ctx, name, cfg, log, g)
+		b, err := openBackend(ctx, name, cfg, host, log, g)
 		if err == nil {
 			open = append(open, b)
 			err = absentDevice(b)
@@ -117,12 +118,12 @@ func nothingCounts(reasons []error) error {
 var errNoInterface = errors.New("the instance was started without an interface to count on")
 
 // openBackend opens a backend by its name in the configuration.
-func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
+func openBackend(ctx context.Context, name string, cfg dataplane.Config, host hosted.Host, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
 	switch name {
 	case "sim":
 		return sim.New(nil), nil
 	case "xdp":
-		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Degraded: cfg.Start == dataplane.StartDegraded, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
+		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Degraded: cfg.Start == dataplane.StartDegraded, Config: cfg.XDP, Flows: cfg.Flows, Restart: host.Restart, Logger: log})
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -101,19 +102,28 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: opts.Calls, Excluded: opts.Excluded, Logger: e.log,
 	})
 	e.life, e.quit = context.WithCancel(context.Background())
+	// A host decides itself what a failed start leaves: it may start this instance again, which adopts the pins.
+	given := inject.From(ctx)
+	host, isHosted := hosted.From(ctx)
+	before, known := xdp.Left(e.cfg.XDP.PinDir)
+	undoes := known && !isHosted && given == nil
 	defer func() {
-		if err != nil {
-			e.quit()
-			err = errors.Join(err, e.pairs.Close(), e.Set.Close(), e.release(true, (*shm.Writer).Discard))
+		if err == nil {
+			return
+		}
+		e.quit()
+		inUse := errors.Is(err, dataplane.ErrInUse) // what is there is the other instance's
+		err = errors.Join(err, e.pairs.Close(), e.Set.Close(), e.release(true, (*shm.Writer).Discard))
+		if undoes && !inUse {
+			err = errors.Join(err, undoStart(e.cfg, before))
 		}
 	}()
 	if e.writer, err = catalogue.Create(e.cfg.Mirror, e.log); err != nil {
 		return nil, err
 	}
 	var absent map[string]error // why backends have nothing to count with
-	given := inject.From(ctx)
 	if e.backends = given; given == nil {
-		if e.backends, absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
+		if e.backends, absent, err = openBackends(ctx, e.cfg, host, e.log, e.guard); err != nil {
 			return nil, err
 		}
 	}
@@ -310,13 +320,13 @@ const defaultHistoryPeriod = time.Second
 func withDefaults(cfg dataplane.Config) dataplane.Config {
 	cfg.Instance, cfg.Backend = cmp.Or(cfg.Instance, "default"), cmp.Or(cfg.Backend, flow.Auto)
 	m := &cfg.Mirror
-	m.Path = cmp.Or(m.Path, shm.DefaultPath(cfg.Instance))
+	m.Path = cfg.MirrorPath()
 	m.HistoryPeriod = cmp.Or(m.HistoryPeriod, defaultHistoryPeriod)
 	if m.History == -1 {
 		m.HistoryPeriod = 0
 	}
 	m.Mode = cmp.Or(m.Mode, 0o644)
-	cfg.XDP.PinDir = cmp.Or(cfg.XDP.PinDir, "/sys/fs/bpf/flowtally/"+cfg.Instance)
+	cfg.XDP.PinDir = cfg.PinDir()
 	cfg.XDP.MaxFlows = cmp.Or(cfg.XDP.MaxFlows, xdp.DefaultMaxFlows())
 	return cfg
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/trial/child"
+	"github.com/flowtally/flowtally/internal/hosted"
 )
 
 // TrialCommand starts a process that tries an RDMA device before this one uses it: a library that
@@ -22,13 +23,16 @@ func SelfTrial() TrialCommand {
 // trialWord is the argument of a trial's process.
 const trialWord = "rdma-trial"
 
-// TrialMain runs a trial, if the process was started for one, and returns its exit code. A program that hands
-// SelfTrial to an instance calls it before anything else:
+// TrialMain runs a trial, or removes what a dead plugin has left attached, if the process was started for that, and
+// returns its exit code. A plugin, and a program that hands SelfTrial to an instance, calls it before anything else:
 //
 //	if code, is := engine.TrialMain(); is {
 //		os.Exit(code)
 //	}
 func TrialMain() (code int, is bool) {
+	if len(os.Args) == 3 && os.Args[1] == hosted.ReleaseWord {
+		return releaseMain(os.Args[2]), true
+	}
 	if !slices.Equal(os.Args[1:], []string{trialWord}) {
 		return 0, false
 	}

@@ -89,9 +89,10 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/inject",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/hosted", "internal/inject",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
+		"internal/hosted":            {},
 		"internal/inject":            {"dataplane/engine/backend"},
 		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/live", "dataplane/engine/poll", "shm"},
 		"dataplane/engine/live":      {"dataplane", "probe", "shm"},
@@ -105,7 +106,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
-		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
+		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/hosted", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
 		"internal/linear":            {"dataplane/flow"},

@@ -124,25 +124,46 @@ func (s *Slot) Detach() error {
 }
 
 // leave empties the slot where the namespace has no such interface. It was deleted, or moved to another namespace, where
-// the dispatcher runs on. The pin of a link keeps a component in its place. The caller holds the lock of the pins.
+// the dispatcher runs on. The caller holds the lock of the pins.
 func (s *Slot) leave() error {
-	pins, _ := filepath.Glob(filepath.Join(Dir, fmt.Sprintf("dispatch-%d-*", s.hook.ifindex), "prog*-prog"))
+	_, err := leave(fmt.Sprintf("dispatch-%d-*", s.hook.ifindex), s.fills)
+	s.at = 0
+	return err
+}
+
+// leave empties the places of programs of ours in the dispatchers whose pins match. The pin of a link keeps a component
+// in its place, so its removal is all that it takes: no dispatcher is loaded.
+func leave(dispatchers string, fills func(*ebpf.Program) (bool, error)) (emptied int, err error) {
+	pins, _ := filepath.Glob(filepath.Join(Dir, dispatchers, "prog*-prog"))
 	var errs []error
 	for _, pin := range pins {
 		p, err := ebpf.LoadPinnedProgram(pin, nil)
 		if err == nil {
 			ours := false
-			if ours, err = s.fills(p); ours {
-				err = os.Remove(strings.TrimSuffix(pin, "prog") + "link")
+			if ours, err = fills(p); ours {
+				if err = os.Remove(strings.TrimSuffix(pin, "prog") + "link"); err == nil {
+					emptied++
+				}
 			}
 			p.Close()
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("emptying a place of the dispatcher of interface %d: %w", s.hook.ifindex, err))
+			errs = append(errs, fmt.Errorf("emptying a place of the dispatcher %s: %w", filepath.Base(filepath.Dir(pin)), err))
 		}
 	}
-	s.at = 0
-	return errors.Join(errs...)
+	return emptied, errors.Join(errs...)
+}
+
+// LeaveAll empties the places of all programs that use a map, in the dispatchers of all interfaces and namespaces. It
+// does not wait for a process that holds the lock of the pins and hangs: to remove a pin needs no lock.
+func LeaveAll(uses *ebpf.Map) (emptied int, err error) {
+	info, err := uses.Info()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the map of a slot: %w", err)
+	}
+	id, _ := info.ID()
+	s := &Slot{uses: id}
+	return leave("dispatch-*-*", s.fills)
 }
 
 // Close implements link.Link. The program stays.

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/configs"
@@ -70,12 +69,16 @@ func (c *runCmd) Run(env *Env) (err error) {
 		defer func() { err = errors.Join(err, control.Close()) }()
 	}
 	signals := make(chan os.Signal, 2) // from here on: env.Context ends with the first of them
-	signal.Notify(signals, c.ending()...)
+	signal.Notify(signals, c.endings()...)
 	defer signal.Stop(signals)
+	over := make(chan struct{})
+	defer close(over)
+	end := &ending{env: env, cfg: cfg, embedded: c.Embedded, exit: engine.PrepareExit(cfg), signals: signals, over: over}
+	go end.atOnce()
 	svc, err := c.start(env, &cfg)
 	if err != nil {
 		if env.Context.Err() != nil {
-			return nil // told to stop before it ran
+			return fmt.Errorf("starting instance %s: %w; %s", cfg.Instance, errStopped, end.left(err))
 		}
 		return withMissingInterfaces(fmt.Errorf("starting instance %s: %w", cfg.Instance, err), cfg)
 	}
@@ -90,9 +93,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 			return again, err
 		},
 	}}
-	over := make(chan struct{})
-	defer close(over)
-	go endAtOnce(env, svc, signals, over)
+	end.running(svc)
 	err = r.serve(control)
 	if closeErr := svc.Close(); closeErr != nil && !errors.Is(closeErr, dataplane.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("closing instance %s: %w", cfg.Instance, closeErr))
@@ -115,52 +116,12 @@ func withMissingInterfaces(err error, cfg dataplane.Config) error {
 // reloads says that SIGHUP makes the instance read its file again. Without a file SIGHUP ends it.
 func (c *runCmd) reloads() bool { return c.Config != "" }
 
-// ending returns the signals that end the instance.
-func (c *runCmd) ending() []os.Signal {
+// endings returns the signals that end the instance.
+func (c *runCmd) endings() []os.Signal {
 	if c.reloads() {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
-}
-
-// sameRequest is how long after the first signal another one is the same request: timeout(1)
-// sends a signal to the process and then to the group of both, within a millisecond.
-const sameRequest = time.Second
-
-// secondRequest returns the first of signals that comes longer than within after the first one,
-// or nil when over is closed before.
-func secondRequest(signals <-chan os.Signal, over <-chan struct{}, within time.Duration) os.Signal {
-	var first time.Time
-	for {
-		select {
-		case s := <-signals:
-			switch {
-			case first.IsZero():
-				first = time.Now()
-			case time.Since(first) > within:
-				return s
-			}
-		case <-over:
-			return nil
-		}
-	}
-}
-
-// endAtOnce ends the instance without an orderly close at the second request to end.
-func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <-chan struct{}) {
-	last := secondRequest(signals, over, sameRequest)
-	if last == nil {
-		return
-	}
-	env.Logger.Warn("second signal: ending at once; attached programs may stay until the next start of this instance", "signal", last)
-	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	if c, ok := svc.(*plugin.Client); ok {
-		_ = c.Kill() // which Close returns too
-		return
-	}
-	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Signal(last)
-	}
 }
 
 // nameInstance names the instance: by the flag, else by the file, else by the environment.

@@ -50,7 +50,7 @@ func (r *running) serve(control *plugin.Control) error {
 	}
 	if err := r.announce(); err != nil {
 		if r.env.Context.Err() != nil {
-			return nil // stopped while starting
+			return fmt.Errorf("starting instance %s: %w before its first values", r.instance, errStopped)
 		}
 		return err
 	}

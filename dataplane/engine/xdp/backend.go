@@ -24,8 +24,10 @@ type Options struct {
 	Degraded   bool                  // an interface that refuses to be counted on is a condition, not an error
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
 	// Flows are the flows of the configuration, which keep their pinned counters until RemoveStale.
-	Flows  []flow.Flow
-	Logger *slog.Logger
+	Flows []flow.Flow
+	// Restart: this instance ran before under its host. If somebody took it off its hooks, it stays off.
+	Restart bool
+	Logger  *slog.Logger
 	// FreeFor is how long the XDP hook of an interface must be free before counting moves from TCX to it; 0 means 30 s.
 	FreeFor time.Duration
 	Early   []string // as of xdp.Options
@@ -81,7 +83,7 @@ func New(o Options) (*Backend, error) {
 	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Early: o.Early, Logger: o.Logger})
+	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("opening the rule set at %s for xdp.max_flows %d: %w", o.Config.PinDir, o.Config.MaxFlows, translate(err))
 	}

@@ -11,4 +11,6 @@ const (
 	VerbsFDEnv = "FLOWTALLY_PLUGIN_VERBS_FD"
 	// ExcludedEnv holds a JSON object: the RDMA devices that the plugin must not use, and the reasons.
 	ExcludedEnv = "FLOWTALLY_PLUGIN_EXCLUDED"
+	// RestartEnv is set where the host has run the instance before, in another process.
+	RestartEnv = "FLOWTALLY_PLUGIN_RESTART"
 )

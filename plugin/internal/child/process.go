@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,32 @@ func (p *Process) Start(context.Context) error {
 	p.pid = p.cmd.Process.Pid
 	go p.reap()
 	return nil
+}
+
+// Run executes the process to its end, without a host's pipes. An error has the first line that it wrote to stderr.
+func (p *Process) Run(ctx context.Context) error {
+	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd.Env = p.env
+	var said bytes.Buffer
+	p.cmd.Stderr = &said
+	p.cmd.WaitDelay = DrainTime
+	p.execute()
+	ownGroup(p.cmd)
+	if err := p.startConfined(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = killGroup(p.cmd.Process) })
+	defer stop()
+	err := p.cmd.Wait()
+	switch line, _, _ := strings.Cut(said.String(), "\n"); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("running %s: %w", p.path, ctx.Err())
+	case line != "":
+		return errors.New(line)
+	}
+	return fmt.Errorf("running %s: %w", p.path, err)
 }
 
 func (p *Process) release() {
