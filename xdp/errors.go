@@ -23,7 +23,7 @@ var (
 	// ErrBusy: another program holds the hook; the text names it.
 	ErrBusy = errors.New("hook is taken")
 	// ErrDetached: somebody took this instance off its hooks.
-	ErrDetached = errors.New("flowtally detach has taken this instance off its hooks; a restart of the instance takes them again")
+	ErrDetached = errors.New("the instance was taken off its hooks by flowtally detach; a restart of it takes them again")
 	// ErrPermission: a capability is missing; the text names it.
 	ErrPermission = errors.New("missing privilege")
 	// ErrNotFound: no such rule, counter or interface.

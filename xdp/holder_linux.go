@@ -84,7 +84,7 @@ func (h holder) String() string {
 // attached, and flowtally attaches its programs by links.
 func (h holder) freed(ifindex int, ifname string) string {
 	if h.instance != "" {
-		return fmt.Sprintf("stop that instance; or, where it does not run any more: rm -r %s", h.dir)
+		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + h.dir
 	}
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
 	id, err := h.among.links.get(uint32(ifindex), xdpLinks)

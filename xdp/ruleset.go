@@ -172,13 +172,13 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 		return false, unpinAll(rs.lock)
 	default:
 		m.close()
-		return false, fmt.Errorf("%w; to give up their counts, remove the directory %s", err, rs.dir)
+		return false, fmt.Errorf("%w; to give up their counts: flowtally clean --pin-dir %s", err, rs.dir)
 	}
 	if g.rules < want.rules || g.counters < want.counters || g.cpus != want.cpus {
 		m.close()
 		return false, fmt.Errorf("%w: the pins in %s hold %d rules, %d counters and %d CPUs, wanted are %d, %d and %d; "+
-			"to give up their counts, remove the directory", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
-			want.rules, want.counters, want.cpus)
+			"to give up their counts: flowtally clean --pin-dir %s", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
+			want.rules, want.counters, want.cpus, rs.dir)
 	}
 	rs.g, rs.maps = g, m
 	return true, nil

@@ -125,6 +125,7 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/usage":      {"dataplane/flow"},
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
 		"cmd/internal/format":     {},
+		"cmd/internal/instances":  {"shm"},
 		"cmd/internal/manual":     {"cmd/internal/usage"},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
 		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},

@@ -29,6 +29,9 @@ type root struct {
 	Export     exportCmd     `cmd:"" help:"Serve counters to Prometheus and push them by OTLP, until a signal."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
+	Instances  instancesCmd  `cmd:"" help:"List the instances of this host, running or not, with what each has left."`
+	Clean      cleanCmd      `cmd:"" help:"Remove the pins, programs and mirrors of instances that no process runs."`
+	Detach     detachCmd     `cmd:"" help:"Take the programs of an instance off its hooks at once, also where it hangs."`
 	Explain    explainCmd    `cmd:"" help:"Show which flow counts a packet, which flows it shadows, and why."`
 	Replay     replayCmd     `cmd:"" help:"Count a capture by flows, with the classifier that counts on an interface."`
 	Selftest   selftestCmd   `cmd:"" help:"Compare sent with counted on a real interface: egress, ingress, RDMA."`

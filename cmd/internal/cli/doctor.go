@@ -34,6 +34,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
 		Trial: engine.SelfTrial(),
 	})...)
+	results = append(results, leftovers()...)
 	if err := view.Checks(env.Stdout, c.json(), results); err != nil {
 		return err
 	}

@@ -16,6 +16,37 @@ Examples:
   flowtally run --backend sim --flow 'web=tcp dport 443' --socket - --embedded`
 }
 
+// Help is shown by instances --help.
+func (*instancesCmd) Help() string {
+	return `An instance leaves a mirror, which has its totals, and pins, which keep its programs on their hooks. The states are: running; kept (it was stopped, and xdp.keep_pins lets its programs count on); stopped (its mirror has the last values); dead (its process ended without a stop, so its programs may count, and drop, on); pins (no mirror tells how it ended).
+
+Examples:
+
+  flowtally instances
+
+  flowtally instances -o json`
+}
+
+// Help is shown by clean --help.
+func (*cleanCmd) Help() string {
+	return `Prints what it removes and asks. It detaches programs by the paths of their pins, so it needs no configuration and no plugin. An instance that a process runs is refused. One that was stopped with xdp.keep_pins is not dead: it is removed by its name alone. The host's journal gets a line with the user and the process.
+
+Examples:
+
+  flowtally clean --instance lb
+
+  flowtally clean --all-dead --yes`
+}
+
+// Help is shown by detach --help.
+func (*detachCmd) Help() string {
+	return `For an emergency, such as a drop rule that matches too much. The programs are detached by the paths of their pins: the instance is not asked. Where it runs it goes on without programs, says so by a condition, and takes its hooks again when it is restarted. Its pinned counts stay.
+
+Examples:
+
+  flowtally detach --instance lb`
+}
+
 // Help is shown by apply --help.
 func (*applyCmd) Help() string {
 	return `The instance becomes the file: flows that are not there are added, changed ones are changed in their places, flows of an earlier file that are gone are removed. Everything changes, or nothing does. The flows that do not change are counted without a gap. Flows of "flowtally flows add" stay, unless the file has their names or --prune is given. The settings interfaces, mirror.counters, mirror.history_period, mirror.latency_counters, poll.period, poll.idle_period and xdp.keep_pins change as well. Another setting that differs is named, and nothing changes: restart the instance for it.

@@ -19,6 +19,7 @@ var hints = []struct {
 	try string
 }{
 	{plugin.ErrUntrusted, "the command above; root runs no binary that others can write"},
+	{plugin.ErrLeft, "flowtally instances # then: flowtally clean --instance NAME"},
 	{plugin.ErrIncompatible, "flowtally version # flowtally and its plugin are of one release"},
 	{plugin.ErrStart, "flowtally doctor # and the log above with --log.level debug"},
 	{shm.ErrInUse, "another --instance, or stop the one that runs"},

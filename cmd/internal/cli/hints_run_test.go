@@ -33,6 +33,10 @@ var reproduced = map[string]struct{ file, text string }{
 	"dataplane.ErrNotFound":     {"testdata/script/flows.txtar", "try: flowtally flows list"},
 	"dataplane.ErrNotConnected": {"testdata/script/queue-pairs.txtar", "then: flowtally queue-pairs connect alone"},
 
+	"flowtally clean --instance NAME # or":                   {"clean_linux_test.go", "try: flowtally clean --instance NAME"},
+	"flowtally instances":                                    {"clean_linux_test.go", "try: flowtally instances"},
+	"stop it; in an emergency":                               {"clean_linux_test.go", "try: stop it; in an emergency"},
+	"the same command with --yes":                            {"clean_linux_test.go", "try: the same command with --yes"},
 	"-f FILE names":                                          {"testdata/script/apply.txtar", "try: -f FILE names the file"},
 	"a packet in words":                                      {"testdata/script/explain.txtar", "try: a packet in words"},
 	"--config FILE or --flow":                                {"testdata/script/explain.txtar", "try: --config FILE or --flow"},
@@ -65,6 +69,8 @@ var notReproduced = map[string]string{
 	"probe.ErrNotSupported":    "every error of this kind has a fix of its own, which goes before the table",
 	"os.ErrPermission":         "tests run as root, which may read every file; TestNoPrivilege has the commands' own errors",
 
+	"plugin.ErrLeft":                      "it needs a bpffs that lets a process pin and not unpin",
+	"flowtally clean --instance …":        "the same",
 	"again on an otherwise idle machine":  "a row of the bench that misses its bound needs a slow machine",
 	"make build, or --plugin PATH":        "the test's own binary is the plugin",
 	"install gcc":                         "the tests need gcc themselves",

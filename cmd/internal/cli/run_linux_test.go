@@ -279,7 +279,7 @@ func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 		}
 		return code, talk
 	}
-	want := "hook is taken by instance " + in.name + " of flowtally; stop that instance; or, where it does not run any more: rm -r " + in.pins
+	want := "hook is taken by instance " + in.name + " of flowtally; stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + in.pins
 	if code, talk := second(); code != exitFailed || !strings.Contains(talk, want) || strings.Contains(talk, "xdp off") {
 		t.Errorf("code %d, it says\n%s", code, talk)
 	}

@@ -45,6 +45,7 @@ func outputs() map[string][]any {
 		"flows add":           {view.AddedJSON{}},
 		"flows list":          {view.FlowsJSON{}},
 		"apply":               {reload.Changes{}},
+		"instances":           {InstancesJSON{}},
 		"get":                 {view.ReadingJSON{}},
 		"queue-pairs list":    {view.QueuePairsJSON{}},
 		"queue-pairs post":    {view.PostedJSON{}},

@@ -37,6 +37,7 @@ var steps = map[string]string{
 	"xdp.ErrIncompatible":   "remove the directory that the text names: that gives up its counts",
 	"xdp.ErrBusy":           "detach the other program with the command in the text",
 	"xdp.ErrPermission":     "run as root, or give the process the capability that the text names",
+	"xdp.ErrDetached":       "restart the instance when its flows are right again",
 	"xdp.ErrNotFound":       "list the rules and counters first",
 	"xdp.ErrExists":         "remove the old rule or counter first",
 	"xdp.ErrInvalid":        "correct the rule as the text says",

@@ -35,8 +35,15 @@ func ReleaseOwn(pinDir string, keep []string) error {
 	return translate(err)
 }
 
-// Detach takes the programs of a process that runs or hangs off their hooks. The process does not take them again.
-func Detach(pinDir string) error {
-	_, err := xdp.Release(pinDir, xdp.ReleaseOptions{Held: true})
-	return translate(err)
+// Detach takes the programs of a process that runs or hangs off their hooks. The process does not take them again before
+// its next start. It returns the number of programs.
+func Detach(pinDir string) (programs int, err error) {
+	done, err := xdp.Release(pinDir, xdp.ReleaseOptions{Held: true})
+	return done.Programs, translate(err)
+}
+
+// Remove is Release of everything, for a person who asks for it. It returns the number of programs and of pins.
+func Remove(pinDir string) (programs, pins int, err error) {
+	done, err := xdp.Release(pinDir, xdp.ReleaseOptions{})
+	return done.Programs, done.Pins, translate(err)
 }

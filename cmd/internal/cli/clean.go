@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// cleanCmd removes what instances without a process have left. It takes no name from the environment: what it removes
+// was named on this command line.
+type cleanCmd struct {
+	Instance instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
+	AllDead  bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
+	PinDir   string       `help:"A directory of pins. Without --instance the pins alone are removed, and the mirror keeps its totals." placeholder:"DIR"`
+	Mirror   string       `help:"The mirror's file, where the configuration names another one than the default." placeholder:"PATH"`
+	Yes      bool         `short:"y" help:"Do not ask."`
+}
+
+func (c *cleanCmd) Run(env *Env) error {
+	if c.Instance == "" && !c.AllDead && c.PinDir == "" {
+		return withHint(usagef("nothing was named"), "flowtally clean --instance NAME # or --all-dead; flowtally instances lists them")
+	}
+	list, err := instances.List(given(c.Mirror), given(c.PinDir))
+	if err != nil {
+		return fmt.Errorf("listing the instances of this host: %w", err)
+	}
+	chosen, err := c.choose(list)
+	if err != nil {
+		return err
+	}
+	if len(chosen) == 0 {
+		fmt.Fprintln(env.Stderr, "flowtally: nothing to remove")
+		return nil
+	}
+	if _, err := fmt.Fprint(env.Stdout, instancesTable(chosen)); err != nil {
+		return err
+	}
+	if !c.Yes {
+		if err := confirm(env, "Remove what is listed, with its counts?"); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, i := range chosen {
+		errs = append(errs, clean(env, i))
+	}
+	return errors.Join(errs...)
+}
+
+func given(path string) []string {
+	if path == "" {
+		return nil
+	}
+	return []string{path}
+}
+
+// choose returns the instances to remove.
+func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, error) {
+	if c.AllDead {
+		read := instances.Readers()
+		return slices.DeleteFunc(list, func(i instances.Instance) bool {
+			return i.State != instances.Dead && (i.State != instances.Stopped || read(i.Mirror))
+		}), nil
+	}
+	what := "instance " + string(c.Instance)
+	if c.Instance == "" {
+		what = "the pins " + c.PinDir
+	}
+	chosen := slices.DeleteFunc(list, func(i instances.Instance) bool {
+		switch {
+		case c.PinDir != "" && i.Pins == c.PinDir, c.Mirror != "" && i.Mirror == c.Mirror:
+			return false
+		}
+		return c.Instance == "" || i.Name != string(c.Instance)
+	})
+	if len(chosen) == 0 {
+		return nil, withHint(fmt.Errorf("cleaning %s: %w: there are no pins and no mirror that this user may see", what, dataplane.ErrNotFound), "flowtally instances")
+	}
+	for _, i := range chosen {
+		if i.HasProcess() {
+			return nil, withHint(fmt.Errorf("cleaning instance %s: %w: process %d runs it", i.Name, dataplane.ErrInUse, i.PID),
+				"stop it; in an emergency, also where it hangs: flowtally detach --instance %s", i.Name)
+		}
+	}
+	if c.Instance == "" {
+		for n := range chosen {
+			chosen[n].Mirror, chosen[n].Size, chosen[n].Idle = "", 0, 0
+		}
+	}
+	return chosen, nil
+}
+
+// confirm asks on the terminal. Without an answer nothing is done.
+func confirm(env *Env, question string) error {
+	fmt.Fprintf(env.Stderr, "%s [y/N] ", question)
+	line, _ := bufio.NewReader(env.Stdin).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		fmt.Fprintln(env.Stderr)
+		return withHint(errors.New("nothing was changed: the answer was not yes"), "the same command with --yes")
+	}
+	return nil
+}
+
+// clean removes one instance. The locks of its pins and its mirror, which it takes, keep a start of that name out.
+func clean(env *Env, i instances.Instance) error {
+	var errs []error
+	var programs, pins int
+	var err error
+	if i.Pins != "" {
+		if programs, pins, err = xdp.Remove(i.Pins); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if i.Mirror != "" && len(errs) == 0 {
+		if err := shm.Remove(i.Mirror); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", i.Name,
+		format.Plural(uint64(programs), "program", "programs"), format.Plural(uint64(pins), "pin", "pins"), format.Bytes(i.Size))
+	if err := errors.Join(errs...); err != nil {
+		note("clean: instance " + i.Name + ": " + err.Error())
+		return fmt.Errorf("cleaning instance %s: %w", i.Name, err)
+	}
+	note("clean: " + said)
+	fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
+	return nil
+}

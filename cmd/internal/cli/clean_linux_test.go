@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// listed returns the state of the instance as flowtally instances prints it, "" where it does not.
+func (in *instance) listed() (i InstanceJSON) {
+	in.t.Helper()
+	code, out, talk := run(in.t, "instances", "-o", "json")
+	var all InstancesJSON
+	if err := json.Unmarshal([]byte(out), &all); code != exitOK || err != nil {
+		in.t.Fatalf("instances: code %d, %v, %s%s", code, err, out, talk)
+	}
+	for _, i := range all.Instances {
+		if i.Name == in.name {
+			return i
+		}
+	}
+	return i
+}
+
+// dies kills the host and its plugin, so that neither cleans up.
+func (in *instance) dies() {
+	in.t.Helper()
+	plugin := in.pluginPID()
+	in.standStill(in.cmd.Process.Pid) // so that the host starts no other plugin
+	_ = syscall.Kill(plugin, syscall.SIGKILL)
+	for !errors.Is(syscall.Kill(plugin, 0), syscall.ESRCH) {
+		if state := in.stateOf(plugin); state == "Z" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	in.kill()
+	in.cmd = nil
+}
+
+func (in *instance) stateOf(pid int) string {
+	state, err := readStat(pid)
+	if err != nil {
+		return "Z"
+	}
+	_, rest, _ := strings.Cut(state, ") ")
+	return rest[:1]
+}
+
+// TestCleanDetachAndInstances: what a dead instance has left is named by instances and doctor, and clean removes it; a
+// running instance is refused, and taken off its hooks by detach, also where it hangs; an instance that was stopped
+// with keep_pins is no dead one.
+func TestCleanDetachAndInstances(t *testing.T) {
+	in := newInstance(t, "xdp: {keep_pins: true}\n")
+	must := func(code int, says string, args ...string) {
+		t.Helper()
+		got, out, talk := run(t, args...)
+		if got != code || !strings.Contains(out+talk, says) {
+			t.Fatalf("%v: code %d, want %d and %q:\n%s%s", args, got, code, says, out, talk)
+		}
+	}
+	in.start()
+	if i := in.listed(); i.State != "running" || i.PID == nil || *i.PID != in.pluginPID() || i.Programs != 1 || i.MirrorBytes == 0 {
+		t.Errorf("instances prints %+v of a running instance", i)
+	}
+	must(exitFailed, "try: stop it; in an emergency, also where it hangs: flowtally detach --instance "+in.name, "clean", "--instance", in.name, "--yes")
+	must(exitUsage, "try: flowtally clean --instance NAME", "clean")
+	must(exitFailed, "try: flowtally instances", "detach", "--instance", "absent")
+
+	// A live instance does not take its hooks again after detach, and a restart of it does.
+	must(exitOK, "took 1 program", "detach", "--instance", in.name)
+	in.said("taken off its hooks by flowtally detach")
+	if in.attached() {
+		t.Error("a program is attached after detach")
+	}
+	in.stop()
+	in.start()
+	if !in.attached() {
+		t.Error("a restart does not take the hooks again")
+	}
+
+	// A hung one neither.
+	in.standStill(in.pluginPID())
+	must(exitOK, "took 1 program", "detach", "--instance", in.name)
+	if in.attached() {
+		t.Error("a program of a hung instance is attached after detach")
+	}
+	_ = syscall.Kill(in.pluginPID(), syscall.SIGCONT)
+	in.stop()
+
+	in.start()
+	in.stop()
+	if i := in.listed(); i.State != "kept" || i.PID != nil || !in.attached() {
+		t.Errorf("instances prints %+v of an instance that was stopped with keep_pins", i)
+	}
+	must(exitOK, "", "clean", "--all-dead", "--yes")
+	if !in.attached() || !exists(in.mirror) {
+		t.Fatal("clean --all-dead has removed an instance that keeps its pins")
+	}
+
+	in.start()
+	in.dies()
+	if i := in.listed(); i.State != "dead" || i.PID != nil || i.Programs != 1 {
+		t.Errorf("instances prints %+v of a dead instance", i)
+	}
+	must(exitOK, "flowtally clean --instance "+in.name, "doctor", in.wire.Near.Name)
+	must(exitFailed, "try: the same command with --yes", "clean", "--instance", in.name)
+	if !in.attached() {
+		t.Fatal("clean has not waited for the answer")
+	}
+	must(exitOK, "removed instance "+in.name+": 1 program", "clean", "--all-dead", "--yes")
+	if in.attached() || exists(in.pins) || exists(in.mirror) || in.listed().Name != "" {
+		t.Errorf("attached %v, pins %v, mirror %v, %+v after clean", in.attached(), in.pinned(), exists(in.mirror), in.listed())
+	}
+	must(exitFailed, "no pins and no mirror", "clean", "--instance", in.name, "--yes")
+}
+
+func readStat(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return string(text), err
+}

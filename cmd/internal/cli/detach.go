@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+)
+
+// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so that it works where
+// the instance hangs, and takes no name from the environment.
+type detachCmd struct {
+	Instance instanceName `required:"" help:"The instance." placeholder:"NAME"`
+	PinDir   string       `help:"The directory of its pins, where the configuration names one that is on no mounted bpffs." placeholder:"DIR"`
+}
+
+func (c *detachCmd) Run(env *Env) error {
+	list, err := instances.List(nil, given(c.PinDir))
+	if err != nil {
+		return fmt.Errorf("listing the instances of this host: %w", err)
+	}
+	found := false
+	var errs []error
+	for _, i := range list {
+		if i.Pins == "" || i.Name != string(c.Instance) && i.Pins != c.PinDir {
+			continue
+		}
+		found = true
+		n, err := xdp.Detach(i.Pins)
+		said := fmt.Sprintf("took %s of instance %s off its hooks", format.Plural(uint64(n), "program", "programs"), c.Instance)
+		note("detach: " + said)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("detaching instance %s: %w", c.Instance, err))
+			continue
+		}
+		if i.HasProcess() {
+			said += "; a restart of the instance takes them again"
+		}
+		fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
+	}
+	if !found {
+		errs = append(errs, withHint(fmt.Errorf("detaching instance %s: %w: it has no pins that this user may see", c.Instance, dataplane.ErrNotFound), "flowtally instances"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
+	"github.com/flowtally/flowtally/probe"
+)
+
+// instancesCmd lists the instances of this host, running or not.
+type instancesCmd struct {
+	outputFlag
+}
+
+// InstancesJSON is what instances and clean print.
+type InstancesJSON struct {
+	Schema    int            `json:"schema"`
+	Instances []InstanceJSON `json:"instances"`
+}
+
+// InstanceJSON is an instance, or what is left of one.
+type InstanceJSON struct {
+	Name        string   `json:"name"`
+	State       string   `json:"state"`        // running, kept (stopped, and its pins count on), stopped, dead (ended without a stop) or pins (no mirror tells how it ended)
+	PID         *int     `json:"pid"`          // null: no process, or one that this user does not see
+	Mirror      *string  `json:"mirror"`       // null: none
+	MirrorBytes uint64   `json:"mirror_bytes"` // its size
+	IdleSeconds *float64 `json:"idle_seconds"` // since the last sign of life of the writer; null without a mirror
+	Pins        *string  `json:"pins"`         // the directory; null: none
+	Programs    int      `json:"programs"`     // that are pinned to hooks; a place in a libxdp dispatcher is not among them
+}
+
+func (c *instancesCmd) Run(env *Env) error {
+	list, err := instances.List(nil, nil)
+	if err != nil {
+		return fmt.Errorf("listing the instances of this host: %w", err)
+	}
+	if c.json() {
+		return format.JSON(env.Stdout, instancesJSON(list))
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(env.Stderr, "flowtally: no instance runs here, and none has left anything that this user may see")
+		return nil
+	}
+	_, err = fmt.Fprint(env.Stdout, instancesTable(list))
+	return err
+}
+
+func instancesJSON(list []instances.Instance) InstancesJSON {
+	out := InstancesJSON{Schema: 1, Instances: []InstanceJSON{}}
+	for _, i := range list {
+		j := InstanceJSON{Name: i.Name, State: string(i.State), MirrorBytes: i.Size, Programs: i.Links}
+		if i.PID > 0 {
+			j.PID = &i.PID
+		}
+		if i.Mirror != "" {
+			idle := i.Idle.Seconds()
+			j.Mirror, j.IdleSeconds = &i.Mirror, &idle
+		}
+		if i.Pins != "" {
+			j.Pins = &i.Pins
+		}
+		out.Instances = append(out.Instances, j)
+	}
+	return out
+}
+
+func instancesTable(list []instances.Instance) string {
+	t := format.Table{Heading: []string{"INSTANCE", "STATE", ">PID", ">IDLE", ">SIZE", "MIRROR", ">PROGRAMS", "PINS"}}
+	for _, i := range list {
+		pid, idle, size, programs := "-", "-", "-", "-"
+		if i.PID > 0 {
+			pid = strconv.Itoa(i.PID)
+		}
+		if i.Mirror != "" {
+			idle, size = format.Age(i.Idle), format.Bytes(i.Size)
+		}
+		if i.Pins != "" {
+			programs = strconv.Itoa(i.Links)
+		}
+		t.Add(i.Name, string(i.State), pid, idle, size, format.OrDash(i.Mirror), programs, format.OrDash(i.Pins))
+	}
+	return t.Render()
+}
+
+// leftovers are the results of doctor about instances that have no process and did not end in order.
+func leftovers() (results []probe.Result) {
+	list, err := instances.List(nil, nil)
+	if err != nil {
+		return nil
+	}
+	for _, i := range list {
+		if i.State != instances.Dead && i.State != instances.Pins {
+			continue
+		}
+		r := probe.Result{Object: "instance " + i.Name, Feature: "nothing left of a dead instance", Answer: probe.No, Fix: "flowtally clean --instance " + i.Name}
+		switch {
+		case i.Links > 0:
+			r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
+		case i.Pins != "":
+			r.Reason = "no process runs it, and it has pins in " + i.Pins
+		default:
+			r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
+		}
+		results = append(results, r)
+	}
+	return results
+}

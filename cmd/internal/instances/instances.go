@@ -1,0 +1,90 @@
+// Package instances lists the instances of this host, running or not, by what each has left outside its processes: a
+// mirror, and pins on a bpffs. It takes no lock: a look never keeps an instance from starting.
+package instances
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State of an instance.
+type State string
+
+const (
+	Running State = "running" // a process holds its mirror or its pins
+	Kept    State = "kept"    // it stopped, and xdp.keep_pins lets its programs count on
+	Stopped State = "stopped" // it stopped, and its mirror has the last values
+	Dead    State = "dead"    // its process ended without a stop
+	Pins    State = "pins"    // it has pins and no mirror, so how it ended is not known
+)
+
+// Instance is an instance, or what is left of one.
+type Instance struct {
+	Name   string
+	State  State
+	PID    int           // of the process that counts; 0: none, or of another PID namespace
+	Mirror string        // the file; "": none
+	Size   uint64        // of the file
+	Idle   time.Duration // since the last sign of life of its writer; 0 without a mirror
+	Pins   string        // the directory; "": none
+	Links  int           // how many programs are pinned
+}
+
+// HasProcess reports whether a process runs the instance.
+func (i Instance) HasProcess() bool { return i.State == Running }
+
+// place is a mirror or a directory of pins, before they are put together.
+type place struct {
+	path   string
+	holder int // of its lock; 0: nobody, -1: a process that this one cannot see
+}
+
+func nameOfMirror(path string) string { return strings.TrimSuffix(filepath.Base(path), ".mirror") }
+
+// join puts the mirrors and the pins of one name together. status reads a mirror.
+func join(mirrors, pins []place, links func(dir string) int, status func(path string) (halted bool, size uint64, idle time.Duration)) []Instance {
+	var all []Instance
+	taken := make(map[string]bool)
+	for _, m := range mirrors {
+		i := Instance{Name: nameOfMirror(m.path), Mirror: m.path, PID: max(m.holder, 0)}
+		var halted bool
+		halted, i.Size, i.Idle = status(m.path)
+		held := m.holder != 0
+		for _, p := range pins {
+			if filepath.Base(p.path) == i.Name && !taken[p.path] {
+				taken[p.path] = true
+				i.Pins, i.Links = p.path, links(p.path)
+				held = held || p.holder != 0
+				break
+			}
+		}
+		switch {
+		case held:
+			i.State = Running
+		case !halted:
+			i.State = Dead
+		case i.Pins != "":
+			i.State = Kept
+		default:
+			i.State = Stopped
+		}
+		all = append(all, i)
+	}
+	for _, p := range pins {
+		if taken[p.path] {
+			continue
+		}
+		i := Instance{Name: filepath.Base(p.path), State: Pins, Pins: p.path, Links: links(p.path), PID: max(p.holder, 0)}
+		if p.holder != 0 {
+			i.State = Running
+		}
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b Instance) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Pins, b.Pins))
+	})
+	return all
+}

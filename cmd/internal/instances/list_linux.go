@@ -1,0 +1,163 @@
+package instances
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// mostDepth bounds the look for pins below a bpffs: an instance's directory is deeper nowhere.
+const mostDepth = 4
+
+// List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace,
+// as far as this user may look. Further mirrors and directories of pins may be named.
+func List(mirrors, pins []string) ([]Instance, error) {
+	held, err := locks()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range mirrorDirs() {
+		found, _ := filepath.Glob(filepath.Join(dir, "*.mirror"))
+		mirrors = append(mirrors, found...)
+	}
+	for _, root := range bpffs() {
+		pins = append(pins, pinDirs(root)...)
+	}
+	at := func(paths []string, lock func(string) string) (all []place) {
+		slices.Sort(paths)
+		for _, path := range slices.Compact(paths) {
+			if _, err := os.Lstat(path); err == nil {
+				all = append(all, place{path, held[identity(lock(path))]})
+			}
+		}
+		return all
+	}
+	return join(
+		at(mirrors, func(path string) string { return shm.Files(path)[1] }),
+		at(pins, func(dir string) string { return dir }),
+		countLinks, status), nil
+}
+
+func mirrorDirs() []string {
+	dirs := []string{filepath.Dir(shm.DefaultPath("default")), "/run/flowtally", "/dev/shm/flowtally"}
+	users, _ := filepath.Glob("/run/user/*/flowtally")
+	dirs = append(dirs, users...)
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// bpffs lists the mount points of bpf file systems.
+func bpffs() (roots []string) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "bpf" {
+			roots = append(roots, f[1])
+		}
+	}
+	return roots
+}
+
+// pinDirs lists the directories below a bpffs that hold pins of flowtally.
+func pinDirs(root string) (dirs []string) {
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // a directory of another user, or one that goes meanwhile
+		}
+		if strings.Count(strings.TrimPrefix(path, root), "/") > mostDepth {
+			return fs.SkipDir
+		}
+		if has(path, "counters") && has(path, "entries") && (has(path, "meta") || has(path, "ranks")) {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	return dirs
+}
+
+func has(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+func countLinks(dir string) int {
+	links, _ := filepath.Glob(filepath.Join(dir, "link-*"))
+	return len(links)
+}
+
+// status reads the state of a mirror's writer. A file that is not a mirror any more, or not whole, is of a dead one.
+func status(path string) (halted bool, size uint64, idle time.Duration) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return false, 0, 0
+	}
+	size = uint64(info.Size())
+	r, err := shm.Open(path, shm.ReaderOptions{AnyOwner: true})
+	if err != nil {
+		return false, size, time.Since(info.ModTime())
+	}
+	defer r.Close()
+	s := r.Status()
+	return s.State == shm.Halt, size, s.Age
+}
+
+// identity names a file as /proc/locks does.
+func identity(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+}
+
+// locks returns the holder of each lock of flock(2). To take a lock for a look would keep a starting instance out.
+func locks() (map[string]int, error) {
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return nil, fmt.Errorf("listing locks: %w", err)
+	}
+	defer f.Close()
+	holders := make(map[string]int)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" { // "->" stands before FLOCK where a process waits
+			continue
+		}
+		pid, err := strconv.Atoi(f[4])
+		if err != nil || pid <= 0 {
+			pid = -1
+		}
+		holders[f[5]] = pid
+	}
+	return holders, nil
+}
+
+// Readers returns a function that reports whether a process maps a mirror, as far as this user may look.
+func Readers() func(mirror string) bool {
+	mapped := make(map[string]bool)
+	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
+	for _, path := range maps {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended, or is another user's
+		}
+		for line := range strings.Lines(string(text)) {
+			if _, file, is := strings.Cut(strings.TrimSpace(line), "/"); is && strings.HasSuffix(file, ".mirror") {
+				mapped["/"+file] = true
+			}
+		}
+	}
+	return func(mirror string) bool { return mapped[mirror] }
+}
