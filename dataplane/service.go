@@ -75,6 +75,7 @@ type Info struct {
 	Version  string // of the program that counts
 	PID      int    // of the process that counts, in its own PID namespace; 0 while no process runs: do not signal it then
 	Started  time.Time
+	File     string // the configuration file that the instance was started with, as its host says; "" where there is none
 }
 
 // Placement has the source of a flow, and the reasons against other backends.

@@ -19,14 +19,14 @@ var severities = map[dataplane.Severity]pluginv1.Severity{
 func infoToProto(i dataplane.Info) *pluginv1.Info {
 	return &pluginv1.Info{
 		Instance: text(i.Instance), Mirror: text(i.Mirror), Version: text(i.Version),
-		Pid: int64(i.PID), Started: timeToProto(i.Started),
+		Pid: int64(i.PID), Started: timeToProto(i.Started), File: text(i.File),
 	}
 }
 
 func infoFromProto(p *pluginv1.Info) dataplane.Info {
 	return dataplane.Info{
 		Instance: p.GetInstance(), Mirror: p.GetMirror(), Version: p.GetVersion(),
-		PID: int(p.GetPid()), Started: timeFromProto(p.GetStarted()),
+		PID: int(p.GetPid()), Started: timeFromProto(p.GetStarted()), File: p.GetFile(),
 	}
 }
 

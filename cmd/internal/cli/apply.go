@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
@@ -13,52 +15,117 @@ import (
 // applyCmd makes a running instance a configuration file.
 type applyCmd struct {
 	outputFlag
-	File     string       `short:"f" help:"The configuration file." default:"/etc/flowtally.yaml" placeholder:"FILE"`
+	File     string       `short:"f" help:"The configuration file. Default: the file that the instance was started with." placeholder:"FILE"`
 	DryRun   bool         `help:"Print the difference and change nothing."`
 	Prune    bool         `help:"Remove flows of the instance that are not in the file, also flows of flows add."`
-	Instance instanceName `help:"The instance, in place of the file's. $$FLOWTALLY_INSTANCE names it where neither does." placeholder:"NAME"`
+	Yes      bool         `short:"y" help:"Also where every flow of the instance is removed."`
+	Instance instanceName `help:"The instance, whatever the file names. Without it the file and $$FLOWTALLY_INSTANCE must not differ." placeholder:"NAME"`
 	Mirror   string       `help:"The mirror's file, in place of the file's, as for run." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
 	Socket   string       `help:"The control socket. Empty: as for flows." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 }
 
 func (c *applyCmd) Run(env *Env) error {
-	cfg, err := reload.Load(env.Context, c.File)
+	var cfg dataplane.Config
+	var err error
+	if c.File != "" {
+		if cfg, err = c.load(env, c.File); err != nil {
+			return err
+		}
+	}
+	name, err := c.target(cfg)
+	if err != nil {
+		return &usageError{err}
+	}
+	socket := socketFlag{Instance: instanceName(name), Socket: c.Socket}
+	return socket.with(env, func(svc dataplane.Service) error {
+		info, err := svc.Info(env.Context)
+		if err != nil {
+			return fmt.Errorf("reading the identity of instance %s: %w", name, err)
+		}
+		file := c.File
+		if file == "" {
+			if file = info.File; file == "" {
+				return &usageError{withHint(fmt.Errorf("applying to instance %s: it was started without a configuration file", info.Instance), "flowtally apply -f FILE --instance %s", info.Instance)}
+			}
+			if cfg, err = c.load(env, file); err != nil {
+				return err
+			}
+		} else if named := cmp.Or(cfg.Instance, "default"); c.Instance == "" && named != info.Instance {
+			return c.refused(file, cfg, info.Instance, "the socket")
+		}
+		cfg.Instance = info.Instance
+		return c.apply(env, svc, cfg, info, file)
+	})
+}
+
+// target names the instance: by the flag, else by the file, else by the environment. A file is not applied to an
+// instance that it does not name because of a variable.
+func (c *applyCmd) target(cfg dataplane.Config) (string, error) {
+	name, err := nameInstance(c.Instance, "")
+	if err != nil || c.Instance != "" || c.File == "" {
+		return name, err
+	}
+	if selected := os.Getenv("FLOWTALLY_INSTANCE"); selected != "" && cfg.Instance != selected {
+		return "", c.refused(c.File, cfg, selected, "$FLOWTALLY_INSTANCE")
+	}
+	return nameInstance("", cfg.Instance)
+}
+
+// refused is the error for a file that names another instance than the one that was selected, or none.
+func (c *applyCmd) refused(file string, cfg dataplane.Config, selected, by string) error {
+	names := "names no instance"
+	if cfg.Instance != "" {
+		names = "names instance " + cfg.Instance
+	}
+	return &usageError{withHint(fmt.Errorf("applying %s: the file %s, and %s selects instance %s", file, names, by, selected), "--instance NAME says which; or instance: %s in the file", selected)}
+}
+
+// load reads the file, which may be changing.
+func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
+	cfg, err := reload.Load(env.Context, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = withHint(err, "-f FILE names the file that flowtally run was started with")
 	}
 	if err != nil {
-		return &usageError{err}
+		return cfg, &usageError{err}
 	}
-	if cfg.Instance, err = nameInstance(c.Instance, cfg.Instance); err != nil {
-		return &usageError{err}
-	}
-	if c.Mirror != "" {
-		cfg.Mirror.Path = c.Mirror
-	}
-	socket := socketFlag{Instance: instanceName(cfg.Instance), Socket: c.Socket}
-	return socket.with(env, func(svc dataplane.Service) error {
-		info, err := svc.Info(env.Context)
+	return cfg, nil
+}
+
+func (c *applyCmd) apply(env *Env, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) error {
+	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
+	if !c.DryRun && !c.Yes {
+		d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: true, Prune: c.Prune})
 		if err != nil {
-			return fmt.Errorf("reading the identity of instance %s: %w", cfg.Instance, err)
+			return fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
 		}
-		if cfg.Mirror.Path == "" {
-			cfg.Mirror.Path = info.Mirror // run may have been told another path than the default
+		if removesAll(d) {
+			return withHint(fmt.Errorf("applying %s to instance %s: it would remove every flow, %d of them; nothing was changed", file, info.Instance, len(d.Removed)),
+				"the same command with --yes; --dry-run prints the difference")
 		}
-		d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})
-		if err != nil {
-			return fmt.Errorf("applying %s to instance %s: %w", c.File, info.Instance, err)
-		}
-		if c.json() {
-			return reload.JSON(env.Stdout, info.Instance, c.DryRun, d)
-		}
-		if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
-			return err
-		}
-		summary := reload.Summary(d)
-		if c.DryRun {
-			summary += "; nothing was changed, as --dry-run asks for"
-		}
-		fmt.Fprintf(env.Stderr, "flowtally: instance %s: %s\n", info.Instance, summary)
-		return nil
-	})
+	}
+	d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})
+	if err != nil {
+		return fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
+	}
+	summary := reload.Summary(d)
+	if !c.DryRun {
+		note(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, summary))
+	}
+	if c.json() {
+		return reload.JSON(env.Stdout, info.Instance, c.DryRun, d)
+	}
+	if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
+		return err
+	}
+	if c.DryRun {
+		summary += "; nothing was changed, as --dry-run asks for"
+	}
+	fmt.Fprintf(env.Stderr, "flowtally: instance %s: %s\n", info.Instance, summary)
+	return nil
+}
+
+// removesAll reports whether no flow of an instance is left by a change, whatever it adds.
+func removesAll(d dataplane.Difference) bool {
+	return len(d.Removed) > 0 && d.Unchanged == 0 && len(d.Changed) == 0 && len(d.Renamed) == 0
 }

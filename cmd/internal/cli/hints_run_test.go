@@ -34,6 +34,9 @@ var reproduced = map[string]struct{ file, text string }{
 	"dataplane.ErrNotConnected": {"testdata/script/queue-pairs.txtar", "then: flowtally queue-pairs connect alone"},
 
 	"flowtally clean --instance NAME # or":                   {"clean_linux_test.go", "try: flowtally clean --instance NAME"},
+	"flowtally apply -f FILE --instance":                     {"testdata/script/apply.txtar", "try: flowtally apply -f FILE --instance default"},
+	"--instance NAME says which":                             {"testdata/script/apply.txtar", "try: --instance NAME says which"},
+	"the same command with --yes; --dry-run":                 {"testdata/script/apply.txtar", "try: the same command with --yes; --dry-run"},
 	"flowtally instances":                                    {"clean_linux_test.go", "try: flowtally instances"},
 	"stop it; in an emergency":                               {"clean_linux_test.go", "try: stop it; in an emergency"},
 	"the same command with --yes":                            {"clean_linux_test.go", "try: the same command with --yes"},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -82,7 +83,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		}
 		return withMissingInterfaces(fmt.Errorf("starting instance %s: %w", cfg.Instance, err), cfg)
 	}
-	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
+	r := &running{env: env, svc: withFile(svc, c.Config), instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
 		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
 		Load: func(ctx context.Context) (dataplane.Config, error) {
 			again, err := reload.Again(ctx, c.Config)
@@ -213,4 +214,28 @@ func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, erro
 		return nil, err // never a nil *plugin.Client in a Service
 	}
 	return svc, nil
+}
+
+// filed is an instance that knows the configuration file it came from.
+type filed struct {
+	dataplane.Service
+	file string
+}
+
+// withFile makes an instance tell its configuration file, by a path that does not depend on the working directory.
+func withFile(svc dataplane.Service, file string) dataplane.Service {
+	if file == "" {
+		return svc
+	}
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs
+	}
+	return filed{svc, file}
+}
+
+// Info implements dataplane.Service.
+func (f filed) Info(ctx context.Context) (dataplane.Info, error) {
+	info, err := f.Service.Info(ctx)
+	info.File = f.file
+	return info, err
 }

@@ -2705,12 +2705,14 @@ func (x *Flow) GetBackend() string {
 }
 
 type Info struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Instance      string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
-	Mirror        string                 `protobuf:"bytes,2,opt,name=mirror,proto3" json:"mirror,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Pid           int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started,proto3" json:"started,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Mirror   string                 `protobuf:"bytes,2,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Version  string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Pid      int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	Started  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started,proto3" json:"started,omitempty"`
+	// The configuration file that the host started the instance with; empty: none, or a host of before this field.
+	File          string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2778,6 +2780,13 @@ func (x *Info) GetStarted() *timestamppb.Timestamp {
 		return x.Started
 	}
 	return nil
+}
+
+func (x *Info) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
 }
 
 type Placement struct {
@@ -3687,13 +3696,14 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\abackend\x18\t \x01(\tR\abackend\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
 	"\x04Info\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x16\n" +
 	"\x06mirror\x18\x02 \x01(\tR\x06mirror\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x124\n" +
-	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\xe2\x01\n" +
+	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x12\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\"\xe2\x01\n" +
 	"\tPlacement\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.flowtally.plugin.v1.FlowR\x04flow\x123\n" +
 	"\x06source\x18\x02 \x01(\v2\x1b.flowtally.plugin.v1.SourceR\x06source\x125\n" +
