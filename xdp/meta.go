@@ -126,6 +126,9 @@ func (m *meta) loadedTuple(place int) []uint64 {
 	return m.loaded[3+place*(1+Words):][: 1+Words : 1+Words]
 }
 
+// object is the hash of setLoaded, or 0 while programs are exchanged.
+func (m *meta) object() uint64 { return atomic.LoadUint64(&m.loaded[0]) }
+
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
 
 // loadedFrom returns the record of setLoaded, if it was for the same object.

@@ -19,6 +19,11 @@ func lockDir(string) (*os.File, error) { return nil, supported() }
 // Release says that nothing of this package works here.
 func Release(string, ReleaseOptions) (Released, error) { return Released{}, supported() }
 
+// OtherBuild says that nothing of this package works here.
+func OtherBuild(string) (bool, error) { return false, supported() }
+
+func evict(*os.File, string) (int, error) { return 0, supported() }
+
 func xdpProgram(int) uint32 { return 0 }
 
 func interfaceByName(string) (*net.Interface, device, error) { return nil, device{}, supported() }

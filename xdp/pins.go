@@ -101,8 +101,8 @@ func (rs *RuleSet) moveIn() (*os.File, error) {
 	}
 	if len(names) > 0 {
 		lock.Close()
-		return nil, fmt.Errorf("pinning in %s again: %w: another instance made %s there; stop that instance and remove the directory",
-			rs.dir, ErrInUse, names[0])
+		return nil, fmt.Errorf("pinning in %s again: %w: another instance made %s there; stop that instance, then: flowtally clean --pin-dir %s",
+			rs.dir, ErrInUse, names[0], rs.dir)
 	}
 	return lock, nil
 }

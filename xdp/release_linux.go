@@ -42,21 +42,8 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	if o.Held {
 		errs = append(errs, markDetached(dir, names)) // first: a live process would take the hooks again
 	}
-	if len(o.Keep) == 0 && slices.Contains(names, "counters") {
-		n, err := leaveDispatchers(filepath.Join(dir, "counters"))
-		done.Programs += n
-		errs = append(errs, err)
-	}
-	for _, name := range names {
-		if !isLinkPin(name) || slices.Contains(o.Keep, name) {
-			continue
-		}
-		attached, err := detachPinned(filepath.Join(dir, name))
-		if attached {
-			done.Programs++
-		}
-		errs = append(errs, err)
-	}
+	done.Programs, err = detachAll(dir, names, o.Keep)
+	errs = append(errs, err)
 
 	// The meta map's pin goes before those of the other maps: without it they are leftovers.
 	slices.SortFunc(names, func(a, b string) int { return metaFirst(a) - metaFirst(b) })
@@ -77,6 +64,74 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 		_ = os.Remove(instancesDir) // when this was the last instance in it
 	}
 	return done, errors.Join(errs...)
+}
+
+// detachAll takes the programs of pinned links off their hooks, except those of keep. Without keep it also empties the
+// places in libxdp dispatchers, of which no name tells the interface.
+func detachAll(dir string, names, keep []string) (programs int, err error) {
+	var errs []error
+	if len(keep) == 0 && slices.Contains(names, "counters") {
+		n, err := leaveDispatchers(filepath.Join(dir, "counters"))
+		programs += n
+		errs = append(errs, err)
+	}
+	for _, name := range names {
+		if !isLinkPin(name) || slices.Contains(keep, name) {
+			continue
+		}
+		attached, err := detachPinned(filepath.Join(dir, name))
+		if attached {
+			programs++
+		}
+		errs = append(errs, err)
+	}
+	return programs, errors.Join(errs...)
+}
+
+// evict takes programs of another build off their hooks, for a start that fails: nobody knows what they do to a packet.
+// The maps stay pinned with their counts.
+func evict(lock *os.File, dir string) (programs int, err error) {
+	names, err := PinsIn(dir)
+	if err != nil {
+		return 0, fmt.Errorf("listing %s: %w", dir, explain(err))
+	}
+	programs, err = detachAll(dir, names, nil)
+	for _, name := range names {
+		if isLinkPin(name) {
+			err = errors.Join(err, unpin(lock, name))
+		}
+	}
+	return programs, err
+}
+
+// OtherBuild reports whether programs of another build than this one's are attached by the pins in a directory.
+func OtherBuild(dir string) (bool, error) {
+	names, err := PinsIn(dir)
+	if err != nil || !slices.ContainsFunc(names, isLinkPin) || !slices.Contains(names, "meta") {
+		return false, err
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "meta"), nil)
+	if err != nil {
+		return false, fmt.Errorf("opening pinned map %s/meta: %w", dir, explain(err))
+	}
+	defer m.Close()
+	if m.Type() != ebpf.Array || m.ValueSize() < 8*metaHeader {
+		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally", dir, ErrIncompatible)
+	}
+	s := &sharedMap{name: "meta", m: m}
+	if err := s.mmap(); err != nil {
+		return false, err
+	}
+	defer unix.Munmap(s.mem)
+	g, err := geometryOf(s.words)
+	if errors.Is(err, ErrIncompatible) {
+		return true, nil
+	}
+	if err != nil || int(m.ValueSize()) != metaBytes(g) {
+		return false, err
+	}
+	object := metaOf(s.words, g).object()
+	return object != 0 && object != objectHash(), nil // 0: in the middle of an exchange
 }
 
 func metaFirst(name string) int {

@@ -18,19 +18,21 @@ import (
 // RuleSet is one table of rules and one map of counters, shared by every interface it is attached to. Its methods may
 // be called from any goroutine; changes wait for one another, reads wait for nothing but Close.
 type RuleSet struct {
-	mu    sync.Mutex // of everything but values
-	life  sync.RWMutex
-	log   *slog.Logger
-	dir   string
-	lock  *os.File
-	made  bool // the pins are of this Open: it found none
-	g     geometry
-	maps  *maps
-	meta  *meta
-	grace *grace
-	load  *loader
-	pool  *counterPool
-	class *tables
+	mu   sync.Mutex // of everything but values
+	life sync.RWMutex
+	log  *slog.Logger
+	dir  string
+	lock *os.File
+	made bool // the pins are of this Open: it found none
+	// stranger: until Open has exchanged them, programs of another build run, or may run.
+	stranger bool
+	g        geometry
+	maps     *maps
+	meta     *meta
+	grace    *grace
+	load     *loader
+	pool     *counterPool
+	class    *tables
 
 	constants constants // of the programs that run
 	shared    programs  // of constants
@@ -85,9 +87,17 @@ func Open(o Options) (*RuleSet, error) {
 		return nil, fmt.Errorf("raising the limit of locked memory: %w", explain(err))
 	}
 	if err := rs.open(o); err != nil {
-		if rs.made {
+		switch {
+		case rs.made:
 			rs.end(true) // removes the pins that this Open has made
-		} else {
+		case rs.stranger:
+			n, evicted := evict(rs.lock, rs.dir)
+			if n > 0 {
+				err = fmt.Errorf("%w; %d programs of another build were taken off their hooks", err, n)
+			}
+			err = errors.Join(err, evicted)
+			rs.release()
+		default:
 			rs.release()
 		}
 		return nil, fmt.Errorf("opening a rule set: %w", err)
@@ -171,9 +181,11 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 		m.close()
 		return false, unpinAll(rs.lock)
 	default:
+		rs.stranger = errors.Is(err, ErrIncompatible)
 		m.close()
 		return false, fmt.Errorf("%w; to give up their counts: flowtally clean --pin-dir %s", err, rs.dir)
 	}
+	rs.stranger = metaOf(m.meta.words, g).object() != objectHash()
 	if g.rules < want.rules || g.counters < want.counters || g.cpus != want.cpus {
 		m.close()
 		return false, fmt.Errorf("%w: the pins in %s hold %d rules, %d counters and %d CPUs, wanted are %d, %d and %d; "+

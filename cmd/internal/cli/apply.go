@@ -32,7 +32,7 @@ func (c *applyCmd) Run(env *Env) error {
 			return err
 		}
 	}
-	name, err := c.target(cfg)
+	name, refused, err := c.target(cfg)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -43,14 +43,18 @@ func (c *applyCmd) Run(env *Env) error {
 			return fmt.Errorf("reading the identity of instance %s: %w", name, err)
 		}
 		file := c.File
-		if file == "" {
+		switch {
+		case file == "":
 			if file = info.File; file == "" {
 				return &usageError{withHint(fmt.Errorf("applying to instance %s: it was started without a configuration file", info.Instance), "flowtally apply -f FILE --instance %s", info.Instance)}
 			}
 			if cfg, err = c.load(env, file); err != nil {
 				return err
 			}
-		} else if named := cmp.Or(cfg.Instance, "default"); c.Instance == "" && named != info.Instance {
+		case sameFile(file, info.File): // whatever it names: the instance came from it
+		case refused != nil:
+			return refused
+		case c.Instance == "" && cmp.Or(cfg.Instance, "default") != info.Instance:
 			return c.refused(file, cfg, info.Instance, "the socket")
 		}
 		cfg.Instance = info.Instance
@@ -59,16 +63,24 @@ func (c *applyCmd) Run(env *Env) error {
 }
 
 // target names the instance: by the flag, else by the file, else by the environment. A file is not applied to an
-// instance that it does not name because of a variable.
-func (c *applyCmd) target(cfg dataplane.Config) (string, error) {
-	name, err := nameInstance(c.Instance, "")
+// instance that it does not name because of a variable: refused is the error then, unless the instance came from the file.
+func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error) {
+	name, err = nameInstance(c.Instance, "")
 	if err != nil || c.Instance != "" || c.File == "" {
-		return name, err
+		return name, nil, err
 	}
 	if selected := os.Getenv("FLOWTALLY_INSTANCE"); selected != "" && cfg.Instance != selected {
-		return "", c.refused(c.File, cfg, selected, "$FLOWTALLY_INSTANCE")
+		return name, c.refused(c.File, cfg, selected, "$FLOWTALLY_INSTANCE"), nil
 	}
-	return nameInstance("", cfg.Instance)
+	name, err = nameInstance("", cfg.Instance)
+	return name, nil, err
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return b != "" && errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // refused is the error for a file that names another instance than the one that was selected, or none.

@@ -38,7 +38,7 @@ var hints = []struct {
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrFull, "flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits"},
 	{dataplane.ErrDense, "flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address"},
-	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them goes on counting"},
+	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them takes its hooks again when it is started"},
 	{dataplane.ErrRestart, "stop flowtally run and start it again (systemctl restart flowtally); totals go on"},
 	{dataplane.ErrUnplaced, "flowtally doctor # tests each backend here"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},

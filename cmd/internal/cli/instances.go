@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -85,6 +86,24 @@ func instancesTable(list []instances.Instance) string {
 	return t.Render()
 }
 
+// otherBuild is the result of doctor about programs of another release that are on hooks still.
+func otherBuild(i instances.Instance) (r probe.Result, is bool) {
+	if i.Pins == "" {
+		return r, false
+	}
+	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
+		return r, false
+	}
+	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
+	if i.HasProcess() {
+		fix = "restart it (systemctl restart flowtally): its start exchanges them"
+	}
+	return probe.Result{
+		Object: "instance " + i.Name, Feature: "programs of this release", Answer: probe.No, Fix: fix,
+		Reason: format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
+	}, true
+}
+
 // leftovers are the results of doctor about instances that have no process and did not end in order.
 func leftovers() (results []probe.Result) {
 	list, err := instances.List(nil, nil)
@@ -92,6 +111,9 @@ func leftovers() (results []probe.Result) {
 		return nil
 	}
 	for _, i := range list {
+		if r, is := otherBuild(i); is {
+			results = append(results, r)
+		}
 		if i.State != instances.Dead && i.State != instances.Pins {
 			continue
 		}

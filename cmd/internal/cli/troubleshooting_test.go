@@ -34,7 +34,7 @@ var steps = map[string]string{
 	"xdp.ErrInUse":          "stop the other process, or use another directory of pins",
 	"xdp.ErrFull":           "raise xdp.max_flows, or remove flows",
 	"xdp.ErrDense":          "remove rules that match the same packets, or narrow them",
-	"xdp.ErrIncompatible":   "remove the directory that the text names: that gives up its counts",
+	"xdp.ErrIncompatible":   "flowtally clean --pin-dir DIR, of the directory that the text names: that gives up its counts",
 	"xdp.ErrBusy":           "detach the other program with the command in the text",
 	"xdp.ErrPermission":     "run as root, or give the process the capability that the text names",
 	"xdp.ErrDetached":       "restart the instance when its flows are right again",

@@ -42,6 +42,12 @@ func Detach(pinDir string) (programs int, err error) {
 	return done.Programs, translate(err)
 }
 
+// OtherBuild reports whether the pins hold programs of another build on hooks.
+func OtherBuild(pinDir string) (bool, error) {
+	is, err := xdp.OtherBuild(pinDir)
+	return is, translate(err)
+}
+
 // Remove is Release of everything, for a person who asks for it. It returns the number of programs and of pins.
 func Remove(pinDir string) (programs, pins int, err error) {
 	done, err := xdp.Release(pinDir, xdp.ReleaseOptions{})
