@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,14 +19,23 @@ import (
 // cleanCmd removes what instances without a process have left. It takes no name from the environment: what it removes
 // was named on this command line.
 type cleanCmd struct {
-	Instance instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
-	AllDead  bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
-	PinDir   string       `help:"A directory of pins. Without --instance the pins alone are removed, and the mirror keeps its totals." placeholder:"DIR"`
-	Mirror   string       `help:"The mirror's file, where the configuration names another one than the default." placeholder:"PATH"`
-	Yes      bool         `short:"y" help:"Do not ask."`
+	Instance   instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
+	AllDead    bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
+	Config     string       `short:"c" help:"The instance of this configuration, with the places that it names." xor:"which" placeholder:"FILE"`
+	PinDir     string       `help:"A directory of pins. Without --instance the pins alone are removed, and the mirror keeps its totals." placeholder:"DIR"`
+	Mirror     string       `help:"The mirror's file, where the configuration names another one than the default." placeholder:"PATH"`
+	KeepMirror bool         `help:"Leave the mirror, with its totals."`
+	Yes        bool         `short:"y" help:"Do not ask."`
 }
 
 func (c *cleanCmd) Run(env *Env) error {
+	if c.Config != "" {
+		cfg, err := loadConfig(env.Context, c.Config)
+		if err != nil {
+			return &usageError{err}
+		}
+		c.Instance, c.PinDir, c.Mirror = instanceName(cmp.Or(cfg.Instance, "default")), cfg.XDP.PinDir, cfg.Mirror.Path
+	}
 	if c.Instance == "" && !c.AllDead && c.PinDir == "" {
 		return withHint(usagef("nothing was named"), "flowtally clean --instance NAME # or --all-dead; flowtally instances lists them")
 	}
@@ -36,6 +46,9 @@ func (c *cleanCmd) Run(env *Env) error {
 	chosen, err := c.choose(list)
 	if err != nil {
 		return err
+	}
+	if c.KeepMirror {
+		chosen = withoutMirrors(chosen)
 	}
 	if len(chosen) == 0 {
 		fmt.Fprintln(env.Stderr, "flowtally: nothing to remove")
@@ -92,11 +105,20 @@ func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, erro
 		}
 	}
 	if c.Instance == "" {
-		for n := range chosen {
-			chosen[n].Mirror, chosen[n].Size, chosen[n].Idle = "", 0, 0
-		}
+		chosen = withoutMirrors(chosen)
 	}
 	return chosen, nil
+}
+
+// withoutMirrors leaves what instances have beside their mirrors.
+func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
+	for _, i := range chosen {
+		if i.Pins != "" {
+			i.Mirror, i.Size, i.Idle = "", 0, 0
+			rest = append(rest, i)
+		}
+	}
+	return rest
 }
 
 // confirm asks on the terminal. Without an answer nothing is done.

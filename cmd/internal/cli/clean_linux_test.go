@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +102,11 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	must(exitOK, "", "clean", "--all-dead", "--yes")
 	if !in.attached() || !exists(in.mirror) {
 		t.Fatal("clean --all-dead has removed an instance that keeps its pins")
+	}
+
+	must(exitOK, "removed instance "+in.name+": 1 program", "clean", "--config", filepath.Join(in.dir, "config.yaml"), "--keep-mirror", "--yes")
+	if in.attached() || exists(in.pins) || !exists(in.mirror) {
+		t.Errorf("attached %v, pins %v, mirror %v after clean --keep-mirror", in.attached(), in.pinned(), exists(in.mirror))
 	}
 
 	in.start()

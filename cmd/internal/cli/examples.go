@@ -35,6 +35,8 @@ Examples:
 
   flowtally clean --instance lb
 
+  flowtally clean --config /etc/flowtally.yaml --keep-mirror
+
   flowtally clean --all-dead --yes`
 }
 
