@@ -23,6 +23,7 @@ import (
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // crowd gives an instance flows, every second one a drop rule, and further interfaces in its namespace.
@@ -181,6 +182,7 @@ func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
 			messages, took := in.steps(flags...)
 			t.Logf("a start takes %v and says %q", took, messages)
 			for _, m := range messages {
+				in.forget()
 				in.begin(flags...)
 				in.said(`"msg":` + quoted(m))
 				in.signal(syscall.SIGTERM)
@@ -189,6 +191,7 @@ func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
 			for range instants / len(ways) {
 				after := time.Duration(r.Int64N(int64(took)))
 				s := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[r.IntN(2)]
+				in.forget()
 				in.begin(flags...)
 				time.Sleep(after)
 				in.signal(s)
@@ -199,6 +202,13 @@ func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
 				in.endsClean(fmt.Sprintf("%v after %v", s, after))
 			}
 		})
+	}
+}
+
+// forget removes the mirror, so that the next start is a first one.
+func (in *instance) forget() {
+	for _, path := range shm.Files(in.mirror) {
+		_ = os.Remove(path)
 	}
 }
 
