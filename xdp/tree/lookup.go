@@ -27,6 +27,7 @@ func (c ClassBits) Of(k *Key) int {
 type Walk struct {
 	Groups, Cuts, Lists, Entries int
 	Leaves                       int // rules and lists
+	Nodes                        int // that the lookup loaded: roots, what cuts lead to, and forks
 }
 
 // Lookup walks the memory as bpf/tree.h does, and returns the entry of the rule that wins, or 0. It may be called
@@ -43,6 +44,7 @@ func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 		entry, _ := w.leaf(mem, root, key, match)
 		return entry
 	}
+	w.Nodes++
 	var found Entry
 	rank := NoRank
 	for g := range root.Count() {
@@ -59,8 +61,10 @@ func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 
 func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, rank uint64) {
 	w.Groups++
+	w.Nodes++
 	for n.Kind() == KindCut {
 		w.Cuts++
+		w.Nodes++
 		n = Node(atomic.LoadUint64(&mem[n.Base()+int(be64(key[n.Word()])>>n.shift()&n.Mask())]))
 	}
 	if n == 0 {

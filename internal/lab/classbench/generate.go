@@ -13,6 +13,8 @@ const (
 	ofPoints
 	ofMasked
 	ofRanges
+	ofFewBits
+	ofSixBits
 )
 
 // Generate returns n distinct filters of a family, the most specific first, as the paper orders them: no

@@ -1,0 +1,90 @@
+package tree
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Path is what one packet touches on its way: nodes, and entries of rules that it is compared with. Both are counts, so a
+// path is the same on every host.
+type Path struct{ Nodes, Entries int }
+
+// Steps is the length of a path, by which paths are compared and bounded.
+func (p Path) Steps() int { return p.Nodes + p.Entries }
+
+// Plus is one path behind another.
+func (p Path) Plus(o Path) Path { return Path{p.Nodes + o.Nodes, p.Entries + o.Entries} }
+
+// NS estimates the time of the path on this kind of host, in nanoseconds. Nodes and entries are in the second level of
+// the cache.
+func (p Path) NS() float64 { return nsCut*float64(p.Nodes) + nsNext*float64(p.Entries) }
+
+// Path is the path of the lookups.
+func (w *Walk) Path() Path { return Path{w.Nodes, w.Entries} }
+
+// Worst returns a path for each class of keys. No key of the class touches more, whatever rules it matches: the path is
+// the sum of the longest ways through all trees of the class. Some keys touch as much only if one key takes all of
+// these ways.
+func Worst(mem []uint64) (worst [Classes]Path) {
+	for c := range worst {
+		worst[c] = longest(mem, Node(mem[c]), nil)
+	}
+	return worst
+}
+
+// Worst is the function Worst, of the memory of the set.
+func (s *Set) Worst() [Classes]Path { return Worst(s.mem.words) }
+
+// OnWorst returns the entries of the leaves at which the worst path of a class ends, the longest leaf first.
+func (s *Set) OnWorst(class int) (entries []Entry) {
+	var leaves []Node
+	longest(s.mem.words, s.mem.load(class), &leaves)
+	slices.SortStableFunc(leaves, func(a, b Node) int { return cmp.Compare(b.rules(), a.rules()) })
+	for _, n := range leaves {
+		for i := range n.rules() {
+			entries = append(entries, Entry(n.ruleAt(s.mem.words, i)&^hidden))
+		}
+	}
+	return entries
+}
+
+// rules is the number of rules of a leaf.
+func (n Node) rules() int {
+	switch {
+	case n == 0:
+		return 0
+	case n.Kind() == KindList:
+		return n.Count()
+	}
+	return 1
+}
+
+// longest returns the longest path from a node to a leaf. It appends the leaf to leaves, if that is not nil; behind a fork
+// the leaf of each tree.
+func longest(mem []uint64, n Node, leaves *[]Node) Path {
+	switch n.Kind() {
+	case KindFork:
+		sum := Path{Nodes: 1}
+		for g := range n.Count() {
+			sum = sum.Plus(longest(mem, Node(mem[n.Base()+2*g]), leaves))
+		}
+		return sum
+	case KindCut:
+		var most Path
+		child := Node(0)
+		for i := range n.size() {
+			below := Node(mem[n.Base()+i])
+			if p := longest(mem, below, nil); p.Steps() > most.Steps() {
+				most, child = p, below
+			}
+		}
+		if leaves != nil {
+			longest(mem, child, leaves)
+		}
+		return most.Plus(Path{Nodes: 1})
+	}
+	if leaves != nil && n != 0 {
+		*leaves = append(*leaves, n)
+	}
+	return Path{Nodes: 1, Entries: n.rules()}
+}

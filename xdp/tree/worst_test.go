@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/internal/lab/classbench"
+)
+
+// scatteredRules makes rules of scattered filters, of which the first wins.
+func scatteredRules(from []classbench.Scattered) []Rule {
+	out := make([]Rule, len(from))
+	for i, f := range from {
+		flags := uint16(flagIPv4 | flagL4)
+		r := Rule{Rank: uint64(i), Entry: Entry(i+1)<<5 | 1, Ports: [2]Ranges{{Src: Range(f.SrcPort), Dst: Range(f.DstPort)}}}
+		r.Mask[0], r.Key[0] = word0(0, 0, 0xff, flags), word0(0, 0, 6, flags)
+		r.Mask[1], r.Key[1] = word1(f.SrcMask, f.DstMask), word1(f.Src, f.Dst)
+		out[i] = r
+	}
+	return out
+}
+
+// climb searches a key that touches as much as possible: it flips bits and ports of a key as long as that makes the path
+// longer.
+func climb(s *Set, match Match, start Key, g *rand.Rand, tries int) Path {
+	touched := func(k *Key) Path {
+		var w Walk
+		s.Walk(&w, k, match)
+		return w.Path()
+	}
+	at, most := start, touched(&start)
+	for range tries {
+		k := at
+		for range 1 + g.IntN(3) {
+			switch g.IntN(4) {
+			case 0:
+				k[1] ^= 1 << g.IntN(64)
+			case 1:
+				b := be64(k[0])
+				k[0] = be64(b&^(0xffff<<48) | uint64([]uint16{0, 1, 65535, 65534, uint16(g.IntN(65536))}[g.IntN(5)])<<48)
+			case 2:
+				b := be64(k[0])
+				k[0] = be64(b&^(0xffff<<32) | uint64([]uint16{0, 1, 65535, 65534, uint16(g.IntN(65536))}[g.IntN(5)])<<32)
+			default:
+				k[1+g.IntN(Words-1)] ^= 1 << g.IntN(64)
+			}
+		}
+		if p := touched(&k); p.Steps() >= most.Steps() {
+			at, most = k, p
+		}
+	}
+	return most
+}
+
+// TestNoPacketTouchesMoreThanWorst compares the bound with random keys and with keys that a search finds, for sets that
+// change.
+func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		d := &drawn{g: g}
+		s := New(make([]uint64, 1<<16), Options{Class: testClass})
+		var rules []Rule
+		for range rapid.IntRange(1, 4).Draw(t, "changes") {
+			var add []Rule
+			for range rapid.SampledFrom([]int{1, 5, 40, 200}).Draw(t, "rules") {
+				add = append(add, d.rule())
+			}
+			if err := s.Exchange(nil, add); err != nil {
+				t.Fatal(err)
+			}
+			s.Reclaim()
+			rules = append(rules, add...)
+		}
+		match := entries(rules)
+		worst := s.Worst()
+		for range 30 {
+			k := d.key(rules)
+			if p := climb(s, match, k, g, 30); p.Steps() > worst[testClass.Of(&k)].Steps() {
+				t.Fatalf("%d rules: a packet touches %+v, the bound is %+v", len(rules), p, worst[testClass.Of(&k)])
+			}
+		}
+	})
+}
+
+// TestWorstOfSets prints the mean and the worst path of the sets of the measurements and of nasty ones.
+func TestWorstOfSets(t *testing.T) {
+	type set struct {
+		name  string
+		rules []Rule
+		keys  []Key
+	}
+	var sets []set
+	sizes := []int{1000}
+	if !testing.Short() {
+		sizes = append(sizes, 10_000)
+	}
+	for _, n := range sizes {
+		for name, from := range generated(n) {
+			s := set{name: name, rules: rulesOf(from)}
+			for _, p := range classbench.Points(from, 2000, seed) {
+				s.keys = append(s.keys, keyOf(p))
+			}
+			sets = append(sets, s)
+		}
+	}
+	nasty := map[string][]classbench.Scattered{
+		"fewbits.3000": classbench.FewBits(3000, seed), "sixbits.20000": classbench.SixBits(20_000, seed), "nested.3000": classbench.Nested(3000),
+	}
+	for name, from := range nasty {
+		s := set{name: name, rules: scatteredRules(from)}
+		d := &drawn{g: rand.New(rand.NewPCG(1, 1))}
+		for len(s.keys) < 2000 {
+			k := d.key(s.rules)
+			k[0] = k[0]&^testClass.IPv6 | word0(0, 0, 0, flagIPv4|flagL4)
+			s.keys = append(s.keys, k)
+		}
+		sets = append(sets, s)
+	}
+	var out strings.Builder
+	for _, in := range sets {
+		s := New(make([]uint64, 1<<21), Options{Class: testClass})
+		var before, after syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+		if err := s.Build(in.rules); err != nil {
+			fmt.Fprintf(&out, "%-16s %v\n", in.name, err)
+			continue
+		}
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+		match := entries(in.rules)
+		var w Walk
+		g := rand.New(rand.NewPCG(2, 2))
+		var found Path
+		for i := range in.keys {
+			s.Walk(&w, &in.keys[i], match)
+			if i < 20 {
+				if p := climb(s, match, in.keys[i], g, 200); p.Steps() > found.Steps() {
+					found = p
+				}
+			}
+		}
+		n := float64(len(in.keys))
+		worst := s.Worst()[1]
+		if found.Steps() > worst.Steps() {
+			t.Errorf("%s: a packet touches %+v, the bound is %+v", in.name, found, worst)
+		}
+		fmt.Fprintf(&out, "%-16s mean %6.1f steps %5.0f ns; found %4d (%d nodes %d entries); bound %5d (%d nodes %d entries) %6.0f ns; %d trees, %d words, %v\n", in.name,
+			float64(w.Nodes+w.Entries)/n, w.NS()/n, found.Steps(), found.Nodes, found.Entries, worst.Steps(), worst.Nodes, worst.Entries, worst.NS(), s.Trees()[1], s.Words(),
+			time.Duration(after.Utime.Nano()-before.Utime.Nano()).Round(time.Millisecond))
+	}
+	t.Logf("\n%s", out.String())
+}
