@@ -14,6 +14,7 @@ func Adopt(mem []uint64, o Options) *Set {
 		s.clear()
 		m.reset()
 	}
+	s.paths.measure(m)
 	return s
 }
 

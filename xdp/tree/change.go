@@ -40,11 +40,14 @@ type exchange struct {
 	at     map[int]*edit
 	remove []*rule
 	add    []*rule
+	bound  int   // as Set.Bound
+	paths  paths // after the change
 }
 
 // Exchange removes the rules of these entries and adds others, all or nothing. A key that an old and a new rule match
 // always finds one of the two: a leaf is exchanged by one store, and where that is not enough the whole tree is. The
-// memory of replaced nodes is retired. ErrFull: reclaim retired memory after a grace period, and try again.
+// memory of replaced nodes is retired. ErrFull: reclaim retired memory after a grace period, and try again. An error may be
+// a [CostError].
 func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	x := exchange{s: s, at: map[int]*edit{}}
 	gone := make(map[*rule]bool, len(remove))
@@ -67,6 +70,9 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 		}
 		fresh[r.entry] = true
 		x.add = append(x.add, r)
+	}
+	if len(x.add) > len(x.remove) {
+		x.bound = s.Bound
 	}
 	if err := x.apply(gone); err != nil {
 		return err
@@ -117,7 +123,7 @@ func (x *exchange) rebuild(gone map[*rule]bool) error {
 			rules = append(rules, r)
 		}
 	}
-	return x.s.replace(append(rules, x.add...))
+	return x.s.replace(append(rules, x.add...), x.bound)
 }
 
 // plan finds the leaves of the change, and builds their successors.
@@ -155,7 +161,35 @@ func (x *exchange) plan() error {
 			return b.err
 		}
 	}
+	if x.over() {
+		b.undo(0)
+		return errShape
+	}
 	return nil
+}
+
+// over reports whether a class has a worst path above the bound after the change, and a longer one than before.
+func (x *exchange) over() bool {
+	s := x.s
+	for exact := range 2 {
+		if exact == 1 {
+			s.paths.measure(s.mem)
+		}
+		x.paths = s.paths
+		for _, e := range x.edits {
+			x.paths.raise(s.mem, e)
+		}
+		is := false
+		for c := range Classes {
+			n := s.groupCount(c)
+			now, was := x.paths.sum(c, n).Steps(), s.paths.sum(c, n).Steps()
+			is = is || x.bound > 0 && now > x.bound && now > was
+		}
+		if !is {
+			return false
+		}
+	}
+	return true
 }
 
 // place chooses the group of a new rule, and adds the rule to its leaves.

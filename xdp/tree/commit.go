@@ -62,6 +62,7 @@ func (e *edit) meets(o, r *rule) bool {
 // commit stores the leaves. Ranks of a fork are lowered before, and raised behind.
 func (x *exchange) commit() {
 	s := x.s
+	s.paths = x.paths
 	for _, e := range x.edits {
 		for _, r := range e.add {
 			s.lower(e.class, e.group, r.rank)

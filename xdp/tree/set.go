@@ -11,6 +11,19 @@ import (
 // would have to compare more entries than it can. The set is as before.
 var ErrDense = errors.New("tree: too many rules match one packet")
 
+// CostError is returned when the worst path of a class would be longer than Set.Bound. The set is as before.
+type CostError struct {
+	Class   int
+	Worst   Path
+	Bound   int
+	Entries []Entry // of the leaves at which the worst path ends, the longest leaf first
+}
+
+// Error implements error.
+func (e *CostError) Error() string {
+	return fmt.Sprintf("tree: a key of class %d may touch %d nodes and %d entries, %d in all: more than %d", e.Class, e.Worst.Nodes, e.Worst.Entries, e.Worst.Steps(), e.Bound)
+}
+
 // Options of a Set.
 type Options struct {
 	Class ClassBits
@@ -27,12 +40,19 @@ type Set struct {
 	one     bool           // the trees were built without groups
 	divided bool           // they are not to be built so: the set changes much
 	built   int            // how often they were built
+
+	// Bound is the most steps of the worst path of a class that Exchange makes when it adds more rules than it removes.
+	// Where the worst path is above it already, such an exchange does not make it longer. 0: no bound.
+	Bound int
+	// paths are at least as long as the longest way through each tree.
+	paths paths
 }
 
 // New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
 func New(mem []uint64, o Options) *Set {
 	s := newSet(newMemory(mem), o)
 	s.clear()
+	s.paths.measure(s.mem)
 	return s
 }
 
@@ -75,7 +95,7 @@ func (s *Set) Build(rules []Rule) error {
 		made[i], byEntry[r.entry] = r, r
 	}
 	s.divided = false
-	if err := s.replace(made); err != nil {
+	if err := s.replace(made, 0); err != nil {
 		return err
 	}
 	s.rules = byEntry
@@ -101,13 +121,14 @@ func (s *Set) rearrange() error {
 	for _, r := range s.rules {
 		rules = append(rules, r)
 	}
-	return s.replace(rules)
+	return s.replace(rules, 0)
 }
 
-// replace builds the trees of rules, stores their roots, and retires the trees of before.
-func (s *Set) replace(rules []*rule) error {
+// replace builds the trees of rules, stores their roots, and retires the trees of before. bound is as Set.Bound.
+func (s *Set) replace(rules []*rule, bound int) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
 	var err error
+	var costly *CostError // of the trees with the shortest worst path
 	for _, quota := range quotas {
 		if quota == oneTree && (s.divided || len(rules) > oneTreeRules) {
 			continue
@@ -128,11 +149,19 @@ func (s *Set) replace(rules []*rule) error {
 			}
 			continue
 		}
+		if over := s.over(roots, bound); over != nil {
+			if costly == nil || over.Worst.Steps() < costly.Worst.Steps() {
+				costly = over
+			}
+			b.undo(0)
+			continue
+		}
 		for c, root := range roots {
 			old := s.mem.load(c)
 			s.mem.store(c, root)
 			s.retireTree(old)
 		}
+		s.paths.measure(s.mem)
 		for _, r := range rules {
 			r.groups = r.planned
 		}
@@ -140,7 +169,21 @@ func (s *Set) replace(rules []*rule) error {
 		s.built++
 		return nil
 	}
+	if costly != nil {
+		return costly
+	}
 	return err
+}
+
+// over returns an error if a class of these roots has a worst path above the bound, and a longer one than it has now.
+func (s *Set) over(roots [Classes]Node, bound int) *CostError {
+	for c, root := range roots {
+		worst := longest(s.mem.words, root, nil)
+		if bound > 0 && worst.Steps() > bound && worst.Steps() > longest(s.mem.words, s.mem.load(c), nil).Steps() {
+			return &CostError{c, worst, bound, s.onLongest(root)}
+		}
+	}
+	return nil
 }
 
 // retireTree retires every block of a tree that has no parent any more.

@@ -36,9 +36,11 @@ func Worst(mem []uint64) (worst [Classes]Path) {
 func (s *Set) Worst() [Classes]Path { return Worst(s.mem.words) }
 
 // OnWorst returns the entries of the leaves at which the worst path of a class ends, the longest leaf first.
-func (s *Set) OnWorst(class int) (entries []Entry) {
+func (s *Set) OnWorst(class int) []Entry { return s.onLongest(s.mem.load(class)) }
+
+func (s *Set) onLongest(root Node) (entries []Entry) {
 	var leaves []Node
-	longest(s.mem.words, s.mem.load(class), &leaves)
+	longest(s.mem.words, root, &leaves)
 	slices.SortStableFunc(leaves, func(a, b Node) int { return cmp.Compare(b.rules(), a.rules()) })
 	for _, n := range leaves {
 		for i := range n.rules() {
@@ -87,4 +89,42 @@ func longest(mem []uint64, n Node, leaves *[]Node) Path {
 		*leaves = append(*leaves, n)
 	}
 	return Path{Nodes: 1, Entries: n.rules()}
+}
+
+// paths are bounds of the longest way through each tree of each class, so that a change of some leaves does not look at
+// all nodes.
+type paths [Classes][MaxGroups]Path
+
+// measure makes the bounds exact.
+func (p *paths) measure(m *memory) {
+	for c := range p {
+		p[c] = [MaxGroups]Path{}
+		root := m.load(c)
+		if root.Kind() != KindFork {
+			p[c][0] = longest(m.words, root, nil)
+			continue
+		}
+		for g := range root.Count() {
+			p[c][g] = longest(m.words, m.load(root.Base()+2*g), nil)
+		}
+	}
+}
+
+// raise notes a leaf that an edit stores.
+func (p *paths) raise(m *memory, e *edit) {
+	way := longest(m.words, e.node, nil).Plus(Path{Nodes: e.depth})
+	if at := &p[e.class][e.group]; way.Steps() > at.Steps() {
+		*at = way
+	}
+}
+
+// sum is the worst path of a class of so many trees.
+func (p *paths) sum(class, trees int) (sum Path) {
+	if trees > 1 {
+		sum.Nodes++ // the fork
+	}
+	for _, way := range p[class][:trees] {
+		sum = sum.Plus(way)
+	}
+	return sum
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -79,7 +80,7 @@ func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 		}
 		match := entries(rules)
 		worst := s.Worst()
-		for range 30 {
+		for range 8 {
 			k := d.key(rules)
 			if p := climb(s, match, k, g, 30); p.Steps() > worst[testClass.Of(&k)].Steps() {
 				t.Fatalf("%d rules: a packet touches %+v, the bound is %+v", len(rules), p, worst[testClass.Of(&k)])
@@ -154,4 +155,116 @@ func TestWorstOfSets(t *testing.T) {
 			time.Duration(after.Utime.Nano()-before.Utime.Nano()).Round(time.Millisecond))
 	}
 	t.Logf("\n%s", out.String())
+}
+
+// TestBound: an exchange that adds rules keeps the worst path within the bound, or is refused with the entries of the
+// worst path and changes nothing. Rules in force are never refused: they can be built, and taken away.
+func TestBound(t *testing.T) {
+	rules := scatteredRules(classbench.FewBits(800, seed))
+	s := New(make([]uint64, 1<<19), Options{Class: testClass})
+	s.Bound = 100
+	var in []Rule
+	var costly *CostError
+	for _, r := range rules {
+		err := s.Exchange(nil, []Rule{r})
+		if s.Reclaim(); err == nil {
+			in = append(in, r)
+		} else if !errors.As(err, &costly) {
+			t.Fatal(err)
+		} else {
+			break
+		}
+		if worst := s.Worst()[1].Steps(); worst > s.Bound {
+			t.Fatalf("%d rules have a worst path of %d steps", len(in), worst)
+		}
+	}
+	if costly == nil || costly.Class != 1 || costly.Worst.Steps() <= s.Bound || len(costly.Entries) == 0 || len(in) < 50 {
+		t.Fatalf("%d rules, then %+v", len(in), costly)
+	}
+	t.Logf("%d rules in %d steps; the next: %v", len(in), s.Worst()[1].Steps(), costly)
+	checkMemory(t, s)
+	match := entries(in)
+	d := &drawn{g: rand.New(rand.NewPCG(1, 1))}
+	for range 300 {
+		if k := d.key(in); s.Lookup(&k, match) != best(in, &k) {
+			t.Fatalf("key %x: another rule wins than before the refused exchange", k)
+		}
+	}
+	if err := s.Exchange(nil, rules[len(in):]); !errors.As(err, &costly) {
+		t.Errorf("many rules at once: %v", err)
+	}
+	s.Reclaim()
+	if err := s.Build(rules); err != nil {
+		t.Fatalf("building rules that are in force: %v", err)
+	}
+	s.Reclaim()
+	was := s.Worst()[1].Steps()
+	if err := s.Exchange([]Entry{rules[0].Entry}, nil); err != nil {
+		t.Errorf("removing a rule of a set that is above the bound (%d): %v", was, err)
+	}
+	s.Reclaim()
+	exact := Rule{Rank: 1 << 30, Entry: Entry(len(rules)+5)<<5 | 1}
+	exact.Key[0], exact.Mask[0] = word0(0, 0, 0, flagIPv6), word0(0, 0, 0, flagIPv6)
+	if err := s.Exchange(nil, []Rule{exact}); err != nil {
+		t.Errorf("adding a rule of another class beside a set that is above the bound: %v", err)
+	}
+}
+
+// TestTrackedPathsAreBounds: what a set knows of the longest ways after changes of leaves is not below the truth.
+func TestTrackedPathsAreBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
+		s := New(make([]uint64, 1<<16), Options{Class: testClass})
+		var in []Rule
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			var add []Rule
+			for range rapid.SampledFrom([]int{0, 1, 2, 40}).Draw(t, "add") {
+				add = append(add, d.rule())
+			}
+			var remove []Entry
+			n := min(len(in), rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "remove"))
+			for _, r := range in[:n] {
+				remove = append(remove, r.Entry)
+			}
+			if err := s.Exchange(remove, add); err != nil {
+				t.Fatal(err)
+			}
+			s.Reclaim()
+			in = append(in[n:], add...)
+			for c, worst := range s.Worst() {
+				if known := s.paths.sum(c, s.groupCount(c)); known.Steps() < worst.Steps() {
+					t.Fatalf("class %d: the set knows of %+v, the trees have %+v", c, known, worst)
+				}
+			}
+		}
+	})
+}
+
+// TestWorst: the paths of nodes by hand.
+func TestWorst(t *testing.T) {
+	rule := func(i int) Node { return Node(i<<5 | 1) }
+	mem := make([]uint64, 64)
+	mem[20], mem[21] = uint64(rule(1)), 0                               // a cut's nodes
+	mem[22], mem[23] = uint64(newList(rule(2), 40, 5)), uint64(rule(3)) // and another's
+	mem[24], mem[25] = uint64(newCut(0, 0, 1, 20)), uint64(newCut(0, 1, 1, 22))
+	mem[30], mem[31] = uint64(newCut(1, 0, 1, 24)), 1 // a fork's pairs
+	mem[32], mem[33] = uint64(rule(4)), 2
+	for _, c := range []struct {
+		name string
+		root Node
+		want Path
+	}{
+		{"no rule", 0, Path{1, 0}},
+		{"a rule", rule(1), Path{1, 1}},
+		{"a list", newList(rule(1), 40, 7), Path{1, 7}},
+		{"a cut to a rule and to nothing", newCut(0, 0, 1, 20), Path{2, 1}},
+		{"a cut to a list and to a rule", newCut(0, 0, 1, 22), Path{2, 5}},
+		{"a cut to cuts", newCut(1, 0, 1, 24), Path{3, 5}},
+		{"a fork", newFork(30, 2), Path{1 + 3 + 1, 5 + 1}},
+	} {
+		mem[1] = uint64(c.root)
+		if got := Worst(mem); got != [Classes]Path{{1, 0}, c.want, {1, 0}} {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
 }
