@@ -51,7 +51,7 @@ mirror:
   history_period: 250ms
   mode: 0640
 poll: {period: 1ms, idle_period: 20ms, busy: true, cpu: 3}
-xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true, tcx: last, beside: [refuse]}
+xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, worst_cost: 900, keep_pins: true, tcx: last, beside: [refuse]}
 rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, steal: true, audit: true}
 flows:
   - name: web
@@ -73,7 +73,7 @@ flows:
 			HistoryPeriod: 250 * time.Millisecond, Mode: 0o640,
 		},
 		Poll: dataplane.PollConfig{Period: time.Millisecond, IdlePeriod: 20 * time.Millisecond, Busy: true, CPU: 3},
-		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true, TCX: "last", Beside: []dataplane.Beside{"refuse"}},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, WorstCost: 900, KeepPins: true, TCX: "last", Beside: []dataplane.Beside{"refuse"}},
 		RDMA: dataplane.RDMAConfig{
 			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, Steal: true, Audit: true,
 		},
@@ -140,7 +140,7 @@ func TestDefault(t *testing.T) {
 			{Name: "storage-in", Operations: []dataplane.Operation{dataplane.Recv}},
 		}}},
 		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
-		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, TCX: "first", Beside: dataplane.Besides()},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, WorstCost: 2048, TCX: "first", Beside: dataplane.Besides()},
 		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
 		Flows: []flow.Flow{
 			{Name: "web", Match: match(t, "tcp dport 443"), Labels: map[string]string{"service": "web"}},
@@ -290,6 +290,7 @@ func TestNumbersAbove32Bits(t *testing.T) {
 		"mirror: {history: %}":                                            "mirror.history",
 		"poll: {cpu: %}":                                                  "poll.cpu",
 		"xdp: {max_flows: %}":                                             "xdp.max_flows",
+		"xdp: {worst_cost: %}":                                            "xdp.worst_cost",
 		"rdma: {commands_per_second: %}":                                  "rdma.commands_per_second",
 		"flows: [{name: a, match: any, priority: %}]":                     "priority",
 		"queue_pairs: [{name: a, device: d, port: %}]":                    "port",
@@ -333,6 +334,7 @@ func TestBounds(t *testing.T) {
 		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},
 		{"interfaces: [%]", "a.b", "a/b", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "a/b"}} }, "interface"},
 		{"xdp: {max_flows: %}", "4194304", "4194305", func(c *dataplane.Config) { c.XDP.MaxFlows = 1<<22 + 1 }, "xdp.max_flows"},
+		{"xdp: {worst_cost: %}", "16384", "16385", func(c *dataplane.Config) { c.XDP.WorstCost = 16385 }, "xdp.worst_cost"},
 		{"rdma: {commands_per_second: %}", "1000000", "1000001", func(c *dataplane.Config) { c.RDMA.CommandsPerSecond = 1_000_001 }, "rdma.commands_per_second"},
 		{"rdma: {library: %}", "/a.so", "a.so", func(c *dataplane.Config) { c.RDMA.Library = "a.so" }, "rdma.library"},
 		{"rdma: {mlx5: %}", "/a.so", "./a.so", func(c *dataplane.Config) { c.RDMA.MLX5 = "./a.so" }, "rdma.mlx5"},

@@ -55,11 +55,12 @@ type pollYAML struct {
 }
 
 type xdpYAML struct {
-	PinDir   string             `yaml:"pin_dir,omitempty"`
-	MaxFlows int                `yaml:"max_flows,omitempty"`
-	KeepPins bool               `yaml:"keep_pins,omitempty"`
-	TCX      string             `yaml:"tcx,omitempty"`
-	Beside   []dataplane.Beside `yaml:"beside,omitempty,flow"`
+	PinDir    string             `yaml:"pin_dir,omitempty"`
+	MaxFlows  int                `yaml:"max_flows,omitempty"`
+	WorstCost int                `yaml:"worst_cost,omitempty"`
+	KeepPins  bool               `yaml:"keep_pins,omitempty"`
+	TCX       string             `yaml:"tcx,omitempty"`
+	Beside    []dataplane.Beside `yaml:"beside,omitempty,flow"`
 }
 
 type rdmaYAML struct {

@@ -67,6 +67,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			d.mapping(v, "xdp",
 				entry{"pin_dir", d.text(&cfg.XDP.PinDir, "xdp.pin_dir")},
 				entry{"max_flows", d.int(&cfg.XDP.MaxFlows, "xdp.max_flows", 0, mostFlows)},
+				entry{"worst_cost", d.int(&cfg.XDP.WorstCost, "xdp.worst_cost", 0, dataplane.MostWorstCost)},
 				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
 				entry{"tcx", word(d, &cfg.XDP.TCX, "xdp.tcx", "first", "last")},
 				entry{"beside", func(_, v *yaml.Node) { d.beside(v, &cfg.XDP.Beside) }},

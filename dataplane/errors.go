@@ -24,6 +24,8 @@ var (
 	ErrFull = errors.New("full")
 	// ErrDense: so many flows match one packet that the programs of XDP would compare more of them than they can.
 	ErrDense = errors.New("too many flows match one packet")
+	// ErrCostly: with these flows some packet would cost XDP more than xdp.worst_cost. The text names the flows that cause it.
+	ErrCostly = errors.New("too costly for one packet")
 	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
 	// names the files to remove.
 	ErrIncompatible = errors.New("incompatible with the existing files")

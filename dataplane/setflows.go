@@ -16,6 +16,9 @@ type SetOptions struct {
 	// DryRun returns the difference and changes nothing. It checks the flows against the rules and
 	// against each other, and asks no backend and no device.
 	DryRun bool
+	// Cost makes a DryRun compute the cost of a packet after the change ([Difference.Cost]), and refuse flows with
+	// ErrCostly that the change would refuse. It takes as long as the search structure of the flows takes to build.
+	Cost bool
 	// KeepOthers keeps the flows of the set that are not among the given ones.
 	KeepOthers bool
 	// Keep names flows of the set that stay although they are not among the given ones. They keep their order and
@@ -48,6 +51,8 @@ type Difference struct {
 	Changed []FlowChange
 	// Unchanged is the number of the other flows.
 	Unchanged int
+	// Cost is what a packet costs after the change; nil without SetOptions.Cost, and where XDP counts no flow.
+	Cost *Cost
 }
 
 // Rename is the old and the new name of a flow.

@@ -129,6 +129,9 @@ func (c Config) Validate() error {
 	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
 		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
 	}
+	if n := c.XDP.WorstCost; n < 0 || n > MostWorstCost {
+		bad("xdp.worst_cost %d: 0 to %d", n, MostWorstCost)
+	}
 	if t := c.XDP.TCX; !slices.Contains([]string{"", "first", "last"}, t) {
 		bad("xdp.tcx %q: use first or last", t)
 	}

@@ -173,7 +173,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			WordsMode: uint32(c.Mirror.WordsMode), WordsGroup: c.Mirror.WordsGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), IdlePeriodNs: int64(c.Poll.IdlePeriod), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
-		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
+		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), WorstCost: int64(c.XDP.WorstCost), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
 		Rdma: &pluginv1.RDMAConfig{
 			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, Efa: c.RDMA.EFA, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
 			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
@@ -228,11 +228,12 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			CPU:        num("poll.cpu", p.GetPoll().GetCpu()),
 		},
 		XDP: dataplane.XDPConfig{
-			PinDir:   p.GetXdp().GetPinDir(),
-			MaxFlows: num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
-			KeepPins: p.GetXdp().GetKeepPins(),
-			TCX:      p.GetXdp().GetTcx(),
-			Beside:   words[dataplane.Beside](p.GetXdp().GetBeside()),
+			PinDir:    p.GetXdp().GetPinDir(),
+			MaxFlows:  num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
+			WorstCost: num("xdp.worst_cost", p.GetXdp().GetWorstCost()),
+			KeepPins:  p.GetXdp().GetKeepPins(),
+			TCX:       p.GetXdp().GetTcx(),
+			Beside:    words[dataplane.Beside](p.GetXdp().GetBeside()),
 		},
 		RDMA: dataplane.RDMAConfig{
 			Library:           p.GetRdma().GetLibrary(),

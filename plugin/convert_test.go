@@ -70,7 +70,7 @@ func TestConfigCrosses(t *testing.T) {
 			Poll: dataplane.PollConfig{
 				Period: time.Duration(rapid.Int64().Draw(t, "poll")), IdlePeriod: time.Duration(rapid.Int64().Draw(t, "idle")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
 			},
-			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse", "tcx"}}).Draw(t, "beside")},
+			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), WorstCost: rapid.Int().Draw(t, "worst"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse", "tcx"}}).Draw(t, "beside")},
 			RDMA: dataplane.RDMAConfig{
 				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"), EFA: rapid.StringN(0, 5, 20).Draw(t, "efa"),
 				CommandsPerSecond: rapid.Int().Draw(t, "commands"), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
@@ -289,13 +289,13 @@ func FuzzConfig(f *testing.F) {
 }
 
 // No counter value crosses the boundary: the only 64-bit numbers are settings, a process, the number of lost events,
-// the cost of a change of source, and the results of one call's posted operations.
+// the cost of a change of source, the estimated cost of a packet, and the results of one call's posted operations.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
 		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true, "idle_period_ns": true,
-		"cpu": true, "max_flows": true, "pid": true, "lost": true,
+		"cpu": true, "max_flows": true, "worst_cost": true, "pid": true, "lost": true,
 		"gid_index": true, "send_depth": true, "receives": true, "message_size": true, "addr": true, "outstanding": true,
-		"count": true, "ended_completed": true, "ended_errors": true, "commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
+		"nodes": true, "rules": true, "ns": true, "count": true, "ended_completed": true, "ended_errors": true, "commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
 	}
 	messages := pluginv1.File_plugin_proto_v1_flowtally_proto.Messages()
 	for i := range messages.Len() {

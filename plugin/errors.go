@@ -53,6 +53,7 @@ var sentinels = []sentinel{
 	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
 	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},
 	{dataplane.ErrDense, "DENSE", codes.ResourceExhausted},
+	{dataplane.ErrCostly, "COSTLY", codes.ResourceExhausted},
 	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
 	{dataplane.ErrRestart, "RESTART", codes.FailedPrecondition},
 	{dataplane.ErrIncompatible, "INCOMPATIBLE", codes.FailedPrecondition},

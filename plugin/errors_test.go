@@ -59,7 +59,7 @@ func TestSentinelsCross(t *testing.T) {
 	}
 	for _, err := range []error{
 		dataplane.ErrClosed, dataplane.ErrExists, dataplane.ErrNotFound, dataplane.ErrInvalid, dataplane.ErrUnplaced,
-		dataplane.ErrInUse, dataplane.ErrPermission, dataplane.ErrFull, dataplane.ErrDense, dataplane.ErrUnavailable, probe.ErrNotSupported,
+		dataplane.ErrInUse, dataplane.ErrPermission, dataplane.ErrFull, dataplane.ErrDense, dataplane.ErrCostly, dataplane.ErrUnavailable, probe.ErrNotSupported,
 	} {
 		if !errors.Is(cross(t, err), err) {
 			t.Errorf("%v does not cross", err)

@@ -33,7 +33,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 		if err != nil {
 			return nil, toStatus(fmt.Errorf("setting flows: %w", err))
 		}
-		opts := dataplane.SetOptions{DryRun: req.GetDryRun(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(), Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded()}
+		opts := dataplane.SetOptions{DryRun: req.GetDryRun(), Cost: req.GetCost(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(), Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded()}
 		if req.GetConfig() != nil {
 			cfg, err := configFromProto(req.GetConfig())
 			if err != nil {
@@ -75,7 +75,7 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 		}
 	}
 	req := &pluginv1.SetFlowsRequest{
-		Flows: msg, DryRun: opts.DryRun, KeepOthers: opts.KeepOthers, Renames: opts.Renames, Keep: carried(opts.Keep), KeepAdded: opts.KeepAdded,
+		Flows: msg, DryRun: opts.DryRun, Cost: opts.Cost, KeepOthers: opts.KeepOthers, Renames: opts.Renames, Keep: carried(opts.Keep), KeepAdded: opts.KeepAdded,
 	}
 	if opts.Config != nil {
 		cfg := *opts.Config
@@ -97,6 +97,12 @@ func differenceToProto(d dataplane.Difference) *pluginv1.Difference {
 		change.Fields = fieldsToProto(c.Fields)
 		out.Changed = append(out.Changed, change)
 	}
+	if c := d.Cost; c != nil {
+		out.Cost = &pluginv1.Cost{
+			Nodes: c.Nodes, Rules: c.Rules, Ns: c.NS, Bound: uint32(c.Bound),
+			Ipv4: worstToProto(c.IPv4), Ipv6: worstToProto(c.IPv6), Other: worstToProto(c.Other),
+		}
+	}
 	return out
 }
 
@@ -110,7 +116,21 @@ func differenceFromProto(p *pluginv1.Difference) dataplane.Difference {
 		change.Fields = fieldsFromProto(c.GetFields())
 		d.Changed = append(d.Changed, change)
 	}
+	if c := p.GetCost(); c != nil {
+		d.Cost = &dataplane.Cost{
+			Nodes: c.GetNodes(), Rules: c.GetRules(), NS: c.GetNs(), Bound: int(c.GetBound()),
+			IPv4: worstFromProto(c.GetIpv4()), IPv6: worstFromProto(c.GetIpv6()), Other: worstFromProto(c.GetOther()),
+		}
+	}
 	return d
+}
+
+func worstToProto(w dataplane.WorstCost) *pluginv1.WorstCost {
+	return &pluginv1.WorstCost{Nodes: uint32(w.Nodes), Rules: uint32(w.Rules), Ns: w.NS}
+}
+
+func worstFromProto(w *pluginv1.WorstCost) dataplane.WorstCost {
+	return dataplane.WorstCost{Nodes: int(w.GetNodes()), Rules: int(w.GetRules()), NS: w.GetNs()}
 }
 
 func fieldsToProto(fields []dataplane.FieldChange) (out []*pluginv1.FieldChange) {

@@ -18,6 +18,8 @@ var (
 	// ErrDense: so many rules match one packet that the programs would compare more of them than they can. More room
 	// does not help.
 	ErrDense = errors.New("too many rules match one packet")
+	// ErrCostly: some packet could touch more nodes and entries than Options.WorstCost. More room does not help.
+	ErrCostly = errors.New("too costly for one packet")
 	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
 	// ErrBusy: another program holds the hook; the text names it.

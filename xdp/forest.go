@@ -117,6 +117,8 @@ type forest struct {
 	best    uint64       // at most the rank of the best rule
 	changed []*chain     // since flush
 	reclaim func() error // frees retired memory after a grace period
+	bound   func() int   // steps of the worst path; 0: no bound
+	costly  func(error) error
 }
 
 // touch notes that the trees may have another rule of a chain than its first.
@@ -189,6 +191,7 @@ func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil
 	}
+	f.set.Bound = f.bound()
 	err := f.set.Exchange(remove, add)
 	if errors.Is(err, tree.ErrFull) {
 		if err := f.reclaim(); err != nil {
@@ -196,7 +199,7 @@ func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 		}
 		err = f.set.Exchange(remove, add)
 	}
-	return refused(err)
+	return refused(f.costly(err))
 }
 
 // refused gives an error of package tree the sentinel of this package.

@@ -35,7 +35,7 @@ func TestGeometryOfManyCPUs(t *testing.T) {
 // TestRuleOfEveryPacket: a rule without a mask has a place among the entries.
 func TestRuleOfEveryPacket(t *testing.T) {
 	rules := []Rule{{Order: 1}, {Order: 2}}
-	m, err := NewModel(rules, 16, true)
+	m, err := NewModel(rules, 16, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}

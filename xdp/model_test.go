@@ -22,7 +22,7 @@ func dense(n int) (rules []Rule) {
 
 // TestDense: a set in which too many rules match one packet is refused with a sentinel of its own.
 func TestDense(t *testing.T) {
-	_, err := NewModel(dense(8500), 1<<14, true)
+	_, err := NewModel(dense(8500), 1<<14, 0, true)
 	if !errors.Is(err, ErrDense) || errors.Is(err, ErrFull) {
 		t.Errorf("%v, want ErrDense", err)
 	}

@@ -11,6 +11,10 @@ type Options struct {
 	MaxRules int
 	// MaxCounters is how many counters there are; 0 means MaxRules.
 	MaxCounters int
+	// WorstCost is the most nodes and entries that one packet may touch. Rules that would make a packet touch more are
+	// refused with ErrCostly, as a [CostError]. Rules that are there, also from an earlier process, are never refused.
+	// 0 means no bound.
+	WorstCost int
 	// Early are the kinds of device ("veth") on which ModeAuto prefers TCX ingress to native XDP, because they make a
 	// socket buffer of each received packet before XDP runs. nil means veth and tuntap.
 	Early []string

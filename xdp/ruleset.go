@@ -44,6 +44,7 @@ type RuleSet struct {
 
 	early    []string // Options.Early
 	holders  holders
+	worst    int // Options.WorstCost
 	values   values
 	epochErr error             // why the epoch of the counters could not be raised
 	closed   bool              // under mu and life
@@ -72,6 +73,7 @@ func Open(o Options) (*RuleSet, error) {
 		early:   o.Early,
 		hasSCTP: HasSCTP,
 		shared:  programs{},
+		worst:   o.WorstCost,
 	}
 	if rs.log == nil {
 		rs.log = slog.New(slog.DiscardHandler)
@@ -219,6 +221,7 @@ func (rs *RuleSet) build() error {
 		return err
 	}
 	rs.named.add(t.rules())
+	t.worstCost = rs.worst
 	return nil
 }
 
@@ -306,6 +309,15 @@ func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
 		return
 	}
 	h.numbered = h.slot || rs.named.has(h.port)
+}
+
+// Cost returns what packets touch in the trees and under the hashed masks that are in force.
+func (rs *RuleSet) Cost() Cost {
+	if rs.enter() != nil {
+		return Cost{}
+	}
+	defer rs.mu.Unlock()
+	return rs.class.cost()
 }
 
 // Stats says how full the tables are.

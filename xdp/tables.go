@@ -43,6 +43,8 @@ type tables struct {
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
 	unhashed bool            // no mask is to be hashed
+	// worstCost is Options.WorstCost.
+	worstCost int
 
 	// Of the change under way:
 	pending  []*Rule // that come or go when the trees are changed, if the change keeps to an order
@@ -57,7 +59,7 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 		g: g, entries: newEntryStore(entries, m.dir, g.units), singles: slots[:maxTuples], ranks: ranks[:maxTuples+1], treed: map[words]*tuple{},
 		store: m, secret: s, refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
 	}
-	t.forest = forest{set: set, entries: t.entries, best: noRank, reclaim: t.reclaim}
+	t.forest = forest{set: set, entries: t.entries, best: noRank, reclaim: t.reclaim, bound: t.treeBound, costly: t.costly}
 	t.table = slotTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
 	return t
 }
@@ -406,6 +408,14 @@ func (t *tables) hashOf(u *tuple, packed []uint64) uint64 {
 func (t *tables) unitHash(unit uint32) uint64 {
 	u := t.tuples[t.entries.dirWord(unit).tuple()]
 	return t.hashOf(u, t.entries.packed(unit, len(u.word)))
+}
+
+// treeBound is the part of worstCost that hashed masks leave to the trees.
+func (t *tables) treeBound() int {
+	if t.worstCost == 0 {
+		return 0
+	}
+	return max(1, t.worstCost-t.hashedCost().Steps())
 }
 
 // hashed is the number of masks that are hashed.

@@ -18,10 +18,11 @@ func Check(cfg dataplane.Config) error {
 }
 
 // Plan computes the classifier that XDP would have for the flows of a valid configuration, and its cost. The error
-// satisfies errors.Is(err, dataplane.ErrDense) if too many of them match one packet. It calls no kernel.
+// satisfies errors.Is(err, dataplane.ErrDense) if too many of them match one packet, or
+// dataplane.ErrCostly if one packet could touch more than xdp.worst_cost. It calls no kernel.
 func Plan(cfg dataplane.Config) (*xdp.Plan, error) {
 	cfg = withDefaults(cfg)
-	return xdp.NewPlan(flowsOfXDP(cfg), cfg.XDP.MaxFlows)
+	return xdp.NewPlan(flowsOfXDP(cfg), cfg.XDP.MaxFlows, cfg.XDP.WorstCost)
 }
 
 // InXDP is the number of flows of a configuration that may have rules in XDP.

@@ -328,6 +328,7 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 	m.Mode = cmp.Or(m.Mode, 0o644)
 	cfg.XDP.PinDir = cfg.PinDir()
 	cfg.XDP.MaxFlows = cmp.Or(cfg.XDP.MaxFlows, xdp.DefaultMaxFlows())
+	cfg.XDP.WorstCost = cmp.Or(cfg.XDP.WorstCost, dataplane.DefaultWorstCost)
 	return cfg
 }
 

@@ -91,11 +91,7 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, err error) {
 	doing := fmt.Sprintf("setting %d flows", len(flows))
 	if opts.DryRun {
-		if err := e.lock(ctx, doing); err != nil {
-			return d, err
-		}
-		defer e.ctl.Unlock()
-		if d, _, err = newChange(e, flows, opts); err != nil {
+		if d, err = e.tryFlows(ctx, doing, flows, opts); err != nil {
 			err = fmt.Errorf("%s: %w", doing, err)
 		}
 		return d, err

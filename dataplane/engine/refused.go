@@ -34,7 +34,7 @@ type refusal struct {
 // lenient reports whether an error is about flows that the start may go on without.
 func (r *refusals) lenient(ctx context.Context, err error) bool {
 	return r.goOn && ctx.Err() == nil &&
-		(errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull) || errors.Is(err, dataplane.ErrDense))
+		(errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull) || errors.Is(err, dataplane.ErrDense) || errors.Is(err, dataplane.ErrCostly))
 }
 
 // add notes a flow that the start goes on without.

@@ -124,19 +124,20 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/eventlog":   {"dataplane"},
 		"cmd/internal/usage":      {"dataplane/flow"},
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
+		"cmd/internal/cost":       {"cmd/internal/format", "dataplane"},
 		"cmd/internal/format":     {},
 		"cmd/internal/instances":  {"shm"},
 		"cmd/internal/manual":     {"cmd/internal/usage"},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
-		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},
+		"cmd/internal/view":       {"cmd/internal/cost", "cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/selection", "cmd/internal/view", "shm"},
 		"cmd/internal/hostcheck":  {"cmd/internal/format", "dataplane", "internal/trust", "plugin", "probe", "shm", "shm/words"},
-		"cmd/internal/reload":     {"cmd/internal/format", "configs", "dataplane", "shm"},
+		"cmd/internal/reload":     {"cmd/internal/cost", "cmd/internal/format", "configs", "dataplane", "shm"},
 		"cmd/internal/capture":    {},
 		"cmd/internal/completion": {},
 		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/linear", "probe", "shm"},
 		"cmd/internal/selftest":   {"cmd/internal/format", "dataplane", "dataplane/flow", "probe", "shm"},
-		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/replay", "dataplane/engine/xdp", "dataplane/flow", "internal/lab/frame", "internal/linear"},
+		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/cost", "cmd/internal/format", "cmd/internal/replay", "dataplane/engine/xdp", "dataplane/flow", "internal/lab/frame", "internal/linear"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

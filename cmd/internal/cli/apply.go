@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/dataplane"
@@ -129,6 +130,9 @@ func (c *applyCmd) apply(env *Env, svc dataplane.Service, cfg dataplane.Config, 
 	}
 	if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
 		return err
+	}
+	if d.Cost != nil {
+		fmt.Fprintf(env.Stderr, "flowtally: instance %s: after the change: %s\n", info.Instance, cost.Line(d.Cost))
 	}
 	if c.DryRun {
 		summary += "; nothing was changed, as --dry-run asks for"

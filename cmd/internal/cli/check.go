@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/configs"
@@ -100,7 +101,7 @@ func costOf(cfg dataplane.Config, p *xdp.Plan) *costJSON {
 	if p.Rules == 0 {
 		return nil
 	}
-	return &costJSON{engine.InXDP(cfg), p.Rules, len(p.Hashed), p.Trees[0] + p.Trees[1] + p.Trees[2], math.Round(p.NS)}
+	return &costJSON{engine.InXDP(cfg), p.Rules, len(p.Hashed), p.Trees[0] + p.Trees[1] + p.Trees[2], math.Round(p.NS), cost.JSON(&p.Cost)}
 }
 
 // checkedConfigJSON is the output of check --config -o json. Programs read it: fields are only added.
@@ -121,6 +122,8 @@ type costJSON struct {
 	Hashed int     `json:"hashed"` // masks in the hash table
 	Trees  int     `json:"trees"`
 	NS     float64 `json:"ns"` // of a packet above an empty program, an estimate
+
+	Cost *cost.Fields `json:"cost"` // of a packet: typical, and at worst
 }
 
 // mistakeJSON is one mistake in the JSON of check --config; line and column

@@ -87,10 +87,12 @@ func (c *explainCmd) classifier(env *Env) error {
 	if err != nil {
 		return err
 	}
-	p, err := engine.Plan(dataplane.Config{Flows: flows})
+	// A set that would be refused for its cost is explained too.
+	p, err := engine.Plan(dataplane.Config{Flows: flows, XDP: dataplane.XDPConfig{WorstCost: dataplane.MostWorstCost}})
 	if err != nil {
 		return err
 	}
+	p.Cost.Bound = dataplane.DefaultWorstCost
 	if c.json() {
 		return explain.PrintClassifierJSON(env.Stdout, len(flows), p)
 	}

@@ -93,8 +93,20 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if placements, err = view.SelectFlows(wanted, placements); err != nil {
 			return err
 		}
-		return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), c.statuses(env, svc))
+		return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), c.statuses(env, svc), c.cost(env, svc))
 	})
+}
+
+// cost returns what a packet costs in XDP now, for JSON, or nil where XDP counts no flow.
+func (c *flowsListCmd) cost(env *Env, svc dataplane.Service) *dataplane.Cost {
+	if !c.json() {
+		return nil
+	}
+	d, err := svc.SetFlows(env.Context, nil, dataplane.SetOptions{DryRun: true, KeepOthers: true, Cost: true})
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "flowtally: the cost of a packet is null: %v\n", err)
+	}
+	return d.Cost
 }
 
 type flowsAddCmd struct {

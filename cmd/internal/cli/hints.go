@@ -37,6 +37,7 @@ var hints = []struct {
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrFull, "flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits"},
+	{dataplane.ErrCostly, "flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost"},
 	{dataplane.ErrDense, "flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address"},
 	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them takes its hooks again when it is started"},
 	{dataplane.ErrRestart, "stop flowtally run and start it again (systemctl restart flowtally); totals go on"},

@@ -25,6 +25,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"dataplane.ErrPermission":   {"badinput_linux_test.go", "func TestNoPrivilege("},
 	"dataplane.ErrInUse":        {"testdata/script/run.txtar", "stderr '  try: another --instance'"},
 	"dataplane.ErrFull":         {"badinput_linux_test.go", "func TestFullFileSystem("},
+	"dataplane.ErrCostly":       {"costly_linux_test.go", "func TestCostlyConfiguration("},
 	"dataplane.ErrDense":        {"dense_linux_test.go", "func TestDenseConfiguration("},
 	"dataplane.ErrIncompatible": {"../../../xdp/takeup_linux_test.go", "ErrIncompatible"},
 	"dataplane.ErrRestart":      {"testdata/script/apply.txtar", "try: stop flowtally run and start it again"},

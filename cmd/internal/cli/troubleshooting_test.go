@@ -33,6 +33,7 @@ var steps = map[string]string{
 	"xdp.ErrClosed":         "open the rule set again",
 	"xdp.ErrInUse":          "stop the other process, or use another directory of pins",
 	"xdp.ErrFull":           "raise xdp.max_flows, or remove flows",
+	"xdp.ErrCostly":         "narrow the rules of the error, remove some, or raise Options.WorstCost",
 	"xdp.ErrDense":          "remove rules that match the same packets, or narrow them",
 	"xdp.ErrIncompatible":   "flowtally clean --pin-dir DIR, of the directory that the text names: that gives up its counts",
 	"xdp.ErrBusy":           "detach the other program with the command in the text",

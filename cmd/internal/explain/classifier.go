@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
@@ -23,6 +24,7 @@ type ClassifierJSON struct {
 	Packet     workJSON     `json:"packet"`
 	NS         float64      `json:"ns"` // of a packet above an empty program, an estimate
 	TupleMasks int          `json:"tuple_masks"`
+	Cost       *cost.Fields `json:"cost"` // of a packet: typical, and at worst
 	Others     othersJSON   `json:"others"`
 	Why        string       `json:"why"`
 }
@@ -66,7 +68,7 @@ func Cost(flows int, p *xdp.Plan) string {
 	if n := trees(p); n > 0 {
 		in = append(in, format.Plural(uint64(n), "tree", "trees"))
 	}
-	return fmt.Sprintf("%s in %s, about %.0f ns a packet", format.Plural(uint64(flows), "flow", "flows"), strings.Join(in, " and "), p.NS)
+	return fmt.Sprintf("%s in %s, %s", format.Plural(uint64(flows), "flow", "flows"), strings.Join(in, " and "), cost.Line(&p.Cost))
 }
 
 func trees(p *xdp.Plan) int { return p.Trees[0] + p.Trees[1] + p.Trees[2] }
@@ -94,7 +96,7 @@ func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
 		Schema: 1, Flows: flows, Rules: p.Rules, Masks: p.Masks, Hashed: []hashedJSON{}, TreeRules: p.InTrees,
 		Trees: treesJSON{p.Trees[0], p.Trees[1], p.Trees[2]}, TreeWords: p.Words,
 		Packet: workJSON{round(p.Walked.Masks), round(p.Walked.Trees), round(p.Walked.Cuts), round(p.Walked.Entries)},
-		NS:     round(p.NS), TupleMasks: p.TupleMasks, Others: othersJSON{Tuples: round(p.TupleNS), Linear: round(p.LinearNS)}, Why: why(p),
+		NS:     round(p.NS), TupleMasks: p.TupleMasks, Cost: cost.JSON(&p.Cost), Others: othersJSON{Tuples: round(p.TupleNS), Linear: round(p.LinearNS)}, Why: why(p),
 	}
 	for _, h := range p.Hashed {
 		out.Hashed = append(out.Hashed, hashedJSON{h.Mask, h.Rules})
@@ -121,7 +123,8 @@ func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
 			format.Plural(uint64(trees(p)), "tree", "trees"), p.Trees[1], p.Trees[2], p.Trees[0], format.Plural(uint64(p.Words), "word", "words"))
 	}
 	if p.Rules > 0 {
-		fmt.Fprintf(&b, "packet      %.1f masks, %.1f trees, %.1f cuts, %.1f entries\n\n", p.Walked.Masks, p.Walked.Trees, p.Walked.Cuts, p.Walked.Entries)
+		fmt.Fprintf(&b, "packet      %.1f masks, %.1f trees, %.1f cuts, %.1f entries\n", p.Walked.Masks, p.Walked.Trees, p.Walked.Cuts, p.Walked.Entries)
+		b.WriteString(cost.Text(&p.Cost, len("classifier  ")) + "\n")
 		t := format.Table{Heading: []string{"CLASSIFIER", ">NS", "STRUCTURE"}}
 		t.Add("chosen", fmt.Sprintf("%.0f", p.NS), "as above")
 		t.Add("tuple search", fmt.Sprintf("%.0f", p.TupleNS), fmt.Sprintf("a hash table of %s, with ranges of ports expanded", format.Plural(uint64(p.TupleMasks), "mask", "masks")))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 )
@@ -41,13 +42,14 @@ type Changes struct {
 	Renamed   []renameJSON `json:"renamed"`
 	Changed   []changeJSON `json:"changed"`
 	Unchanged int          `json:"unchanged"` // number of the other flows
+	Cost      *cost.Fields `json:"cost"`      // of a packet after the change; null without --dry-run, and where XDP counts no flow
 }
 
 // JSON prints a difference as JSON.
 func JSON(w io.Writer, instance string, dryRun bool, d dataplane.Difference) error {
 	out := Changes{
 		Schema: 1, Instance: instance, DryRun: dryRun, Settings: fields(d.Settings), Added: append([]string{}, d.Added...),
-		Removed: append([]string{}, d.Removed...), Renamed: []renameJSON{}, Changed: []changeJSON{}, Unchanged: d.Unchanged,
+		Removed: append([]string{}, d.Removed...), Renamed: []renameJSON{}, Changed: []changeJSON{}, Unchanged: d.Unchanged, Cost: cost.JSON(d.Cost),
 	}
 	for _, r := range d.Renamed {
 		out.Renamed = append(out.Renamed, renameJSON{r.From, r.To})

@@ -111,7 +111,7 @@ type Options struct {
 func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o Options) (dataplane.Difference, error) {
 	settings := cfg
 	settings.Flows = nil
-	return svc.SetFlows(ctx, cfg.Flows, dataplane.SetOptions{Config: &settings, KeepAdded: !o.Prune, DryRun: o.DryRun})
+	return svc.SetFlows(ctx, cfg.Flows, dataplane.SetOptions{Config: &settings, KeepAdded: !o.Prune, DryRun: o.DryRun, Cost: o.DryRun})
 }
 
 // Loop applies a configuration at each signal.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/dataplane"
@@ -74,14 +75,14 @@ type AddedJSON struct {
 
 // Flows prints flows of an instance, or how many of them have each label of s, and below them the instance's
 // conditions.
-func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses) error {
+func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses, packet *dataplane.Cost) error {
 	switch {
 	case !asJSON && s.Sums():
 		return printAbove(w, renderFlowSums(sumFlows(s, placements)), conditions, now)
 	case !asJSON:
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
-	out := FlowsJSON{Schema: 1, Flows: []placementJSON{}, Reasons: []string{}, Conditions: conditionsJSON(conditions)}
+	out := FlowsJSON{Schema: 1, Flows: []placementJSON{}, Reasons: []string{}, Conditions: conditionsJSON(conditions), Cost: cost.JSON(packet)}
 	if s.Sums() {
 		for _, sum := range sumFlows(s, placements) {
 			out.Sums = append(out.Sums, sum.json())
@@ -99,6 +100,8 @@ type FlowsJSON struct {
 	Flows      []placementJSON `json:"flows"`   // without any where --sum-by asks for sums
 	Reasons    []string        `json:"reasons"` // that several flows share, which have the index here
 	Conditions []conditionJSON `json:"conditions"`
+
+	Cost *cost.Fields `json:"cost"` // of a packet in XDP; null: XDP counts no flow
 
 	Shared []sharedReasonJSON `json:"shared,omitempty"` // the flows that have each of the reasons
 	Sums   []flowSumJSON      `json:"sums,omitempty"`

@@ -59,7 +59,7 @@ func TestPrintFlows(t *testing.T) {
 	}}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer
-		if err := Flows(&b, asJSON, new(selection.Selection), testPlacements(t), conditions, now, counters); err != nil {
+		if err := Flows(&b, asJSON, new(selection.Selection), testPlacements(t), conditions, now, counters, packetCost()); err != nil {
 			t.Fatal(err)
 		}
 		compare(t, name, b.String())
@@ -102,7 +102,7 @@ func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	}
 	flows[7].Rejected = append(flows[7].Rejected, dataplane.Rejection{Backend: "xdp", Reason: "its own"})
 	var b bytes.Buffer
-	if err := Flows(&b, true, new(selection.Selection), flows, nil, time.Time{}, Statuses{}); err != nil {
+	if err := Flows(&b, true, new(selection.Selection), flows, nil, time.Time{}, Statuses{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -129,4 +129,8 @@ func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	if own := got.Flows[7].Rejected; len(own) != 2 || own[1].Reason != "its own" || own[1].Index != nil {
 		t.Errorf("the flow with a reason of its own has %+v", own)
 	}
+}
+
+func packetCost() *dataplane.Cost {
+	return &dataplane.Cost{Nodes: 3.14, Rules: 1.25, NS: 29.4, IPv4: dataplane.WorstCost{Nodes: 3, Rules: 24, NS: 92}, IPv6: dataplane.WorstCost{Nodes: 1, NS: 10}, Other: dataplane.WorstCost{Nodes: 1, NS: 10}, Bound: 2048}
 }

@@ -30,7 +30,7 @@ func TestReasonsOfSomeFlowsAreGrouped(t *testing.T) {
 		t.Errorf("the end is\n%s", text[max(0, len(text)-400):])
 	}
 	var b bytes.Buffer
-	if err := Flows(&b, true, new(selection.Selection), flows, nil, time.Time{}, Statuses{}); err != nil {
+	if err := Flows(&b, true, new(selection.Selection), flows, nil, time.Time{}, Statuses{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if want := `"shared":[{"backend":"rdma","reason_index":0,"flows":2000,"names":["f0000","f0002","f0004","f0006","f0008","f0010","f0012","f0014"]}]}`; !strings.HasSuffix(strings.TrimSpace(b.String()), want) {

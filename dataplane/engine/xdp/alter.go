@@ -69,6 +69,7 @@ func (a *alteration) prepare() error {
 		}
 	}
 	if err := b.exchange(a.rules[0], a.rules[1]); err != nil {
+		err = b.withFlows(err, nil, nil)
 		return fmt.Errorf("changing rules: %w", err)
 	}
 	a.exchanged = true

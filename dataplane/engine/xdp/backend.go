@@ -36,6 +36,7 @@ type Options struct {
 // Backend counts flows in the kernel. It implements backend.SoftwareBackend.
 type Backend struct {
 	maxFlows   int
+	worstCost  int
 	configured []flow.Flow // until RemoveStale
 	log        *slog.Logger
 	rules      *xdp.RuleSet
@@ -83,7 +84,7 @@ func New(o Options) (*Backend, error) {
 	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger})
+	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, WorstCost: o.Config.WorstCost, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("opening the rule set at %s for xdp.max_flows %d: %w", o.Config.PinDir, o.Config.MaxFlows, translate(err))
 	}
@@ -92,7 +93,7 @@ func New(o Options) (*Backend, error) {
 		return nil, errors.Join(err, rules.Close())
 	}
 	b := &Backend{
-		maxFlows: o.Config.MaxFlows, configured: o.Flows, log: o.Logger, rules: rules,
+		maxFlows: o.Config.MaxFlows, worstCost: o.Config.WorstCost, configured: o.Flows, log: o.Logger, rules: rules,
 		adopted: len(rules.Counters()) > 0, flows: make(map[string]*entry),
 	}
 	if b.hooks, err = newHooks(o, rules, ns, &b.mu); err != nil {

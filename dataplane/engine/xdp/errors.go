@@ -2,6 +2,9 @@ package xdp
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
@@ -12,7 +15,7 @@ func translate(err error) error {
 	t := &translated{error: err}
 	for _, s := range []struct{ from, to error }{
 		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
-		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense},
+		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense}, {xdp.ErrCostly, dataplane.ErrCostly},
 	} {
 		if errors.Is(err, s.from) {
 			t.is = append(t.is, s.to)
@@ -31,3 +34,25 @@ type translated struct {
 }
 
 func (t *translated) Unwrap() []error { return append([]error{t.error}, t.is...) }
+
+// mostCostly is the number of flows that an error names.
+const mostCostly = 5
+
+// withFlows names the flows to whose rules a packet would be compared, in an error of too high a cost.
+func withFlows(err error, name func(*xdp.Rule) string) error {
+	var costly *xdp.CostError
+	if !errors.As(err, &costly) {
+		return err
+	}
+	var names []string
+	for i := range costly.Rules {
+		if n := name(&costly.Rules[i]); n != "" && !slices.Contains(names[max(0, len(names)-1):], n) {
+			names = append(names, n)
+		}
+	}
+	more := ""
+	if n := len(names) - mostCostly; n > 0 {
+		names, more = names[:mostCostly], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("%w by xdp.worst_cost: because of the flows %s%s", err, strings.Join(names, ", "), more)
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
@@ -43,7 +44,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 	}
 	order := b.places(flows, owners, was)
 	out, err := b.install(flows, owners, order, was, serve)
-	if was != nil && !b.claimed && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense)) {
+	if was != nil && !b.claimed && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)) {
 		if err := b.dropUnowned(owners); err != nil {
 			return nil, err
 		}
@@ -96,7 +97,7 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 		stale = b.stale(all, missing)
 	}
 	if err := b.exchange(stale, missing); err != nil {
-		return nil, fmt.Errorf("adding rules: %w", err)
+		return nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
 	}
 	old, fresh = stale, missing
 	if serve {
@@ -109,6 +110,33 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 		out[i].Source = b.hooks.source(f.Flow)
 	}
 	return out, nil
+}
+
+// withFlows names the flows that cause too high a cost: flows of the backend, and flows that were to be added.
+func (b *Backend) withFlows(err error, added []backend.Placed, entries []*entry) error {
+	if !errors.Is(err, xdp.ErrCostly) {
+		return err
+	}
+	nameByCounter := make(map[uint32]string)
+	for name, x := range b.flows {
+		nameByCounter[x.counter] = name
+	}
+	for i, x := range entries {
+		nameByCounter[x.counter] = added[i].Name
+	}
+	return withFlows(err, func(r *xdp.Rule) string { return nameByCounter[r.Counter] })
+}
+
+// Cost returns what a packet costs in the tables as they are.
+func (b *Backend) Cost() dataplane.Cost {
+	c := b.rules.Cost()
+	out := dataplane.Cost{Nodes: c.Nodes, Rules: c.Entries, NS: costParser + c.NS, Bound: b.worstCost}
+	out.Other, out.IPv4, out.IPv6 = worstOf(c.Worst[0]), worstOf(c.Worst[1]), worstOf(c.Worst[2])
+	return out
+}
+
+func worstOf(p xdp.Path) dataplane.WorstCost {
+	return dataplane.WorstCost{Nodes: p.Nodes, Rules: p.Entries, NS: costParser + p.NS()}
 }
 
 // SetActive implements backend.SoftwareBackend.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
@@ -21,6 +22,8 @@ type Plan struct {
 	// Walked is the mean work of a packet.
 	Walked Work
 	NS     float64
+	// Cost has the same mean in nodes and rules, and the worst case of each kind of frame.
+	Cost dataplane.Cost
 	// TupleNS is the cost of a search over all masks, with ranges of ports expanded to TupleMasks masks. TreesNS is the
 	// cost with all rules in trees, or 0 if they do not fit; LinearNS the cost with one comparison after the other.
 	TupleMasks                 int
@@ -42,8 +45,9 @@ const (
 	planned     = 1024
 )
 
-// NewPlan computes the classifier of flows, in tables for maxFlows rules. It does not call the kernel.
-func NewPlan(flows []flow.Flow, maxFlows int) (*Plan, error) {
+// NewPlan computes the classifier of flows, in tables for maxFlows rules. It does not call the kernel. A packet that could
+// touch more than worst nodes and rules is an error; 0 is no bound.
+func NewPlan(flows []flow.Flow, maxFlows, worst int) (*Plan, error) {
 	port := numbered()
 	var rules []xdp.Rule
 	for i, f := range flows {
@@ -54,8 +58,9 @@ func NewPlan(flows []flow.Flow, maxFlows int) (*Plan, error) {
 		rules = append(rules, compiled...)
 	}
 	maxFlows = max(maxFlows, len(rules))
-	m, err := xdp.NewModel(rules, maxFlows, true)
+	m, err := xdp.NewModel(rules, maxFlows, worst, true)
 	if err != nil {
+		err = withFlows(err, func(r *xdp.Rule) string { return flows[r.Order].Name })
 		return nil, fmt.Errorf("arranging %d flows in the tables of XDP: %w", len(flows), translate(err))
 	}
 	p := &Plan{Rules: len(rules), InTrees: m.InTrees, Trees: m.Trees, Words: m.Words}
@@ -67,11 +72,13 @@ func NewPlan(flows []flow.Flow, maxFlows int) (*Plan, error) {
 	m.Hashed(func(mask xdp.Key, rules int) { p.Hashed = append(p.Hashed, Hashed{maskText(&mask), rules}) })
 	all := m
 	if len(p.Hashed) > 0 {
-		if all, err = xdp.NewModel(rules, maxFlows, false); err != nil {
+		if all, err = xdp.NewModel(rules, maxFlows, 0, false); err != nil {
 			all = nil // the trees do not hold all rules
 		}
 	}
 	p.estimate(m, all, rules)
+	w := m.Worst()
+	p.Cost.Other, p.Cost.IPv4, p.Cost.IPv6, p.Cost.NS, p.Cost.Bound = worstOf(w[0]), worstOf(w[1]), worstOf(w[2]), p.NS, worst
 	return p, nil
 }
 
@@ -99,6 +106,8 @@ func (p *Plan) estimate(m, all *xdp.Model, rules []xdp.Rule) {
 		p.Walked.Trees += float64(w.Trees) / f
 		p.Walked.Cuts += float64(w.Cuts) / f
 		p.Walked.Entries += float64(w.Entries) / f
+		p.Cost.Nodes += float64(w.Path.Nodes) / f
+		p.Cost.Rules += float64(w.Path.Entries) / f
 		p.NS += (costParser + w.NS) / f
 		p.TupleNS += (costParser + xdp.CostOfMasks(upTo(tuples, won))) / f
 		p.LinearNS += (costParser + costCompare*float64(upTo(ranks, won))) / f

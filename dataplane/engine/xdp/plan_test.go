@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -35,7 +36,7 @@ func TestPlan(t *testing.T) {
 		{"ranged", 1, 0, 1000, 225, 100, 1000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := NewPlan(sets[tt.name], 1<<16)
+			p, err := NewPlan(sets[tt.name], 1<<16, dataplane.DefaultWorstCost)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -454,6 +454,7 @@ type SetFlowsRequest struct {
 	Keep          []string               `protobuf:"bytes,5,rep,name=keep,proto3" json:"keep,omitempty"`                                                                                 // names of flows that stay, behind the flows of the request
 	KeepAdded     bool                   `protobuf:"varint,7,opt,name=keep_added,json=keepAdded,proto3" json:"keep_added,omitempty"`                                                     // flows that AddFlows has added stay too
 	Config        *Config                `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`                                                                             // the settings that the instance is to have, without flows; absent: they stay
+	Cost          bool                   `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                // a dry run computes the cost of a packet too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -537,6 +538,13 @@ func (x *SetFlowsRequest) GetConfig() *Config {
 	return nil
 }
 
+func (x *SetFlowsRequest) GetCost() bool {
+	if x != nil {
+		return x.Cost
+	}
+	return false
+}
+
 type SetFlowsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Difference    *Difference            `protobuf:"bytes,1,opt,name=difference,proto3" json:"difference,omitempty"`
@@ -590,6 +598,7 @@ type Difference struct {
 	Changed       []*FlowChange          `protobuf:"bytes,4,rep,name=changed,proto3" json:"changed,omitempty"`
 	Unchanged     uint32                 `protobuf:"varint,5,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // number of the other flows
 	Settings      []*FieldChange         `protobuf:"bytes,6,rep,name=settings,proto3" json:"settings,omitempty"`    // settings that change
+	Cost          *Cost                  `protobuf:"bytes,7,opt,name=cost,proto3" json:"cost,omitempty"`            // of a packet after the change; only where the request asks for it, and XDP counts flows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +675,166 @@ func (x *Difference) GetSettings() []*FieldChange {
 	return nil
 }
 
+func (x *Difference) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+// Cost is what XDP's search for the flow of a packet takes.
+type Cost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         float64                `protobuf:"fixed64,1,opt,name=nodes,proto3" json:"nodes,omitempty"` // means
+	Rules         float64                `protobuf:"fixed64,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	Ns            float64                `protobuf:"fixed64,3,opt,name=ns,proto3" json:"ns,omitempty"` // an estimate
+	Ipv4          *WorstCost             `protobuf:"bytes,4,opt,name=ipv4,proto3" json:"ipv4,omitempty"`
+	Ipv6          *WorstCost             `protobuf:"bytes,5,opt,name=ipv6,proto3" json:"ipv6,omitempty"`
+	Other         *WorstCost             `protobuf:"bytes,6,opt,name=other,proto3" json:"other,omitempty"`
+	Bound         uint32                 `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"` // xdp.worst_cost
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cost) Reset() {
+	*x = Cost{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cost) ProtoMessage() {}
+
+func (x *Cost) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cost.ProtoReflect.Descriptor instead.
+func (*Cost) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Cost) GetNodes() float64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Cost) GetRules() float64 {
+	if x != nil {
+		return x.Rules
+	}
+	return 0
+}
+
+func (x *Cost) GetNs() float64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
+func (x *Cost) GetIpv4() *WorstCost {
+	if x != nil {
+		return x.Ipv4
+	}
+	return nil
+}
+
+func (x *Cost) GetIpv6() *WorstCost {
+	if x != nil {
+		return x.Ipv6
+	}
+	return nil
+}
+
+func (x *Cost) GetOther() *WorstCost {
+	if x != nil {
+		return x.Other
+	}
+	return nil
+}
+
+func (x *Cost) GetBound() uint32 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+type WorstCost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Rules         uint32                 `protobuf:"varint,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	Ns            float64                `protobuf:"fixed64,3,opt,name=ns,proto3" json:"ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorstCost) Reset() {
+	*x = WorstCost{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorstCost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorstCost) ProtoMessage() {}
+
+func (x *WorstCost) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorstCost.ProtoReflect.Descriptor instead.
+func (*WorstCost) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WorstCost) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *WorstCost) GetRules() uint32 {
+	if x != nil {
+		return x.Rules
+	}
+	return 0
+}
+
+func (x *WorstCost) GetNs() float64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
 type Rename struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -676,7 +845,7 @@ type Rename struct {
 
 func (x *Rename) Reset() {
 	*x = Rename{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +857,7 @@ func (x *Rename) String() string {
 func (*Rename) ProtoMessage() {}
 
 func (x *Rename) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +870,7 @@ func (x *Rename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rename.ProtoReflect.Descriptor instead.
 func (*Rename) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rename) GetFrom() string {
@@ -729,7 +898,7 @@ type FlowChange struct {
 
 func (x *FlowChange) Reset() {
 	*x = FlowChange{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +910,7 @@ func (x *FlowChange) String() string {
 func (*FlowChange) ProtoMessage() {}
 
 func (x *FlowChange) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +923,7 @@ func (x *FlowChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowChange.ProtoReflect.Descriptor instead.
 func (*FlowChange) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{10}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FlowChange) GetName() string {
@@ -789,7 +958,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +970,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +983,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{11}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FieldChange) GetField() string {
@@ -846,7 +1015,7 @@ type InterfacesRequest struct {
 
 func (x *InterfacesRequest) Reset() {
 	*x = InterfacesRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1027,7 @@ func (x *InterfacesRequest) String() string {
 func (*InterfacesRequest) ProtoMessage() {}
 
 func (x *InterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1040,7 @@ func (x *InterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfacesRequest.ProtoReflect.Descriptor instead.
 func (*InterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
 }
 
 type InterfacesResponse struct {
@@ -883,7 +1052,7 @@ type InterfacesResponse struct {
 
 func (x *InterfacesResponse) Reset() {
 	*x = InterfacesResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1064,7 @@ func (x *InterfacesResponse) String() string {
 func (*InterfacesResponse) ProtoMessage() {}
 
 func (x *InterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1077,7 @@ func (x *InterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfacesResponse.ProtoReflect.Descriptor instead.
 func (*InterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InterfacesResponse) GetInterfaces() []*Interface {
@@ -927,7 +1096,7 @@ type RemoveFlowsRequest struct {
 
 func (x *RemoveFlowsRequest) Reset() {
 	*x = RemoveFlowsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1108,7 @@ func (x *RemoveFlowsRequest) String() string {
 func (*RemoveFlowsRequest) ProtoMessage() {}
 
 func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1121,7 @@ func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveFlowsRequest) GetNames() []string {
@@ -970,7 +1139,7 @@ type RemoveFlowsResponse struct {
 
 func (x *RemoveFlowsResponse) Reset() {
 	*x = RemoveFlowsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1151,7 @@ func (x *RemoveFlowsResponse) String() string {
 func (*RemoveFlowsResponse) ProtoMessage() {}
 
 func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1164,7 @@ func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
 }
 
 type PlacementsRequest struct {
@@ -1007,7 +1176,7 @@ type PlacementsRequest struct {
 
 func (x *PlacementsRequest) Reset() {
 	*x = PlacementsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1188,7 @@ func (x *PlacementsRequest) String() string {
 func (*PlacementsRequest) ProtoMessage() {}
 
 func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1201,7 @@ func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsRequest.ProtoReflect.Descriptor instead.
 func (*PlacementsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PlacementsRequest) GetNames() []string {
@@ -1051,7 +1220,7 @@ type PlacementsResponse struct {
 
 func (x *PlacementsResponse) Reset() {
 	*x = PlacementsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1232,7 @@ func (x *PlacementsResponse) String() string {
 func (*PlacementsResponse) ProtoMessage() {}
 
 func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1245,7 @@ func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsResponse.ProtoReflect.Descriptor instead.
 func (*PlacementsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlacementsResponse) GetPlacements() []*Placement {
@@ -1094,7 +1263,7 @@ type ConditionsRequest struct {
 
 func (x *ConditionsRequest) Reset() {
 	*x = ConditionsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1275,7 @@ func (x *ConditionsRequest) String() string {
 func (*ConditionsRequest) ProtoMessage() {}
 
 func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1288,7 @@ func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsRequest.ProtoReflect.Descriptor instead.
 func (*ConditionsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
 }
 
 type ConditionsResponse struct {
@@ -1131,7 +1300,7 @@ type ConditionsResponse struct {
 
 func (x *ConditionsResponse) Reset() {
 	*x = ConditionsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1312,7 @@ func (x *ConditionsResponse) String() string {
 func (*ConditionsResponse) ProtoMessage() {}
 
 func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1325,7 @@ func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsResponse.ProtoReflect.Descriptor instead.
 func (*ConditionsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConditionsResponse) GetConditions() []*Condition {
@@ -1174,7 +1343,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1355,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1368,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 type EventsResponse struct {
@@ -1211,7 +1380,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1392,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1405,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EventsResponse) GetEvent() *Event {
@@ -1254,7 +1423,7 @@ type QueuePairsRequest struct {
 
 func (x *QueuePairsRequest) Reset() {
 	*x = QueuePairsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1435,7 @@ func (x *QueuePairsRequest) String() string {
 func (*QueuePairsRequest) ProtoMessage() {}
 
 func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1448,7 @@ func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsRequest.ProtoReflect.Descriptor instead.
 func (*QueuePairsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 type QueuePairsResponse struct {
@@ -1291,7 +1460,7 @@ type QueuePairsResponse struct {
 
 func (x *QueuePairsResponse) Reset() {
 	*x = QueuePairsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1472,7 @@ func (x *QueuePairsResponse) String() string {
 func (*QueuePairsResponse) ProtoMessage() {}
 
 func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1485,7 @@ func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsResponse.ProtoReflect.Descriptor instead.
 func (*QueuePairsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueuePairsResponse) GetQueuePairs() []*QueuePairState {
@@ -1336,7 +1505,7 @@ type ConnectQueuePairRequest struct {
 
 func (x *ConnectQueuePairRequest) Reset() {
 	*x = ConnectQueuePairRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1517,7 @@ func (x *ConnectQueuePairRequest) String() string {
 func (*ConnectQueuePairRequest) ProtoMessage() {}
 
 func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1530,7 @@ func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairRequest.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectQueuePairRequest) GetName() string {
@@ -1386,7 +1555,7 @@ type ConnectQueuePairResponse struct {
 
 func (x *ConnectQueuePairResponse) Reset() {
 	*x = ConnectQueuePairResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1567,7 @@ func (x *ConnectQueuePairResponse) String() string {
 func (*ConnectQueuePairResponse) ProtoMessage() {}
 
 func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1580,7 @@ func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairResponse.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 type PostOperationsRequest struct {
@@ -1425,7 +1594,7 @@ type PostOperationsRequest struct {
 
 func (x *PostOperationsRequest) Reset() {
 	*x = PostOperationsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1606,7 @@ func (x *PostOperationsRequest) String() string {
 func (*PostOperationsRequest) ProtoMessage() {}
 
 func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1619,7 @@ func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsRequest.ProtoReflect.Descriptor instead.
 func (*PostOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PostOperationsRequest) GetName() string {
@@ -1484,7 +1653,7 @@ type PostOperationsResponse struct {
 
 func (x *PostOperationsResponse) Reset() {
 	*x = PostOperationsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1665,7 @@ func (x *PostOperationsResponse) String() string {
 func (*PostOperationsResponse) ProtoMessage() {}
 
 func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1678,7 @@ func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsResponse.ProtoReflect.Descriptor instead.
 func (*PostOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PostOperationsResponse) GetEndedCompleted() uint64 {
@@ -1536,7 +1705,7 @@ type ReservedWordsRequest struct {
 
 func (x *ReservedWordsRequest) Reset() {
 	*x = ReservedWordsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1717,7 @@ func (x *ReservedWordsRequest) String() string {
 func (*ReservedWordsRequest) ProtoMessage() {}
 
 func (x *ReservedWordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1730,7 @@ func (x *ReservedWordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWordsRequest.ProtoReflect.Descriptor instead.
 func (*ReservedWordsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReservedWordsRequest) GetReserve() string {
@@ -1588,7 +1757,7 @@ type ReservedWordsResponse struct {
 
 func (x *ReservedWordsResponse) Reset() {
 	*x = ReservedWordsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1769,7 @@ func (x *ReservedWordsResponse) String() string {
 func (*ReservedWordsResponse) ProtoMessage() {}
 
 func (x *ReservedWordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1782,7 @@ func (x *ReservedWordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWordsResponse.ProtoReflect.Descriptor instead.
 func (*ReservedWordsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReservedWordsResponse) GetWords() []*Words {
@@ -1637,7 +1806,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1818,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1831,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Words) GetName() string {
@@ -1708,7 +1877,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1889,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1902,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 type CloseResponse struct {
@@ -1744,7 +1913,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1925,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1938,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 // Config is the configuration of an instance. An absent field means its default.
@@ -1792,7 +1961,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1973,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1986,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Config) GetInstance() string {
@@ -1909,7 +2078,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2090,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2103,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Interface) GetName() string {
@@ -1984,7 +2153,7 @@ type MirrorConfig struct {
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2165,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2178,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -2101,7 +2270,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2282,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2295,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -2162,15 +2331,16 @@ type XDPConfig struct {
 	PinDir        string                 `protobuf:"bytes,1,opt,name=pin_dir,json=pinDir,proto3" json:"pin_dir,omitempty"`
 	MaxFlows      int64                  `protobuf:"varint,2,opt,name=max_flows,json=maxFlows,proto3" json:"max_flows,omitempty"`
 	KeepPins      bool                   `protobuf:"varint,3,opt,name=keep_pins,json=keepPins,proto3" json:"keep_pins,omitempty"`
-	Tcx           string                 `protobuf:"bytes,4,opt,name=tcx,proto3" json:"tcx,omitempty"`       // "", "first" or "last"
-	Beside        []string               `protobuf:"bytes,5,rep,name=beside,proto3" json:"beside,omitempty"` // "dispatcher", "tcx", "refuse"; none means all, in this order
+	Tcx           string                 `protobuf:"bytes,4,opt,name=tcx,proto3" json:"tcx,omitempty"`                               // "", "first" or "last"
+	Beside        []string               `protobuf:"bytes,5,rep,name=beside,proto3" json:"beside,omitempty"`                         // "dispatcher", "tcx", "refuse"; none means all, in this order
+	WorstCost     int64                  `protobuf:"varint,6,opt,name=worst_cost,json=worstCost,proto3" json:"worst_cost,omitempty"` // 0 means the default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2352,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2365,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -2233,6 +2403,13 @@ func (x *XDPConfig) GetBeside() []string {
 	return nil
 }
 
+func (x *XDPConfig) GetWorstCost() int64 {
+	if x != nil {
+		return x.WorstCost
+	}
+	return 0
+}
+
 type RDMAConfig struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Library           string                 `protobuf:"bytes,1,opt,name=library,proto3" json:"library,omitempty"`
@@ -2247,7 +2424,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2436,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2449,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -2338,7 +2515,7 @@ type QueuePair struct {
 
 func (x *QueuePair) Reset() {
 	*x = QueuePair{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2527,7 @@ func (x *QueuePair) String() string {
 func (*QueuePair) ProtoMessage() {}
 
 func (x *QueuePair) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2540,7 @@ func (x *QueuePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
 func (*QueuePair) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *QueuePair) GetName() string {
@@ -2460,7 +2637,7 @@ type CompletionCounter struct {
 
 func (x *CompletionCounter) Reset() {
 	*x = CompletionCounter{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2649,7 @@ func (x *CompletionCounter) String() string {
 func (*CompletionCounter) ProtoMessage() {}
 
 func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2662,7 @@ func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
 func (*CompletionCounter) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CompletionCounter) GetName() string {
@@ -2518,7 +2695,7 @@ type QueuePairAddress struct {
 
 func (x *QueuePairAddress) Reset() {
 	*x = QueuePairAddress{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2707,7 @@ func (x *QueuePairAddress) String() string {
 func (*QueuePairAddress) ProtoMessage() {}
 
 func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2720,7 @@ func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
 func (*QueuePairAddress) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *QueuePairAddress) GetGid() string {
@@ -2613,7 +2790,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2802,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2815,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Flow) GetName() string {
@@ -2719,7 +2896,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2908,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2921,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Info) GetInstance() string {
@@ -2801,7 +2978,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2990,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3003,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -2867,7 +3044,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3056,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3069,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Source) GetBackend() string {
@@ -2921,7 +3098,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3110,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3123,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Device) GetBackend() string {
@@ -2981,7 +3158,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3170,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3183,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -3034,7 +3211,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3223,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3236,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -3103,7 +3280,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3292,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3305,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -3218,7 +3395,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3407,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3420,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -3274,7 +3451,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3463,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3476,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{51}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Condition) GetCode() string {
@@ -3358,7 +3535,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3547,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3560,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{52}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3440,7 +3617,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3629,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[53]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3642,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{53}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -3506,7 +3683,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x10AddFlowsResponse\x12>\n" +
 	"\n" +
 	"placements\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.PlacementR\n" +
-	"placements\"\xed\x02\n" +
+	"placements\"\x81\x03\n" +
 	"\x0fSetFlowsRequest\x12/\n" +
 	"\x05flows\x18\x01 \x03(\v2\x19.flowtally.plugin.v1.FlowR\x05flows\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1f\n" +
@@ -3516,14 +3693,15 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x04keep\x18\x05 \x03(\tR\x04keep\x12\x1d\n" +
 	"\n" +
 	"keep_added\x18\a \x01(\bR\tkeepAdded\x123\n" +
-	"\x06config\x18\x06 \x01(\v2\x1b.flowtally.plugin.v1.ConfigR\x06config\x1a:\n" +
+	"\x06config\x18\x06 \x01(\v2\x1b.flowtally.plugin.v1.ConfigR\x06config\x12\x12\n" +
+	"\x04cost\x18\b \x01(\bR\x04cost\x1a:\n" +
 	"\fRenamesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
 	"\x10SetFlowsResponse\x12?\n" +
 	"\n" +
 	"difference\x18\x01 \x01(\v2\x1f.flowtally.plugin.v1.DifferenceR\n" +
-	"difference\"\x8a\x02\n" +
+	"difference\"\xb9\x02\n" +
 	"\n" +
 	"Difference\x12\x14\n" +
 	"\x05added\x18\x01 \x03(\tR\x05added\x12\x18\n" +
@@ -3531,7 +3709,20 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\arenamed\x18\x03 \x03(\v2\x1b.flowtally.plugin.v1.RenameR\arenamed\x129\n" +
 	"\achanged\x18\x04 \x03(\v2\x1f.flowtally.plugin.v1.FlowChangeR\achanged\x12\x1c\n" +
 	"\tunchanged\x18\x05 \x01(\rR\tunchanged\x12<\n" +
-	"\bsettings\x18\x06 \x03(\v2 .flowtally.plugin.v1.FieldChangeR\bsettings\",\n" +
+	"\bsettings\x18\x06 \x03(\v2 .flowtally.plugin.v1.FieldChangeR\bsettings\x12-\n" +
+	"\x04cost\x18\a \x01(\v2\x19.flowtally.plugin.v1.CostR\x04cost\"\xf6\x01\n" +
+	"\x04Cost\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\x01R\x05nodes\x12\x14\n" +
+	"\x05rules\x18\x02 \x01(\x01R\x05rules\x12\x0e\n" +
+	"\x02ns\x18\x03 \x01(\x01R\x02ns\x122\n" +
+	"\x04ipv4\x18\x04 \x01(\v2\x1e.flowtally.plugin.v1.WorstCostR\x04ipv4\x122\n" +
+	"\x04ipv6\x18\x05 \x01(\v2\x1e.flowtally.plugin.v1.WorstCostR\x04ipv6\x124\n" +
+	"\x05other\x18\x06 \x01(\v2\x1e.flowtally.plugin.v1.WorstCostR\x05other\x12\x14\n" +
+	"\x05bound\x18\a \x01(\rR\x05bound\"G\n" +
+	"\tWorstCost\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x14\n" +
+	"\x05rules\x18\x02 \x01(\rR\x05rules\x12\x0e\n" +
+	"\x02ns\x18\x03 \x01(\x01R\x02ns\",\n" +
 	"\x06Rename\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"n\n" +
@@ -3641,13 +3832,15 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +
 	"\x04busy\x18\x02 \x01(\bR\x04busy\x12\x10\n" +
 	"\x03cpu\x18\x03 \x01(\x03R\x03cpu\x12$\n" +
-	"\x0eidle_period_ns\x18\x04 \x01(\x03R\fidlePeriodNs\"\x88\x01\n" +
+	"\x0eidle_period_ns\x18\x04 \x01(\x03R\fidlePeriodNs\"\xa7\x01\n" +
 	"\tXDPConfig\x12\x17\n" +
 	"\apin_dir\x18\x01 \x01(\tR\x06pinDir\x12\x1b\n" +
 	"\tmax_flows\x18\x02 \x01(\x03R\bmaxFlows\x12\x1b\n" +
 	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\x12\x10\n" +
 	"\x03tcx\x18\x04 \x01(\tR\x03tcx\x12\x16\n" +
-	"\x06beside\x18\x05 \x03(\tR\x06beside\"\xa8\x01\n" +
+	"\x06beside\x18\x05 \x03(\tR\x06beside\x12\x1d\n" +
+	"\n" +
+	"worst_cost\x18\x06 \x01(\x03R\tworstCost\"\xa8\x01\n" +
 	"\n" +
 	"RDMAConfig\x12\x18\n" +
 	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x12\n" +
@@ -3806,7 +3999,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -3820,139 +4013,145 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*SetFlowsRequest)(nil),          // 9: flowtally.plugin.v1.SetFlowsRequest
 	(*SetFlowsResponse)(nil),         // 10: flowtally.plugin.v1.SetFlowsResponse
 	(*Difference)(nil),               // 11: flowtally.plugin.v1.Difference
-	(*Rename)(nil),                   // 12: flowtally.plugin.v1.Rename
-	(*FlowChange)(nil),               // 13: flowtally.plugin.v1.FlowChange
-	(*FieldChange)(nil),              // 14: flowtally.plugin.v1.FieldChange
-	(*InterfacesRequest)(nil),        // 15: flowtally.plugin.v1.InterfacesRequest
-	(*InterfacesResponse)(nil),       // 16: flowtally.plugin.v1.InterfacesResponse
-	(*RemoveFlowsRequest)(nil),       // 17: flowtally.plugin.v1.RemoveFlowsRequest
-	(*RemoveFlowsResponse)(nil),      // 18: flowtally.plugin.v1.RemoveFlowsResponse
-	(*PlacementsRequest)(nil),        // 19: flowtally.plugin.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),       // 20: flowtally.plugin.v1.PlacementsResponse
-	(*ConditionsRequest)(nil),        // 21: flowtally.plugin.v1.ConditionsRequest
-	(*ConditionsResponse)(nil),       // 22: flowtally.plugin.v1.ConditionsResponse
-	(*EventsRequest)(nil),            // 23: flowtally.plugin.v1.EventsRequest
-	(*EventsResponse)(nil),           // 24: flowtally.plugin.v1.EventsResponse
-	(*QueuePairsRequest)(nil),        // 25: flowtally.plugin.v1.QueuePairsRequest
-	(*QueuePairsResponse)(nil),       // 26: flowtally.plugin.v1.QueuePairsResponse
-	(*ConnectQueuePairRequest)(nil),  // 27: flowtally.plugin.v1.ConnectQueuePairRequest
-	(*ConnectQueuePairResponse)(nil), // 28: flowtally.plugin.v1.ConnectQueuePairResponse
-	(*PostOperationsRequest)(nil),    // 29: flowtally.plugin.v1.PostOperationsRequest
-	(*PostOperationsResponse)(nil),   // 30: flowtally.plugin.v1.PostOperationsResponse
-	(*ReservedWordsRequest)(nil),     // 31: flowtally.plugin.v1.ReservedWordsRequest
-	(*ReservedWordsResponse)(nil),    // 32: flowtally.plugin.v1.ReservedWordsResponse
-	(*Words)(nil),                    // 33: flowtally.plugin.v1.Words
-	(*CloseRequest)(nil),             // 34: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),            // 35: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                   // 36: flowtally.plugin.v1.Config
-	(*Interface)(nil),                // 37: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),             // 38: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),               // 39: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),                // 40: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),               // 41: flowtally.plugin.v1.RDMAConfig
-	(*QueuePair)(nil),                // 42: flowtally.plugin.v1.QueuePair
-	(*CompletionCounter)(nil),        // 43: flowtally.plugin.v1.CompletionCounter
-	(*QueuePairAddress)(nil),         // 44: flowtally.plugin.v1.QueuePairAddress
-	(*Flow)(nil),                     // 45: flowtally.plugin.v1.Flow
-	(*Info)(nil),                     // 46: flowtally.plugin.v1.Info
-	(*Placement)(nil),                // 47: flowtally.plugin.v1.Placement
-	(*Source)(nil),                   // 48: flowtally.plugin.v1.Source
-	(*Device)(nil),                   // 49: flowtally.plugin.v1.Device
-	(*Handle)(nil),                   // 50: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 51: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 52: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 53: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 54: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 55: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 56: flowtally.plugin.v1.Uncounted
-	nil,                              // 57: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	nil,                              // 58: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
+	(*Cost)(nil),                     // 12: flowtally.plugin.v1.Cost
+	(*WorstCost)(nil),                // 13: flowtally.plugin.v1.WorstCost
+	(*Rename)(nil),                   // 14: flowtally.plugin.v1.Rename
+	(*FlowChange)(nil),               // 15: flowtally.plugin.v1.FlowChange
+	(*FieldChange)(nil),              // 16: flowtally.plugin.v1.FieldChange
+	(*InterfacesRequest)(nil),        // 17: flowtally.plugin.v1.InterfacesRequest
+	(*InterfacesResponse)(nil),       // 18: flowtally.plugin.v1.InterfacesResponse
+	(*RemoveFlowsRequest)(nil),       // 19: flowtally.plugin.v1.RemoveFlowsRequest
+	(*RemoveFlowsResponse)(nil),      // 20: flowtally.plugin.v1.RemoveFlowsResponse
+	(*PlacementsRequest)(nil),        // 21: flowtally.plugin.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),       // 22: flowtally.plugin.v1.PlacementsResponse
+	(*ConditionsRequest)(nil),        // 23: flowtally.plugin.v1.ConditionsRequest
+	(*ConditionsResponse)(nil),       // 24: flowtally.plugin.v1.ConditionsResponse
+	(*EventsRequest)(nil),            // 25: flowtally.plugin.v1.EventsRequest
+	(*EventsResponse)(nil),           // 26: flowtally.plugin.v1.EventsResponse
+	(*QueuePairsRequest)(nil),        // 27: flowtally.plugin.v1.QueuePairsRequest
+	(*QueuePairsResponse)(nil),       // 28: flowtally.plugin.v1.QueuePairsResponse
+	(*ConnectQueuePairRequest)(nil),  // 29: flowtally.plugin.v1.ConnectQueuePairRequest
+	(*ConnectQueuePairResponse)(nil), // 30: flowtally.plugin.v1.ConnectQueuePairResponse
+	(*PostOperationsRequest)(nil),    // 31: flowtally.plugin.v1.PostOperationsRequest
+	(*PostOperationsResponse)(nil),   // 32: flowtally.plugin.v1.PostOperationsResponse
+	(*ReservedWordsRequest)(nil),     // 33: flowtally.plugin.v1.ReservedWordsRequest
+	(*ReservedWordsResponse)(nil),    // 34: flowtally.plugin.v1.ReservedWordsResponse
+	(*Words)(nil),                    // 35: flowtally.plugin.v1.Words
+	(*CloseRequest)(nil),             // 36: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 37: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 38: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 39: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 40: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 41: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 42: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 43: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 44: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 45: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 46: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 47: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 48: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 49: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 50: flowtally.plugin.v1.Source
+	(*Device)(nil),                   // 51: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 52: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 53: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 54: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 55: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 56: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 57: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 58: flowtally.plugin.v1.Uncounted
+	nil,                              // 59: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	nil,                              // 60: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 61: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	36, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	46, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	46, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	45, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	47, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	45, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	57, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	36, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
+	38, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	48, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	48, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	47, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	49, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	47, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	59, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	38, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
 	11, // 8: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
-	12, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
-	13, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
-	14, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
-	14, // 12: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
-	37, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
-	47, // 14: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	54, // 15: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	55, // 16: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	52, // 17: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	44, // 18: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	33, // 19: flowtally.plugin.v1.ReservedWordsResponse.words:type_name -> flowtally.plugin.v1.Words
-	59, // 20: flowtally.plugin.v1.Words.since:type_name -> google.protobuf.Timestamp
-	37, // 21: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	45, // 22: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	38, // 23: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	39, // 24: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	40, // 25: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	41, // 26: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	42, // 27: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	43, // 28: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	44, // 29: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 30: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 31: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	58, // 32: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	59, // 33: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	45, // 34: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	48, // 35: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	50, // 36: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	51, // 37: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	49, // 38: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	44, // 39: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	44, // 40: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	48, // 41: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	53, // 42: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	51, // 43: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	43, // 44: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	50, // 45: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 46: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	59, // 47: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	59, // 48: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	56, // 49: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 50: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 51: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 52: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 53: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
-	15, // 54: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
-	17, // 55: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	19, // 56: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	21, // 57: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	23, // 58: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	25, // 59: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	27, // 60: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	29, // 61: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	31, // 62: flowtally.plugin.v1.Dataplane.ReservedWords:input_type -> flowtally.plugin.v1.ReservedWordsRequest
-	34, // 63: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 64: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 65: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 66: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 67: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
-	16, // 68: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
-	18, // 69: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	20, // 70: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	22, // 71: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	24, // 72: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	26, // 73: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	28, // 74: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	30, // 75: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	32, // 76: flowtally.plugin.v1.Dataplane.ReservedWords:output_type -> flowtally.plugin.v1.ReservedWordsResponse
-	35, // 77: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	64, // [64:78] is the sub-list for method output_type
-	50, // [50:64] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	14, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
+	15, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
+	16, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
+	12, // 12: flowtally.plugin.v1.Difference.cost:type_name -> flowtally.plugin.v1.Cost
+	13, // 13: flowtally.plugin.v1.Cost.ipv4:type_name -> flowtally.plugin.v1.WorstCost
+	13, // 14: flowtally.plugin.v1.Cost.ipv6:type_name -> flowtally.plugin.v1.WorstCost
+	13, // 15: flowtally.plugin.v1.Cost.other:type_name -> flowtally.plugin.v1.WorstCost
+	16, // 16: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
+	39, // 17: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
+	49, // 18: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	56, // 19: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	57, // 20: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	54, // 21: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	46, // 22: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	35, // 23: flowtally.plugin.v1.ReservedWordsResponse.words:type_name -> flowtally.plugin.v1.Words
+	61, // 24: flowtally.plugin.v1.Words.since:type_name -> google.protobuf.Timestamp
+	39, // 25: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	47, // 26: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	40, // 27: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	41, // 28: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	42, // 29: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	43, // 30: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	44, // 31: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	45, // 32: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	46, // 33: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 34: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 35: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	60, // 36: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	61, // 37: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	47, // 38: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	50, // 39: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	52, // 40: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	53, // 41: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	51, // 42: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	46, // 43: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	46, // 44: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	50, // 45: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	55, // 46: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	53, // 47: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	45, // 48: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	52, // 49: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 50: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	61, // 51: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	61, // 52: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	58, // 53: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 54: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 55: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 56: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 57: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	17, // 58: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
+	19, // 59: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	21, // 60: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	23, // 61: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	25, // 62: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	27, // 63: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	29, // 64: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	31, // 65: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	33, // 66: flowtally.plugin.v1.Dataplane.ReservedWords:input_type -> flowtally.plugin.v1.ReservedWordsRequest
+	36, // 67: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 68: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 69: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 70: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 71: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	18, // 72: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
+	20, // 73: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	22, // 74: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	24, // 75: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	26, // 76: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	28, // 77: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	30, // 78: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	32, // 79: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	34, // 80: flowtally.plugin.v1.Dataplane.ReservedWords:output_type -> flowtally.plugin.v1.ReservedWordsResponse
+	37, // 81: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	68, // [68:82] is the sub-list for method output_type
+	54, // [54:68] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3960,14 +4159,14 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 	if File_plugin_proto_v1_flowtally_proto != nil {
 		return
 	}
-	file_plugin_proto_v1_flowtally_proto_msgTypes[28].OneofWrappers = []any{}
+	file_plugin_proto_v1_flowtally_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   56,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
