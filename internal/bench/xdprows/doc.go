@@ -25,6 +25,9 @@
 //     empty program, against a linear matcher in BPF: 32 bytes a rule, the first match ends it.
 //   - xdp.classbench.F.N.rte: the same cost against DPDK's rte_acl, one packet at a time, which only
 //     classifies (src/acl.c, compiled when the row is prepared; --peers).
+//   - xdp.worst.*: the packet that costs most of those that a search finds, over ordinary sets, ClassBench's and sets that
+//     somebody chose to make the classifier slow; the whole program against an empty one. xdp.worst.ipv6.extensions: eight
+//     extension headers, against none.
 //   - xdp.nonip.24, xdp.otherip.1: a frame that no rule can match, of ARP or of IPv6.
 //   - xdp.update.10k: RuleSet.Add of one of 64 rules in turns, to 10,000 rules over 24 masks, against the same with 100.
 //   - xdp.load.16k: 16,000 rules over 200 masks from nothing to a veth, against one second.

@@ -21,3 +21,22 @@ func ipv6() []byte {
 	binary.BigEndian.PutUint16(b[58:], 10)
 	return b
 }
+
+// ipv6Extended is the UDP packet of ipv6 behind n extension headers: of hop-by-hop options, and of destination options.
+func ipv6Extended(n int) []byte {
+	plain := ipv6()
+	b := append([]byte{}, plain[:54]...)
+	const hopByHop, destination, udp = 0, 60, 17
+	next := &b[20]
+	*next = hopByHop
+	for i := range n {
+		following := byte(destination)
+		if i == n-1 {
+			following = udp
+		}
+		b = append(b, following, 0, 1, 4, 0, 0, 0, 0) // the option PadN of six bytes
+	}
+	b = append(b, plain[54:64]...)
+	binary.BigEndian.PutUint16(b[18:], uint16(len(b)-54))
+	return b
+}

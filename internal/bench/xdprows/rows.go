@@ -87,6 +87,7 @@ func generatedRows() []bench.Row {
 			}, func() input { return ofFamily(f, n) }))
 		}
 	}
+	rows = append(rows, worstRows(seeded)...)
 	rows = append(rows,
 		bench.Row{Name: "xdp.nonip.24", Ref: "empty XDP_PASS, the same ARP frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1000, 24, arp())},
 		bench.Row{Name: "xdp.otherip.1", Ref: "empty XDP_PASS, the same IPv6 frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1, 1, ipv6())},
@@ -102,4 +103,35 @@ func generatedRows() []bench.Row {
 // brief are the generated rows of the short form.
 func brief() []string {
 	return []string{"xdp.masked.1k.spread", "xdp.ranges.1k.spread", "xdp.nonip.24", "xdp.otherip.1"}
+}
+
+// worstInput is a set of which the worst packet is searched: of generated rules, or of rules that somebody chose to make the
+// classifier slow.
+type worstInput struct {
+	rules     []classbench.Rule
+	scattered []classbench.Scattered
+}
+
+// worstRows are about the packet that costs most. Their bounds are ratios to an empty program of about 20 ns.
+func worstRows(seeded string) []bench.Row {
+	row := func(name string, bound float64, generate func() worstInput) bench.Row {
+		return bench.Row{
+			Name: "xdp.worst." + name, Ref: "empty XDP_PASS" + seeded, Bound: bound, Unit: "ns per packet, the worst that a search finds",
+			Openings: 1, Time: time.Minute, Open: openWorst(generate),
+		}
+	}
+	rows := []bench.Row{
+		row("masked.1k", 6, func() worstInput { return worstInput{rules: classbench.Masked(1000, 24, seed)} }),
+		row("ranges.1k", 6, func() worstInput { return worstInput{rules: classbench.Ranges(1000, seed)} }),
+	}
+	for _, f := range classbench.Families() {
+		for _, n := range []int{1000, 10_000} {
+			rows = append(rows, row(fmt.Sprintf("%s.%dk", f, n/1000), 60, func() worstInput { return worstInput{rules: classbench.Generate(f, n, seed)} }))
+		}
+	}
+	return append(rows,
+		row("fewbits.3k", 400, func() worstInput { return worstInput{scattered: classbench.FewBits(3000, seed)} }),
+		row("nested.3k", 400, func() worstInput { return worstInput{scattered: classbench.Nested(3000)} }),
+		bench.Row{Name: "xdp.worst.ipv6.extensions", Ref: "the same without extension headers", Bound: 7, Unit: "ns per packet", Openings: 1, Open: openExtensions},
+	)
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-var openOne, openHot, openSpread, openSMP = unsupported, unsupported, unsupported, unsupported
+var openOne, openHot, openSpread, openSMP, openExtensions = unsupported, unsupported, unsupported, unsupported, unsupported
 
-func openMaskedHot(int, int) opener     { return unsupported }
-func openMaskedSpread(int, int) opener  { return unsupported }
-func openRanges() opener                { return unsupported }
-func openAlone(func() input) opener     { return unsupported }
-func openLinear(func() input) opener    { return unsupported }
-func openUpdate(int, int, int) opener   { return unsupported }
-func openLoad(int, int) opener          { return unsupported }
-func openOther(int, int, []byte) opener { return unsupported }
+func openMaskedHot(int, int) opener      { return unsupported }
+func openMaskedSpread(int, int) opener   { return unsupported }
+func openRanges() opener                 { return unsupported }
+func openWorst(func() worstInput) opener { return unsupported }
+func openAlone(func() input) opener      { return unsupported }
+func openLinear(func() input) opener     { return unsupported }
+func openUpdate(int, int, int) opener    { return unsupported }
+func openLoad(int, int) opener           { return unsupported }
+func openOther(int, int, []byte) opener  { return unsupported }
 
 func aclRow(row bench.Row, _ func() input) bench.Row {
 	row.Open = unsupported
