@@ -7,27 +7,38 @@ import (
 
 // Path is what one packet touches on its way: nodes, and entries of rules that it is compared with. Both are counts, so a
 // path is the same on every host.
-type Path struct{ Nodes, Entries int }
+type Path struct {
+	Nodes, Entries int
+	Trees          int // that it walks, for NS
+}
 
 // Steps is the length of a path, by which paths are compared and bounded.
 func (p Path) Steps() int { return p.Nodes + p.Entries }
 
 // Plus is one path behind another.
-func (p Path) Plus(o Path) Path { return Path{p.Nodes + o.Nodes, p.Entries + o.Entries} }
+func (p Path) Plus(o Path) Path {
+	return Path{p.Nodes + o.Nodes, p.Entries + o.Entries, p.Trees + o.Trees}
+}
 
-// NS estimates the time of the path on this kind of host, in nanoseconds. Nodes and entries are in the second level of
-// the cache.
-func (p Path) NS() float64 { return nsCut*float64(p.Nodes) + nsNext*float64(p.Entries) }
+// NS estimates the time of the path on this kind of host, in nanoseconds, with the weights of Walk.NS: nodes and entries are in
+// the second level of the cache. Each tree ends in a list.
+func (p Path) NS() float64 {
+	return nsCut*float64(p.Nodes) + nsNext*float64(p.Entries) + (nsWalk+nsList+nsEntry-nsNext)*float64(p.Trees)
+}
 
 // Path is the path of the lookups.
-func (w *Walk) Path() Path { return Path{w.Nodes, w.Entries} }
+func (w *Walk) Path() Path { return Path{w.Nodes, w.Entries, w.Groups} }
 
 // Worst returns a path for each class of keys. No key of the class touches more, whatever rules it matches: the path is
 // the sum of the longest ways through all trees of the class. Some keys touch as much only if one key takes all of
 // these ways.
 func Worst(mem []uint64) (worst [Classes]Path) {
 	for c := range worst {
-		worst[c] = longest(mem, Node(mem[c]), nil)
+		root := Node(mem[c])
+		worst[c] = longest(mem, root, nil)
+		if root != 0 && root.Kind() != KindFork {
+			worst[c].Trees = 1
+		}
 	}
 	return worst
 }
@@ -68,7 +79,7 @@ func longest(mem []uint64, n Node, leaves *[]Node) Path {
 	case KindFork:
 		sum := Path{Nodes: 1}
 		for g := range n.Count() {
-			sum = sum.Plus(longest(mem, Node(mem[n.Base()+2*g]), leaves))
+			sum = sum.Plus(longest(mem, Node(mem[n.Base()+2*g]), leaves)).Plus(Path{Trees: 1})
 		}
 		return sum
 	case KindCut:

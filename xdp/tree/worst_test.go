@@ -85,11 +85,16 @@ func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 			if p := climb(s, match, k, g, 30); p.Steps() > worst[testClass.Of(&k)].Steps() {
 				t.Fatalf("%d rules: a packet touches %+v, the bound is %+v", len(rules), p, worst[testClass.Of(&k)])
 			}
+			var w Walk
+			if s.Walk(&w, &k, match); w.NS() > w.Path().NS() {
+				t.Fatalf("a path of %+v takes %.0f ns, the lookup %.0f", w.Path(), w.Path().NS(), w.NS())
+			}
 		}
 	})
 }
 
-// TestWorstOfSets prints the mean and the worst path of the sets of the measurements and of nasty ones.
+// TestWorstOfSets prints the mean and the worst path of the sets of the measurements and of nasty ones (docs/classifier.md).
+// No ordinary set is near 2,048, which is the default of xdp.worst_cost.
 func TestWorstOfSets(t *testing.T) {
 	type set struct {
 		name  string
@@ -111,7 +116,7 @@ func TestWorstOfSets(t *testing.T) {
 		}
 	}
 	nasty := map[string][]classbench.Scattered{
-		"fewbits.3000": classbench.FewBits(3000, seed), "sixbits.20000": classbench.SixBits(20_000, seed), "nested.3000": classbench.Nested(3000),
+		"fewbits.3000": classbench.FewBits(3000, seed), "sixbits.2000": classbench.SixBits(2000, seed), "nested.3000": classbench.Nested(3000),
 	}
 	for name, from := range nasty {
 		s := set{name: name, rules: scatteredRules(from)}
@@ -139,7 +144,7 @@ func TestWorstOfSets(t *testing.T) {
 		var found Path
 		for i := range in.keys {
 			s.Walk(&w, &in.keys[i], match)
-			if i < 20 {
+			if i < 8 {
 				if p := climb(s, match, in.keys[i], g, 200); p.Steps() > found.Steps() {
 					found = p
 				}
@@ -149,6 +154,9 @@ func TestWorstOfSets(t *testing.T) {
 		worst := s.Worst()[1]
 		if found.Steps() > worst.Steps() {
 			t.Errorf("%s: a packet touches %+v, the bound is %+v", in.name, found, worst)
+		}
+		if nasty[in.name] == nil && worst.Steps() > 512 {
+			t.Errorf("%s: the worst path has %d steps", in.name, worst.Steps())
 		}
 		fmt.Fprintf(&out, "%-16s mean %6.1f steps %5.0f ns; found %4d (%d nodes %d entries); bound %5d (%d nodes %d entries) %6.0f ns; %d trees, %d words, %v\n", in.name,
 			float64(w.Nodes+w.Entries)/n, w.NS()/n, found.Steps(), found.Nodes, found.Entries, worst.Steps(), worst.Nodes, worst.Entries, worst.NS(), s.Trees()[1], s.Words(),
@@ -254,16 +262,16 @@ func TestWorst(t *testing.T) {
 		root Node
 		want Path
 	}{
-		{"no rule", 0, Path{1, 0}},
-		{"a rule", rule(1), Path{1, 1}},
-		{"a list", newList(rule(1), 40, 7), Path{1, 7}},
-		{"a cut to a rule and to nothing", newCut(0, 0, 1, 20), Path{2, 1}},
-		{"a cut to a list and to a rule", newCut(0, 0, 1, 22), Path{2, 5}},
-		{"a cut to cuts", newCut(1, 0, 1, 24), Path{3, 5}},
-		{"a fork", newFork(30, 2), Path{1 + 3 + 1, 5 + 1}},
+		{"no rule", 0, Path{1, 0, 0}},
+		{"a rule", rule(1), Path{1, 1, 1}},
+		{"a list", newList(rule(1), 40, 7), Path{1, 7, 1}},
+		{"a cut to a rule and to nothing", newCut(0, 0, 1, 20), Path{2, 1, 1}},
+		{"a cut to a list and to a rule", newCut(0, 0, 1, 22), Path{2, 5, 1}},
+		{"a cut to cuts", newCut(1, 0, 1, 24), Path{3, 5, 1}},
+		{"a fork", newFork(30, 2), Path{1 + 3 + 1, 5 + 1, 2}},
 	} {
 		mem[1] = uint64(c.root)
-		if got := Worst(mem); got != [Classes]Path{{1, 0}, c.want, {1, 0}} {
+		if got := Worst(mem); got != [Classes]Path{{1, 0, 0}, c.want, {1, 0, 0}} {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
