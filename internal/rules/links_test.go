@@ -21,6 +21,7 @@ var listing = map[string]string{
 	"dataplane/engine/probe.go up":                     "once in a probe",
 	"plugin/bound.go configureTimeout":                 "once at a start",
 	"xdp/attach.go Listed":                             "in the error of a start, once",
+	"xdp/links/watch_linux.go List":                    "once in a check",
 }
 
 // TestNoLinkIsLookedUpInAList: net.InterfaceByName and its like ask the kernel for every link and keep one, so a loop over
