@@ -17,8 +17,9 @@ var benign = []struct {
 	{"", `acpi PNP0A03:00: fail to add MMCONFIG information, can't access extended configuration space under this bridge`, "as above"},
 	{"6.12.", `amd_pstate: the _CPC object is not present in SBIOS or ACPI disabled`, "an emulated CPU has no power states"},
 
-	// rxe writes a line for each call that it refuses, and the tests make such calls on purpose.
+	// rxe writes a line for each call or operation that it refuses, and the tests make such ones on purpose.
 	{"6.12.", `rxe0: qp#\d+ rxe_modify_qp: returned err = -22`, "a call that lacks an attribute"},
+	{"6.12.", `rxe0: qp#\d+ make_send_cqe: non-flush error status = 10`, "an operation that the other side refuses: IBV_WC_REM_ACCESS_ERR"},
 	{"6.12.", `rxe0: rxe_create_qp: returned err = -95`, "a raw queue pair, which rxe does not have"},
 	{"6.12.", `infiniband rxe0: ib_query_port failed \(-19\)`, "the device is removed while its port is read"},
 
