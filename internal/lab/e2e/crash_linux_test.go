@@ -47,10 +47,13 @@ func countsInXDP(t *testing.T, b *bench, flows int, reason string) {
 			t.Errorf("placed %+v; want xdp, and rdma's reason %q", p, reason)
 		}
 	}
-	conditions, err := b.client.Conditions(t.Context())
-	if err != nil || len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != "swnic0" || !strings.Contains(conditions[0].Text, reason) {
-		t.Errorf("conditions %+v, %v", conditions, err)
-	}
+	until(t, func() error { // the plugin has been started anew, and looks at its conditions a moment later
+		conditions, err := b.client.Conditions(t.Context())
+		if err != nil || len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != "swnic0" || !strings.Contains(conditions[0].Text, reason) {
+			return fmt.Errorf("conditions %+v, %v", conditions, err)
+		}
+		return nil
+	})
 	s := dns(t, b, 20_000)
 	if err := s.Run(t.Context(), 2000); err != nil {
 		t.Fatal(err)

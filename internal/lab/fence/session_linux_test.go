@@ -66,7 +66,8 @@ func newSession(t *testing.T, root, programs string) *session {
 	check(t, os.Mkdir(copies, 0o755))
 	cmd := exec.Command("bash", "-c", setup+"exec 4<&0 </dev/null\nwhile read -r line <&4; do eval \"$line\"; done", "bash", copies, root, programs)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = root, t.Output(), t.Output(), []*os.File{w}
-	cmd.Env = append(os.Environ(), "SECONDS_OF_DEMO=1", "NO_COLOR=1", "COLUMNS=200")
+	cmd.Env = append(os.Environ(), "SECONDS_OF_DEMO=1", "NO_COLOR=1", "COLUMNS=200",
+		"MAKEFLAGS=", "MAKELEVEL=0") // make below another make names its directory
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	in, err := cmd.StdinPipe()
 	check(t, err)
