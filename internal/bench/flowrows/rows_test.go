@@ -2,8 +2,11 @@ package flowrows
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/rowtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -15,5 +18,8 @@ func TestRowsAreMeasured(t *testing.T) {
 	if bin == "" {
 		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
 	}
-	rowtest.Measure(t, Rows(bin))
+	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool {
+		return strings.HasPrefix(r.Name, "hooks.") && r.Name != "hooks.start.240" // the others open the same instances, for minutes
+	})
+	rowtest.Measure(t, rows)
 }
