@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/genl"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -116,39 +117,28 @@ const (
 	netdevFeatureXDPPass = 1 // NETDEV_XDP_ACT_BASIC
 )
 
-// genlHeader is command, version and a reserved word, which netdev wants to be 0
-// (nl.Genlmsg serializes whatever lies behind it there).
-type genlHeader [nl.SizeofGenlmsg]byte
-
-func (h genlHeader) Len() int          { return len(h) }
-func (h genlHeader) Serialize() []byte { return h[:] }
-
 // probeNative asks the driver's own statement.
 func probeNative(ifi *net.Interface) error {
-	f, err := netlink.GenlFamilyGet("netdev")
+	netdev, err := genl.Find("netdev")
 	if err != nil {
 		return fmt.Errorf("asking for XDP features: the kernel does not say (it takes 6.3): %w", err)
 	}
-	req := nl.NewNetlinkRequest(int(f.ID), 0)
-	req.AddData(genlHeader{netdevCmdDevGet, byte(f.Version)})
-	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifi.Index))))
-	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	replies, err := netdev.Execute(netdevCmdDevGet, 0, nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifi.Index))))
 	if err != nil {
 		return fmt.Errorf("asking for XDP features: %w", err)
 	}
-	for _, a := range answers {
-		attrs, err := nl.ParseRouteAttr(a[nl.SizeofGenlmsg:])
-		if err != nil {
-			return fmt.Errorf("reading XDP features: %w", err)
+
+	for _, reply := range replies {
+		features := genl.Attribute(reply, netdevAttrFeatures)
+		if len(features) < 8 {
+			continue
 		}
-		for _, at := range attrs {
-			if at.Attr.Type&0x3fff == netdevAttrFeatures && len(at.Value) >= 8 {
-				if nl.NativeEndian().Uint64(at.Value)&netdevFeatureXDPPass != 0 {
-					return nil
-				}
-				return &probe.UnsupportedError{Feature: "native XDP", Object: ifi.Name, Reason: "the driver has none",
-					Fix: "use mode generic or auto, or another device"}
-			}
+		if nl.NativeEndian().Uint64(features)&netdevFeatureXDPPass != 0 {
+			return nil
+		}
+		return &probe.UnsupportedError{
+			Feature: "native XDP", Object: ifi.Name, Reason: "the driver has none",
+			Fix: "use mode generic or auto, or another device",
 		}
 	}
 	return errors.New("asking for XDP features: no reply")

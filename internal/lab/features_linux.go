@@ -3,9 +3,10 @@ package lab
 import (
 	"fmt"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/genl"
 )
 
 // Messages and attributes of linux/ethtool_netlink.h.
@@ -24,16 +25,13 @@ const (
 // that depends on another one may stay as it is.
 func (e *End) SetFeatures(on bool, names ...string) error {
 	err := e.NS.Do(func() error {
-		family, err := netlink.GenlFamilyGet("ethtool")
+		ethtool, err := genl.Find("ethtool")
 		if err != nil {
 			return err
 		}
 
-		req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-		req.AddData(&nl.Genlmsg{Command: ethtoolFeaturesSet, Version: 1})
 		header := nl.NewRtAttr(ethtoolFeaturesHeader|unix.NLA_F_NESTED, nil)
 		header.AddRtAttr(ethtoolHeaderIndex, nl.Uint32Attr(uint32(e.Index)))
-		req.AddData(header)
 
 		wanted := nl.NewRtAttr(ethtoolFeaturesWanted|unix.NLA_F_NESTED, nil)
 		bits := wanted.AddRtAttr(ethtoolBitsetBits|unix.NLA_F_NESTED, nil)
@@ -44,9 +42,8 @@ func (e *End) SetFeatures(on bool, names ...string) error {
 				bit.AddRtAttr(ethtoolBitValue, nil)
 			}
 		}
-		req.AddData(wanted)
 
-		_, err = req.Execute(unix.NETLINK_GENERIC, 0)
+		_, err = ethtool.Execute(ethtoolFeaturesSet, unix.NLM_F_ACK, header, wanted)
 		return err
 	})
 	if err != nil {

@@ -25,8 +25,7 @@ func TestNetdevByNetlink(t *testing.T) {
 // The mode of an e-switch, as nla_put writes it. A function that has none is not in switchdev mode.
 func TestEswitchByNetlink(t *testing.T) {
 	for mode, want := range map[uint16]bool{nl.DEVLINK_ESWITCH_MODE_LEGACY: false, nl.DEVLINK_ESWITCH_MODE_SWITCHDEV: true} {
-		answer := (&nl.Genlmsg{Command: nl.DEVLINK_CMD_ESWITCH_GET}).Serialize()
-		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated("pci")).Serialize()...)
+		answer := nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated("pci")).Serialize()
 		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(mode)).Serialize()...)
 		if got := isSwitchdev(answer); got != want {
 			t.Errorf("mode %d: %v, want %v", mode, got, want)

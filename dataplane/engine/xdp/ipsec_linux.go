@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/genl"
 )
 
 // kernelPolicies lists the IPsec policies of a network namespace.
@@ -161,15 +162,15 @@ func tunnelPolicy(data []byte) string {
 	}
 	p := nl.DeserializeXfrmUserpolicyInfo(data)
 	direction := map[uint8]string{policyIn: "in", policyForward: "fwd", policyOfSocket: "socket in"}[p.Dir]
-	attrs, err := attributes(data[nl.SizeofXfrmUserpolicyInfo:])
-	if direction == "" || err != nil {
+	if direction == "" {
 		return ""
 	}
 
-	if id := attrs[nl.XFRMA_IF_ID]; len(id) == 4 && nl.NativeEndian().Uint32(id) != 0 {
+	attributes := data[nl.SizeofXfrmUserpolicyInfo:]
+	if id := genl.Attribute(attributes, nl.XFRMA_IF_ID); len(id) == 4 && nl.NativeEndian().Uint32(id) != 0 {
 		return ""
 	}
-	for list := attrs[nl.XFRMA_TMPL]; len(list) >= nl.SizeofXfrmUserTmpl; list = list[nl.SizeofXfrmUserTmpl:] {
+	for list := genl.Attribute(attributes, nl.XFRMA_TMPL); len(list) >= nl.SizeofXfrmUserTmpl; list = list[nl.SizeofXfrmUserTmpl:] {
 		if mode := nl.DeserializeXfrmUserTmpl(list).Mode; mode == modeTunnel || mode == modeIPTFS {
 			src := p.Sel.Saddr.ToIPNet(p.Sel.PrefixlenS, p.Sel.Family)
 			dst := p.Sel.Daddr.ToIPNet(p.Sel.PrefixlenD, p.Sel.Family)
