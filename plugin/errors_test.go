@@ -157,3 +157,14 @@ func FuzzFromStatus(f *testing.F) {
 		}
 	})
 }
+
+// The end of the context kills the process. Then the call may see that the connection broke before it sees that its
+// context has ended.
+func TestAStartWhoseContextEndedReturnsTheContextsError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	broke := fmt.Errorf("%w: error reading from server: EOF", dataplane.ErrUnavailable)
+	if err := configureError(ctx, "p", nil, nil, broke); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want context.Canceled", err)
+	}
+}

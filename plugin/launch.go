@@ -232,6 +232,10 @@ func startError(ctx context.Context, path string, c *child.Process, lines *logwi
 // configureError adds the last output of a plugin that died during Configure. It returns an error that the plugin
 // itself reported unchanged. The process has ended.
 func configureError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		// The end of the context kills the process, and the call may see that first.
+		return fmt.Errorf("configuring plugin %s: %w: %w", path, ctx.Err(), err)
+	}
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
