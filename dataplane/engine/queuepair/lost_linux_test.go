@@ -94,6 +94,15 @@ func (c *connected) queuePair(t *testing.T, name string) *queuePair {
 	return q
 }
 
+// awaitLoss waits until both queue pairs have noticed the loss of their device. To close one that has not is an error.
+func (c *connected) awaitLoss(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"a", "b"} {
+		q := c.queuePair(t, name)
+		lab.Eventually(t, "the loss of "+name, func() bool { return q.current().lost != nil })
+	}
+}
+
 // laggard is a device's completion counter that does not show yet the completions that ibv_poll_cq returned.
 type laggard struct {
 	completionSource
@@ -123,12 +132,7 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 	if err := c.control.Remove(c.device); err != nil {
 		t.Fatal(err)
 	}
-	b := c.queuePair(t, "b") // closing a queue pair that has not noticed the loss is an error
-	for until := time.Now().Add(20 * time.Second); a.current().lost == nil || b.current().lost == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the loss of the device is not noticed")
-		}
-	}
+	c.awaitLoss(t)
 	if total, _ := a.counters[0].last.Load(); total != (backend.Pair{Packets: 10}) {
 		t.Errorf("the total is %+v, want the 10 completions that were polled", total)
 	}
@@ -240,7 +244,7 @@ func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
 	})
 	defer func() {
 		close(returns)
-		lab.Eventually(t, "a's loss", func() bool { return a.current().lost != nil }) // else its verbs fail at Close
+		c.awaitLoss(t)
 	}()
 	<-inside
 	// While the device is there: b, whose worker is free, may learn of the loss first, and refuses the connection then.
