@@ -143,15 +143,15 @@ func spent(beside bool, f func() error) (int64, error) {
 	return after - before, err
 }
 
-// hooks opens a row about many interfaces beside few. Only one instance runs at a time, because the clock is the process's.
-func (s *site) hooks(of func(context.Context, *field) (int64, error)) (*bench.Sides, error) {
-	most, err := s.field(manyLinks)
+// hooks opens a row about most interfaces beside least. Only one instance runs at a time, because the clock is the process's.
+func (s *site) hooks(most, least int, of func(context.Context, *field) (int64, error)) (*bench.Sides, error) {
+	ours, err := s.field(most)
 	if err != nil {
 		return nil, err
 	}
-	least, err := s.field(fewLinks)
+	ref, err := s.field(least)
 	if err != nil {
-		return nil, errors.Join(err, most.close())
+		return nil, errors.Join(err, ours.close())
 	}
 	side := func(f *field) bench.Side {
 		return func(ctx context.Context, _ int) (float64, error) {
@@ -160,8 +160,8 @@ func (s *site) hooks(of func(context.Context, *field) (int64, error)) (*bench.Si
 		}
 	}
 	return &bench.Sides{
-		Ours: side(most), Ref: side(least), N: 1, Paced: true, MaxSpread: 0.5,
-		Close: func() error { return errors.Join(most.close(), least.close()) },
+		Ours: side(ours), Ref: side(ref), N: 1, Paced: true, MaxSpread: 0.5,
+		Close: func() error { return errors.Join(ours.close(), ref.close()) },
 	}, nil
 }
 
@@ -220,8 +220,8 @@ func (f *field) burst(ctx context.Context) (int64, error) {
 	})
 }
 
-// hookRows are the rows about many interfaces.
-func (s *site) hookRows() (rows []bench.Row) {
+// hookRows are the rows about most interfaces beside least.
+func (s *site) hookRows(most, least int) (rows []bench.Row) {
 	for _, r := range []struct {
 		name  string
 		unit  string
@@ -234,10 +234,10 @@ func (s *site) hookRows() (rows []bench.Row) {
 		{"stop", "ns of CPU time per interface", 2.0, (*field).end},
 	} {
 		rows = append(rows, bench.Row{
-			Name: fmt.Sprintf("hooks.%s.%d", r.name, manyLinks), Ref: fmt.Sprintf("the same with %d interfaces", fewLinks),
+			Name: fmt.Sprintf("hooks.%s.%d", r.name, most), Ref: fmt.Sprintf("the same with %d interfaces", least),
 			Bound: r.bound, Unit: r.unit, Full: true, Rounds: 7, Openings: 1, Time: 20 * time.Minute, Release: s.close,
 			Open: func(context.Context, bench.Env) (*bench.Sides, error) {
-				return s.hooks(func(ctx context.Context, f *field) (int64, error) { return r.of(f, ctx) })
+				return s.hooks(most, least, func(ctx context.Context, f *field) (int64, error) { return r.of(f, ctx) })
 			},
 		})
 	}

@@ -16,4 +16,4 @@ type ground struct{}
 func (s *site) start(context.Context, kind, int) (*subject, error)    { return nil, errSystem }
 func (s *site) addByCommand(context.Context, *subject) (int64, error) { return 0, errSystem }
 func (s *subject) anonymous(context.Context) (bytes int64, err error) { return 0, errSystem }
-func (s *site) hookRows() []bench.Row                                 { return nil }
+func (s *site) hookRows(int, int) []bench.Row                         { return nil }

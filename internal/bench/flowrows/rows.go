@@ -50,5 +50,5 @@ func Rows(bin string) []bench.Row {
 	}
 	row("flow.cli.64k", running, among, "ns of CPU time per command, of all processes", 2.0, one{timed: s.addByCommand, undone: remove, n: 1}.sides)
 	row("flow.memory.64k", running, "2 KiB", "bytes per flow", 1.0, memory)
-	return append(rows, s.hookRows()...)
+	return append(rows, s.hookRows(manyLinks, fewLinks)...)
 }
