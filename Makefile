@@ -88,7 +88,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	@need=$$(du -ckL "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" $(wildcard $(BIN)/$(LIBRARY)) | awk 'END {print $$1 + 2048}'); at="$(to)/bin"; \
 	while [ ! -e "$$at" ]; do at=$$(dirname "$$at"); done; free=$$(df -kP "$$at" | awk 'END {print $$4}'); \
 	[ "$$free" -ge "$$need" ] || { echo "install: $$at has $$free KiB of free space, and the files need $$need KiB: make room, or name another PREFIX" >&2; exit 1; }
-	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
+	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/lib/tmpfiles.d" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
 		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d" "$(to)/share/man"
 	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
 	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
@@ -96,6 +96,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(LIBRARY_VERSION)|' shm/library/flowtally.pc.in | install -m 0644 /dev/stdin "$(lib)/pkgconfig/flowtally.pc"
 	for unit in flowtally.service flowtally-export.service; do \
 		sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/$$unit | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/$$unit"; done
+	install -m 0644 configs/systemd/tmpfiles.conf "$(to)/lib/tmpfiles.d/flowtally.conf"
 	install -m 0644 configs/systemd/rdma.conf configs/rdma.yaml configs/queue-pairs.yaml "$(to)/share/doc/flowtally"
 	"$(BIN)/flowtally" completion bash | install -m 0644 /dev/stdin "$(to)/share/bash-completion/completions/flowtally"
 	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"
@@ -104,6 +105,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	umask 022; "$(BIN)/flowtally" __man "$(to)/share/man"; gzip -9nf "$(to)"/share/man/man?/flowtally*.[158]
 	[ -e "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml" ] || install -m 0644 configs/default.yaml "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemd-tmpfiles --create "$(to)/lib/tmpfiles.d/flowtally.conf"
 
 # uninstall installs into a temporary directory, and removes the files of the same paths below DESTDIR.
 uninstall: ## remove the files of install; a configuration that differs from configs/default.yaml stays

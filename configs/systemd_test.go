@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,48 @@ func TestSystemdUnit(t *testing.T) {
 	// systemd reads the drop-in where its comment has it installed: it finds a mistake there.
 	if out, _ := verify(t, unit, string(dropIn)+"NoSuchSetting=yes\n"); !strings.Contains(out, "flowtally.service.d/rdma.conf") || !strings.Contains(out, "NoSuchSetting") {
 		t.Errorf("systemd-analyze verify does not read the drop-in:\n%s", out)
+	}
+}
+
+// TestUnitWritesToADirectoryThatBootMakes: the unit may write to no file of the kernel but the directory of the pins, which
+// systemd-tmpfiles makes before the unit starts, and it may confine its plugin.
+func TestUnitWritesToADirectoryThatBootMakes(t *testing.T) {
+	unit, err := os.ReadFile("systemd/flowtally.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile("systemd/tmpfiles.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := regexp.MustCompile(`(?m)^ReadWritePaths=-?(.*)$`).FindAllStringSubmatch(string(unit), -1)
+	if len(writes) != 1 || !strings.Contains(string(made), "\nd "+writes[0][1]+" 0700 root root\n") {
+		t.Errorf("the unit writes to %q, and tmpfiles.conf is\n%s", writes, made)
+	}
+	filter := regexp.MustCompile(`(?m)^SystemCallFilter=([^~@].*)$`).FindSubmatch(unit)
+	for _, call := range []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} {
+		if filter == nil || !slices.Contains(strings.Fields(string(filter[1])), call) {
+			t.Errorf("the unit permits %q, and not %s", filter, call)
+		}
+	}
+	if _, err := exec.LookPath("systemd-tmpfiles"); err != nil {
+		return
+	}
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/:/bin/sh\n"), 0o644),
+		os.WriteFile(filepath.Join(root, "etc/group"), []byte("root:x:0:\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	file, err := filepath.Abs("systemd/tmpfiles.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.Root(t)
+	if out, err := exec.Command("systemd-tmpfiles", "--create", "--root="+root, file).CombinedOutput(); err != nil {
+		t.Fatalf("systemd-tmpfiles: %v\n%s", err, out)
+	}
+	if info, err := os.Stat(filepath.Join(root, writes[0][1])); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

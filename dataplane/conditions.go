@@ -42,6 +42,8 @@ const (
 	CodeMirrorRemade ConditionCode = "mirror-remade"
 	CodeMirrorFull   ConditionCode = "mirror-full"
 	CodePollOverrun  ConditionCode = "poll-overrun"
+
+	CodePluginUnconfined ConditionCode = "plugin-unconfined"
 )
 
 // ConditionInfo describes every condition of one code. A raised [Condition] has a text and a fix of its own, which
@@ -197,4 +199,10 @@ var conditionInfos = []ConditionInfo{
 	{CodePollOverrun, Low,
 		"More than an eighth of the last 128 poll cycles took longer than `poll.period`.",
 		"Raise the period, or give the process more CPU."},
+	{CodePluginUnconfined, Low,
+		"The kernel does not confine the plugin to its files (Landlock): it was built without Landlock, does not enable it, or " +
+			"a system call filter refuses `landlock_*`. A plugin that was taken over can read and write every file of its user. It " +
+			"has few capabilities, and cannot get one by executing a file, all the same.",
+		"Run a kernel with `CONFIG_SECURITY_LANDLOCK=y` and `landlock` in `lsm=`, and allow `landlock_create_ruleset`, " +
+			"`landlock_add_rule` and `landlock_restrict_self` in the filter of the container or of the unit."},
 }

@@ -15,7 +15,8 @@
 // is left out. No counter value crosses the boundary: totals of the mirror go on over a restart.
 //
 // On Linux the plugin of root, or of a host with ambient capabilities, has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON,
-// and CAP_NET_RAW where a device may count. It has no other capability and cannot get one by executing a file.
+// and CAP_NET_RAW where a device may count. It has no other capability and cannot get one by executing a file. It is
+// not dumpable. flowtally-plugin confines itself to its files; no plugin confines its host.
 //
 // # Errors
 //

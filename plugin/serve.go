@@ -49,6 +49,9 @@ func Serve(opts ServeOptions) int {
 	stderr := os.Stderr // goplugin.Serve replaces the variable
 	log := logwire.NewLogger(stderr, os.Getenv(logwire.LevelEnv))
 	child.NameProcess()
+	if err := child.Conceal(); err != nil {
+		log.Warn("starting the plugin", "error", err)
+	}
 	life, end := context.WithCancel(context.Background())
 	defer end()
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -119,7 +120,8 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	// call's own end must not reach it once the instance stands.
 	life, cancel := context.WithCancel(s.life)
 	stop := context.AfterFunc(ctx, cancel)
-	svc, err := s.factory(hosted.With(life, hosted.Host{Restart: os.Getenv(child.RestartEnv) != ""}), cfg, s.log)
+	host := hosted.Host{Restart: os.Getenv(child.RestartEnv) != "", Socket: os.Getenv(goplugin.EnvUnixSocketDir)}
+	svc, err := s.factory(hosted.With(life, host), cfg, s.log)
 	if err == nil && svc == nil {
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}

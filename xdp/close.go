@@ -6,7 +6,9 @@ import (
 	"os"
 )
 
-// instancesDir holds the pins of the instances that name no directory of their own.
+// instancesDir holds the pins of the instances that name no directory of their own. It stays when the last of them ends:
+// a confined process, and a unit of systemd, may write to the directory that was there when they started, and not to
+// another one of its name.
 const instancesDir = "/sys/fs/bpf/flowtally"
 
 // Close closes every descriptor. With pins, programs go on counting, and the next Open adopts them;
@@ -36,7 +38,6 @@ func (rs *RuleSet) end(destroy bool) error {
 			errs = append(errs, unpinAll(rs.lock))
 			if rs.inPlace() { // not another one in its place
 				errs = append(errs, os.Remove(rs.dir))
-				_ = os.Remove(instancesDir) // when this was the last instance in it
 			}
 		}
 	} else if _, err := rs.repin(); err != nil {

@@ -25,10 +25,10 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, err
 	}
 	err := os.MkdirAll(dir, 0o700)
-	if errors.Is(err, os.ErrNotExist) {
-		err = os.MkdirAll(dir, 0o700) // the last other instance may have removed the parent
-	}
 	if err != nil {
+		if errors.Is(err, unix.EROFS) && strings.HasPrefix(dir, instancesDir+"/") {
+			return nil, fmt.Errorf("making the directory of the pins: %w: a unit may write to it if it is there when the unit starts: systemd-tmpfiles --create flowtally.conf", err)
+		}
 		if !errors.Is(err, os.ErrPermission) && strings.HasPrefix(dir, bpffs+"/") {
 			err = cmp.Or(probeBPFFS(), err)
 		}

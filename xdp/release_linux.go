@@ -61,7 +61,6 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("removing the directory of the pins: %w", err))
 		}
-		_ = os.Remove(instancesDir) // when this was the last instance in it
 	}
 	return done, errors.Join(errs...)
 }

@@ -29,7 +29,7 @@ func main() {
 	// The descriptor of the page is the process's: it is opened once, whatever is configured.
 	page, err := plugin.Verbs()
 	excluded, bad := plugin.Excluded()
-	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded}
+	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded, Confine: true}
 	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
 		if err := errors.Join(err, bad); err != nil {
 			return nil, fmt.Errorf("reading the host's configuration: %w", err)

@@ -38,6 +38,10 @@ type Options struct {
 	Calls ibv.Calls
 	// Excluded are RDMA devices that are not used, and why; "" is libibverbs itself.
 	Excluded map[string]string
+	// Confine keeps this whole process, for good, to the files of the instance: its pins, its mirror, its devices and the
+	// libraries. It is for the main function of a plugin, whose process is the instance's alone. Where the kernel cannot,
+	// the instance runs and has the condition [dataplane.CodePluginUnconfined].
+	Confine bool
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
@@ -57,9 +61,10 @@ type Engine struct {
 	writer    *shm.Writer
 	pairs     *queuepair.Set
 	words.Service
-	guard  *trial.Guard
-	events event.Broadcaster
-	info   dataplane.Info
+	guard    *trial.Guard
+	confined confinement
+	events   event.Broadcaster
+	info     dataplane.Info
 
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
@@ -105,6 +110,8 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	// A host decides itself what a failed start leaves: it may start this instance again, which adopts the pins.
 	given := inject.From(ctx)
 	host, isHosted := hosted.From(ctx)
+	e.confined = confinement{wanted: opts.Confine, cfg: e.cfg, socket: host.Socket, log: e.log}
+	e.confined.apply(false)
 	before, known := xdp.Left(e.cfg.XDP.PinDir)
 	undoes := known && !isHosted && given == nil
 	defer func() {
@@ -134,6 +141,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
+	e.confined.apply(true)
 	e.info = dataplane.Info{
 		Instance: e.cfg.Instance, Mirror: e.cfg.Mirror.Path, Version: version(), PID: os.Getpid(), Started: time.Now(),
 	}
@@ -215,7 +223,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, confined: &e.confined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	e.writer.SetState(shm.Run)

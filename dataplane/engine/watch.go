@@ -27,6 +27,7 @@ type watcher struct {
 	pairs     *queuepair.Set
 	words     *words.Set
 	guard     *trial.Guard
+	confined  *confinement
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
 	refused   *refusals
@@ -169,6 +170,7 @@ func (w *watcher) collectConditions() []dataplane.Condition {
 	out = append(out, w.words.Conditions()...)
 	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
+	out = append(out, w.confined.conditions()...)
 	for _, b := range w.backends {
 		out = append(out, b.Conditions()...)
 	}

@@ -24,6 +24,10 @@ const (
 	EnvCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
+// envPaths permits a confined plugin what the library does and a NIC does not: it makes files below the directory of
+// temporary files, and opens Control and Statistics.
+const envPaths = "FLOWTALLY_PLUGIN_PATHS"
+
 // Env configures the library of a process. The zero value has no device.
 type Env struct {
 	Devices    []Device // devices whose netdev does not exist are not listed
@@ -88,6 +92,12 @@ func (e Env) Environ() []string {
 	for i, d := range e.Devices {
 		devices[i] = d.Name + "=" + d.Netdev
 	}
+	paths := []string{os.TempDir()}
+	for _, file := range []string{e.Control, e.Statistics} {
+		if file != "" {
+			paths = append(paths, filepath.Dir(file))
+		}
+	}
 	return []string{
 		EnvDevices + "=" + strings.Join(devices, ","),
 		EnvFail + "=" + join(e.Fail),
@@ -98,6 +108,7 @@ func (e Env) Environ() []string {
 		EnvMutant + "=" + e.Mutant,
 		EnvCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
 		EnvCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
+		envPaths + "=" + strings.Join(paths, string(filepath.ListSeparator)),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 )
 
 func TestEnviron(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp/t")
 	for _, tt := range []struct {
 		name string
 		env  ibvtest.Env
@@ -24,6 +25,7 @@ func TestEnviron(t *testing.T) {
 			"FLOWTALLY_IBVTEST_DEVICES=", "FLOWTALLY_IBVTEST_FAIL=", "FLOWTALLY_IBVTEST_DELAY=",
 			"FLOWTALLY_IBVTEST_WITHOUT=", "FLOWTALLY_IBVTEST_CONTROL=", "FLOWTALLY_IBVTEST_STATISTICS=", "FLOWTALLY_IBVTEST_MUTANT=",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=", "FLOWTALLY_IBVTEST_COMP_CNTR_OPS=",
+			"FLOWTALLY_PLUGIN_PATHS=/tmp/t",
 		}},
 		{"all", ibvtest.Env{
 			Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "v0"}, {Name: "swnic1", Netdev: "v1"}},
@@ -52,6 +54,7 @@ func TestEnviron(t *testing.T) {
 			"FLOWTALLY_IBVTEST_MUTANT=wrong_handle",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=7,swnic0/0xff",
 			"FLOWTALLY_IBVTEST_COMP_CNTR_OPS=send,swnic0/recv",
+			"FLOWTALLY_PLUGIN_PATHS=/tmp/t:/run:/run",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,6 +8,8 @@ import "context"
 type Host struct {
 	// Restart: the host has run this instance before, in another process.
 	Restart bool
+	// Socket is the directory of the plugin's socket, which the plugin removes at its end; "" for none.
+	Socket string
 }
 
 type key struct{}

@@ -89,9 +89,10 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/hosted", "internal/inject",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/confine", "internal/hosted", "internal/inject",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
+		"internal/confine":           {},
 		"internal/genl":              {},
 		"internal/hosted":            {},
 		"internal/inject":            {"dataplane/engine/backend"},

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -32,8 +33,8 @@ func instances(o Options, links []*link) []instance {
 	}
 	nic, beside := by("rdma", o.Instance), by("xdp", lab.Unique("demo-"))
 	nic.cfg.RDMA = o.RDMA
-	// ibvtest.EnvDevices: the programs do not import that package (internal/rules).
-	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + o.Device + "=" + links[0].near.Name}
+	// As ibvtest.Env.Environ: the programs do not import that package (internal/rules).
+	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + o.Device + "=" + links[0].near.Name, "FLOWTALLY_PLUGIN_PATHS=" + os.TempDir()}
 	if o.Verbs {
 		nic.env = append(nic.env, "FLOWTALLY_IBVTEST_WITHOUT=devx")
 	}

@@ -1,0 +1,74 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
+)
+
+// What a rule permits below a directory. A file takes the rights among them that files have.
+const (
+	read  landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSExecute
+	write landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSTruncate |
+		ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSock | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile
+	all                          = write | ll.AccessFSExecute | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSIoctlDev
+	device  landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSIoctlDev
+	makeDir landlock.AccessFSSet = ll.AccessFSReadDir | ll.AccessFSMakeDir | ll.AccessFSRemoveDir
+
+	onFiles landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSExecute | ll.AccessFSIoctlDev
+)
+
+// Process confines this process to f and sets no_new_privs, with which no file that it executes gives it a privilege. It
+// returns ErrUnsupported, and the reason, if it can have no confinement. After a second call, what both name is permitted.
+func Process(f Files) error {
+	// Landlock sets it too, where there is Landlock.
+	if err := ll.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	switch _, err := ll.LandlockGetABIVersion(); {
+	case errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("%w: the kernel was built without Landlock (CONFIG_SECURITY_LANDLOCK)", ErrUnsupported)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w: Landlock is off in the kernel: the list lsm= of its command line lacks landlock", ErrUnsupported)
+	case err != nil:
+		return fmt.Errorf("%w: asking the kernel for Landlock: %w", ErrUnsupported, err)
+	}
+	var rules []landlock.Rule
+	for _, kind := range []struct {
+		paths  []string
+		rights landlock.AccessFSSet
+	}{{f.Read, read}, {f.Write, write}, {f.Devices, device}, {f.Make, makeDir}, {f.All, all}} {
+		for _, path := range kind.paths {
+			if rule, ok := ruleOf(path, kind.rights); ok {
+				rules = append(rules, rule)
+			}
+		}
+	}
+	// Best effort: a kernel with an older Landlock restricts what it knows.
+	if err := landlock.V11.BestEffort().Restrict(rules...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return nil
+}
+
+// ruleOf returns the rule that permits rights at a path. A path that nothing has gets none.
+func ruleOf(path string, rights landlock.AccessFSSet) (rule landlock.Rule, ok bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, false
+	}
+	if !info.IsDir() {
+		rights &= onFiles
+	}
+	return landlock.PathAccess(rights, path).IgnoreIfMissing(), rights != 0
+}
+
+// OnBPFFS reports whether a path is on a bpffs.
+func OnBPFFS(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package confine
+
+import "fmt"
+
+// Process returns ErrUnsupported: Landlock is Linux's.
+func Process(Files) error { return fmt.Errorf("%w: this system has no Landlock", ErrUnsupported) }
+
+// OnBPFFS returns false: bpffs is Linux's.
+func OnBPFFS(string) bool { return false }
