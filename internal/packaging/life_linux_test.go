@@ -220,6 +220,9 @@ func TestLife(t *testing.T) {
 	h.configure("xdp: {keep_pins: true}\n", "")
 	h.must("systemctl", "enable", "--now", "flowtally")
 	h.count(1000, false)
+	if out := h.must("flowtally", "flows", "list", "-o", "json"); strings.Contains(out, "asking the kernel for Landlock") {
+		t.Errorf("the filter of the unit refuses what confines the plugin:\n%s", out)
+	}
 	h.configure("xdp: {keep_pins: true}\n", "  - {name: rest, match: any, priority: 100}\n")
 	h.must("systemctl", "reload", "flowtally")
 	if out := h.must("flowtally", "flows", "list"); !strings.Contains(out, "rest") {
@@ -243,14 +246,35 @@ func TestLife(t *testing.T) {
 	}
 	h.count(1000, false)
 
+	// An instance that is not the unit's: it runs on, and keeps its files, whatever becomes of the package.
+	h.put("/tmp/other.yaml", "instance: other\ninterfaces: [lo]\nflows: [{name: all, match: any}]\n")
+	h.must("systemd-run", "--unit=other", "--property=Type=notify", "flowtally", "run", "--config", "/tmp/other.yaml")
+	others := []string{"/run/flowtally/other.mirror", "/run/flowtally-control/other.sock", "/sys/fs/bpf/flowtally/other"}
+	keeps := func(when string) {
+		t.Helper()
+		for _, path := range others {
+			if !h.has(path) {
+				t.Errorf("after the %s another instance has lost %s", when, path)
+			}
+		}
+		if active, _ := h.run("systemctl", "is-active", "other"); strings.TrimSpace(active) != "active" {
+			t.Errorf("after the %s another instance is %s", when, active)
+		}
+	}
+	keeps("start")
+
 	h.must("dpkg", "--remove", "flowtally")
-	if !h.has("/etc/flowtally.yaml") || h.has("/usr/bin/flowtally") || h.has("/sys/fs/bpf/flowtally") || h.attached() {
-		t.Errorf("after the removal: configuration %v, program %v, pins %v, attached %v", h.has("/etc/flowtally.yaml"), h.has("/usr/bin/flowtally"), h.has("/sys/fs/bpf/flowtally"), h.attached())
+	keeps("removal")
+	if !h.has("/etc/flowtally.yaml") || h.has("/usr/bin/flowtally") || h.has("/sys/fs/bpf/flowtally/default") || h.attached() {
+		t.Errorf("after the removal: configuration %v, program %v, pins %v, attached %v", h.has("/etc/flowtally.yaml"), h.has("/usr/bin/flowtally"), h.has("/sys/fs/bpf/flowtally/default"), h.attached())
 	}
 	h.installed(first) // its configuration is the edited one
 	h.must("systemctl", "start", "flowtally")
 	h.count(1000, true)
 	h.must("dpkg", "--purge", "flowtally")
+	keeps("purge")
+	h.must("systemctl", "stop", "other")
+	h.must("sh", "-c", "rm -f /run/flowtally/other.* /run/flowtally-control/other.* /tmp/other.yaml && rmdir /run/flowtally /run/flowtally-control /sys/fs/bpf/flowtally")
 	after := h.left()
 	for _, path := range after {
 		if !slices.Contains(before, path) {
