@@ -14,6 +14,7 @@ import (
 
 	hclog "github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -141,7 +142,8 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 		Stderr:           lines,
 		SyncStdout:       synced,
 		SyncStderr:       synced,
-		SkipHostEnv:      true, // environment filters it
+		SkipHostEnv:      true,                                                    // environment filters it
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithContextDialer(s.child.Dial)}, // in place of go-plugin's own
 		// Off, and nothing else: go-plugin parses the plugin's stderr for any other
 		// logger, and panics on a line of JSON whose "@message" is no string.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),

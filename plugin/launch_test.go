@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +80,46 @@ func TestLaunchErrors(t *testing.T) {
 				t.Errorf("error does not name the plugin: %v", err)
 			}
 		})
+	}
+}
+
+// TestHostDialsOnlyItsPluginsSocket: a plugin that names another address in its handshake has nobody called there.
+func TestHostDialsOnlyItsPluginsSocket(t *testing.T) {
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	var calls atomic.Int32
+	for _, l := range []net.Listener{port, socket} {
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				calls.Add(1)
+				conn.Close()
+			}
+		}()
+	}
+	for address, says := range map[string]string{
+		"tcp " + port.Addr().String(): "only a unix socket in", "unix " + socket.Addr().String(): "only a unix socket in",
+		"link " + socket.Addr().String(): "links are not followed", "unix @abstract": "only a unix socket in",
+	} {
+		opts := options(t, "misleads")
+		opts.Env = append(opts.Env, addressEnv+"="+address)
+		if _, err := plugin.Launch(t.Context(), opts); !errors.Is(err, plugin.ErrStart) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", address, err, says)
+		}
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("the host has called %d times", n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,8 +26,9 @@ import (
 // The test binary is also every plugin and host that the tests need: the
 // environment says which it is to be.
 const (
-	roleEnv   = "FLOWTALLY_TEST_ROLE"
-	markerEnv = "FLOWTALLY_TEST_MARKER" // a file that gets a line for each start and each close of an instance
+	roleEnv    = "FLOWTALLY_TEST_ROLE"
+	addressEnv = "FLOWTALLY_TEST_ADDRESS"
+	markerEnv  = "FLOWTALLY_TEST_MARKER" // a file that gets a line for each start and each close of an instance
 )
 
 func TestMain(m *testing.M) {
@@ -67,6 +69,22 @@ var roles = map[string]func() int{
 		os.Setenv(plugin.Handshake.MagicCookieKey, "something else")
 		return plugin.Serve(plugin.ServeOptions{Factory: noted})
 	},
+	// Names another address than its own in its handshake: addressEnv has the network and the address. The network "link" is
+	// a link to the address, in the directory of its socket.
+	"misleads": func() int {
+		network, address, _ := strings.Cut(os.Getenv(addressEnv), " ")
+		if network == "link" {
+			link := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "plugin")
+			if err := os.Symlink(address, link); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			network, address = "unix", link
+		}
+		fmt.Printf("1|%d|%s|%s|grpc\n", plugin.ProtocolVersion, network, address)
+		time.Sleep(time.Hour)
+		return 0
+	},
 	"silent": func() int { time.Sleep(time.Hour); return 0 },
 	"exit-3": func() int { fmt.Fprintln(os.Stderr, "the moon is in the wrong phase"); return 3 },
 	"babbles": func() int {
@@ -75,7 +93,7 @@ var roles = map[string]func() int{
 		return 0
 	},
 	"net-rpc": func() int {
-		fmt.Println("1|1|unix|/nonexistent|netrpc|")
+		fmt.Println("1|1|unix|" + os.Getenv(goplugin.EnvUnixSocketDir) + "/nonexistent|netrpc|")
 		time.Sleep(time.Hour)
 		return 0
 	},

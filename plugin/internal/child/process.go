@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,6 +49,7 @@ type Process struct {
 
 	mu      sync.Mutex
 	hello   []byte // the first bytes of stdout, which hold the handshake
+	socket  string // that the handshake names; "" before it
 	pid     int
 	reaped  bool
 	aborted bool // Kill was called
@@ -226,9 +229,28 @@ func (p *Process) ID() string {
 	return strconv.Itoa(p.pid)
 }
 
-// PluginToHost implements runner.AddrTranslator: both live in one file system.
+// PluginToHost implements runner.AddrTranslator. The plugin says where it listens. It is believed if that is a unix socket
+// in the directory that the host made for it: whoever has taken it over does not choose whom the host calls.
 func (p *Process) PluginToHost(network, addr string) (string, string, error) {
+	if network != "unix" || filepath.Dir(addr) != filepath.Clean(p.Dir) {
+		return "", "", fmt.Errorf("it names the address %s %q in its handshake: only a unix socket in %s is dialed", network, addr, p.Dir)
+	}
+	p.mu.Lock()
+	p.socket = addr
+	p.mu.Unlock()
 	return network, addr, nil
+}
+
+// Dial connects to the plugin's socket. A link in its place is not followed.
+func (p *Process) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	p.mu.Lock()
+	path := p.socket
+	p.mu.Unlock()
+	conn, err := dialSocket(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("dialing the plugin's socket: %w", err)
+	}
+	return conn, nil
 }
 
 // HostToPlugin implements runner.AddrTranslator.
