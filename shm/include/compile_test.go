@@ -50,7 +50,7 @@ func TestHeadersCompileClean(t *testing.T) {
 		t.Fatalf("examples: %v, %v", examples, err)
 	}
 	programs = append(programs, examples...)
-	single := alone(t)
+	single, late := alone(t, ""), alone(t, "#include <stdio.h>\n")
 	// GCC finds some mistakes only while it optimizes. Clang finds all of them in the syntax, and so does GCC those that
 	// depend on the standard: there no code is made of the programs.
 	const optimized, syntax = "-O2", "-fsyntax-only"
@@ -86,6 +86,10 @@ func TestHeadersCompileClean(t *testing.T) {
 			args := append(append([]string{"-fsyntax-only"}, tt.args...), strict...)
 			run(t, compiler, append(args, single...)...)
 			run(t, compiler, append(append(args, "-DFLOWTALLY_SHARED"), single...)...)
+			// Behind a header of the system no header can ask for more than the compiler's default declares.
+			args = append(append([]string{"-fsyntax-only"}, tt.args...), strict...)
+			args = append(args, strings.Replace(tt.args[len(tt.args)-1], "-std=c", "-std=gnu", 1))
+			run(t, compiler, append(args, late...)...)
 		})
 	}
 }
@@ -111,8 +115,8 @@ func TestHeadersBehindSystemHeaders(t *testing.T) {
 	}
 }
 
-// alone writes a program per header, beside a copy of them all.
-func alone(t *testing.T) (programs []string) {
+// alone writes a program per header, which begins with first, beside a copy of them all.
+func alone(t *testing.T, first string) (programs []string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := Write(dir); err != nil {
@@ -126,7 +130,7 @@ func alone(t *testing.T) (programs []string) {
 	for _, h := range headers {
 		line := fmt.Sprintf("#include %q\n", filepath.Base(h))
 		path := strings.TrimSuffix(h, ".h") + ".c"
-		if err := os.WriteFile(path, []byte(line+line+"int main(void) { return 0; }\n"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(first+line+line+"int main(void) { return 0; }\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		programs = append(programs, path)

@@ -68,7 +68,10 @@ static inline int ft_socket_receive(int s, unsigned char *message, size_t size, 
 
 static inline int ft_socket_join(int s, const char *path, const ft_options *options, int absent) {
 	struct sockaddr_un to;
-	struct ucred peer;
+	struct { /* struct ucred of Linux, which the C library declares under _GNU_SOURCE alone */
+		int32_t pid;
+		uint32_t uid, gid;
+	} peer;
 	socklen_t length = sizeof peer;
 	const struct timeval bound = {1, 0};
 	const int64_t began = ft_now();

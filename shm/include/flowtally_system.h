@@ -40,7 +40,7 @@
 
 /* FT_API stands before every function that a program calls. Without FLOWTALLY_SHARED it
  * makes them static inline: the headers are the whole reader. With FLOWTALLY_SHARED, which
- * flowtally.pc defines, the headers declare these functions and libflowtally.so, compiled
+ * flowtally.pc defines with --libs, the headers declare these functions and libflowtally.so, compiled
  * from the same headers, defines them. */
 #ifdef FLOWTALLY_SHARED
 #define FT_API extern

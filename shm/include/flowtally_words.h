@@ -117,10 +117,13 @@ static inline int ft_words_reply(const unsigned char *m, int fd) {
 	}
 }
 
+/* The seals of a file as Linux numbers them: the C library declares its names for them under _GNU_SOURCE alone. */
+enum { FT_GET_SEALS = 1034, FT_SEAL_SHRINK = 0x2, FT_SEAL_GROW = 0x4 };
+
 /* Maps a words file. Its seals say that its length never changes. */
 static inline int ft_words_map(ft_words *w, int fd) {
 	struct stat st;
-	const int fixed = F_SEAL_SHRINK | F_SEAL_GROW, seals = fcntl(fd, F_GET_SEALS);
+	const int fixed = FT_SEAL_SHRINK | FT_SEAL_GROW, seals = fcntl(fd, FT_GET_SEALS);
 	if (seals < 0 || (seals & fixed) != fixed) return FT_ERR_REPLY;
 	if (fstat(fd, &st) != 0) return FT_ERR_SYSTEM;
 	if (st.st_size != FT_WORDS_FILE_SIZE) return FT_ERR_REPLY;

@@ -175,7 +175,7 @@ func testProgramsOfTree(t *testing.T, root, path, want string) {
 		t.Fatal(err)
 	}
 	warnings := slices.DeleteFunc(slices.Clone(strict), func(s string) bool { return strings.HasPrefix(s, "-I") })
-	headers := pkgConfig(t, root, "--cflags-only-I")
+	headers := pkgConfig(t, root, "--cflags")
 	library := append(pkgConfig(t, root, "--cflags", "--libs"), "-Wl,-rpath,"+root+prefix+"/lib")
 	for _, language := range [][]string{{"cc", "-std=c11"}, {"cc", "-std=c17"}, {"c++", "-xc++", "-std=c++17"}} {
 		for _, link := range []struct {
