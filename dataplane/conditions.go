@@ -190,7 +190,7 @@ var conditionInfos = []ConditionInfo{
 		"Bring the link up: counting resumes by itself."},
 	{CodeMirrorRemade, Low,
 		"The file of the mirror was removed, replaced, truncated or overwritten, and was made again. Totals and handles go " +
-			"on; the history starts empty. Readers by name follow (`shm.OpenInstance`, `ft_follow`). The condition lasts " +
+			"on; the history starts empty. Readers by name follow (`shm.Open`, `ft_follow`). The condition lasts " +
 			"ten minutes.",
 		"Find the program that changes files in the mirror's directory."},
 	{CodeMirrorFull, Low,

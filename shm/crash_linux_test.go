@@ -209,7 +209,7 @@ func killAt(t *testing.T, step string) {
 	var before *Reader
 	var held []Counter
 	var devices []*Device
-	if r, err := Open(path, ReaderOptions{}); err == nil {
+	if r, err := OpenReader(path, ReaderOptions{}); err == nil {
 		before = r
 		es, _ := r.Entries()
 		for _, e := range es {

@@ -70,7 +70,7 @@ func deviceReaderChild(path string) error {
 		return err
 	}
 	truth := &v.slots[1]
-	r, err := Open(path, ReaderOptions{})
+	r, err := OpenReader(path, ReaderOptions{})
 	if err != nil {
 		return err
 	}

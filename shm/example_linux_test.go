@@ -46,7 +46,7 @@ func ExampleCreate() {
 	w.PublishBlock(0, &values)
 	w.EndCycle(now)
 
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,13 +64,13 @@ func ExampleCreate() {
 }
 
 // A reader looks a counter up once, and loads it in nanoseconds.
-func ExampleOpen() {
+func ExampleOpenReader() {
 	w, path, remove := create()
 	defer remove()
 	if _, err := w.Add(shm.Entry{Name: "web", Kind: "flow"}); err != nil {
 		log.Fatal(err)
 	}
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func ExampleReader_History() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestForeignFiles(t *testing.T) {
 			if err := os.WriteFile(path, want, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, rerr := Open(path, ReaderOptions{})
+			_, rerr := OpenReader(path, ReaderOptions{})
 			_, werr := Create(with(small, path))
 			for _, err := range []error{rerr, werr} {
 				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), path) {
@@ -213,17 +213,17 @@ func TestUnsafePlaces(t *testing.T) {
 	if err := os.Symlink(path, filepath.Join(dir, "l.mirror")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(filepath.Join(dir, "l.mirror"), ReaderOptions{}); !errors.Is(err, unix.ELOOP) {
+	if _, err := OpenReader(filepath.Join(dir, "l.mirror"), ReaderOptions{}); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("file is a link: %v", err)
 	}
 	fifo := filepath.Join(dir, "f.mirror")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(fifo, ReaderOptions{}); !errors.Is(err, ErrFormat) {
+	if _, err := OpenReader(fifo, ReaderOptions{}); !errors.Is(err, ErrFormat) {
 		t.Errorf("FIFO: %v", err)
 	}
-	if _, err := Open(filepath.Join(dir, "none"), ReaderOptions{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenReader(filepath.Join(dir, "none"), ReaderOptions{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if os.Geteuid() != 0 {
@@ -232,10 +232,10 @@ func TestUnsafePlaces(t *testing.T) {
 	if err := os.Chown(path, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, ReaderOptions{}); !errors.Is(err, ErrPermission) {
+	if _, err := OpenReader(path, ReaderOptions{}); !errors.Is(err, ErrPermission) {
 		t.Errorf("somebody else's file: %v", err)
 	}
-	if r, err := Open(path, ReaderOptions{Owners: []uint32{12345}}); err != nil {
+	if r, err := OpenReader(path, ReaderOptions{Owners: []uint32{12345}}); err != nil {
 		t.Errorf("trusted owner: %v", err)
 	} else {
 		r.Close()
@@ -412,7 +412,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	discard(create(o))
-	r, err := Open(o.Path, ReaderOptions{})
+	r, err := OpenReader(o.Path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 // Guard runs fn and turns a fault on mapped memory inside it into ErrTruncated.
 //
 // A writer never truncates the pages that a reader maps, and only the file's owner could do it. (A writer that takes
-// over cuts a segment that was never declared.) Open, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are
+// over cuts a segment that was never declared.) OpenReader, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are
 // guarded. Counter.Load and Device.Load are not, because it would cost ten times the load: a program that must survive
 // its mirror being truncated by its owner wraps its loop in Guard.
 func Guard(fn func() error) (err error) {

@@ -208,7 +208,7 @@ func checkFile(t testing.TB, path string) {
 
 func mustOpen(t testing.TB, path string) *Reader {
 	t.Helper()
-	r, err := Open(path, ReaderOptions{})
+	r, err := OpenReader(path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

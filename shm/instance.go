@@ -37,19 +37,16 @@ const (
 	remakeWait = int64(3 * time.Second)
 )
 
-// OpenInstance opens the mirror of an instance; empty means "default". Locate says where it is looked for. An error
+// Open opens the mirror of an instance; empty means "default". Locate says where it is looked for. An error
 // satisfies fs.ErrNotExist if no writer has made the mirror yet.
-func OpenInstance(name string, options ...ReaderOptions) (*Instance, error) {
-	var o ReaderOptions
-	if len(options) > 0 {
-		o = options[0]
-	}
+func Open(name string, options ...ReaderOptions) (*Instance, error) {
+	o := optional(options)
 	return follow(func() (string, error) { return Locate(name, o) }, o)
 }
 
 // OpenPath opens the mirror at path, and follows the files that have this name.
-func OpenPath(path string, o ReaderOptions) (*Instance, error) {
-	return follow(func() (string, error) { return path, nil }, o)
+func OpenPath(path string, options ...ReaderOptions) (*Instance, error) {
+	return follow(func() (string, error) { return path, nil }, optional(options))
 }
 
 func follow(locate func() (string, error), o ReaderOptions) (*Instance, error) {
@@ -69,7 +66,7 @@ func (in *Instance) open() (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(path, in.options)
+	return OpenReader(path, in.options)
 }
 
 // Reader returns the reader of the file that has the name now. Handles that it returns are of that file.

@@ -11,13 +11,13 @@ import (
 
 // A program that reads the counter web of the instance lb for as long as it runs: over restarts of
 // the writer, growth, and a mirror that is made anew.
-func ExampleOpenInstance() {
+func ExampleOpen() {
 	_, stop := write("lb", 50_000)
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
-	r, err := shm.OpenInstance("lb")
+	r, err := shm.Open("lb")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -226,13 +226,16 @@ func TestInstanceByName(t *testing.T) {
 	f.path = filepath.Join(user, "flowtally", name+".mirror")
 	t.Setenv("XDG_RUNTIME_DIR", user)
 	// Errors name the object, the cause and the next step.
-	_, err := OpenInstance(name)
+	_, err := Open(name)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "instance "+name) || !strings.Contains(err.Error(), "start its writer") {
 		t.Fatalf("no writer has made it: %v", err)
 	}
+	if _, err := Open(f.path); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "OpenPath") {
+		t.Fatalf("a path in place of a name: %v", err)
+	}
 	w := f.writer(Options{})
 	f.publish(w, 1)
-	in, err := OpenInstance(name, ReaderOptions{})
+	in, err := Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}

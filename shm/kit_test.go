@@ -106,7 +106,7 @@ func (k *kitReader) ask(question string) any {
 
 func (k *kitReader) answer(verb, name string) (any, error) {
 	if verb == "open" {
-		r, err := Open(k.path, ReaderOptions{AnyOwner: true})
+		r, err := OpenReader(k.path, ReaderOptions{AnyOwner: true})
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func TestMappingLifetime(t *testing.T) {
 		}
 		return false
 	}
-	r, err := Open(path, ReaderOptions{})
+	r, err := OpenReader(path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,17 +49,17 @@ func DefaultPath(instance string) string { return filepath.Join(Dir(), fileName(
 
 func fileName(instance string) string { return cmp.Or(instance, "default") + ".mirror" }
 
-// Locate returns the path of the mirror of an instance, for Open. An empty instance means "default".
+// Locate returns the path of the mirror of an instance, for OpenReader. An empty instance means "default".
 // Locate looks in /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, in this order, and
 // skips a directory that belongs to a user whom o does not trust. It returns the first mirror
 // whose owner o trusts and whose writer is alive. If no writer is alive, it returns the first mirror
-// whose owner o trusts, and else the first file of that name: Open returns the reason why that is not
+// whose owner o trusts, and else the first file of that name: OpenReader returns the reason why that is not
 // usable. An error satisfies fs.ErrNotExist if there is no such file, and ErrPermission if only
 // directories that were skipped are left.
 func Locate(instance string, o ReaderOptions) (string, error) {
 	name := fileName(instance)
 	if strings.ContainsAny(name, "/\x00") {
-		return "", fmt.Errorf("instance %q: locating mirror: the name contains a slash or a zero byte: %w", instance, ErrInvalid)
+		return "", fmt.Errorf("instance %q: locating mirror: the name contains a slash or a zero byte; OpenPath opens a mirror by its path: %w", instance, ErrInvalid)
 	}
 	dirs := []string{runDir, shmDir}
 	if dir := trust.RuntimeDir(userName); dir != "" {
@@ -77,7 +77,7 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		r, err := Open(path, o)
+		r, err := OpenReader(path, o)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				broken = cmp.Or(broken, path)

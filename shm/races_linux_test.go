@@ -52,7 +52,7 @@ func TestHeaderRaces(t *testing.T) {
 			// More than asked for until that was seen: the liar may not have run yet.
 			for n := 0; n < tt.opens || !enough() && time.Now().Before(end); n++ {
 				before := l.told()
-				r, err := Open(path, ReaderOptions{})
+				r, err := OpenReader(path, ReaderOptions{})
 				switch {
 				case err != nil:
 				case n%tt.all == 0:

@@ -40,14 +40,23 @@ type Reader struct {
 	page readerPage // for Wait
 }
 
-// Open maps the mirror at path read-only. An error that satisfies ErrNotReady
-// or fs.ErrNotExist means that there is no writer yet.
-func Open(path string, o ReaderOptions) (*Reader, error) {
+// OpenReader maps the mirror at path read-only, and stays with this file when another one takes its name. An error
+// that satisfies ErrNotReady or fs.ErrNotExist means that there is no writer yet.
+func OpenReader(path string, options ...ReaderOptions) (*Reader, error) {
+	o := optional(options)
 	v, id, err := openView(path, o)
 	if err != nil {
 		return nil, err
 	}
 	return &Reader{path: path, id: id, options: o, v: v}, nil
+}
+
+// optional returns the options of a call that may have none.
+func optional(options []ReaderOptions) ReaderOptions {
+	if len(options) == 0 {
+		return ReaderOptions{}
+	}
+	return options[0]
 }
 
 // Path is the file's name when it was opened.

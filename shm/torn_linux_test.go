@@ -385,7 +385,7 @@ func TestTornReadsInProcess(t *testing.T) {
 func startWriter(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
 	before := uint64(0)
-	if r, err := Open(path, ReaderOptions{}); err == nil {
+	if r, err := OpenReader(path, ReaderOptions{}); err == nil {
 		before = r.Status().Generation
 	}
 	cmd := child("torn-writer", path)
@@ -393,7 +393,7 @@ func startWriter(t *testing.T, path string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if r, err := Open(path, ReaderOptions{}); err == nil {
+		if r, err := OpenReader(path, ReaderOptions{}); err == nil {
 			if s := r.Status(); s.Generation != before && s.State == Run {
 				return cmd
 			}
@@ -422,7 +422,7 @@ func init() {
 		}
 	}
 	children["torn-reader"] = func() {
-		r, err := Open(os.Getenv("FLOWTALLY_SHM_PATH"), ReaderOptions{})
+		r, err := OpenReader(os.Getenv("FLOWTALLY_SHM_PATH"), ReaderOptions{})
 		if err == nil {
 			x := &tornReader{r: r}
 			rounds := 0

@@ -1,5 +1,10 @@
 package shm
 
+import (
+	"math"
+	"time"
+)
+
 // Handle names one counter for ever, in one file: the index of its slot, which is slot
 // Index%4096 of segment Index/4096, and the generation of its occupant. In a segment of
 // blocks the slot is row Index%64 of block Index/64, in one of records it is a record.
@@ -17,6 +22,15 @@ func (v Value) Completions() uint64 { return v.Packets }
 
 // Errors is the second word of a counter of [KindCompletion]: completions in error.
 func (v Value) Errors() uint64 { return v.Bytes }
+
+// Age is the time since the value was sampled. The age of an absent value is the longest Duration: a program that
+// bounds the age of what it uses does not use it.
+func (v Value) Age() time.Duration {
+	if v.SampledAt == 0 {
+		return math.MaxInt64
+	}
+	return time.Duration(Now() - v.SampledAt)
+}
 
 // Block is the values of the counters of one block, in the order of their rows.
 type Block [BlockLen]Value

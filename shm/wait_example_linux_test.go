@@ -18,7 +18,7 @@ func ExampleReader_Wait() {
 	path, stop := write("example", 10)
 	defer stop()
 
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		log.Fatal(err)
 	}

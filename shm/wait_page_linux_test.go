@@ -335,7 +335,7 @@ func pageOf(p *waitPage) uint64 {
 
 func init() {
 	children["wait"] = func() {
-		r, err := Open(os.Getenv("FLOWTALLY_SHM_PATH"), ReaderOptions{})
+		r, err := OpenReader(os.Getenv("FLOWTALLY_SHM_PATH"), ReaderOptions{})
 		if err != nil {
 			panic(err)
 		}

@@ -78,7 +78,7 @@ func TestTotalsGoOnOverKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func waitFor(t *testing.T, path, name string, completions, discontinuities uint6
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		r, err := shm.Open(path, shm.ReaderOptions{Owners: []uint32{uint32(os.Geteuid())}})
+		r, err := shm.OpenReader(path, shm.ReaderOptions{Owners: []uint32{uint32(os.Geteuid())}})
 		if err != nil {
 			t.Fatal(err)
 		}

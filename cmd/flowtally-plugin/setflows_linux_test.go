@@ -168,7 +168,7 @@ func TestKilledWhileFlowsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := snd.Sent()
-	rd, err := shm.Open(mirror, shm.ReaderOptions{})
+	rd, err := shm.OpenReader(mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func endWith(t testing.TB, e *Engine) {
 // reader opens the mirror as another process would.
 func reader(t testing.TB, cfg dataplane.Config) *shm.Reader {
 	t.Helper()
-	r, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(cfg.Mirror.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func totalsFromNow(t *testing.T, path string, want map[string]backend.Pair) map[
 // totalsSince leaves out samples from before since.
 func totalsSince(t *testing.T, path string, want map[string]backend.Pair, since int64) map[string]backend.Pair {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

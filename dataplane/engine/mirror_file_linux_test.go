@@ -84,7 +84,7 @@ func TestADamagedMirrorIsMadeAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in, err := shm.OpenPath(cfg.Mirror.Path, shm.ReaderOptions{})
+			in, err := shm.OpenPath(cfg.Mirror.Path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestAMirrorThatCannotBeMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised(t, e, "mirror-lost", false)
-	if _, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{}); err != nil {
+	if _, err := shm.OpenReader(cfg.Mirror.Path); err != nil {
 		t.Error(err)
 	}
 	if w, err := shm.Create(shm.Options{Path: cfg.Mirror.Path}); !errors.Is(err, shm.ErrInUse) {
@@ -198,7 +198,7 @@ func TestFlowsChangeWhileTheMirrorIsCutShort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in, err := shm.OpenPath(cfg.Mirror.Path, shm.ReaderOptions{})
+	in, err := shm.OpenPath(cfg.Mirror.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

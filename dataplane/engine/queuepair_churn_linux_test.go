@@ -128,7 +128,7 @@ func awaitLinked(t *testing.T, e *Engine) {
 // neverFalls watches every counter until stop is closed. fell gets the name of a counter that fell, or "".
 func neverFalls(t *testing.T, path string) (stop chan struct{}, fell chan string) {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func TestSetFlowsWithPackets(t *testing.T) {
 			}
 		}
 		before = now
-		rd, err := shm.Open(b.cfg.Mirror.Path, shm.ReaderOptions{})
+		rd, err := shm.OpenReader(b.cfg.Mirror.Path)
 		if err != nil {
 			t.Fatal(err)
 		}

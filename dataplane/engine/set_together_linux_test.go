@@ -30,7 +30,7 @@ func TestSetFlowsAmongOtherCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snd.Close()
-	in, err := shm.OpenPath(b.cfg.Mirror.Path, shm.ReaderOptions{})
+	in, err := shm.OpenPath(b.cfg.Mirror.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

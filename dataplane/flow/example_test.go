@@ -55,23 +55,20 @@ func ExampleMatch_Expand() {
 	// udp dport 1024
 }
 
-// A flow that is written in a program.
+// Flows that are written in a program. Options are optional: the second flow drops what it counts.
 func ExampleMustParse() {
 	web := flow.MustParse("web", "ipv4 dst 192.0.2.10 tcp dport 443")
-	fmt.Println(web.Name, web.Direction == flow.Ingress, web.Action == flow.Count)
-	// Output: web true true
-}
-
-// A flow with options drops and counts the matched packets.
-func ExampleMustParseWith() {
-	f := flow.MustParseWith("block", "ipv4 src 198.51.100.0/24", flow.Options{Priority: 1, Action: flow.Drop, Backend: flow.XDP})
-	fmt.Println(f.Name, f.Match, f.Priority)
-	// Output: block ipv4 src 198.51.100.0/24 1
+	fmt.Println(web.Name, web.Direction, web.Action)
+	block := flow.MustParse("block", "ipv4 src 198.51.100.0/24", flow.Options{Priority: 1, Action: flow.Drop, Backend: flow.XDP})
+	fmt.Println(block.Name, block.Match, block.Priority)
+	// Output:
+	// web ingress count
+	// block ipv4 src 198.51.100.0/24 1
 }
 
 // A flow that a user has written.
 func ExampleParse() {
-	_, err := flow.Parse("web", "tcp dprot 443", flow.Options{})
+	_, err := flow.Parse("web", "tcp dprot 443")
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, flow.ErrInvalid))
 	// Output:

@@ -13,11 +13,17 @@ type Options struct {
 	Labels    map[string]string
 }
 
-// Parse returns the flow of that name, with the match that [ParseMatch] reads from text. The flow validates.
-func Parse(name, text string, o Options) (Flow, error) {
+// Parse returns the flow of that name, with the match that [ParseMatch] reads from text. Without [Options] the flow
+// counts received packets, on every interface. The flow validates.
+func Parse(name, text string, options ...Options) (Flow, error) {
 	match, err := ParseMatch(text)
 	if err != nil {
 		return Flow{}, fmt.Errorf("flow %q: parsing %w", name, err)
+	}
+
+	var o Options
+	if len(options) > 0 {
+		o = options[0]
 	}
 	f := Flow{
 		Name: name, Match: match, Priority: o.Priority, Direction: o.Direction, Action: o.Action,
@@ -29,13 +35,9 @@ func Parse(name, text string, o Options) (Flow, error) {
 	return f, nil
 }
 
-// MustParse is [Parse] with the zero Options, for flows that are written in a program: it panics on an error.
-// The flow counts received packets, on every interface.
-func MustParse(name, text string) Flow { return MustParseWith(name, text, Options{}) }
-
-// MustParseWith is [Parse] for flows that are written in a program: it panics on an error.
-func MustParseWith(name, text string, o Options) Flow {
-	f, err := Parse(name, text, o)
+// MustParse is [Parse] for flows that are written in a program: it panics on an error.
+func MustParse(name, text string, options ...Options) Flow {
+	f, err := Parse(name, text, options...)
 	if err != nil {
 		panic("flow: " + err.Error())
 	}

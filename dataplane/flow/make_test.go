@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 		Name: "web", Match: match, Priority: 5, Direction: flow.Egress, Action: flow.Drop, Interface: "eth0", Latency: true,
 		Backend: flow.XDP, Labels: map[string]string{"k": "v"},
 	}
-	if d := cmp.Diff(want, flow.MustParseWith("web", "tcp dport 443", o)); d != "" {
+	if d := cmp.Diff(want, flow.MustParse("web", "tcp dport 443", o)); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(flow.Flow{Name: "web", Match: match}, flow.MustParse("web", "tcp dport 443")); d != "" {
@@ -41,12 +41,12 @@ func TestParse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || !cmp.Equal(f, flow.Flow{}) {
 			t.Errorf("%q %q: %+v, %v; want an error with %q", c.name, c.text, f, err, c.want)
 		}
-		if !panics(func() { flow.MustParseWith(c.name, c.text, c.o) }) {
+		if !panics(func() { flow.MustParse(c.name, c.text, c.o) }) {
 			t.Errorf("%q %q: no panic", c.name, c.text)
 		}
 	}
 	var mistakes flow.ParseErrors
-	if _, err := flow.Parse("web", "tcp dprot 443", flow.Options{}); !errors.As(err, &mistakes) || !errors.Is(err, flow.ErrInvalid) {
+	if _, err := flow.Parse("web", "tcp dprot 443"); !errors.As(err, &mistakes) || !errors.Is(err, flow.ErrInvalid) {
 		t.Errorf("%v holds no ParseErrors", err)
 	}
 }

@@ -74,7 +74,7 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 	if err != nil {
 		return err
 	}
-	mirror, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
+	mirror, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		return err
 	}

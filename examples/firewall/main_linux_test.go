@@ -71,7 +71,7 @@ func TestABannedFlowIsOutWhenTheCallReturns(t *testing.T) {
 	}
 	defer svc.Close()
 	rules := []flow.Flow{
-		flow.MustParseWith("scanner", fmt.Sprint("tcp dport ", dropped), flow.Options{Action: flow.Drop}),
+		flow.MustParse("scanner", fmt.Sprint("tcp dport ", dropped), flow.Options{Action: flow.Drop}),
 		flow.MustParse("guests", fmt.Sprint("tcp dport ", guests)),
 		flow.MustParse("friends", fmt.Sprint("tcp dport ", friends)),
 	}
@@ -142,7 +142,7 @@ func TestABannedFlowIsOutWhenTheCallReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mirror, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
+	mirror, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 	if err != nil {
 		return nil, err
 	}
-	in, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
+	in, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		return nil, err
 	}

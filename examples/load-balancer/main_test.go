@@ -90,7 +90,7 @@ to-2001:db8::2: has had its 50 packets
 		t.Errorf("the next one is %q", next)
 	}
 	// The last values are there when the program is not any more.
-	r, err := shm.Open(opts.Config.Mirror.Path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(opts.Config.Mirror.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 	if err != nil {
 		return err
 	}
-	in, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
+	in, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		return err
 	}

@@ -279,7 +279,7 @@ func printDevice(t *testing.T, b *strings.Builder, r *shm.Reader, h shm.Handle) 
 func dumpGo(t *testing.T, path string) string {
 	t.Helper()
 	var b strings.Builder
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

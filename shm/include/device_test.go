@@ -83,7 +83,7 @@ func TestDeviceWordsInC(t *testing.T) {
 	if err := reader.Wait(); err != nil || !strings.HasPrefix(last, "loads ") {
 		t.Fatalf("the reader ends with %q, %v\n%s", last, err, &wrong)
 	}
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

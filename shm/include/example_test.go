@@ -70,7 +70,7 @@ func startWriter(t *testing.T, path string, counters int) *exec.Cmd {
 // webPackets returns the packets of web in the mirror.
 func webPackets(t *testing.T, path string) int {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestCSeesAHistoryThatCannotBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := lied(t, change)
-			r, err := shm.Open(path, shm.ReaderOptions{})
+			r, err := shm.OpenReader(path)
 			if err != nil {
 				t.Fatal(err)
 			}

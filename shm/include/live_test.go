@@ -136,7 +136,7 @@ func TestLiveInC(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("the reader ends with %q, %v\n%s", last, err, &wrong)
 	}
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

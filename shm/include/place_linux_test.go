@@ -350,7 +350,7 @@ func locate(instance string) {
 	if err == nil {
 		fmt.Print(path, " ")
 		var r *shm.Reader
-		if r, err = shm.Open(path, o); err == nil {
+		if r, err = shm.OpenReader(path, o); err == nil {
 			r.Close()
 		}
 	}

@@ -100,7 +100,7 @@ const enough = 500
 
 // readGo is testdata/torn.c in Go.
 func readGo(t *testing.T, path string, reads uint64, least time.Duration, handles []shm.Handle) string {
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Error(err)
 		return ""

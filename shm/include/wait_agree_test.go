@@ -97,7 +97,7 @@ func TestCWaitsBesideGo(t *testing.T) {
 }
 
 func waitGo(t *testing.T, path string, h shm.Handle, waits int, seed uint64) {
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Error(err)
 		return
@@ -270,7 +270,7 @@ func TestCIsAsWakeable(t *testing.T) {
 			if got := strings.TrimSpace(run(t, program, path, "a", "wakeable")); got != tt.want {
 				t.Errorf("C: %s, want %s", got, tt.want)
 			}
-			r, err := shm.Open(path, shm.ReaderOptions{})
+			r, err := shm.OpenReader(path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ func MustCreate(t testing.TB, o shm.Options) *shm.Writer {
 // MustOpen opens a mirror for reading until the test ends.
 func MustOpen(t testing.TB, path string) *shm.Reader {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

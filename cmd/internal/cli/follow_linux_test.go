@@ -111,7 +111,7 @@ func TestCommandsFollowAMirrorMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, w := webMirror(t)
-			r, err := shm.Open(path, shm.ReaderOptions{})
+			r, err := shm.OpenReader(path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func openMirror(f readerFlag) (*mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := shm.Open(path, o)
+	reader, err := shm.OpenReader(path, o)
 	if err != nil {
 		return nil, mirrorError(path, err)
 	}
@@ -58,7 +58,7 @@ func openFollowed(f readerFlag) (*shm.Instance, error) {
 	if f.Mirror != "" {
 		in, err = shm.OpenPath(path, o)
 	} else {
-		in, err = shm.OpenInstance(string(f.Instance), o)
+		in, err = shm.Open(string(f.Instance), o)
 	}
 	if err != nil {
 		return nil, mirrorError(path, err)

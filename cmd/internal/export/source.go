@@ -52,7 +52,7 @@ func (s *source) open() (err error) {
 	case s.path != "":
 		s.in, err = shm.OpenPath(s.path, s.options)
 	default:
-		s.in, err = shm.OpenInstance(s.instance, s.options)
+		s.in, err = shm.Open(s.instance, s.options)
 	}
 	if err != nil {
 		s.in = nil

@@ -46,7 +46,7 @@ func checkWords(mirror string) []probe.Result {
 
 // countWords counts the reserved words of a mirror by their state.
 func countWords(mirror string) (string, error) {
-	r, err := shm.Open(mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(mirror)
 	if err != nil {
 		return "", err
 	}

@@ -104,7 +104,7 @@ func status(path string) (halted bool, size uint64, idle time.Duration) {
 		return false, 0, 0
 	}
 	size = uint64(info.Size())
-	r, err := shm.Open(path, shm.ReaderOptions{AnyOwner: true})
+	r, err := shm.OpenReader(path, shm.ReaderOptions{AnyOwner: true})
 	if err != nil {
 		return false, size, time.Since(info.ModTime())
 	}

@@ -34,7 +34,7 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	if err != nil {
 		return fmt.Errorf("reading the identity of the instance: %w", err)
 	}
-	m, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	m, err := shm.OpenReader(info.Mirror)
 	if err != nil {
 		return fmt.Errorf("opening the mirror: %w", err)
 	}

@@ -172,7 +172,7 @@ func (r *run) open(ctx context.Context) error {
 		return fmt.Errorf("reading the identity of the instance: %w", err)
 	}
 	r.rep.Instance = info.Instance
-	if r.mirror, err = shm.Open(info.Mirror, shm.ReaderOptions{}); err != nil {
+	if r.mirror, err = shm.OpenReader(info.Mirror); err != nil {
 		return fmt.Errorf("opening the mirror: %w", err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func (s *stage) pass(n int, every int64, counts map[string][2]uint64) {
 func (s *stage) options() Options {
 	return Options{
 		Path: s.path, Interval: time.Second, Now: func() int64 { return s.now },
-		Open: func() (*shm.Instance, error) { return shm.OpenPath(s.path, shm.ReaderOptions{}) },
+		Open: func() (*shm.Instance, error) { return shm.OpenPath(s.path) },
 	}
 }
 

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		err = Run(ctx, Options{
 			Path: path, Interval: 20 * time.Millisecond, Now: func() int64 { return now }, Input: os.Stdin, Output: os.Stdout,
-			Open: func() (*shm.Instance, error) { return shm.OpenPath(path, shm.ReaderOptions{}) },
+			Open: func() (*shm.Instance, error) { return shm.OpenPath(path) },
 		})
 		stop()
 		if err != nil {

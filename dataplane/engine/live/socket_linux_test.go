@@ -66,7 +66,7 @@ func mirror(t *testing.T) (path string, h shm.Handle) {
 // check reads the counter with a reader that has no map yet.
 func check(t *testing.T, path string, h shm.Handle) (shm.Live, error) {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func newIdlePoller(t *testing.T) *idlePoller {
 	}
 	t.Cleanup(func() { w.Close() })
 	p := &idlePoller{t: t, plan: NewPlan(0), w: w, hand: &hand{}}
-	if p.r, err = shm.Open(path, shm.ReaderOptions{}); err != nil {
+	if p.r, err = shm.OpenReader(path); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.r.Close() })

@@ -99,7 +99,7 @@ func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.
 	if err != nil {
 		return nil, nil, err
 	}
-	if r, err = shm.Open(config.Mirror.Path, shm.ReaderOptions{}); err != nil {
+	if r, err = shm.OpenReader(config.Mirror.Path); err != nil {
 		return nil, nil, err
 	}
 	open.Add(r.Close)

@@ -71,7 +71,7 @@ func liveCounters(open *bench.Closers, n int) (*xdp.RuleSet, []liveCounter, shm.
 		return fail(err)
 	}
 	open.Add(socket.Close)
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		return fail(err)
 	}

@@ -101,7 +101,7 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 		return nil, nil, err
 	}
 	open.Add(e.Close)
-	r, err := shm.Open(config.Mirror.Path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(config.Mirror.Path)
 	if err != nil {
 		return nil, nil, err
 	}

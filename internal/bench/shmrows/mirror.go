@@ -48,7 +48,7 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 		m.handles = append(m.handles, h)
 	}
 	m.publish(counters)
-	if m.r, err = shm.Open(m.path, shm.ReaderOptions{}); err != nil {
+	if m.r, err = shm.OpenReader(m.path); err != nil {
 		return nil, err
 	}
 	open.Add(m.r.Close)

@@ -22,7 +22,7 @@ type mirror struct {
 }
 
 func openMirror(path string, flows []flow.Flow) (*mirror, error) {
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the mirror: %w", err)
 	}

@@ -96,7 +96,7 @@ func churn(t *testing.T, b *bench, rng *rand.Rand, span time.Duration) int {
 // final waits for a value that stands still and returns it.
 func final(t *testing.T, b *bench, name string) lab.Tally {
 	t.Helper()
-	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(b.info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func declared(t *testing.T, events <-chan dataplane.Event, name string, least in
 // entry returns the flow's entry in the mirror.
 func (b *bench) entry(t *testing.T, name string) shm.Entry {
 	t.Helper()
-	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(b.info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

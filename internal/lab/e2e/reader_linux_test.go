@@ -17,7 +17,7 @@ import (
 // readerMain is a process that has only the mirror's path and some names: it prints the output of
 // examples/c-reader, from Go.
 func readerMain(path string, names []string) int {
-	r, err := shm.Open(path, shm.ReaderOptions{})
+	r, err := shm.OpenReader(path)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -40,7 +40,7 @@ func readerMain(path string, names []string) int {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
-			fmt.Printf("%s: %d packets, %d bytes, %.3f s old\n", name, v.Packets, v.Bytes, float64(shm.Now()-v.SampledAt)/1e9)
+			fmt.Printf("%s: %d packets, %d bytes, %.3f s old\n", name, v.Packets, v.Bytes, v.Age().Seconds())
 		}
 		s := r.Status()
 		word := "gone"

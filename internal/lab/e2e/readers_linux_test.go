@@ -87,7 +87,7 @@ func TestPairsBelongTogether(t *testing.T) {
 		{Name: "one", Frames: [][]byte{frame.Sized(size, eth, ip, frame.UDP{Src: 1, Dst: 53})}},
 		{Name: "fast", Frames: [][]byte{frame.Sized(size, eth, ip, frame.TCP{Src: 1, Dst: 53})}},
 	}
-	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(b.info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

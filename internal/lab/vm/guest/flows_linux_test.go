@@ -34,7 +34,7 @@ func counted(t *testing.T, svc dataplane.Service, fs []flow.Flow) []shm.Value {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	r, err := shm.OpenReader(info.Mirror)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func get(t *testing.T, instance string) map[string]shown {
 // published is get after a poll cycle that began after the call: earlier completions are included.
 func published(t *testing.T, instance string) map[string]shown {
 	t.Helper()
-	r, err := shm.Open(shm.DefaultPath(instance), shm.ReaderOptions{})
+	r, err := shm.OpenReader(shm.DefaultPath(instance), shm.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
