@@ -120,6 +120,7 @@ type Condition struct {
 type Event struct {
 	Time   time.Time
 	Kind   EventKind
+	Code   ConditionCode // of the condition that was raised or is gone; else empty
 	Object string
 	Text   string
 	Lost   uint64 // events that this receiver missed before this one

@@ -122,7 +122,8 @@ func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
 
 func eventToProto(e dataplane.Event) *pluginv1.Event {
 	out := &pluginv1.Event{
-		Time: timeToProto(e.Time), Kind: text(string(e.Kind)), Object: text(e.Object), Text: text(e.Text), Lost: e.Lost,
+		Time: timeToProto(e.Time), Kind: text(string(e.Kind)), Code: text(string(e.Code)),
+		Object: text(e.Object), Text: text(e.Text), Lost: e.Lost,
 	}
 	if u := e.Uncounted; u != (dataplane.Uncounted{}) {
 		out.Uncounted = &pluginv1.Uncounted{UncountedPackets: u.Packets, UncountedBytes: u.Bytes, Unknown: u.Unknown}
@@ -132,7 +133,7 @@ func eventToProto(e dataplane.Event) *pluginv1.Event {
 
 func eventFromProto(p *pluginv1.Event) dataplane.Event {
 	return dataplane.Event{
-		Time: timeFromProto(p.GetTime()), Kind: dataplane.EventKind(p.GetKind()),
+		Time: timeFromProto(p.GetTime()), Kind: dataplane.EventKind(p.GetKind()), Code: dataplane.ConditionCode(p.GetCode()),
 		Object: p.GetObject(), Text: p.GetText(), Lost: p.GetLost(),
 		Uncounted: dataplane.Uncounted{
 			Packets: p.GetUncounted().GetUncountedPackets(), Bytes: p.GetUncounted().GetUncountedBytes(), Unknown: p.GetUncounted().GetUnknown(),

@@ -127,7 +127,7 @@ func TestAnswersCross(t *testing.T) {
 		if diff := cmp.Diff(conditions, gotConditions); diff != "" {
 			t.Fatalf("conditions changed:\n%s", diff)
 		}
-		event := dataplane.Event{Time: at, Kind: "whatever-comes", Object: "o", Text: "t", Lost: rapid.Uint64().Draw(t, "lost"),
+		event := dataplane.Event{Time: at, Kind: "whatever-comes", Code: "of-a-condition", Object: "o", Text: "t", Lost: rapid.Uint64().Draw(t, "lost"),
 			Uncounted: dataplane.Uncounted{Packets: rapid.Uint64().Draw(t, "packets"), Bytes: rapid.Uint64().Draw(t, "bytes"), Unknown: rapid.Bool().Draw(t, "unknown")}}
 		if diff := cmp.Diff(event, eventFromProto(overWire(t, eventToProto(event), &pluginv1.Event{}))); diff != "" {
 			t.Fatalf("event changed:\n%s", diff)

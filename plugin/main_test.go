@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 
 var roles = map[string]func() int{
 	"fake": func() int { return plugin.Serve(plugin.ServeOptions{Factory: noted}) },
+	"told": told,
 	"hostile-log": func() int {
 		writeHostileLog(os.Stderr)
 		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {

@@ -2,11 +2,13 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/flowtally/flowtally/internal/hosted"
-	"github.com/flowtally/flowtally/internal/verbpage"
 	"github.com/flowtally/flowtally/plugin/internal/child"
 	"github.com/flowtally/flowtally/plugin/internal/logwire"
 )
@@ -38,8 +39,9 @@ type ServeOptions struct {
 // instance first. The result is the exit code of the process. It is called once, from main, and owns
 // stdout: nothing may be written there before.
 func Serve(opts ServeOptions) int {
-	if len(os.Args) > 1 && os.Args[1] == hosted.ReleaseWord {
-		fmt.Fprintln(os.Stderr, "the main function of this plugin does not call engine.TrialMain, which removes what a dead process has left")
+	if len(os.Args) > 1 && slices.Contains([]string{hosted.ReleaseWord, hosted.TrialWord}, os.Args[1]) {
+		fmt.Fprintln(os.Stderr, "the main function of this plugin does not call engine.TrialMain, which tries RDMA devices "+
+			"and removes what a dead process has left")
 		return 1
 	}
 	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
@@ -56,6 +58,7 @@ func Serve(opts ServeOptions) int {
 	defer end()
 
 	srv := &server{factory: opts.Factory, life: life, log: log}
+	srv.host, srv.hostErr = hostOf()
 	p := &process{log: log, server: srv}
 	// When the host dies, stderr has no reader: logging must not end this process before the instance is closed.
 	signal.Ignore(syscall.SIGPIPE)
@@ -78,14 +81,18 @@ func Serve(opts ServeOptions) int {
 	return p.finish()
 }
 
-// Verbs opens the page in which the plugin names each verb of an RDMA device before it calls it, so that the
-// host knows the verb if the process dies. A plugin's main function passes it to engine.Options.Calls. It is
-// nil, which is valid and records nothing, where the host gave none.
-func Verbs() (*verbpage.Page, error) { return child.Verbs() }
-
-// Excluded returns the RDMA devices that the plugin must not use, and the reason for each. A plugin's main
-// function passes them to engine.Options.Excluded.
-func Excluded() (map[string]string, error) { return child.Excluded() }
+// hostOf returns what the host has told this process. It opens the inherited page of verbs, so it is called once.
+func hostOf() (h hosted.Host, err error) {
+	h.Restart = os.Getenv(child.RestartEnv) != ""
+	h.Socket = os.Getenv(goplugin.EnvUnixSocketDir)
+	var bad error
+	h.Verbs, bad = child.Verbs()
+	h.Excluded, err = child.Excluded()
+	if err = errors.Join(bad, err); err != nil {
+		return h, fmt.Errorf("reading the host's configuration: %w", err)
+	}
+	return h, nil
+}
 
 func byHand(w io.Writer, program string) {
 	if program == "" {

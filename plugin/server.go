@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/hosted"
-	"github.com/flowtally/flowtally/plugin/internal/child"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -29,7 +26,8 @@ const maxMessage = 256 << 20
 const subscribedKey = "flowtally-subscribed"
 
 // Factory makes the instance that a plugin serves. ctx ends with the plugin's process, or when the host cancels the
-// call before the instance is made; l writes to the host's log.
+// call before the instance is made. It also tells engine.New what the host knows, such as the RDMA devices in which the
+// plugin has crashed. l writes to the host's log.
 type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
 
 // Register serves svc on s, for a client made by [NewService]. It refuses Configure and Close: the program that
@@ -45,6 +43,8 @@ type server struct {
 	factory Factory         // nil: svc was handed in, Configure and Close are refused
 	life    context.Context // ends with the process
 	log     *slog.Logger
+	host    hosted.Host
+	hostErr error // why host is not known
 
 	// making is held over a call of factory, so that Close waits for it.
 	making sync.Mutex
@@ -115,13 +115,14 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 		return nil, dataplane.ErrClosed
 	case svc != nil:
 		return nil, fmt.Errorf("configuring: %w: this plugin is configured already", dataplane.ErrExists)
+	case s.hostErr != nil:
+		return nil, s.hostErr
 	}
 	// The factory may keep its context for the life of the instance, so the
 	// call's own end must not reach it once the instance stands.
 	life, cancel := context.WithCancel(s.life)
 	stop := context.AfterFunc(ctx, cancel)
-	host := hosted.Host{Restart: os.Getenv(child.RestartEnv) != "", Socket: os.Getenv(goplugin.EnvUnixSocketDir)}
-	svc, err := s.factory(hosted.With(life, host), cfg, s.log)
+	svc, err := s.factory(hosted.With(life, s.host), cfg, s.log)
 	if err == nil && svc == nil {
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}

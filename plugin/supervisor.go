@@ -98,7 +98,10 @@ func (c *Client) wentDown(why string) {
 		Text: "the plugin process ended (" + why + "); values in the mirror do not change until it runs again",
 		Fix:  "it is started again by itself; the log above has its last lines",
 	}
-	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting) + ": " + c.down.Text})
+	c.broadcast(dataplane.Event{
+		Time: now, Kind: dataplane.ConditionRaised, Code: c.down.Code, Object: objectPlugin,
+		Text: string(c.down.Code) + ": " + c.down.Text,
+	})
 }
 
 // reap frees go-plugin's resources of a dead process in the background. It waits for the end of the pipes, which a
@@ -172,7 +175,10 @@ func (c *Client) arrived(s *session, why string) {
 		Time: now, Kind: dataplane.PluginRestarted, Object: objectPlugin,
 		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
 	})
-	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting)})
+	c.broadcast(dataplane.Event{
+		Time: now, Kind: dataplane.ConditionGone, Code: dataplane.CodePluginRestarting, Object: objectPlugin,
+		Text: string(dataplane.CodePluginRestarting),
+	})
 }
 
 // finish ends the instance in order, then the process. A process that fails health checks, for example because a

@@ -121,7 +121,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 	if _, err := c.AddFlows(ctx, flow.Flow{Name: "new"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"condition-raised plugin", "plugin-restarted plugin", "condition-gone plugin", "flow-added new"}
+	want := []string{"condition-raised plugin plugin-restarting", "plugin-restarted plugin", "condition-gone plugin plugin-restarting", "flow-added new"}
 	wantEvents(t, ctx, events, want)
 	wantEvents(t, ctx, whileDown, want[1:])
 }
@@ -160,7 +160,7 @@ func wantEvents(t testing.TB, ctx context.Context, events <-chan dataplane.Event
 			if ev.Lost != 0 {
 				t.Errorf("lost %d before %+v", ev.Lost, ev)
 			}
-			got = append(got, string(ev.Kind)+" "+ev.Object)
+			got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Object+" "+string(ev.Code)))
 		case <-ctx.Done():
 			t.Fatalf("events are %q, want %q", got, want)
 		}

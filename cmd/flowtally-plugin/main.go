@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,22 +25,12 @@ func main() {
 		printVersion(os.Stdout)
 		return
 	}
-	// The descriptor of the page is the process's: it is opened once, whatever is configured.
-	page, err := plugin.Verbs()
-	excluded, bad := plugin.Excluded()
-	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded, Confine: true}
-	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
-		if err := errors.Join(err, bad); err != nil {
-			return nil, fmt.Errorf("reading the host's configuration: %w", err)
-		}
-		return open(ctx, cfg, opts, l)
-	}}))
+	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: open}))
 }
 
 // open is the plugin's factory.
-func open(ctx context.Context, cfg dataplane.Config, opts engine.Options, l *slog.Logger) (dataplane.Service, error) {
-	opts.Logger = l
-	e, err := engine.New(ctx, cfg, opts)
+func open(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
+	e, err := engine.New(ctx, cfg, engine.Options{Logger: l, Confine: true})
 	if err != nil {
 		return nil, err // never a nil *Engine in a Service
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/words"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/shm"
@@ -32,12 +31,8 @@ import (
 type Options struct {
 	Logger *slog.Logger // nil: log records are discarded
 	// Trial starts a process that tests RDMA devices before this process uses them: SelfTrial, if this program's
-	// main function calls TrialMain. With the zero value devices are used untested.
+	// main function calls TrialMain. The zero value is SelfTrial in a plugin; elsewhere devices are used untested.
 	Trial TrialCommand
-	// Calls is called around every verb. It may be nil.
-	Calls ibv.Calls
-	// Excluded are RDMA devices that are not used, and why; "" is libibverbs itself.
-	Excluded map[string]string
 	// Confine keeps this whole process, for good, to the files of the instance: its pins, its mirror, its devices and the
 	// libraries. It is for the main function of a plugin, whose process is the instance's alone. Where the kernel cannot,
 	// the instance runs and has the condition [dataplane.CodePluginUnconfined].
@@ -103,13 +98,16 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}
 	e.given = e.cfg.Interfaces
 	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal)}
+	host, isHosted := hosted.From(ctx)
+	if isHosted && opts.Trial.Path == "" {
+		opts.Trial = SelfTrial()
+	}
 	e.guard = trial.New(trial.Options{
-		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: opts.Calls, Excluded: opts.Excluded, Logger: e.log,
+		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: host.Verbs, Excluded: host.Excluded, Logger: e.log,
 	})
 	e.life, e.quit = context.WithCancel(context.Background())
 	// A host decides itself what a failed start leaves: it may start this instance again, which adopts the pins.
 	given := inject.From(ctx)
-	host, isHosted := hosted.From(ctx)
 	e.confined = confinement{wanted: opts.Confine, cfg: e.cfg, socket: host.Socket, log: e.log}
 	e.confined.apply(false)
 	before, known := xdp.Left(e.cfg.XDP.PinDir)

@@ -350,6 +350,9 @@ func TestConditionsComeAndGo(t *testing.T) {
 	next := func() dataplane.EventKind {
 		select {
 		case ev := <-events:
+			if ev.Code != dataplane.CodeInterfaceMissing {
+				t.Errorf("an event of the condition has the code %q", ev.Code)
+			}
 			return ev.Kind
 		case <-time.After(20 * time.Second):
 			t.Fatal("no event")

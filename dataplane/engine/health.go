@@ -32,13 +32,15 @@ func (h *health) update(current map[string]dataplane.Condition) {
 		}
 		h.raised[k] = c
 		h.log.Warn("condition raised", "code", c.Code, "object", c.Object, "text", c.Text, "fix", c.Fix)
-		h.events.Send(dataplane.ConditionRaised, c.Object, string(c.Code)+": "+c.Text)
+		h.events.Publish(dataplane.Event{
+			Kind: dataplane.ConditionRaised, Code: c.Code, Object: c.Object, Text: string(c.Code) + ": " + c.Text,
+		})
 	}
 	for k, c := range h.raised {
 		if _, ok := current[k]; !ok {
 			delete(h.raised, k)
 			h.log.Info("condition gone", "code", c.Code, "object", c.Object)
-			h.events.Send(dataplane.ConditionGone, c.Object, string(c.Code))
+			h.events.Publish(dataplane.Event{Kind: dataplane.ConditionGone, Code: c.Code, Object: c.Object, Text: string(c.Code)})
 		}
 	}
 }

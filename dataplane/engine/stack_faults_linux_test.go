@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
@@ -22,7 +23,7 @@ func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
 	t.Helper()
 	b.Device = lab.Unique("swnic")
 	if b.exclude {
-		b.opts.Excluded = map[string]string{b.Device: "the plugin died twice in ibv_create_flow"}
+		b.host = &hosted.Host{Excluded: map[string]string{b.Device: "the plugin died twice in ibv_create_flow"}}
 	}
 	for i := range b.Env.Devices {
 		b.Env.Devices[i].Name = b.Device

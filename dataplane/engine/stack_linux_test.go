@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
@@ -26,7 +27,8 @@ type softBench struct {
 	e       *Engine
 	events  <-chan dataplane.Event
 	opts    Options
-	exclude bool // the device that tryOnce makes
+	exclude bool         // the device that tryOnce makes
+	host    *hosted.Host // nil: none
 }
 
 func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
@@ -46,8 +48,12 @@ func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
 func (b *softBench) run(t *testing.T) {
 	t.Helper()
 	b.Env.Set(t.Setenv)
+	ctx := context.Background()
+	if b.host != nil {
+		ctx = hosted.With(ctx, *b.host)
+	}
 	err := b.Wire.Near.NS.Do(func() (err error) {
-		b.e, err = New(context.Background(), b.Config, b.opts)
+		b.e, err = New(ctx, b.Config, b.opts)
 		return err
 	})
 	if err != nil {

@@ -17,14 +17,11 @@ type TrialCommand = trial.Command
 
 // SelfTrial is this very program, for one whose main function calls TrialMain first.
 func SelfTrial() TrialCommand {
-	return TrialCommand{Path: "/proc/self/exe", Args: []string{os.Args[0], trialWord}}
+	return TrialCommand{Path: "/proc/self/exe", Args: []string{os.Args[0], hosted.TrialWord}}
 }
 
-// trialWord is the argument of a trial's process.
-const trialWord = "rdma-trial"
-
 // TrialMain runs a trial, or removes what a dead plugin has left attached, if the process was started for that, and
-// returns its exit code. A plugin, and a program that hands SelfTrial to an instance, calls it before anything else:
+// returns its exit code. The main function of a plugin, or of a program that calls New, calls it before anything else:
 //
 //	if code, is := engine.TrialMain(); is {
 //		os.Exit(code)
@@ -33,7 +30,7 @@ func TrialMain() (code int, is bool) {
 	if len(os.Args) == 3 && os.Args[1] == hosted.ReleaseWord {
 		return releaseMain(os.Args[2]), true
 	}
-	if !slices.Equal(os.Args[1:], []string{trialWord}) {
+	if !slices.Equal(os.Args[1:], []string{hosted.TrialWord}) {
 		return 0, false
 	}
 	return child.Main(os.Stdin, os.NewFile(3, "verbs"), os.NewFile(4, "reply")), true

@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -110,7 +111,7 @@ func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
 	for _, library := range []bool{false, true} {
 		b := newSoftBench(t, webFlow(t))
 		if b.exclude = !library; library {
-			b.opts.Excluded = map[string]string{"": "the plugin died twice in dlopen"}
+			b.host = &hosted.Host{Excluded: map[string]string{"": "the plugin died twice in dlopen"}}
 		}
 		p := b.tryOnce(t)
 		if reason := refusedBy(p, "rdma"); p.Source.Backend != "xdp" || !strings.Contains(reason, "the plugin died twice") {

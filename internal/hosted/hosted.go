@@ -1,7 +1,14 @@
 // Package hosted tells an instance in a plugin what its host does for it.
 package hosted
 
-import "context"
+import (
+	"context"
+
+	"github.com/flowtally/flowtally/internal/verbpage"
+)
+
+// TrialWord is the only argument of a plugin's process that tries an RDMA device.
+const TrialWord = "rdma-trial"
 
 // Host is the supervisor of an instance. It removes what a failed start has left, so the instance itself leaves the
 // pins of an earlier process alone: the next attempt adopts them.
@@ -10,6 +17,11 @@ type Host struct {
 	Restart bool
 	// Socket is the directory of the plugin's socket, which the plugin removes at its end; "" for none.
 	Socket string
+	// Verbs is the page in which the instance names each verb of an RDMA device before it calls it, so that the host
+	// knows the verb if the process dies. A nil page names nothing.
+	Verbs *verbpage.Page
+	// Excluded are RDMA devices that the instance must not use, and why; "" is libibverbs itself.
+	Excluded map[string]string
 }
 
 type key struct{}

@@ -94,7 +94,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
 		"internal/confine":           {},
 		"internal/genl":              {},
-		"internal/hosted":            {},
+		"internal/hosted":            {"internal/verbpage"},
 		"internal/inject":            {"dataplane/engine/backend"},
 		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/live", "dataplane/engine/poll", "shm"},
 		"dataplane/engine/live":      {"dataplane", "probe", "shm"},
@@ -108,7 +108,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "internal/genl", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/genl", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
-		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/hosted", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
+		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
 		"internal/linear":            {"dataplane/flow"},

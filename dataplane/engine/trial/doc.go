@@ -5,7 +5,7 @@
 // the instance will use, names each verb in a page that it shares with the instance (package verbpage), and has
 // [Bound]. A device whose trial crashes or hangs is not used: the verb is the reason, and its flows are counted by
 // other backends. Results are not stored. A device that passes its trial and crashes later is the concern of the
-// supervisor in package plugin, which names it in [Options].Excluded at the next start.
+// supervisor in package plugin, which names it in hosted.Host.Excluded at the next start.
 //
 // The package is below the packages that open devices, rdma and queuepair, because both ask the guard first. The
 // process of a trial calls functions of both, so its main function is above them: engine.TrialMain.

@@ -3529,6 +3529,7 @@ type Event struct {
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
 	Uncounted     *Uncounted             `protobuf:"bytes,6,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
+	Code          string                 `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"` // of a condition's event: an open set; an older plugin leaves it empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3603,6 +3604,13 @@ func (x *Event) GetUncounted() *Uncounted {
 		return x.Uncounted
 	}
 	return nil
+}
+
+func (x *Event) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
 }
 
 // Uncounted is the loss of a flow's total since its source changed.
@@ -3940,14 +3948,15 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x10\n" +
 	"\x03fix\x18\x05 \x01(\tR\x03fix\x120\n" +
-	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc9\x01\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xdd\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\x04R\x04lost\x12<\n" +
-	"\tuncounted\x18\x06 \x01(\v2\x1e.flowtally.plugin.v1.UncountedR\tuncounted\"{\n" +
+	"\tuncounted\x18\x06 \x01(\v2\x1e.flowtally.plugin.v1.UncountedR\tuncounted\x12\x12\n" +
+	"\x04code\x18\a \x01(\tR\x04code\"{\n" +
 	"\tUncounted\x12+\n" +
 	"\x11uncounted_packets\x18\x01 \x01(\x04R\x10uncountedPackets\x12'\n" +
 	"\x0funcounted_bytes\x18\x02 \x01(\x04R\x0euncountedBytes\x12\x18\n" +
