@@ -43,7 +43,7 @@ func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
 func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
 	svc, err := s.dial(env.Context)
 	if errors.Is(err, dataplane.ErrUnavailable) {
-		return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
+		return withHint(err, "%s", s.unreached())
 	}
 	if errors.Is(err, dataplane.ErrPermission) {
 		return withHint(err, "as root, or as the user who runs the instance")
@@ -53,6 +53,19 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 	}
 	defer func() { err = errors.Join(err, svc.Close()) }()
 	return f(svc)
+}
+
+// unreached is the next step where no process listens on the control socket.
+func (s socketFlag) unreached() string {
+	if s.Socket == "" {
+		if in, err := shm.Open(string(s.Instance)); err == nil {
+			defer in.Close()
+			if in.Reader().Status().Alive {
+				return fmt.Sprintf("--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl", s.Instance)
+			}
+		}
+	}
+	return "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another"
 }
 
 // parseMatch is flow.ParseMatch with each mistake marked in the text.
