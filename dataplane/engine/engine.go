@@ -83,7 +83,8 @@ type Engine struct {
 var _ dataplane.Service = (*Engine)(nil)
 
 // New starts an instance: it creates or takes over the mirror, installs the configured flows, removes the counters of an
-// earlier process that are not configured any more, and polls until Close.
+// earlier process that are not configured any more, and polls until Close. ctx bounds the start alone. If it ends first,
+// or the start fails otherwise, nothing is attached or pinned but, with keep_pins, what the start has found.
 func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
@@ -131,6 +132,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		if e.backends, absent, err = openBackends(ctx, e.cfg, host, e.log, e.guard); err != nil {
 			return nil, err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	e.assemble(absent, given != nil)
 	if err := e.catalogue.ServeLive(e.cfg.Mirror, e.backends); err != nil {
@@ -191,6 +195,9 @@ func (e *Engine) resume(ctx context.Context) error {
 		return err
 	}
 	e.refused.end(nil)
+	if err := ctx.Err(); err != nil { // from here on, what an earlier process has left is removed
+		return err
+	}
 	if err := errors.Join(startQueuePairs(e.pairs, e.plan), e.Service.Start(e.cfg.Words)); err != nil {
 		return err
 	}
