@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -142,7 +143,11 @@ func (p *parser) match(path string, m *Match, inside bool) {
 			}
 			e := p.errs[len(p.errs)-1]
 			e.Message, e.Suggestion = unknown(text, value, open)
-			if meant := clauseNamed(Nearest(text, Clauses())); meant != nil {
+			if lower := strings.ToLower(text); protocols[lower] != 0 || etherTypes[lower] != 0 {
+				p.skipFields() // of a protocol that has none here
+				continue
+			}
+			if meant := clauseNamed(cmp.Or(synonyms[strings.ToLower(text)], Nearest(text, Clauses()))); meant != nil {
 				open, target, tag = meant, new(Match), 0 // the next words are read as its fields
 				meant.add(target)
 				name = fmt.Sprintf("%s%s?%d", path, meant.name, index)
@@ -158,7 +163,7 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		return
 	}
 	value, suggestion := p.words[p.at].text, ""
-	if (f.name == "proto" || f.name == "nexthdr") && clauseNamed(value) != nil {
+	if (f.name == "proto" || f.name == "nexthdr" || f.name == "type") && clauseNamed(value) != nil {
 		suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
 	}
 	if keyword(value) && !p.words[p.at].value && !(f.isFragment() && value == wordAny) {
@@ -169,14 +174,46 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		p.fail(index, "given twice", "leave one out")
 	}
 	p.where[path] = p.at
+	at := p.at
 	p.at++
 	var bad *valueError
 	if err := f.parse(f.ref(m, tag), value); errors.As(err, &bad) {
 		if bad.fix != "" {
 			suggestion = bad.fix
+		} else if suggestion == "" {
+			suggestion = p.foreignValue(f, value)
 		}
 		why := strings.TrimPrefix(bad.why, quoted(value)+" ") // the error names the word itself
-		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
+		p.fail(at, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
+	}
+}
+
+// foreignValue returns the suggestion for a value that the field f does not take, and leaves behind the words that
+// belong to it: the operand of an operator, the rest of a list.
+func (p *parser) foreignValue(f *field, value string) string {
+	next := ""
+	if p.at < len(p.words) && !keyword(p.words[p.at].text) {
+		next = p.words[p.at].text
+	}
+	suggestion, taken := f.foreignValue(value, next)
+	if taken {
+		p.at++
+	}
+	if strings.HasPrefix(value, "{") && !strings.HasSuffix(value, "}") {
+		for p.at < len(p.words) {
+			p.at++
+			if strings.HasSuffix(p.words[p.at-1].text, "}") {
+				break
+			}
+		}
+	}
+	return suggestion
+}
+
+// skipFields goes on to the next clause.
+func (p *parser) skipFields() {
+	for p.at < len(p.words) && clauseNamed(p.words[p.at].text) == nil {
+		p.at++
 	}
 }
 
@@ -211,6 +248,9 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 	}
 	message = "expected " + expected
 	if suggestion := elsewhere(text, value); suggestion != "" {
+		return message, suggestion
+	}
+	if suggestion := foreignWord(text, value, open); suggestion != "" {
 		return message, suggestion
 	}
 	var owners []string
@@ -251,12 +291,6 @@ func elsewhere(text, value string) string {
 		return "leave it out: a packet must match every clause"
 	case "or", "||":
 		return "a match has no alternatives: write a flow for each"
-	case "not", "!":
-		return "a match excludes nothing: give the packets to exclude to a flow of a lower priority number"
-	case "ip":
-		return `did you mean "ipv4"?`
-	case "ip6":
-		return `did you mean "ipv6"?`
 	case "port":
 		return fmt.Sprintf("did you mean %q or %q, of tcp or udp?", strings.TrimSpace("dport "+clip(value)), strings.TrimSpace("sport "+clip(value)))
 	case "host", "net":

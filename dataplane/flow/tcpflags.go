@@ -54,7 +54,11 @@ func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 	for name := range strings.SplitSeq(strings.ReplaceAll(text, "|", ","), ",") {
 		i := slices.Index(flagWords[:], name)
 		if i < 0 {
-			return 0, &valueError{quoted(name) + " is no TCP flag", didYouMean(name, flagWords[:])}
+			fix := didYouMean(name, flagWords[:])
+			if operator, _ := cutOperator(name); operator == "!=" {
+				fix = "a flag in the mask alone must be clear, as ack in syn/syn,ack"
+			}
+			return 0, &valueError{quoted(name) + " is no TCP flag", fix}
 		}
 		flags |= 1 << i
 	}

@@ -109,14 +109,18 @@ func didYouMean(word string, words []string) string {
 }
 
 // Nearest returns the one of words that was most likely meant by word: it differs in at most a
-// third of its letters, or only in case, or word is its beginning. Empty if no word is near.
+// third of its letters, or only in case, or word is its beginning. Empty if no word is near, or if the
+// nearest is the opposite.
 func Nearest(word string, words []string) string {
-	if len(word) == 0 || len(word) > 64 {
+	if len(word) == 0 || len(word) > 64 || word[0] == '!' {
 		return ""
 	}
 	lower := strings.ToLower(word)
 	best, bestAt := "", 1<<30
 	for _, w := range words {
+		if negates(w, lower) || negates(lower, w) {
+			continue
+		}
 		d := distance(lower, strings.ToLower(w))
 		if len(lower) >= 3 && strings.HasPrefix(w, lower) {
 			d = min(d, 1)
@@ -126,6 +130,16 @@ func Nearest(word string, words []string) string {
 		}
 	}
 	return best
+}
+
+// negates reports whether a word is the opposite of another one, however near: untagged of tagged.
+func negates(word, other string) bool {
+	for _, prefix := range []string{"un", "in", "not", "non", "no", "not-", "non-", "no-"} {
+		if word == prefix+other {
+			return true
+		}
+	}
+	return false
 }
 
 // distance is Levenshtein's, with a swap of neighbours counted once.

@@ -35,13 +35,15 @@ func (f *field) expects() string {
 }
 
 // full has every clause, so that a field's type can be asked for.
-var full = func() *Match {
+var full = newFull()
+
+func newFull() *Match {
 	m := new(Match)
 	for i := range clauses {
 		clauses[i].add(m)
 	}
 	return m
-}()
+}
 
 // parse reads a value into the field that ref points at. Bits of the value
 // outside its mask are left for check to find.
@@ -85,7 +87,8 @@ func (f *field) parsePort(p *Port, text string) error {
 		}
 		switch {
 		case lo == hi:
-			return &valueError{"the range holds one port", fmt.Sprintf("write %d", lo)}
+			*p = Port{Value: uint16(lo), Mask: uint16(ones(f.bits))}
+			return nil
 		case lo > hi:
 			return &valueError{"the range runs backwards", fmt.Sprintf("did you mean %d-%d?", hi, lo)}
 		}
@@ -115,7 +118,7 @@ func (f *field) parseDigits(text string) (uint32, error) {
 	if hex, ok := strings.CutPrefix(text, "0x"); ok {
 		digits, base = hex, 16
 	} else if len(text) > 1 && text[0] == '0' && strings.Trim(text, "0123456789") == "" {
-		return 0, &valueError{"a leading zero is neither decimal nor octal here", "write " + max(strings.TrimLeft(text, "0"), "0")}
+		return 0, &valueError{"a leading zero is neither decimal nor octal here", "write " + max(strings.TrimLeft(text, "0"), "0") + ", or 0x" + text + " if it is hexadecimal"}
 	}
 	if digits == "" || !isAlnum(digits) { // ParseUint takes a sign and underscores
 		return 0, &valueError{quoted(text) + " is no number", ""}

@@ -1,0 +1,135 @@
+package flow_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// proposed is the text that a suggestion quotes.
+var proposed = regexp.MustCompile(`did you mean "([^"]+)"( or "([^"]+)")?`)
+
+// TestSuggestionsCure: what a suggestion says for a wrong match makes a match. The match in the last column has the text
+// that the suggestion proposes, and is the whole of it but for the words that were right.
+func TestSuggestionsCure(t *testing.T) {
+	const excludes, oneValue, noSizes = "give the packets to exclude to a flow of a lower priority", "make a flow of each", "value/mask"
+	for _, c := range []struct{ text, suggests, cured string }{
+		{"tpc dport 80", "", "tcp dport 80"},
+		{"tcp dports 1", "", "tcp dport 1"},
+
+		// Never the opposite of the wish.
+		{"!tcp", excludes, "tcp"},
+		{"not tcp", excludes, "tcp"},
+		{"tcp !dport 80", excludes, "tcp dport 80"},
+		{"tcp dport != 80", excludes, "tcp dport 80"},
+		{"tcp dport !=80", excludes, "tcp dport 80"},
+		{"tcp dport!=80", excludes, "tcp dport 80"},
+		{"tcp dport ne 80", excludes, "tcp dport 80"},
+		{"ipv4 src !1.2.3.4", excludes, "ipv4 src 1.2.3.4"},
+		{"tcp flags syn,!ack", "ack in syn/syn,ack", "tcp flags syn/syn,ack"},
+		{"tagged", "", "vlan"},
+		{"complete", "leave it out", "any"},
+
+		// Operators, lists and ranges.
+		{"tcp dport == 80", "", "tcp dport 80"},
+		{"tcp dport =80", "", "tcp dport 80"},
+		{"tcp dport=80", "", "tcp dport 80"},
+		{"dport=80", "", "tcp dport 80"},
+		{"tcp dport > 80", "", "tcp dport 81-65535"},
+		{"tcp dport >=80", "", "tcp dport 80-65535"},
+		{"tcp dport < 80", "", "tcp dport 0-79"},
+		{"tcp dport le 80", "", "tcp dport 0-80"},
+		{"tcp dport < 0", noSizes, "tcp"},
+		{"ipv4 ttl < 4", noSizes, "ipv4 ttl 0/0xfc"},
+		{"tcp dport 80,443", oneValue, "tcp dport 80"},
+		{"tcp dport {80,443}", oneValue, "tcp dport 80"},
+		{"tcp dport { 80, 443 }", oneValue, "tcp dport 443"},
+		{"vlan id 5,6", oneValue, "vlan id 6"},
+		{"ipv4 src 1.2.3.4,1.2.3.5", oneValue, "ipv4 src 1.2.3.5"},
+		{"tcp dport 1000:2000", "", "tcp dport 1000-2000"},
+		{"tcp dport 80-", "", "tcp dport 80-65535"},
+		{"ipv4 dst 10.0.0.0-10.0.0.255", "write a prefix", "ipv4 dst 10.0.0.0/24"},
+		{"(tcp)", "leave the brackets out", "tcp"},
+		{"tcp (dport 80)", "leave the brackets out", "tcp dport 80"},
+
+		// Names for numbers.
+		{"https", "", "tcp dport 443"},
+		{"dns", "", "udp dport 53"},
+		{"tcp https", "", "tcp dport 443"},
+		{"tcp dport https", "", "tcp dport 443"},
+		{"arp", "", "eth type 0x0806"},
+		{"arp op 1", "", "eth type 0x0806"},
+		{"eth arp", "", "eth type 0x0806"},
+		{"eth type arp", "", "eth type 0x0806"},
+		{"eth type ipv4", `leave "type" out`, "ipv4"},
+		{"eth type 0800", "0x0800 if it is hexadecimal", "eth type 0x0800"},
+		{"ether proto 0x806", "", "eth type 0x806"},
+		{"eth proto 0x806", "", "eth type 0x806"},
+		{"sctp", "", "ipv4 proto 132"},
+		{"sctp dport 1", "", "ipv4 proto 132"},
+		{"ipv4 proto sctp", "", "ipv4 proto 132"},
+		{"ipv6 sctp", "", "ipv6 nexthdr 132"},
+		{"icmp6", "", "ipv6 icmp"},
+		{"vlan 5", "", "vlan id 5"},
+		{"tcp 80", "", "tcp dport 80"},
+
+		// Fields of other tools.
+		{"saddr 1.2.3.4", "", "ipv4 src 1.2.3.4"},
+		{"daddr ::1", "", "ipv6 dst ::1"},
+		{"ipv4 saddr 1.2.3.4", "", "ipv4 src 1.2.3.4"},
+		{"ip saddr 1.2.3.4", "", "ipv4 src 1.2.3.4"},
+		{"dscp 46", "", "ipv4 tos 0xb8/0xfc"},
+		{"ipv4 dscp 46", "", "ipv4 tos 0xb8/0xfc"},
+		{"ipv4 dscp ef", "", "ipv4 tos 0xb8/0xfc"},
+		{"ipv6 dscp af11", "", "ipv6 tclass 0x28/0xfc"},
+		{"ipv4 dscp", "value/mask of the whole byte", "ipv4 tos 0xb8/0xfc"},
+		{"ipv4 ecn 3", "", "ipv4 tos 0x03/0x03"},
+		{"ipv6 ttl 1", "", "ipv6 hoplimit 1"},
+		{"ipv6 proto 6", "", "ipv6 nexthdr 6"},
+		{"port 80", "of tcp or udp", "tcp dport 80"},
+		{"host 10.0.0.1", "", "ipv4 src 10.0.0.1"},
+		{"all", "", "any"},
+	} {
+		_, err := flow.ParseMatch(c.text)
+		var errs flow.ParseErrors
+		if !errors.As(err, &errs) {
+			t.Errorf("%q: %v, want ParseErrors", c.text, err)
+			continue
+		}
+		if said := errs[0].Suggestion; said == "" || !strings.Contains(said, c.suggests) {
+			t.Errorf("%q: the suggestion is %q, which does not say %q", c.text, said, c.suggests)
+		}
+		for _, e := range errs {
+			m := proposed.FindStringSubmatch(e.Suggestion)
+			if m != nil && !strings.Contains(c.cured, m[1]) && (m[3] == "" || !strings.Contains(c.cured, m[3])) {
+				t.Errorf("%q: %q proposes %q, which is not in %q", c.text, e.Word, m[1], c.cured)
+			}
+			if m == nil && c.suggests == "" && e.Suggestion != "" {
+				t.Errorf("%q: %q proposes no text: %q", c.text, e.Word, e.Suggestion)
+			}
+		}
+		if _, err := flow.ParseMatch(c.cured); err != nil {
+			t.Errorf("%q, which %q was told to be: %v", c.cured, c.text, err)
+		}
+	}
+}
+
+// TestRangeOfOnePortIsThePort: programs that write ranges write this one too.
+func TestRangeOfOnePortIsThePort(t *testing.T) {
+	for text, want := range map[string]string{"tcp dport 443-443": "tcp dport 443", "udp sport 0-0": "udp sport 0"} {
+		if m, err := flow.ParseMatch(text); err != nil || m.String() != want {
+			t.Errorf("%q is %q, %v, want %q", text, m, err, want)
+		}
+	}
+}
+
+func TestNearestIsNoOpposite(t *testing.T) {
+	for _, c := range []struct{ word, of string }{{"!tcp", "tcp"}, {"tagged", "untagged"}, {"complete", "incomplete"}, {"non-strict", "strict"}} {
+		if near := flow.Nearest(c.word, []string{c.of}); near != "" {
+			t.Errorf("%q for %q", near, c.word)
+		}
+	}
+}
