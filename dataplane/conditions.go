@@ -83,7 +83,7 @@ var conditionInfos = []ConditionInfo{
 		"Pins were removed, or the bpffs was unmounted, while the instance runs. Packets are counted, and counting would " +
 			"end with the process. The instance pins the maps and links that it holds open again, within 2 s. The text " +
 			"gives the reason if it cannot; a stop with `keep_pins` then fails and reports that it detached.",
-		"After an unmount: `mount -t bpf -o mode=0700 bpf /sys/fs/bpf`. Otherwise remove the cause that the text names."},
+		"After an unmount of /sys/fs/bpf: `mount -t bpf -o mode=0700 bpf /sys/fs/bpf`. Otherwise remove the cause that the text names."},
 	{CodeSourceUnreadable, High,
 		"The poller cannot read the counters of a backend. Values do not change.",
 		"`flowtally doctor`"},

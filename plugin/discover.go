@@ -83,7 +83,8 @@ func executableFile(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%s is not a regular file: name the plugin's binary", path)
 	}
 	if info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not executable: chmod +x it", path)
+		const step = "chmod 0755 " // with a bare +x others may still write it, and root refuses it next
+		return &stepError{fmt.Errorf("%s is not executable: %s%s", path, step, path), step + path}
 	}
 	return nil
 }

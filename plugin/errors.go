@@ -27,6 +27,17 @@ var (
 	ErrUntrusted = errors.New("untrusted plugin")
 )
 
+// stepError is an error that a command mends.
+type stepError struct {
+	error
+	step string
+}
+
+func (e *stepError) Unwrap() error { return e.error }
+
+// NextStep returns the command that mends the cause, or "".
+func (e *stepError) NextStep() string { return e.step }
+
 // domain marks the ErrorInfo details of flowtally.
 const domain = "flowtally"
 

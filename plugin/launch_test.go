@@ -159,7 +159,7 @@ func TestFind(t *testing.T) {
 		is               error
 	}{
 		{"absent", filepath.Join(dir, "absent"), "absent", fs.ErrNotExist},
-		{"not executable", file, "chmod +x", nil},
+		{"not executable", file, "chmod 0755", nil},
 		{"directory", dir, "not a regular file", nil},
 		{"nowhere", "", "install it there, or name its path", fs.ErrNotExist},
 	} {

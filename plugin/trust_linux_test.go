@@ -49,6 +49,38 @@ func TestTrust(t *testing.T) {
 	check(ErrUntrusted, link)
 }
 
+// TestNextStepMakesThePluginUsable: the command in the refusal is enough for root to start the binary.
+func TestNextStepMakesThePluginUsable(t *testing.T) {
+	need.Root(t)
+	for _, c := range []struct {
+		name string
+		mode os.FileMode
+		uid  int
+	}{
+		{"not executable, and written by others", 0o666, 0},
+		{"written by others", 0o777, 0},
+		{"of another user", 0o755, 1234},
+		{"of another user, and written by others", 0o777, 1234},
+	} {
+		file := filepath.Join(t.TempDir(), "plugin")
+		if err := errors.Join(os.WriteFile(file, nil, 0o755), os.Chown(file, c.uid, -1), os.Chmod(file, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Find(file)
+		var step interface{ NextStep() string }
+		if !errors.As(err, &step) || !strings.Contains(err.Error(), step.NextStep()) {
+			t.Errorf("%s: %v has no next step", c.name, err)
+			continue
+		}
+		if out, err := exec.Command("sh", "-c", step.NextStep()).CombinedOutput(); err != nil {
+			t.Errorf("%s: %s: %v: %s", c.name, step.NextStep(), err, out)
+		}
+		if _, err := Find(file); err != nil {
+			t.Errorf("%s: after %s: %v", c.name, step.NextStep(), err)
+		}
+	}
+}
+
 // Another user turns a link in a directory like /tmp to and fro between root's file and one of their own.
 func TestLinkOfAnother(t *testing.T) {
 	need.Root(t)

@@ -19,7 +19,7 @@ func openTrusted(path string) (*os.File, error) {
 	}
 	f, why, err := trust.Open(path, func(uid uint32) bool { return uid == 0 || trust.OwnsProgram(uid) })
 	if why != "" {
-		err = fmt.Errorf("%w: %s", ErrUntrusted, why)
+		err = &stepError{fmt.Errorf("%w: %s", ErrUntrusted, why), trust.Command(why)}
 	}
 	if err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func fileName(instance string) string { return cmp.Or(instance, "default") + ".m
 // skips a directory that belongs to a user whom o does not trust. It returns the first mirror
 // whose owner o trusts and whose writer is alive. If no writer is alive, it returns the first mirror
 // whose owner o trusts, and else the first file of that name: OpenReader returns the reason why that is not
-// usable. An error satisfies fs.ErrNotExist if there is no such file, and ErrPermission if only
-// directories that were skipped are left.
+// usable. An error satisfies fs.ErrNotExist if there is no such file, and ErrPermission if it
+// is, or may be, in a directory that was skipped.
 func Locate(instance string, o ReaderOptions) (string, error) {
 	name := fileName(instance)
 	if strings.ContainsAny(name, "/\x00") {
@@ -73,7 +73,9 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 			continue
 		}
 		if err := o.trustDir(dir, &st); err != nil {
-			skipped = cmp.Or(skipped, err)
+			if unix.Lstat(filepath.Join(dir, name), &st) != unix.ENOENT { // any user can make an empty /dev/shm/flowtally
+				skipped = cmp.Or(skipped, err)
+			}
 			continue
 		}
 		path := filepath.Join(dir, name)

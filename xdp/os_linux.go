@@ -85,7 +85,7 @@ func checkDir(f *os.File, dir string) error {
 	}
 	if fs.Type != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s",
-			dir, ErrInvalid, mountBPFFS(filepath.Dir(dir)))
+			dir, ErrInvalid, onBPFFS(dir))
 	}
 	info, err := f.Stat()
 	if err != nil {

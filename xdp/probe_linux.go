@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -81,6 +82,21 @@ const bpffs = "/sys/fs/bpf"
 // mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to this bpffs, because
 // flowtally trusts the pins there.
 func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
+
+// onBPFFS returns the step that puts a directory of pins on a bpffs. Only the kernel's own place for one is mounted on:
+// a mount elsewhere would hide the files of a directory like /tmp.
+func onBPFFS(dir string) string {
+	var fs unix.Statfs_t
+	mounted := unix.Statfs(bpffs, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+	below := strings.HasPrefix(dir, bpffs+"/")
+	switch {
+	case below:
+		return mountBPFFS(bpffs)
+	case mounted:
+		return "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
+	}
+	return mountBPFFS(bpffs) + ", and name a directory below it under xdp.pin_dir, or leave xdp.pin_dir out"
+}
 
 func probeBPFFS() error {
 	var fs unix.Statfs_t

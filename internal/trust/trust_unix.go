@@ -93,7 +93,7 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 		// Others can neither remove nor rename the link after this: the directory belongs to a
 		// trusted user, and so does the link.
 		if w.owner != nil && !w.owner(st.Uid) {
-			return nil, belongs(next, "-h ", st.Uid), nil
+			return nil, belongs(next, "chown -h root "+next, st.Uid), nil
 		}
 		target, err := readLink(w.f, name)
 		if err != nil {
@@ -140,15 +140,27 @@ func (w *walk) look(last bool) (why string, err error) {
 		return fmt.Sprintf("%s has an access control list, which may keep %s out", w.f.Name(), w.reader), nil
 	case w.owner == nil:
 	case !w.owner(st.Uid):
-		return belongs(w.f.Name(), "", st.Uid), nil
+		command := "chown root " + w.f.Name()
+		if mode&othersWrite(uint32(st.Mode)) != 0 {
+			command += " && chmod go-w " + w.f.Name()
+		}
+		return belongs(w.f.Name(), command, st.Uid), nil
 	case mode&othersWrite(uint32(st.Mode)) != 0:
 		return fmt.Sprintf("%s (mode %04o) can be written by others than its owner: chmod go-w %s", w.f.Name(), mode, w.f.Name()), nil
 	}
 	return "", nil
 }
 
-func belongs(path, flag string, uid uint32) string {
-	return fmt.Sprintf("%s belongs to user %d, which root does not trust: chown %sroot %s", path, uid, flag, path)
+func belongs(path, command string, uid uint32) string {
+	return fmt.Sprintf("%s belongs to user %d, which root does not trust: %s", path, uid, command)
+}
+
+// Command returns the command that mends a fault, of a reason that Open gave, or "" where no single command does.
+func Command(why string) string {
+	if at := strings.LastIndex(why, ": ch"); at >= 0 { // chown or chmod
+		return why[at+2:]
+	}
+	return ""
 }
 
 // othersWrite is the bits that may not be set.

@@ -114,7 +114,7 @@ func (c *applyCmd) apply(env *Env, svc dataplane.Service, cfg dataplane.Config, 
 		}
 		if removesAll(d) {
 			return withHint(fmt.Errorf("applying %s to instance %s: it would remove every flow, %d of them; nothing was changed", file, info.Instance, len(d.Removed)),
-				"the same command with --yes; --dry-run prints the difference")
+				"AGAIN --yes # --dry-run prints the difference")
 		}
 	}
 	d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})

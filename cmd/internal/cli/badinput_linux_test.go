@@ -41,7 +41,7 @@ func TestForeignOwner(t *testing.T) {
 	for _, command := range []string{"get", "top", "watch"} {
 		code, out, talk := run(t, command, "--mirror", path)
 		if code != exitFailed || out != "" || !strings.Contains(talk, path) ||
-			!strings.Contains(talk, "belongs to user 12345") || !strings.Contains(talk, "\n  try: --owner UID") {
+			!strings.Contains(talk, "belongs to user 12345") || !strings.Contains(talk, " --owner UID # trusts the files of the user") {
 			t.Errorf("%s: code %d, output %q, error %q", command, code, out, talk)
 		}
 	}

@@ -127,7 +127,7 @@ func confirm(env *Env, question string) error {
 	line, _ := bufio.NewReader(env.Stdin).ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 		fmt.Fprintln(env.Stderr)
-		return withHint(errors.New("nothing was changed: the answer was not yes"), "the same command with --yes")
+		return withHint(errors.New("nothing was changed: the answer was not yes"), "AGAIN --yes")
 	}
 	return nil
 }

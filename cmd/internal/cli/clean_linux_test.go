@@ -115,7 +115,7 @@ func TestCleanDetachAndInstances(t *testing.T) {
 		t.Errorf("instances prints %+v of a dead instance", i)
 	}
 	must(exitOK, "flowtally clean --instance "+in.name, "doctor", in.wire.Near.Name)
-	must(exitFailed, "try: the same command with --yes", "clean", "--instance", in.name)
+	must(exitFailed, "try: flowtally clean --instance "+in.name+" --yes", "clean", "--instance", in.name)
 	if !in.attached() {
 		t.Fatal("clean has not waited for the answer")
 	}

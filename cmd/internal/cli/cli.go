@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -79,14 +80,18 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	var r root
 	parser, err := newParser(&r, stdout, stderr)
 	if err != nil {
-		return report(stderr, err)
+		return report(stderr, err, nil)
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		return report(stderr, &usageError{usage.Explain(err)})
+		var parse *kong.ParseError
+		if errors.As(err, &parse) {
+			kctx = parse.Context
+		}
+		return report(stderr, &usageError{usage.Explain(err)}, &commandLine{args, kctx})
 	}
 	if !r.Run.reloads() {
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
@@ -101,6 +106,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		Logger:  r.Log.logger(stderr),
 		TTY:     format.IsTerminal(stdout) && os.Getenv("TERM") != "dumb",
 		model:   parser.Model,
+		line:    &commandLine{args, kctx},
 	}
-	return report(stderr, kctx.Run(env))
+	return report(stderr, kctx.Run(env), env.line)
 }

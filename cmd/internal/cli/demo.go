@@ -58,7 +58,7 @@ func (c *demoCmd) Run(env *Env) error {
 			return err
 		}
 	}
-	if err := isolate(program() + " demo --backend " + c.Backend); err != nil {
+	if err := isolate(); err != nil {
 		return err
 	}
 	if c.Device != "" {

@@ -12,12 +12,11 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// isolate moves the process into a network namespace of its own; again is the command line that
-// runs it as root.
-func isolate(again string) error {
+// isolate moves the process into a network namespace of its own.
+func isolate() error {
 	err := lab.Isolate("FLOWTALLY_DEMO_ISOLATED")
 	if errors.Is(err, unix.EPERM) {
-		return withHint(fmt.Errorf("demo: %w: %w", dataplane.ErrPermission, err), "sudo %s", again)
+		return withHint(fmt.Errorf("demo: %w: %w", dataplane.ErrPermission, err), "SUDO")
 	}
 	return err
 }

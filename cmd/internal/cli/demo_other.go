@@ -3,6 +3,6 @@
 package cli
 
 // isolate has nothing to do: demo.Run says that it needs Linux.
-func isolate(string) error { return nil }
+func isolate() error { return nil }
 
 func withinReach(dir string) (at string, leave func(), err error) { return dir, func() {}, nil }

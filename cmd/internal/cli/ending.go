@@ -85,7 +85,7 @@ func (e *ending) atOnce() {
 	if left := e.exit.Release(svc != nil); left != nil {
 		err = withHint(fmt.Errorf("ending instance %s at once: its programs stay attached: %w", e.cfg.Instance, left), "flowtally clean --instance %s", e.cfg.Instance)
 	}
-	os.Exit(report(e.env.Stderr, err))
+	os.Exit(report(e.env.Stderr, err, e.env.line))
 }
 
 // left says what a stopped start has left. err is the error of the start.

@@ -23,6 +23,7 @@ type Env struct {
 	TTY bool
 
 	model *kong.Application // for completion
+	line  *commandLine      // for next steps
 }
 
 // logFlags are the flags --log.level and --log.format.

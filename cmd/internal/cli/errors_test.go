@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if code := report(&b, tt.err); code != tt.code || b.String() != tt.want {
+			if code := report(&b, tt.err, nil); code != tt.code || b.String() != tt.want {
 				t.Errorf("code %d, %q; want %d, %q", code, b.String(), tt.code, tt.want)
 			}
 		})

@@ -46,7 +46,7 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 		return withHint(err, "%s", s.unreached())
 	}
 	if errors.Is(err, dataplane.ErrPermission) {
-		return withHint(err, "as root, or as the user who runs the instance")
+		return withHint(err, "SUDO # or as the user who runs the instance")
 	}
 	if err != nil {
 		return err

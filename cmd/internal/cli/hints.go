@@ -18,7 +18,7 @@ var hints = []struct {
 	is  error
 	try string
 }{
-	{plugin.ErrUntrusted, "the command above; root runs no binary that others can write"},
+	{plugin.ErrUntrusted, "--plugin PATH names a binary that only root can write"},
 	{plugin.ErrLeft, "flowtally instances # then: flowtally clean --instance NAME"},
 	{plugin.ErrIncompatible, "flowtally version # flowtally and its plugin are of one release"},
 	{plugin.ErrStart, "flowtally doctor # and the log above with --log.level debug"},
@@ -34,12 +34,12 @@ var hints = []struct {
 	{shm.ErrGone, "flowtally get # lists all counters"},
 	{export.ErrWebConfig, "correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory"},
 	{export.ErrListen, "--listen with another address; ss -ltnp names the program that has this one"},
-	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
+	{dataplane.ErrPermission, "SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrFull, "flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits"},
 	{dataplane.ErrCostly, "flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost"},
 	{dataplane.ErrDense, "flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address"},
-	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them takes its hooks again when it is started"},
+	{dataplane.ErrIncompatible, "flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started"},
 	{dataplane.ErrRestart, "stop flowtally run and start it again (systemctl restart flowtally); totals go on"},
 	{dataplane.ErrUnplaced, "flowtally doctor # tests each backend here"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
@@ -48,7 +48,7 @@ var hints = []struct {
 	{dataplane.ErrUnavailable, "again in a moment; if it stays so, look at the log of flowtally run"},
 	{dataplane.ErrClosed, "start it again: flowtally run --config FILE"},
 	{probe.ErrNotSupported, "flowtally doctor # tests each backend here"},
-	{os.ErrPermission, "as root, or as a member of the file's group"},
+	{os.ErrPermission, "SUDO # or as a member of the file's group"},
 }
 
 // hint returns the next step to show with err, or "".
@@ -60,6 +60,9 @@ func hint(err error) string {
 	var unsupported *probe.UnsupportedError
 	if errors.As(err, &unsupported) && unsupported.Fix != "" {
 		return unsupported.Fix
+	}
+	if step := (interface{ NextStep() string })(nil); errors.As(err, &step) && step.NextStep() != "" {
+		return step.NextStep()
 	}
 	var mistake *usage.Error
 	if errors.As(err, &mistake) {

@@ -7,15 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
-
-// nextCommand is a command of ours in a next step: at its beginning, or after a colon. The rest after " # " is a comment.
-var nextCommand = regexp.MustCompile(`(?:^|: )(flowtally [a-z][^;#]*)`)
 
 // TestNextStepsParse: a command of ours in a next step is one that works when it is pasted, with the placeholders filled in: the
 // parser of the program takes it. The text after it is a comment of the shell.

@@ -119,7 +119,7 @@ func mirrorError(path string, err error) error {
 		err = fmt.Errorf("%s: opening mirror: %w", path, err)
 	}
 	if errors.Is(err, shm.ErrPermission) {
-		err = withHint(err, "--owner UID trusts that user's files; flowtally check reads any file")
+		err = withHint(err, "AGAIN --owner UID # trusts the files of the user that the text names; flowtally check reads any file")
 	}
 	return err
 }

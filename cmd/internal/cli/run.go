@@ -63,7 +63,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		if control, err = plugin.ListenControl(path, env.Logger); err != nil {
 			err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
 			if errors.Is(err, dataplane.ErrPermission) {
-				err = withHint(err, "as root, or with --socket PATH in a directory of your own (--socket - for none)")
+				err = withHint(err, "SUDO # or with --socket PATH in a directory of your own (--socket - for none)")
 			}
 			return withMissingInterfaces(err, cfg)
 		}

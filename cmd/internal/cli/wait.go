@@ -47,7 +47,7 @@ func (c *waitCmd) Run(env *Env) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return withHint(fmt.Errorf("%s: %q: %s in vain for %s: it has %s", m.path, c.Name, w.aim(), c.Timeout, w.has()), "a longer --timeout; flowtally get shows how old the value is")
 	case errors.Is(err, context.Canceled):
-		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "the same command again goes on")
+		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "AGAIN # goes on")
 	case errors.Is(err, shm.ErrCompletion):
 		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list # has the reason")
 	}

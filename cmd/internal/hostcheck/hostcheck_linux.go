@@ -214,8 +214,8 @@ func checkPlugin(path string) probe.Result {
 		return r
 	}
 	r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
-	if errors.Is(err, plugin.ErrUntrusted) {
-		r.Fix = "chown root:root and chmod go-w the named path"
+	if step := (interface{ NextStep() string })(nil); errors.As(err, &step) && step.NextStep() != "" {
+		r.Fix = step.NextStep()
 	}
 	return r
 }

@@ -54,10 +54,19 @@ func (h *hooks) conditions() []dataplane.Condition {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: h.config.PinDir,
 			Text: "pins were removed, or their file system was unmounted, while the instance ran; without them counting ends with the process: " + h.unpinned,
-			Fix:  "make the directory usable again, after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf: the instance pins again by itself",
+			Fix:  "make the directory usable again" + remount(h.config.PinDir) + ": the instance pins again by itself",
 		})
 	}
 	return out
+}
+
+// remount returns the command after an unmount. Where the operator has a bpffs elsewhere, only he knows what was
+// mounted: the command would hide the files of another directory.
+func remount(pinDir string) string {
+	if !strings.HasPrefix(pinDir, "/sys/fs/bpf/") {
+		return ", after an unmount by mounting its bpffs again"
+	}
+	return ", after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
 }
 
 // matchesTags reports whether a flow on an interface matches a VLAN tag.
