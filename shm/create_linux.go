@@ -67,21 +67,17 @@ func refuseForeign(o Options) error {
 		return err
 	}
 	defer f.Close()
-	if st.Size < headerSize {
-		return refused(o.Path, tooShort(st.Size))
-	}
-	var first [len(Magic)]byte
-	if _, err := f.ReadAt(first[:], 0); err != nil {
+	if err := (fileStore{f, false}).foreign(); err != nil {
 		return refused(o.Path, err)
 	}
-	if string(first[:]) != Magic {
-		return refused(o.Path, foreign(first[:]))
+	if st.Size < headerSize {
+		return refused(o.Path, tooShort(st.Size))
 	}
 	return nil
 }
 
 func refused(path string, err error) error {
-	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away", path, err)
+	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: name another path, or move it away", path, err)
 }
 
 // createBeside makes the page of waiters before the mirror: if the page cannot be had as it was asked

@@ -46,12 +46,16 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 // trustedSoFar checks the part of the path to the pins' directory that exists, so that
-// no directory is made below a directory of another user.
+// no directory is made below a directory of another user, nor off a bpffs.
 func trustedSoFar(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		f, err := openTrusted(at)
 		if err == nil {
-			return f.Close()
+			defer f.Close()
+			if !onBPFFS(f) && !strings.HasPrefix(dir, bpffs+"/") { // where none is mounted there, mkdir says so
+				return notOnBPFFS(dir)
+			}
+			return nil
 		}
 		if !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
 			return err
@@ -79,13 +83,8 @@ func openTrusted(dir string) (*os.File, error) {
 
 // checkDir locks the pins' directory, which must be on a bpffs and writable by its owner alone.
 func checkDir(f *os.File, dir string) error {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
-	}
-	if fs.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s",
-			dir, ErrInvalid, onBPFFS(dir))
+	if !onBPFFS(f) {
+		return notOnBPFFS(dir)
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -83,19 +83,20 @@ const bpffs = "/sys/fs/bpf"
 // flowtally trusts the pins there.
 func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
 
-// onBPFFS returns the step that puts a directory of pins on a bpffs. Only the kernel's own place for one is mounted on:
-// a mount elsewhere would hide the files of a directory like /tmp.
-func onBPFFS(dir string) string {
+// onBPFFS reports whether a directory is on a bpffs.
+func onBPFFS(dir *os.File) bool {
 	var fs unix.Statfs_t
-	mounted := unix.Statfs(bpffs, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
-	below := strings.HasPrefix(dir, bpffs+"/")
-	switch {
-	case below:
-		return mountBPFFS(bpffs)
-	case mounted:
-		return "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
+	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}
+
+// notOnBPFFS is the error for such a directory of pins. It proposes no mount but at the kernel's own place for one: a
+// mount on a directory like /tmp hides its files.
+func notOnBPFFS(dir string) error {
+	step := "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
+	if missing := (*probe.UnsupportedError)(nil); errors.As(probeBPFFS(), &missing) {
+		step += "; and mount one there: " + missing.Fix
 	}
-	return mountBPFFS(bpffs) + ", and name a directory below it under xdp.pin_dir, or leave xdp.pin_dir out"
+	return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s", dir, ErrInvalid, step)
 }
 
 func probeBPFFS() error {

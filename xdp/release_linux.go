@@ -27,6 +27,9 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 		return done, err
 	}
 	defer f.Close()
+	if !onBPFFS(f) {
+		return done, nil // files of somebody, whatever their names are
+	}
 
 	if !o.Held && !o.Own {
 		if err := lockWithin(f, dir, o.Patience); err != nil {

@@ -100,7 +100,7 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 		err = withHint(err, "-f FILE names the file that flowtally run was started with")
 	}
 	if err != nil {
-		return cfg, &usageError{err}
+		return cfg, &usageError{directory(err)}
 	}
 	return cfg, nil
 }

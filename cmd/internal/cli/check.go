@@ -155,6 +155,7 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 	out = append(out, hiddenFlows(cfg)...)
 	out = append(out, lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror)...)
 	out = append(out, missingInterfaces(cfg)...)
+	out = append(out, missingOnHost(cfg)...)
 	return append(out, stackedInterfaces(cfg)...)
 }
 
@@ -214,6 +215,19 @@ func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.Mirro
 		if l.limit > 0 && l.need > l.limit {
 			out = append(out, warningJSON{l.name, fmt.Sprintf("the limit is %d, the configuration has %d", l.limit, l.need), "raise it, or write 0 for no limit"})
 		}
+	}
+	return out
+}
+
+// missingOnHost names the groups and the processor that a start on this host will refuse.
+func missingOnHost(cfg dataplane.Config) (out []warningJSON) {
+	err := engine.CheckHost(cfg)
+	if err == nil {
+		return nil
+	}
+	for line := range strings.Lines(err.Error()) {
+		object, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		out = append(out, warningJSON{object, text, "a start on this host is refused"})
 	}
 	return out
 }

@@ -49,7 +49,7 @@ var selecting = []string{"instance", "mirror", "socket", "owner"}
 // selection returns the flags of the failed command that choose the instance, as far as the other command has them and does
 // not choose itself. What an environment variable chose, it chooses again.
 func (l *commandLine) selection(command string) (flags string) {
-	if l.ctx == nil {
+	if l.ctx == nil || strings.HasSuffix(command, " --help") {
 		return ""
 	}
 	node := nodeOf(l.ctx.Model.Node, strings.Fields(strings.TrimPrefix(command, ": "))[1:])
@@ -58,7 +58,11 @@ func (l *commandLine) selection(command string) (flags string) {
 			continue
 		}
 		for _, value := range l.values(name) {
-			flags += " --" + name + " " + quote(value)
+			separator := " "
+			if strings.HasPrefix(value, "-") {
+				separator = "=" // else it is a flag itself
+			}
+			flags += " --" + name + separator + quote(value)
 		}
 	}
 	return flags

@@ -183,7 +183,7 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		err = withHint(err, "check the path; - is standard input")
 	}
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, err)}
+		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, directory(err))}
 	}
 	flows, err := configs.ParseFlows(name, data)
 	if err == nil && len(flows) == 0 {

@@ -81,7 +81,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		if env.Context.Err() != nil {
 			return fmt.Errorf("starting instance %s: %w; %s", cfg.Instance, errStopped, end.left(err))
 		}
-		return withMissingInterfaces(fmt.Errorf("starting instance %s: %w", cfg.Instance, err), cfg)
+		return startError(err, cfg)
 	}
 	r := &running{env: env, svc: withFile(svc, c.Config), instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
 		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
@@ -102,12 +102,22 @@ func (c *runCmd) Run(env *Env) (err error) {
 	return err
 }
 
+// startError completes the error of a failed start.
+func startError(err error, cfg dataplane.Config) error {
+	invalid := errors.Is(err, dataplane.ErrInvalid)
+	err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+	if invalid {
+		return &usageError{err} // the configuration is wrong for this host
+	}
+	return withMissingInterfaces(err, cfg)
+}
+
 // withMissingInterfaces adds the missing interfaces to the error of a start that does not name
-// them: one attempt reports all causes.
+// them, or that does not say which name was meant: one attempt reports all causes.
 func withMissingInterfaces(err error, cfg dataplane.Config) error {
 	told := err.Error()
 	for _, w := range missingInterfaces(cfg) {
-		if !strings.Contains(told, strings.TrimPrefix(w.Object, "interface ")) {
+		if near := strings.HasPrefix(w.Suggestion, "did you mean"); near || !strings.Contains(told, strings.TrimPrefix(w.Object, "interface ")) {
 			err = errors.Join(err, fmt.Errorf("%s: %s: %s", w.Object, w.Text, w.Suggestion))
 		}
 	}
@@ -163,7 +173,15 @@ func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = withHint(err, "check the path; configs/default.yaml of the source is a file to begin with, and make install copies it to /etc/flowtally.yaml")
 	}
-	return cfg, err
+	return cfg, directory(err)
+}
+
+// directory adds the remedy if a directory was named in place of a file.
+func directory(err error) error {
+	if errors.Is(err, syscall.EISDIR) {
+		return withHint(err, "the path of a file in this directory")
+	}
+	return err
 }
 
 // quick returns the configuration that --interface, --flow and --backend say.

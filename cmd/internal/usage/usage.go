@@ -4,6 +4,8 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,10 +68,38 @@ func Explain(err error) error {
 	if word, ok := strings.CutPrefix(text, "unexpected argument "); ok {
 		return unexpectedArgument(err, parse.Context, text, word)
 	}
+	if m := negative.FindStringSubmatch(text); m != nil && takesNumber(parse.Context, m[1]) {
+		// The parser proposes --at-least="-5", which is refused next.
+		return withHint(fmt.Errorf("--%s: %s is below 0", m[1], m[2]), "%s", Hint(err))
+	}
 	if name, ok := strings.CutPrefix(text, "unknown flag --"); ok && !suggested {
 		return unknownFlag(err, parse.Context, name)
 	}
 	return err
+}
+
+// negative is the refusal of a value below 0.
+var negative = regexp.MustCompile(`^--([a-z-]+): expected .* but got "(-[0-9][^"]*)"`)
+
+// takesNumber reports whether a flag takes a number or a duration: no flag takes one below 0.
+func takesNumber(ctx *kong.Context, name string) bool {
+	node := ctx.Selected()
+	if node == nil {
+		node = ctx.Model.Node
+	}
+	for _, flags := range node.AllFlags(false) {
+		for _, f := range flags {
+			if f.Name != name {
+				continue
+			}
+			kind := f.Target.Type()
+			for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+				kind = kind.Elem()
+			}
+			return kind.Kind() >= reflect.Int && kind.Kind() <= reflect.Float64
+		}
+	}
+	return false
 }
 
 // unexpectedArgument finds the likely command. It goes before the proposal of the parser, which

@@ -26,6 +26,8 @@ func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
 		History: cfg.History, Mode: cfg.Mode, WaitGroup: group, Logger: log,
 	})
 	switch {
+	case errors.Is(err, shm.ErrFormat):
+		return nil, fmt.Errorf("mirror.path: %w: %w", dataplane.ErrInvalid, err)
 	case errors.Is(err, shm.ErrInUse):
 		return nil, fmt.Errorf("%w: %w", dataplane.ErrInUse, err)
 	case errors.Is(err, shm.ErrFull):

@@ -2,6 +2,9 @@ package poll
 
 import (
 	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,4 +17,47 @@ func pinThread(cpu int) error {
 		return fmt.Errorf("binding the thread to CPU %d: %w", cpu, err)
 	}
 	return nil
+}
+
+// CheckCPU returns an error that names the CPUs of this process if a busy poller cannot be bound to cpu.
+func CheckCPU(cpu int) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, with another affinity, ends with the goroutine
+		err := pinThread(cpu)
+		if err != nil {
+			err = fmt.Errorf("%w: name one of the CPUs %s", err, usableCPUs())
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// usableCPUs lists the CPUs that the calling thread may be bound to. It changes the affinity of the thread.
+func usableCPUs() string {
+	var wanted, all unix.CPUSet
+	for i := range wanted {
+		wanted[i] = ^wanted[i]
+	}
+	if unix.SchedSetaffinity(0, &wanted) != nil || unix.SchedGetaffinity(0, &all) != nil {
+		return "of this host"
+	}
+	var names []string
+	for cpu := range len(all) * 64 {
+		if !all.IsSet(cpu) {
+			continue
+		}
+		last := cpu
+		for all.IsSet(last + 1) {
+			last++
+		}
+		switch {
+		case cpu > 0 && all.IsSet(cpu-1): // of the range before
+		case last > cpu:
+			names = append(names, fmt.Sprintf("%d-%d", cpu, last))
+		default:
+			names = append(names, strconv.Itoa(cpu))
+		}
+	}
+	return strings.Join(names, ",")
 }

@@ -16,6 +16,7 @@ func translate(err error) error {
 	for _, s := range []struct{ from, to error }{
 		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
 		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense}, {xdp.ErrCostly, dataplane.ErrCostly},
+		{xdp.ErrInvalid, dataplane.ErrInvalid},
 	} {
 		if errors.Is(err, s.from) {
 			t.is = append(t.is, s.to)
