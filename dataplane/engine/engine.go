@@ -92,6 +92,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if err := CheckHost(cfg); err != nil {
 		return nil, err
 	}
+	if err := enoughDescriptors(cfg); err != nil {
+		return nil, err
+	}
 	e := &Engine{
 		cfg: withDefaults(cfg), log: opts.Logger, ctl: control.New(), bound: backend.CloseBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),

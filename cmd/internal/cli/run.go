@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
@@ -109,7 +112,44 @@ func startError(err error, cfg dataplane.Config) error {
 	if invalid {
 		return &usageError{err} // the configuration is wrong for this host
 	}
-	return withMissingInterfaces(err, cfg)
+	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) { // the plugin's too
+		err = withHint(err, "ulimit -n 1024 # or LimitNOFILE=1024 in the systemd unit; then start it again")
+	}
+	return withDead(withMissingInterfaces(err, cfg), cfg)
+}
+
+// withDead adds the instances that no process runs and that have left pins or a mirror: their programs may hold a hook,
+// their mirrors fill the tmpfs, and their pins are of another size or release.
+func withDead(err error, cfg dataplane.Config) error {
+	unrelated := []error{plugin.ErrUntrusted, plugin.ErrIncompatible, dataplane.ErrPermission, fs.ErrNotExist}
+	if slices.ContainsFunc(unrelated, func(is error) bool { return errors.Is(err, is) }) {
+		return err
+	}
+	list, listErr := instances.List(given(cfg.Mirror.Path), given(cfg.XDP.PinDir))
+	if listErr != nil {
+		return err
+	}
+	told := err.Error()
+	for _, i := range list {
+		command := "flowtally clean --instance " + i.Name
+		if i.State == instances.Dead || i.State == instances.Pins {
+			if !strings.Contains(told, command) {
+				err = errors.Join(err, fmt.Errorf("instance %s: no process runs it, and it has left %s: %s removes it, with its counts", i.Name, leftBy(i), command))
+			}
+		}
+	}
+	return err
+}
+
+// leftBy says what a dead instance has left.
+func leftBy(i instances.Instance) string {
+	switch {
+	case i.Links > 0:
+		return format.Plural(uint64(i.Links), "program", "programs") + " on hooks, pinned in " + i.Pins
+	case i.Pins != "":
+		return "pins in " + i.Pins
+	}
+	return fmt.Sprintf("a mirror of %s, %s", format.Bytes(i.Size), i.Mirror)
 }
 
 // withMissingInterfaces adds the missing interfaces to the error of a start that does not name

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -62,6 +63,9 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err e
 		events, err = links.Watch(ctx)
 		return err
 	})
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("watching links: %w: %w: it takes CAP_NET_ADMIN (or root)", dataplane.ErrPermission, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("watching links: %w", translate(err))
 	}

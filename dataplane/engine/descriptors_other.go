@@ -1,0 +1,7 @@
+//go:build !unix
+
+package engine
+
+import "github.com/flowtally/flowtally/dataplane"
+
+func enoughDescriptors(dataplane.Config) error { return nil }
