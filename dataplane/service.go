@@ -80,7 +80,10 @@ type Info struct {
 
 // Placement has the source of a flow, and the reasons against other backends.
 type Placement struct {
-	Flow     flow.Flow
+	Flow flow.Flow
+	// Order is the place of the flow: of flows of equal priority that match a packet, the lowest counts it.
+	// 0: the instance does not tell it, as its version is an earlier one.
+	Order    uint32
 	Source   Source
 	Counter  Handle
 	Rejected []Rejection

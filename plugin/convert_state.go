@@ -35,7 +35,7 @@ func placementsToProto(in []dataplane.Placement) []*pluginv1.Placement {
 	for i := range in {
 		p := &in[i]
 		out[i] = &pluginv1.Placement{
-			Flow: flowToProto(&p.Flow), Source: sourceToProto(p.Source), Counter: handleToProto(p.Counter), Rejected: rejectionsToProto(p.Rejected),
+			Flow: flowToProto(&p.Flow), Source: sourceToProto(p.Source), Counter: handleToProto(p.Counter), Rejected: rejectionsToProto(p.Rejected), Order: p.Order,
 		}
 	}
 	return out
@@ -49,7 +49,7 @@ func placementsFromProto(in []*pluginv1.Placement) ([]dataplane.Placement, error
 			return nil, fmt.Errorf("reading placement %d of the plugin: %w", i, err)
 		}
 		out[i] = dataplane.Placement{
-			Flow: f, Source: sourceFromProto(p.GetSource()), Counter: handleFromProto(p.GetCounter()), Rejected: rejectionsFromProto(p.GetRejected()),
+			Flow: f, Source: sourceFromProto(p.GetSource()), Counter: handleFromProto(p.GetCounter()), Rejected: rejectionsFromProto(p.GetRejected()), Order: p.GetOrder(),
 		}
 	}
 	return out, nil

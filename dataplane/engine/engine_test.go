@@ -323,7 +323,7 @@ func TestPlacementKeepsEveryRejection(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []dataplane.Placement{{
-		Flow: flow.Flow{Name: "a"}, Source: second.source(),
+		Flow: flow.Flow{Name: "a"}, Order: 1, Source: second.source(),
 		Counter: got[0].Counter, Rejected: []dataplane.Rejection{{Backend: "first", Reason: "no such hardware"}},
 	}}
 	if d := cmp.Diff(want, got); d != "" {

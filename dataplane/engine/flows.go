@@ -266,7 +266,10 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 
 func (c *flowState) placement() dataplane.Placement {
 	return dataplane.Placement{
-		Flow: c.Flow.Clone(), Source: c.source, Rejected: c.rejected,
+		Flow: c.Flow.Clone(), Order: placeOf(c.Placed), Source: c.source, Rejected: c.rejected,
 		Counter: c.handle,
 	}
 }
+
+// placeOf is [dataplane.Placement.Order], which begins at 1.
+func placeOf(f backend.Placed) uint32 { return f.Order + 1 }

@@ -68,7 +68,7 @@ func (r *refusals) inOrder() []*refusal {
 }
 
 func (x *refusal) placement() dataplane.Placement {
-	return dataplane.Placement{Flow: x.Flow.Clone(), Rejected: x.rejected}
+	return dataplane.Placement{Flow: x.Flow.Clone(), Order: placeOf(x.Placed), Rejected: x.rejected}
 }
 
 // drop forgets the refused flows among names.

@@ -122,7 +122,7 @@ func placedBy(t *rapid.T, e *Engine) map[string]dataplane.Placement {
 	}
 	out := make(map[string]dataplane.Placement)
 	for _, p := range placed {
-		p.Counter = dataplane.Handle{}
+		p.Counter, p.Order = dataplane.Handle{}, 0 // of the series that has led there
 		out[p.Flow.Name] = p
 	}
 	return out

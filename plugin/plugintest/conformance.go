@@ -1,6 +1,7 @@
 package plugintest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 		{"info", testInfo},
 		{"add and remove", testAddRemove},
 		{"placements by name", testPlacementsByName},
+		{"the order in which flows win", testOrder},
 		{"matches keep their meaning", testMatches},
 		{"all or none", testAllOrNone},
 		{"set", testSetFlows},
@@ -177,6 +179,35 @@ func testAddRemove(t *testing.T, s *suite) {
 	}
 	s.add(full)
 	s.wantNames("mid", "web")
+}
+
+func testOrder(t *testing.T, s *suite) {
+	wantOrder := func(want ...string) {
+		t.Helper()
+		placed, err := s.Placements(s.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(placed, func(a, b dataplane.Placement) int { return cmp.Compare(a.Order, b.Order) })
+		var got []string
+		for _, p := range placed {
+			got = append(got, p.Flow.Name)
+			if p.Order == 0 {
+				t.Errorf("flow %s has no order", p.Flow.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("flows win in the order %q, want %q", got, want)
+		}
+	}
+	s.add(flow.Flow{Name: "zz", Match: mustMatch(t, "tcp dport 443")}, flow.Flow{Name: "mid", Match: mustMatch(t, "tcp")})
+	s.add(flow.Flow{Name: "all"})
+	wantOrder("zz", "mid", "all")
+	turned := []flow.Flow{{Name: "mid", Match: mustMatch(t, "tcp")}, {Name: "zz", Match: mustMatch(t, "tcp dport 443")}, {Name: "all"}}
+	if _, err := s.SetFlows(s.ctx, turned, dataplane.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantOrder("mid", "zz", "all")
 }
 
 func testPlacementsByName(t *testing.T, s *suite) {

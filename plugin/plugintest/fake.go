@@ -183,6 +183,11 @@ func (f *Fake) Placements(ctx context.Context, names ...string) ([]dataplane.Pla
 		return nil, err
 	}
 	defer f.mu.Unlock()
+	for i, name := range f.order {
+		p := f.placed[name]
+		p.Order = uint32(i) + 1
+		f.placed[name] = p
+	}
 	all := slices.SortedFunc(maps.Values(f.placed), func(a, b dataplane.Placement) int {
 		return strings.Compare(a.Flow.Name, b.Flow.Name)
 	})

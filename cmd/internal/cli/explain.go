@@ -75,7 +75,7 @@ func (c *explainCmd) Run(env *Env) error {
 	if c.json() {
 		return x.PrintJSON(env.Stdout, ordered)
 	}
-	return x.Print(env.Stdout, ordered)
+	return x.Print(env.Stdout)
 }
 
 // classifier prints the classifier of the flows.

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -17,21 +20,20 @@ type flowsFlag struct {
 	Flow   []string `short:"f" help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
 
-// flows returns the flows in the order in which they were added. If ordered is false, the order among flows of one
-// priority is not known: an instance does not list it.
+// flows returns the flows in the order in which they win among those of one priority. If ordered is false, an instance
+// of an earlier version did not tell that order, and a message has said so.
 func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
 	if f.Config == "" && len(f.Flow) == 0 {
-		err := f.with(env, func(svc dataplane.Service) error {
-			placements, err := svc.Placements(env.Context)
-			for _, p := range placements {
-				flows = append(flows, p.Flow)
-			}
+		var placements []dataplane.Placement
+		err := f.with(env, func(svc dataplane.Service) (err error) {
+			placements, err = svc.Placements(env.Context)
 			return err
 		})
 		if errors.Is(err, dataplane.ErrUnavailable) {
 			err = withHint(err, "--config FILE or --flow 'NAME: MATCH' names flows without an instance")
 		}
-		return flows, false, err
+		flows, ordered = inOrder(env, placements)
+		return flows, ordered, err
 	}
 	if f.Config != "" {
 		cfg, err := loadConfig(env.Context, f.Config)
@@ -53,6 +55,29 @@ func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) 
 		seen[fl.Name] = true
 	}
 	return flows, true, nil
+}
+
+// inOrder returns the flows that the running instance counts, in the order in which they win there. It says what the
+// caller cannot rely on.
+func inOrder(env *Env, placements []dataplane.Placement) (flows []flow.Flow, ordered bool) {
+	slices.SortStableFunc(placements, func(a, b dataplane.Placement) int { return cmp.Compare(a.Order, b.Order) })
+	ordered = true
+	refused := 0
+	for _, p := range placements {
+		if p.Source.Backend == "" {
+			refused++
+			continue
+		}
+		flows = append(flows, p.Flow)
+		ordered = ordered && p.Order != 0
+	}
+	if refused > 0 {
+		fmt.Fprintf(env.Stderr, "flowtally: without %s that the instance does not count: flowtally flows list shows why\n", format.Plural(uint64(refused), "flow", "flows"))
+	}
+	if !ordered {
+		fmt.Fprintln(env.Stderr, "flowtally: the instance is of an earlier version and does not tell the order of its flows: of one priority, the first by name wins here")
+	}
+	return flows, ordered
 }
 
 // parseFlows reads flows as NAME: MATCH or NAME=MATCH.

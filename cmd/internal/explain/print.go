@@ -114,7 +114,7 @@ func (x *Explanation) why(r Reason) string {
 }
 
 // Print prints the explanation for a person: the flows in the order in which they win.
-func (x *Explanation) Print(w io.Writer, ordered bool) error {
+func (x *Explanation) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "packet  %s, %s, %s\n", x.Headers, format.Plural(uint64(len(x.Packet.Frame)), "byte", "bytes"), x.Packet.Direction)
 	if x.Winner < 0 {
@@ -132,9 +132,6 @@ func (x *Explanation) Print(w io.Writer, ordered bool) error {
 		t.Add(r.Flow.Name, fmt.Sprint(r.Flow.Priority), r.Result.String(), x.why(r), r.Flow.Match.String())
 	}
 	b.WriteString(t.Render())
-	if !ordered && x.tie() {
-		b.WriteString("\nFlows of one priority match: the one that was added first counts, and an instance does not list that order. Here flows are ordered by name.\n")
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

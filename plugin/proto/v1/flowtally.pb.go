@@ -2972,6 +2972,7 @@ type Placement struct {
 	Source        *Source                `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Counter       *Handle                `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`
 	Rejected      []*Rejection           `protobuf:"bytes,4,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	Order         uint32                 `protobuf:"varint,5,opt,name=order,proto3" json:"order,omitempty"` // of flows of equal priority the lowest counts; 0: a server of before this field
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3032,6 +3033,13 @@ func (x *Placement) GetRejected() []*Rejection {
 		return x.Rejected
 	}
 	return nil
+}
+
+func (x *Placement) GetOrder() uint32 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
 }
 
 type Source struct {
@@ -3904,12 +3912,13 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x124\n" +
 	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x12\n" +
-	"\x04file\x18\x06 \x01(\tR\x04file\"\xe2\x01\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\"\xf8\x01\n" +
 	"\tPlacement\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.flowtally.plugin.v1.FlowR\x04flow\x123\n" +
 	"\x06source\x18\x02 \x01(\v2\x1b.flowtally.plugin.v1.SourceR\x06source\x125\n" +
 	"\acounter\x18\x03 \x01(\v2\x1b.flowtally.plugin.v1.HandleR\acounter\x12:\n" +
-	"\brejected\x18\x04 \x03(\v2\x1e.flowtally.plugin.v1.RejectionR\brejected\"e\n" +
+	"\brejected\x18\x04 \x03(\v2\x1e.flowtally.plugin.v1.RejectionR\brejected\x12\x14\n" +
+	"\x05order\x18\x05 \x01(\rR\x05order\"e\n" +
 	"\x06Source\x12\x18\n" +
 	"\abackend\x18\x01 \x01(\tR\abackend\x125\n" +
 	"\adevices\x18\x04 \x03(\v2\x1b.flowtally.plugin.v1.DeviceR\adevicesJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"J\n" +
