@@ -48,13 +48,16 @@ type Options struct {
 	// CloseTimeout bounds the orderly end. The process is killed after it, or after a third of it if it fails health
 	// checks. 0 means 30 s.
 	CloseTimeout time.Duration
-	// Watchdog is the time for which a plugin may fail health checks before it is killed and started again. 0 means
-	// 30 s; a negative value, for debuggers, means for ever.
+	// Watchdog is how long a plugin may take to reply to a health check before it is killed and started again; a sixth
+	// of it passes between two checks. 0 means DefaultWatchdog; a negative value, for debuggers, means for ever.
 	Watchdog time.Duration
 	// RestartMin and RestartMax bound the pause before a restart, which doubles
 	// as long as the plugin dies soon. 0 means 100 ms and 10 s.
 	RestartMin, RestartMax time.Duration
 }
+
+// DefaultWatchdog is the bound of Options.Watchdog.
+const DefaultWatchdog = 30 * time.Second
 
 func (o Options) withDefaults() Options {
 	or := func(d *time.Duration, def time.Duration) {
@@ -64,7 +67,7 @@ func (o Options) withDefaults() Options {
 	}
 	or(&o.StartTimeout, 15*time.Second)
 	or(&o.CloseTimeout, 30*time.Second)
-	or(&o.Watchdog, 30*time.Second)
+	or(&o.Watchdog, DefaultWatchdog)
 	or(&o.RestartMin, 100*time.Millisecond)
 	or(&o.RestartMax, 10*time.Second)
 	if o.Stderr != nil {

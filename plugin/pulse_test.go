@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func (p *patient) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckReques
 }
 
 // A plugin that replies in time is not ended however long it runs. One that does not is given up after the limit, and
-// at most one check more. The clock is the test's own.
+// at most a sixth of it more, and its silence is said once. The clock is the test's own.
 func TestPulse(t *testing.T) {
 	const limit = 30 * time.Second
 	for name, c := range map[string]struct {
@@ -52,12 +53,19 @@ func TestPulse(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Hour)
 				defer cancel()
 				h := &patient{takes: func() time.Duration { return c.takes(time.Since(began)) }, err: c.err}
-				hung, took := pulse(ctx, h, limit), time.Since(began)
+				var said atomic.Int32
+				hung := pulse(ctx, h, limit, func() { said.Add(1) })
+				took := time.Since(began)
 				if hung != (c.ends >= 0) {
 					t.Fatalf("given up: %v, after %v", hung, took)
 				}
-				if hung && (took < c.ends+limit/2 || took > c.ends+3*limit) {
+				if hung && (took < c.ends+limit || took > c.ends+limit+limit/6+time.Second) {
 					t.Errorf("given up after %v, without a good answer from %v on", took, c.ends)
+				}
+				if n := said.Load(); hung && n != 1 {
+					t.Errorf("the silence was said %d times", n)
+				} else if name == "answers" && n != 0 {
+					t.Errorf("a silence was said %d times beside good answers", n)
 				}
 			})
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
@@ -49,7 +50,7 @@ func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 	defer cancel()
 	if c.opts.Watchdog > 0 {
 		go func() {
-			if pulse(ctx, s.health, c.opts.Watchdog) {
+			if pulse(ctx, s.health, c.opts.Watchdog, c.logSilence(s, c.opts.Watchdog)) {
 				close(hung)
 			}
 		}()
@@ -66,21 +67,36 @@ func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 	}
 }
 
-// pulse checks the plugin's health. It returns true when no check has succeeded for limit, and false when ctx ends.
-func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration) bool {
-	tick := time.NewTicker(max(limit/3, time.Millisecond))
+// logSilence returns a function that logs the beginning of the wait of pulse.
+func (c *Client) logSilence(s *session, limit time.Duration) func() {
+	return func() {
+		c.log.Warn("plugin does not reply to a health check: it is killed unless it does", "pid", s.info.PID, "within", limit.String())
+	}
+}
+
+// pulse checks the plugin's health, six times in limit. It returns true when a check had no good reply for limit, and
+// false when ctx ends. It calls silent once in each silence, a fifteenth of limit after its beginning.
+func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration, silent func()) bool {
+	tick := time.NewTicker(max(limit/6, time.Millisecond))
 	defer tick.Stop()
+	said := new(sync.Once)
 	for good := time.Now(); time.Since(good) < limit; {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
+		say := said
+		slow := time.AfterFunc(limit/15, func() { say.Do(silent) })
 		call, cancel := context.WithTimeout(ctx, limit)
 		_, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
 		cancel()
-		if err == nil {
-			good = time.Now()
+		slow.Stop()
+		switch {
+		case err == nil:
+			good, said = time.Now(), new(sync.Once)
+		case ctx.Err() == nil:
+			say.Do(silent)
 		}
 	}
 	return ctx.Err() == nil
@@ -189,7 +205,8 @@ func (c *Client) finish(s *session) error {
 	closing, silent := context.WithCancelCause(ctx)
 	defer silent(nil)
 	go func() {
-		if pulse(closing, s.health, c.opts.CloseTimeout/4) {
+		limit := c.opts.CloseTimeout / 4
+		if pulse(closing, s.health, limit, c.logSilence(s, limit)) {
 			silent(errSilent)
 		}
 	}()

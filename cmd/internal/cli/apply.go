@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/cost"
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -16,13 +18,14 @@ import (
 // applyCmd makes a running instance a configuration file.
 type applyCmd struct {
 	outputFlag
-	File     string       `short:"f" help:"The configuration file. Default: the file that the instance was started with." placeholder:"FILE"`
-	DryRun   bool         `help:"Print the difference and change nothing."`
-	Prune    bool         `help:"Remove flows of the instance that are not in the file, also flows of flows add."`
-	Yes      bool         `short:"y" help:"Also where every flow of the instance is removed."`
-	Instance instanceName `help:"The instance, whatever the file names. Without it the file and $$FLOWTALLY_INSTANCE must not differ." placeholder:"NAME"`
-	Mirror   string       `help:"The mirror's file, in place of the file's, as for run." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
-	Socket   string       `help:"The control socket. Empty: as for flows." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	File     string        `short:"f" help:"The configuration file. Default: the file that the instance was started with." placeholder:"FILE"`
+	DryRun   bool          `help:"Print the difference and change nothing."`
+	Prune    bool          `help:"Remove flows of the instance that are not in the file, also flows of flows add."`
+	Yes      bool          `short:"y" help:"Also where every flow of the instance is removed."`
+	Instance instanceName  `help:"The instance, whatever the file names. Without it the file and $$FLOWTALLY_INSTANCE must not differ." placeholder:"NAME"`
+	Mirror   string        `help:"The mirror's file, in place of the file's, as for run." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
+	Socket   string        `help:"The control socket. Empty: as for flows." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	Timeout  time.Duration `help:"Give up on an instance that has not answered by then; the change is undone. 0: wait." default:"0" placeholder:"DURATION"`
 }
 
 func (c *applyCmd) Run(env *Env) error {
@@ -37,12 +40,14 @@ func (c *applyCmd) Run(env *Env) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	socket := socketFlag{Instance: instanceName(name), Socket: c.Socket}
-	return socket.with(env, func(svc dataplane.Service) error {
-		info, err := svc.Info(env.Context)
+	instance := controlFlag{socketFlag{Instance: instanceName(name), Socket: c.Socket}, c.Timeout}
+	var d dataplane.Difference
+	err = instance.with(env, func(ctx context.Context, svc dataplane.Service) error {
+		info, err := svc.Info(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the identity of instance %s: %w", name, err)
 		}
+		name = info.Instance
 		file := c.File
 		switch {
 		case file == "":
@@ -59,8 +64,13 @@ func (c *applyCmd) Run(env *Env) error {
 			return c.refused(file, cfg, info.Instance, "the socket")
 		}
 		cfg.Instance = info.Instance
-		return c.apply(env, svc, cfg, info, file)
+		d, err = c.apply(ctx, svc, cfg, info, file)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return c.print(env, name, d)
 }
 
 // target names the instance: by the flag, else by the file, else by the environment. A file is not applied to an
@@ -105,43 +115,48 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	return cfg, nil
 }
 
-func (c *applyCmd) apply(env *Env, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) error {
+// apply makes the instance the configuration. An apply that leaves no flow asks for --yes.
+func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) (dataplane.Difference, error) {
 	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
 	if !c.DryRun && !c.Yes {
-		d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: true, Prune: c.Prune})
+		d, err := reload.Apply(ctx, svc, cfg, reload.Options{DryRun: true, Prune: c.Prune})
 		if err != nil {
-			return fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
+			return d, fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
 		}
-		if removesAll(d) {
-			return withHint(fmt.Errorf("applying %s to instance %s: it would remove every flow, %d of them; nothing was changed", file, info.Instance, len(d.Removed)),
+		if leavesNone(d) {
+			return d, withHint(fmt.Errorf("applying %s to instance %s: it would remove every flow, %d of them; nothing was changed", file, info.Instance, len(d.Removed)),
 				"AGAIN --yes # --dry-run prints the difference")
 		}
 	}
-	d, err := reload.Apply(env.Context, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})
+	d, err := reload.Apply(ctx, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})
 	if err != nil {
-		return fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
+		return d, fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
 	}
-	summary := reload.Summary(d)
 	if !c.DryRun {
-		note(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, summary))
+		note(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, reload.Summary(d)))
 	}
+	return d, nil
+}
+
+func (c *applyCmd) print(env *Env, instance string, d dataplane.Difference) error {
 	if c.json() {
-		return reload.JSON(env.Stdout, info.Instance, c.DryRun, d)
+		return reload.JSON(env.Stdout, instance, c.DryRun, d)
 	}
 	if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
 		return err
 	}
 	if d.Cost != nil {
-		fmt.Fprintf(env.Stderr, "flowtally: instance %s: after the change: %s\n", info.Instance, cost.Line(d.Cost))
+		fmt.Fprintf(env.Stderr, "flowtally: instance %s: after the change: %s\n", instance, cost.Line(d.Cost))
 	}
+	summary := reload.Summary(d)
 	if c.DryRun {
 		summary += "; nothing was changed, as --dry-run asks for"
 	}
-	fmt.Fprintf(env.Stderr, "flowtally: instance %s: %s\n", info.Instance, summary)
+	fmt.Fprintf(env.Stderr, "flowtally: instance %s: %s\n", instance, summary)
 	return nil
 }
 
-// removesAll reports whether no flow of an instance is left by a change, whatever it adds.
-func removesAll(d dataplane.Difference) bool {
-	return len(d.Removed) > 0 && d.Unchanged == 0 && len(d.Changed) == 0 && len(d.Renamed) == 0
+// leavesNone reports whether a change removes flows and leaves or adds none.
+func leavesNone(d dataplane.Difference) bool {
+	return len(d.Removed) > 0 && d.Unchanged+len(d.Changed)+len(d.Renamed)+len(d.Added) == 0
 }

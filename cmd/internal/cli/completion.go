@@ -100,10 +100,8 @@ func queuePairNames(given map[string]string) []string {
 	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	var names []string
-	_ = s.with(&Env{Context: ctx}, func(svc dataplane.Service) error {
+	_ = s.talk(&Env{Context: context.Background()}, time.Second, func(ctx context.Context, svc dataplane.Service) error {
 		pairs, err := svc.QueuePairs().List(ctx)
 		for _, q := range pairs {
 			names = append(names, q.Name)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/selection"
@@ -31,17 +32,56 @@ type socketFlag struct {
 	Socket   string       `help:"The control socket. Empty: /run/flowtally-control/INSTANCE.sock, or flowtally-control in $$XDG_RUNTIME_DIR of another user than root." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 }
 
-// dial connects to the running instance.
-func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
+// path returns the path of the control socket.
+func (s socketFlag) path() string {
 	if s.Socket != "" {
-		return plugin.Dial(ctx, s.Socket)
+		return s.Socket
 	}
-	return plugin.Dial(ctx, plugin.FindControl(string(s.Instance)))
+	return plugin.FindControl(string(s.Instance))
 }
 
-// with calls f with the running instance.
-func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
-	svc, err := s.dial(env.Context)
+// dial connects to the running instance.
+func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
+	return plugin.Dial(ctx, s.path())
+}
+
+// controlFlag names the instance to talk to, and bounds the talk.
+type controlFlag struct {
+	socketFlag
+	Timeout time.Duration `help:"Give up on an instance that has not answered by then. 0: wait." default:"0" placeholder:"DURATION"`
+}
+
+// with calls f with the running instance, within the time of --timeout. f prints nothing: whoever reads the output may
+// take his time.
+func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) error) error {
+	if c.Timeout < 0 {
+		return usagef("--timeout %v: not negative", c.Timeout)
+	}
+	return c.talk(env, c.Timeout, f)
+}
+
+// quiet is how long a command waits for an instance before it says for whom it waits.
+const quiet = 2 * time.Second
+
+// talk calls f with the running instance. The context of f ends after timeout, unless that is 0.
+func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context, dataplane.Service) error) (err error) {
+	var whom atomic.Value
+	whom.Store("the instance at " + s.path())
+	slow := time.AfterFunc(quiet, func() { fmt.Fprintf(env.Stderr, "flowtally: waiting for %s\n", whom.Load()) })
+	defer slow.Stop()
+	ctx := env.Context
+	if timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		ctx = limited
+		defer func() {
+			if errors.Is(err, context.DeadlineExceeded) && env.Context.Err() == nil {
+				err = withHint(fmt.Errorf("%s has not answered within %v: %w", whom.Load(), timeout, err),
+					"a longer --timeout; a plugin that stands still for %v is started again", plugin.DefaultWatchdog)
+			}
+		}()
+	}
+	svc, err := s.dial(ctx)
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		return withHint(err, "%s", s.unreached())
 	}
@@ -52,7 +92,10 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, svc.Close()) }()
-	return f(svc)
+	if info, err := svc.Info(ctx); err == nil && info.PID != 0 {
+		whom.Store(fmt.Sprintf("instance %s, process %d", info.Instance, info.PID))
+	}
+	return f(ctx, svc)
 }
 
 // unreached is the next step where no process listens on the control socket.
@@ -84,7 +127,7 @@ func parseMatch(text string) (flow.Match, error) {
 
 type flowsListCmd struct {
 	outputFlag
-	socketFlag
+	controlFlag
 	selection.Options
 	Name []string `complete:"counters" help:"Only flows of this name, or pattern as of the shell, such as 'w*'. May be repeated." placeholder:"NAME"`
 }
@@ -94,28 +137,35 @@ func (c *flowsListCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	return c.with(env, func(svc dataplane.Service) error {
-		placements, err := svc.Placements(env.Context)
-		if err != nil {
+	var placements []dataplane.Placement
+	var conditions []dataplane.Condition
+	var statuses view.Statuses
+	var cost *dataplane.Cost
+	err = c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+		if placements, err = svc.Placements(ctx); err != nil {
 			return fmt.Errorf("listing the flows: %w", err)
 		}
-		conditions, err := svc.Conditions(env.Context)
-		if err != nil {
+		if conditions, err = svc.Conditions(ctx); err != nil {
 			return fmt.Errorf("reading the conditions: %w", err)
 		}
-		if placements, err = view.SelectFlows(wanted, placements); err != nil {
-			return err
-		}
-		return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), c.statuses(env, svc), c.cost(env, svc))
+		statuses, cost = c.statuses(ctx, env, svc), c.cost(ctx, env, svc)
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	if placements, err = view.SelectFlows(wanted, placements); err != nil {
+		return err
+	}
+	return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), statuses, cost)
 }
 
 // cost returns what a packet costs in XDP now, for JSON, or nil where XDP counts no flow.
-func (c *flowsListCmd) cost(env *Env, svc dataplane.Service) *dataplane.Cost {
+func (c *flowsListCmd) cost(ctx context.Context, env *Env, svc dataplane.Service) *dataplane.Cost {
 	if !c.json() {
 		return nil
 	}
-	d, err := svc.SetFlows(env.Context, nil, dataplane.SetOptions{DryRun: true, KeepOthers: true, Cost: true})
+	d, err := svc.SetFlows(ctx, nil, dataplane.SetOptions{DryRun: true, KeepOthers: true, Cost: true})
 	if err != nil {
 		fmt.Fprintf(env.Stderr, "flowtally: the cost of a packet is null: %v\n", err)
 	}
@@ -124,7 +174,7 @@ func (c *flowsListCmd) cost(env *Env, svc dataplane.Service) *dataplane.Cost {
 
 type flowsAddCmd struct {
 	outputFlag
-	socketFlag
+	controlFlag
 	Name      string            `arg:"" optional:"" help:"Name of the flow and of its counter."`
 	Match     string            `arg:"" optional:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
 	File      string            `short:"f" help:"In place of one flow: add the flows of this file, a list as below flows: of a configuration; - is standard input." placeholder:"FILE"`
@@ -212,8 +262,10 @@ func (c *flowsAddCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	return c.with(env, func(svc dataplane.Service) error {
-		placements, err := svc.AddFlows(env.Context, flows...)
+	var placements []dataplane.Placement
+	var statuses view.Statuses
+	err = c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+		placements, err = svc.AddFlows(ctx, flows...)
 		if err != nil && c.File == "" {
 			return fmt.Errorf("adding flow %q: %w", flows[0].Name, err)
 		}
@@ -224,18 +276,23 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		for i, f := range flows {
 			names[i] = f.Name
 		}
-		return view.Added(env.Stdout, c.json(), placements, c.statuses(env, svc, names...))
+		statuses = c.statuses(ctx, env, svc, names...)
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return view.Added(env.Stdout, c.json(), placements, statuses)
 }
 
 type flowsRemoveCmd struct {
-	socketFlag
+	controlFlag
 	Name []string `arg:"" help:"Names of the flows." complete:"counters"`
 }
 
 func (c *flowsRemoveCmd) Run(env *Env) error {
-	return c.with(env, func(svc dataplane.Service) error {
-		if err := svc.RemoveFlows(env.Context, c.Name...); err != nil {
+	return c.with(env, func(ctx context.Context, svc dataplane.Service) error {
+		if err := svc.RemoveFlows(ctx, c.Name...); err != nil {
 			return fmt.Errorf("removing %s: %w", strings.Join(c.Name, ", "), err)
 		}
 		return nil
@@ -244,11 +301,11 @@ func (c *flowsRemoveCmd) Run(env *Env) error {
 
 // statuses returns the status of each counter with one of those names, for JSON, or of all if there are no names. If
 // the mirror cannot be read, it prints the reason on stderr, and the fields of the status are null.
-func (f outputFlag) statuses(env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
+func (f outputFlag) statuses(ctx context.Context, env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
 	if !f.json() {
 		return s
 	}
-	info, err := svc.Info(env.Context)
+	info, err := svc.Info(ctx)
 	if err == nil {
 		s, err = readStatuses(info.Mirror, names...)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,7 @@ import (
 // flowsFlag names a set of flows: of a file, of the command line, or of both in that order; or else of the running
 // instance.
 type flowsFlag struct {
-	socketFlag
+	controlFlag
 	Config string   `short:"c" help:"The flows of this configuration file. Without --config and --flow: those of the running instance." placeholder:"FILE"`
 	Flow   []string `short:"f" help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
@@ -25,8 +26,8 @@ type flowsFlag struct {
 func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
 	if f.Config == "" && len(f.Flow) == 0 {
 		var placements []dataplane.Placement
-		err := f.with(env, func(svc dataplane.Service) (err error) {
-			placements, err = svc.Placements(env.Context)
+		err := f.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+			placements, err = svc.Placements(ctx)
 			return err
 		})
 		if errors.Is(err, dataplane.ErrUnavailable) {

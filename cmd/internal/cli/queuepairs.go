@@ -35,54 +35,61 @@ func queuePairError(err error, doing string, name string) error {
 
 type queuePairsListCmd struct {
 	outputFlag
-	socketFlag
+	controlFlag
 }
 
 func (c *queuePairsListCmd) Run(env *Env) error {
-	return c.with(env, func(svc dataplane.Service) error {
-		pairs, err := svc.QueuePairs().List(env.Context)
-		if err != nil {
+	var pairs []dataplane.QueuePairState
+	var conditions []dataplane.Condition
+	var words []dataplane.ReservedWords
+	err := c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+		if pairs, err = svc.QueuePairs().List(ctx); err != nil {
 			return fmt.Errorf("listing the queue pairs: %w", err)
 		}
-		conditions, err := svc.Conditions(env.Context)
-		if err != nil {
+		if conditions, err = svc.Conditions(ctx); err != nil {
 			return fmt.Errorf("reading the conditions: %w", err)
 		}
-		words, err := svc.ReservedWords(env.Context)
+		words, err = svc.ReservedWords(ctx)
 		if err != nil && !errors.Is(err, probe.ErrNotSupported) { // an older plugin reserves none
 			return fmt.Errorf("listing the reserved words: %w", err)
 		}
-		return view.QueuePairs(env.Stdout, c.json(), pairs, words, view.OfQueuePairs(conditions), time.Now())
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return view.QueuePairs(env.Stdout, c.json(), pairs, words, view.OfQueuePairs(conditions), time.Now())
 }
 
 type queuePairsReserveCmd struct {
 	outputFlag
-	socketFlag
+	controlFlag
 	Name string `arg:"" help:"Name of the counter."`
 }
 
 func (c *queuePairsReserveCmd) Run(env *Env) error {
-	return c.with(env, func(svc dataplane.Service) error {
-		words, err := svc.ReserveWords(env.Context, c.Name)
+	var words dataplane.ReservedWords
+	err := c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+		words, err = svc.ReserveWords(ctx, c.Name)
 		if errors.Is(err, dataplane.ErrExists) {
 			err = withHint(err, "choose another name, or: flowtally queue-pairs release %s", c.Name)
 		}
-		if err != nil {
-			return err
-		}
-		return view.QueuePairs(env.Stdout, c.json(), nil, []dataplane.ReservedWords{words}, nil, time.Now())
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return view.QueuePairs(env.Stdout, c.json(), nil, []dataplane.ReservedWords{words}, nil, time.Now())
 }
 
 type queuePairsReleaseCmd struct {
-	socketFlag
+	controlFlag
 	Name string `arg:"" help:"Name of the counter."`
 }
 
 func (c *queuePairsReleaseCmd) Run(env *Env) error {
-	return c.with(env, func(svc dataplane.Service) error {
-		err := svc.ReleaseWords(env.Context, c.Name)
+	return c.with(env, func(ctx context.Context, svc dataplane.Service) error {
+		err := svc.ReleaseWords(ctx, c.Name)
 		if errors.Is(err, dataplane.ErrNotFound) {
 			err = withHint(err, "flowtally queue-pairs list # shows the reserved words")
 		}
@@ -91,7 +98,7 @@ func (c *queuePairsReleaseCmd) Run(env *Env) error {
 }
 
 type queuePairsConnectCmd struct {
-	socketFlag
+	controlFlag
 	Name    string      `arg:"" complete:"queue-pairs" help:"The queue pair."`
 	Address peerAddress `arg:"" optional:"" help:"The other end's address, as list shows it there. Left out: as the configuration says."`
 }
@@ -106,8 +113,8 @@ func (a *peerAddress) UnmarshalText(text []byte) (err error) {
 }
 
 func (c *queuePairsConnectCmd) Run(env *Env) error {
-	return c.with(env, func(svc dataplane.Service) error {
-		if err := svc.QueuePairs().Connect(env.Context, c.Name, c.Address.QueuePairAddress); err != nil {
+	return c.with(env, func(ctx context.Context, svc dataplane.Service) error {
+		if err := svc.QueuePairs().Connect(ctx, c.Name, c.Address.QueuePairAddress); err != nil {
 			return queuePairError(err, "connecting", c.Name)
 		}
 		return nil
@@ -130,9 +137,8 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %v: not negative", c.Timeout)
 	}
-	return c.with(env, func(svc dataplane.Service) error {
-		ctx := env.Context
-		if c.Timeout > 0 {
+	return c.talk(env, 0, func(ctx context.Context, svc dataplane.Service) error {
+		if c.Timeout > 0 { // from here on: a post whose time is over has an outcome to print
 			limited, cancel := context.WithTimeout(ctx, c.Timeout)
 			defer cancel()
 			ctx = limited

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/cmd/internal/usage"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/plugin/plugintest"
+)
+
+// controlCommands are the command lines of all commands that ask a running instance and end.
+var controlCommands = map[string]string{
+	"flowtally flows list":          "flows list",
+	"flowtally flows add":           "flows add web any",
+	"flowtally flows remove":        "flows remove web",
+	"flowtally queue-pairs list":    "queue-pairs list",
+	"flowtally queue-pairs connect": "queue-pairs connect near",
+	"flowtally queue-pairs reserve": "queue-pairs reserve words",
+	"flowtally queue-pairs release": "queue-pairs release words",
+	"flowtally queue-pairs post":    "queue-pairs post near send",
+	"flowtally explain":             "explain tcp dport 443",
+	"flowtally replay":              "replay -",
+	"flowtally apply":               "apply",
+}
+
+// silent is an instance whose process stands still: its host replies to Info alone.
+type silent struct{ dataplane.Service }
+
+func (silent) Placements(ctx context.Context, _ ...string) ([]dataplane.Placement, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) AddFlows(ctx context.Context, _ ...flow.Flow) ([]dataplane.Placement, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Each command says whom it waits for, whether the host or its plugin does not reply, and gives up when it was told to.
+func TestACommandSaysWhomItWaitsForAndGivesUp(t *testing.T) {
+	dir := t.TempDir()
+	stopped := filepath.Join(dir, "stopped.sock")
+	l, err := net.Listen("unix", stopped) // a host that was stopped: the kernel connects, and nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	half := filepath.Join(dir, "half.sock")
+	fake, err := plugintest.NewFake(t.Context(), dataplane.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := plugin.ListenControl(half, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- control.Serve(serve, silent{fake}) }()
+	t.Cleanup(func() { stop(); <-served })
+	waits := func(name, line, whom string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name != "flowtally queue-pairs post" { // its --timeout begins with the posting
+				var talk bytes.Buffer
+				code := Main(t.Context(), strings.NewReader(""), io.Discard, &talk, append(strings.Fields(line), "--timeout", "50ms"))
+				if code != exitFailed || !strings.Contains(talk.String(), " has not answered within 50ms: ") {
+					t.Errorf("%s gave up with code %d and\n%s", line, code, talk.String())
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			said, say := io.Pipe()
+			ended := make(chan int, 1)
+			go func() { ended <- Main(ctx, strings.NewReader(""), io.Discard, say, strings.Fields(line)) }()
+			first, err := bufio.NewReader(said).ReadString('\n')
+			if err != nil || !regexp.MustCompile("^flowtally: waiting for "+whom+"\n$").MatchString(first) {
+				t.Errorf("%s said %q, %v", line, first, err)
+			}
+			cancel()
+			said.Close()
+			if code := <-ended; code == exitOK {
+				t.Errorf("%s, interrupted: code 0", line)
+			}
+		})
+	}
+	for command, line := range controlCommands {
+		waits(command, line+" --socket "+stopped, "the instance at "+stopped)
+	}
+	for _, line := range []string{"flows list", "flows add web any", "explain tcp"} {
+		waits(line, line+" --socket "+half, "instance default, process [0-9]+")
+	}
+}
+
+// A command with --socket is a control command, or one of those that bound their questions themselves.
+func TestEachControlCommandHasATimeout(t *testing.T) {
+	others := []string{"flowtally run", "flowtally export", "flowtally selftest"}
+	var r root
+	parser, err := newParser(&r, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kong.Visit(parser.Model.Node, func(v kong.Visitable, next kong.Next) error {
+		node, ok := v.(*kong.Node)
+		if !ok || len(node.Children) > 0 {
+			return next(nil)
+		}
+		has := func(flag string) bool {
+			return slices.ContainsFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == flag })
+		}
+		path := usage.CommandPath(node)
+		if _, known := controlCommands[path]; has("socket") && !slices.Contains(others, path) && (!known || !has("timeout")) {
+			t.Errorf("%s: in the test %t, with --timeout %t", path, known, has("timeout"))
+		}
+		return next(nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
