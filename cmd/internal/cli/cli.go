@@ -93,6 +93,10 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		}
 		return report(stderr, &usageError{usage.Explain(err)}, &commandLine{args, kctx})
 	}
+	named, err := settle(kctx)
+	if err != nil {
+		return report(stderr, err)
+	}
 	if !r.Run.reloads() {
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
@@ -105,6 +109,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		Stderr:  stderr,
 		Logger:  r.Log.logger(stderr),
 		TTY:     format.IsTerminal(stdout) && os.Getenv("TERM") != "dumb",
+		named:   named,
 		model:   parser.Model,
 		line:    &commandLine{args, kctx},
 	}

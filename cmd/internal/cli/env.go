@@ -22,6 +22,7 @@ type Env struct {
 	// TTY says that Stdout is a terminal that understands control sequences.
 	TTY bool
 
+	named string            // the instance that --instance or the environment names; empty: the default
 	model *kong.Application // for completion
 	line  *commandLine      // for next steps
 }

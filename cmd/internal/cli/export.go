@@ -53,7 +53,7 @@ func (c *exportCmd) Run(env *Env) error {
 		o.Group = selected.Group
 	}
 	if c.Conditions {
-		o.Conditions = c.conditions
+		o.Conditions = func(ctx context.Context) ([]dataplane.Condition, error) { return c.conditions(ctx, env.named) }
 	}
 	if err := o.Check(); err != nil {
 		return &usageError{err}
@@ -62,8 +62,8 @@ func (c *exportCmd) Run(env *Env) error {
 }
 
 // conditions reads the conditions over the control socket.
-func (c *exportCmd) conditions(ctx context.Context) (list []dataplane.Condition, err error) {
-	svc, err := socketFlag{c.Instance, c.Socket}.dial(ctx)
+func (c *exportCmd) conditions(ctx context.Context, named string) (list []dataplane.Condition, err error) {
+	svc, _, err := socketFlag{c.Instance, c.Socket}.dial(ctx, named)
 	if err != nil {
 		return nil, err
 	}

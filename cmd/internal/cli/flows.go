@@ -40,9 +40,21 @@ func (s socketFlag) path() string {
 	return plugin.FindControl(string(s.Instance))
 }
 
-// dial connects to the running instance.
-func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
-	return plugin.Dial(ctx, s.path())
+// dial connects to the running instance. named is the instance that was named beside the socket; empty: none was.
+func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Service, info dataplane.Info, err error) {
+	if svc, err = plugin.Dial(ctx, s.path()); err != nil {
+		return nil, info, err
+	}
+	if info, err = svc.Info(ctx); err != nil {
+		err = fmt.Errorf("reading the identity of the instance at %s: %w", s.path(), err)
+	} else if named != "" && named != info.Instance {
+		err = withHint(usagef("%s is the socket of instance %s, and --instance or $FLOWTALLY_INSTANCE names instance %s", s.path(), info.Instance, named),
+			"give one of --socket and --instance; $FLOWTALLY_SOCKET counts as the first")
+	}
+	if err != nil {
+		return nil, info, errors.Join(err, svc.Close())
+	}
+	return svc, info, nil
 }
 
 // controlFlag names the instance to talk to, and bounds the talk.
@@ -81,7 +93,7 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 			}
 		}()
 	}
-	svc, err := s.dial(ctx)
+	svc, info, err := s.dial(ctx, env.named)
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		return withHint(err, "%s", s.unreached())
 	}
@@ -92,7 +104,7 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 		return err
 	}
 	defer func() { err = errors.Join(err, svc.Close()) }()
-	if info, err := svc.Info(ctx); err == nil && info.PID != 0 {
+	if info.PID != 0 {
 		whom.Store(fmt.Sprintf("instance %s, process %d", info.Instance, info.PID))
 	}
 	return f(ctx, svc)

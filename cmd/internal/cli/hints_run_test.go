@@ -63,6 +63,10 @@ var reproduced = map[string]struct{ file, text string }{
 	"tcpdump -i NAME -w FILE":                                {"testdata/script/replay.txtar", "try: tcpdump -i NAME -w FILE"},
 	"--interface NAME, which is one of":                      {"testdata/script/selftest.txtar", "try: --interface NAME, which is one of"},
 	"a longer --timeout":                                     {"testdata/script/wait.txtar", "try: a longer --timeout"},
+	"a longer --timeout; a plugin":                           {"silence_linux_test.go", "try: a longer --timeout; a plugin"},
+	"give one of --socket and --instance":                    {"testdata/script/usage.txtar", "try: give one of --socket and --instance"},
+	"… --help # give one of the two":                         {"testdata/script/usage.txtar", "try: flowtally get --help # give one of the two"},
+	"--interface NAME of an interface that is up":            {"testdata/script/selftest.txtar", "try: --interface NAME of an interface that is up"},
 }
 
 // notReproduced has the next steps whose cause no test produces together with the command, and the reason.

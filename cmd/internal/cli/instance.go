@@ -1,6 +1,13 @@
 package cli
 
 import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
@@ -16,6 +23,42 @@ type instanceFlag struct {
 type readerFlag struct {
 	instanceFlag
 	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
+}
+
+// names returns the flags, for settle.
+func (f *instanceFlag) names() *instanceFlag { return f }
+
+// settle decides between two names of one thing: the command line goes before the environment, and two names on the
+// command line are refused. It returns the instance that was named, for the commands that ask it: they refuse another
+// one at the other end of the socket.
+func settle(ctx *kong.Context) (named string, err error) {
+	given := make(map[string]bool)
+	for _, p := range ctx.Path {
+		if p.Flag != nil {
+			given[p.Flag.Name] = true
+		}
+	}
+	for _, f := range ctx.Flags() {
+		if f.Name == "instance" && (given[f.Name] || slices.ContainsFunc(f.Envs, func(env string) bool { return os.Getenv(env) != "" })) {
+			named = fmt.Sprint(f.Target.Interface())
+		}
+	}
+	node := ctx.Selected()
+	if node == nil || !given["instance"] {
+		return named, nil
+	}
+	reads, is := node.Target.Addr().Interface().(interface{ names() *instanceFlag })
+	if !is {
+		return named, nil
+	}
+	if !given["mirror"] {
+		reads.names().Mirror = "" // of the environment
+		return named, nil
+	}
+	if e, is := reads.(*exportCmd); is && e.Conditions {
+		return named, nil // the instance names the control socket then
+	}
+	return named, withHint(usagef("--mirror and --instance: each names the mirror"), "%s --help # give one of the two", usage.CommandPath(node))
 }
 
 // writtenPath returns the path at which a process of this user would write the mirror that the flags name.

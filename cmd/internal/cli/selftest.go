@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,7 +39,7 @@ type selftestCmd struct {
 func (*selftestCmd) Help() string {
 	return `Sends packets, and compares them with the counts of flows that exist for the test alone. It first says every action on the host, and asks. Egress: frames of the experimental EtherType 0x88b5, without and with a tag. Ingress: echo replies of a neighbor that --peer names, or the frames of selftest --send on another host. RDMA: messages between two queue pairs of one device. The byte basis of each source is measured. A part that was not tested says so, with the reason.
 
-Where the running instance counts on the interface, the test adds flows to it, and removes them at the end; elsewhere a temporary instance counts. Needs root. Exit code 1 when a count differs, 3 when a part was not tested (with --strict).
+Where the running instance counts on the interface, the test adds flows to it, and removes them at the end; elsewhere a temporary instance counts. Needs root. Exit code 1 when a count differs or no part was tested, 3 when a part was not tested (with --strict).
 
 Examples:
 
@@ -62,7 +63,10 @@ func (c *selftestCmd) Run(env *Env) error {
 			}
 			return e, nil
 		},
-		Running: c.dial,
+		Running: func(ctx context.Context) (dataplane.Service, error) {
+			svc, _, err := c.dial(ctx, env.named)
+			return svc, err
+		},
 		Ready: func(mac net.HardwareAddr) {
 			fmt.Fprintf(env.Stderr, "counting on %s (%s): now, on the other host: flowtally selftest --interface NAME --peer ADDRESS-OF-THIS-HOST --send\n", c.Interface, mac)
 		},
@@ -100,6 +104,9 @@ func (c *selftestCmd) Run(env *Env) error {
 		return err
 	case !rep.Exact:
 		return exitError(exitFailed)
+	case !rep.Tested():
+		return withHint(errors.New("selftest: no part was tested, for the reasons above"),
+			"--interface NAME of an interface that is up; --peer ADDRESS tests its ingress, and --rdma-device NAME an RDMA device")
 	case c.Strict && !rep.Complete:
 		return exitError(exitDegraded)
 	}

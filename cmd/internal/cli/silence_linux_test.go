@@ -77,7 +77,8 @@ func TestACommandSaysWhomItWaitsForAndGivesUp(t *testing.T) {
 			if name != "flowtally queue-pairs post" { // its --timeout begins with the posting
 				var talk bytes.Buffer
 				code := Main(t.Context(), strings.NewReader(""), io.Discard, &talk, append(strings.Fields(line), "--timeout", "50ms"))
-				if code != exitFailed || !strings.Contains(talk.String(), " has not answered within 50ms: ") {
+				if code != exitFailed || !strings.Contains(talk.String(), " has not answered within 50ms: ") ||
+					!strings.Contains(talk.String(), "try: a longer --timeout; a plugin that stands still for 30s is started again") {
 					t.Errorf("%s gave up with code %d and\n%s", line, code, talk.String())
 				}
 			}

@@ -22,7 +22,8 @@ type row struct {
 	unread bool // a device writes it to memory that cannot be read: value is the published value
 	gone   bool // the counter was removed since
 
-	unlike bool // of a sum: the bytes of its counters have several bases, and do not add up
+	unlike   bool // of a sum: the bytes of its counters have several bases, and do not add up
+	tooLarge bool // of a sum: value has wrapped
 }
 
 // label is one label of a series.

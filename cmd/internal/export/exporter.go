@@ -69,7 +69,7 @@ func New(o Options) *Exporter {
 		options: o, log: log, mostHeld: mostHeld,
 		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
 		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
-		totals:     totals{group: o.Group},
+		totals:     totals{group: o.Group, log: log},
 		conditions: conditions{ask: o.Conditions, log: log},
 	}
 }

@@ -63,7 +63,7 @@ func (f *families) render(l look, epoch uint64) []*dto.MetricFamily {
 		if !r.gone {
 			f.by[kindDiscontinuities].show(i, float64(r.entry.Continuity.Discontinuities))
 		}
-		if r.value.SampledAt != 0 {
+		if r.value.SampledAt != 0 && !r.tooLarge {
 			f.by[first].show(i, float64(r.value.Packets))
 			if !r.unlike {
 				f.by[second].show(i, float64(r.value.Bytes))

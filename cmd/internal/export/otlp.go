@@ -74,7 +74,7 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 		attributes := attributesOf(r.labels)
 		first, second := of(r.entry)
 		for k, v := range map[kind]uint64{first: r.value.Packets, second: r.value.Bytes, kindDiscontinuities: r.entry.Continuity.Discontinuities} {
-			if k == second && r.unlike {
+			if k == second && r.unlike || k != kindDiscontinuities && r.tooLarge {
 				continue
 			}
 			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, v))

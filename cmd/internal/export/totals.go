@@ -3,7 +3,9 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/selection"
@@ -14,6 +16,7 @@ import (
 // grows by the amount that each counter has counted since the last look, and keeps it when the counter is removed.
 type totals struct {
 	group func(shm.Entry) selection.Group // nil: counters are exported one by one
+	log   *slog.Logger
 
 	epoch uint64             // of the catalogue that the rest is of
 	sums  []row              // one for each group
@@ -73,14 +76,26 @@ func (t *totals) add(sum, r *row, file *shm.Reader) {
 	t.last[r.entry.Name] = now
 	sum.gone = false
 	if r.value.SampledAt != 0 {
-		sum.value.Packets += now.value.Packets - was.value.Packets
-		sum.value.Bytes += now.value.Bytes - was.value.Bytes
+		t.grow(sum, now.value.Packets-was.value.Packets, now.value.Bytes-was.value.Bytes)
 		sum.value.SampledAt = max(sum.value.SampledAt, r.value.SampledAt)
 		sum.unlike = sum.unlike || sum.entry.ByteBasis != r.entry.ByteBasis
 	}
 	if n := now.discontinuities; n >= was.discontinuities {
 		sum.entry.Continuity.Discontinuities += n - was.discontinuities
 	}
+}
+
+// grow adds packets and bytes to sum. A sum above 2^64 - 1 is none, as for flowtally get --sum-by: it has no series until
+// its group is gone.
+func (t *totals) grow(sum *row, packets, bytes uint64) {
+	var carry [2]uint64
+	sum.value.Packets, carry[0] = bits.Add64(sum.value.Packets, packets, 0)
+	sum.value.Bytes, carry[1] = bits.Add64(sum.value.Bytes, bytes, 0)
+	if carry[0]|carry[1] == 0 || sum.tooLarge {
+		return
+	}
+	sum.tooLarge = true
+	t.log.Warn("a sum is above 2^64-1: it is exported no more", "sum", sum.entry.Name)
 }
 
 // regroup finds the group of each row. A group that was there keeps its total.

@@ -73,6 +73,32 @@ func TestSums(t *testing.T) {
 	}
 }
 
+func TestSumAbove64BitsIsNotExported(t *testing.T) {
+	const most = 1<<64 - 1
+	m := newMirror(t, teamEntry("a", "ops"), teamEntry("b", "ops"), teamEntry("c", "net"))
+	m.publish(map[string][2]uint64{"a": {5, most}, "b": {1, 0}, "c": {7, most}})
+	e := newExporter(t, Options{Path: m.path, Group: sumBy(t, "team")})
+	scrape(t, e).want(t, "flowtally_packets_total,team=ops", 6)
+	m.publish(map[string][2]uint64{"b": {2, 1}})
+	s := scrape(t, e)
+	s.wantNone(t, "flowtally_packets_total,team=ops")
+	s.wantNone(t, "flowtally_bytes_total,team=ops")
+	s.want(t, "flowtally_discontinuities_total,team=ops", 0)
+	s.want(t, "flowtally_packets_total,team=net", 7)
+	m.publish(map[string][2]uint64{"b": {9, 9}})
+	scrape(t, e).wantNone(t, "flowtally_packets_total,team=ops")
+	requests, err := pusherOf(t, e).requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests {
+		metric := r.ResourceMetrics[0].ScopeMetrics[0].Metrics[0]
+		if n := len(metric.GetSum().DataPoints); metric.Name == "flowtally.packets" && n != 1 {
+			t.Errorf("%s: %d points were pushed", metric.Name, n)
+		}
+	}
+}
+
 // TestSumOfACounterThatBeganAgain: the total of a counter that was removed and added between two looks is added whole, even
 // where it is larger than the last one, and whether or not a look found it without a value.
 func TestSumOfACounterThatBeganAgain(t *testing.T) {

@@ -3,6 +3,7 @@ package selftest
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -60,6 +61,11 @@ func (r *Report) finish() {
 		r.Exact = r.Exact && p.Result != Differs
 		r.Complete = r.Complete && p.Result != NotTested
 	}
+}
+
+// Tested reports whether a part was tested.
+func (r *Report) Tested() bool {
+	return slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Result != NotTested })
 }
 
 func notTested(name, reason string) Part { return Part{Name: name, Result: NotTested, Reason: reason} }
