@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 )
 
 // Report is the document that `flowtally bench -o json` prints.
@@ -13,6 +12,8 @@ type Report struct {
 	Schema  int      `json:"schema"`
 	Machine Machine  `json:"machine"`
 	Results []Result `json:"results"`
+	// Complete is false where the run ended before it had measured each row.
+	Complete bool `json:"complete"`
 }
 
 // Result is one row. The figures are null, and Reason says why, where the row
@@ -80,7 +81,7 @@ func (r Result) again(later Result) Result {
 
 // List is the report of a run that measured nothing: every row is null.
 func List(rows []Row) *Report {
-	r := &Report{Schema: 1}
+	r := &Report{Schema: 1, Complete: true}
 	for _, row := range rows {
 		r.Results = append(r.Results, null(row, row.Ref))
 	}
@@ -119,30 +120,74 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// WriteTable prints the report for people.
-func (r *Report) WriteTable(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "NAME\tOURS\tREF\tRATIO\tBOUND\tSPREAD\t\tAGAINST\n")
-	for _, row := range r.Results {
-		bound := "-"
-		if row.Bound != nil {
-			bound = fmt.Sprintf("%.2f", *row.Bound)
-		}
-		if row.Ratio == nil {
-			fmt.Fprintf(t, "%s\t-\t-\t-\t%s\t-\tnull\t%s\n", row.Name, bound, row.Reason)
-			continue
-		}
-		verdict := ""
-		if row.Pass != nil {
-			verdict = map[bool]string{true: "ok", false: "MISS"}[*row.Pass]
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s\t%s\n", row.Name, figure(*row.Ours, row.Unit), figure(*row.RefNS, row.Unit),
-			*row.Ratio, bound, 100**row.Spread, verdict, row.Ref)
+// Table prints rows for people, each as soon as it is measured.
+type Table struct {
+	w    io.Writer
+	name int // the width of the names
+	err  error
+}
+
+// NewTable prints the heading of a table for rows.
+func NewTable(w io.Writer, rows []Row) *Table {
+	t := &Table{w: w, name: len("NAME")}
+	for _, row := range rows {
+		t.name = max(t.name, len(row.Name))
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	t.line("NAME", "OURS", "REF", "RATIO", "BOUND", "SPREAD", "", "AGAINST")
+	return t
+}
+
+func (t *Table) line(name, ours, ref, ratio, bound, spread, verdict, against string) {
+	if t.err != nil {
+		return
+	}
+	_, t.err = fmt.Fprintf(t.w, "%-*s  %-10s  %-10s  %-6s  %-6s  %-7s  %-4s  %s\n", t.name, name, ours, ref, ratio, bound, spread, verdict, against)
+}
+
+// Add prints a row.
+func (t *Table) Add(row Result, again bool) {
+	bound := "-"
+	if row.Bound != nil {
+		bound = fmt.Sprintf("%.2f", *row.Bound)
+	}
+	against := row.Ref
+	if row.Ratio == nil {
+		against = row.Reason
+	}
+	if again {
+		against += " (measured again)"
+	}
+	if row.Ratio == nil {
+		t.line(row.Name, "-", "-", "-", bound, "-", "null", against)
+		return
+	}
+	verdict := ""
+	if row.Pass != nil {
+		verdict = map[bool]string{true: "ok", false: "MISS"}[*row.Pass]
+	}
+	t.line(row.Name, figure(*row.Ours, row.Unit), figure(*row.RefNS, row.Unit), fmt.Sprintf("%.2f", *row.Ratio), bound,
+		fmt.Sprintf("%.0f %%", 100**row.Spread), verdict, against)
+}
+
+// Err returns the first error of printing.
+func (t *Table) Err() error {
+	if t.err != nil {
+		return fmt.Errorf("writing the report: %w", t.err)
 	}
 	return nil
+}
+
+// WriteTable prints the report for people.
+func (r *Report) WriteTable(w io.Writer) error {
+	rows := make([]Row, len(r.Results))
+	for i, result := range r.Results {
+		rows[i].Name = result.Name
+	}
+	t := NewTable(w, rows)
+	for _, row := range r.Results {
+		t.Add(row, false)
+	}
+	return t.Err()
 }
 
 func figure(ns float64, unit string) string {

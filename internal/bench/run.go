@@ -44,8 +44,30 @@ type Options struct {
 	Peers bool
 	// Anywhere measures on a shared core too. It is for tests that look at no figure.
 	Anywhere bool
+	// Each is called with each row as soon as it is measured, and again with a row that is measured again. May be nil.
+	Each func(r Result, again bool)
 	// Logger hears about every attempt. nil discards.
 	Logger *slog.Logger
+}
+
+// The time of a row on a machine that does something else too. A row that takes longer by itself says so ([Row].Time).
+const (
+	timeOfRow      = 8 * time.Second
+	timeOfShortRow = 2 * time.Second
+)
+
+// Estimate returns about how long a run takes.
+func Estimate(rows []Row, o Options) (d time.Duration) {
+	each := timeOfRow
+	if o.Rounds != 0 && o.Rounds < 61 {
+		each = timeOfShortRow
+	}
+	for _, row := range rows {
+		if row.Peers == "" || o.Peers {
+			d += each
+		}
+	}
+	return d
 }
 
 // Short is the form for CI: half a second or less per quiet row, and up to two minutes
@@ -77,6 +99,9 @@ func (o Options) withDefaults() Options {
 	if o.RowTime == 0 {
 		o.RowTime = 40 * time.Second
 	}
+	if o.Each == nil {
+		o.Each = func(Result, bool) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -84,7 +109,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Run measures rows in order and returns the report. It fails only when nothing
-// can be measured here or ctx ends; a row that cannot be measured is null in
+// can be measured here, or ctx ends: the report has the rows of before then. A row that cannot be measured is null in
 // the report, with its reason. Not to be called twice at the same time.
 func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	o = o.withDefaults()
@@ -105,7 +130,7 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 
 	defer release(rows, o.Logger)
 
-	report := &Report{Schema: 1, Machine: machine(env)}
+	report := &Report{Schema: 1, Machine: machine(env), Results: []Result{}}
 	var stopped error
 	err = Pinned(env.CPU, func() {
 		var still *stillness
@@ -118,8 +143,14 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 			if stopped = ctx.Err(); stopped != nil {
 				return
 			}
-			report.Results = append(report.Results, runRow(ctx, row, env, still, o))
+			r := runRow(ctx, row, env, still, o)
+			if stopped = ctx.Err(); stopped != nil {
+				return // in the middle of the row
+			}
+			report.Results = append(report.Results, r)
+			o.Each(r, false)
 		}
+		report.Complete = true
 		stopped = confirm(ctx, rows, report.Results, env, still, o)
 	})
 	return report, errors.Join(err, stopped)
@@ -157,7 +188,12 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 		}
 		for i, row := range rows {
 			if results[i].missed() {
-				results[i] = results[i].again(runRow(ctx, row, env, still, o))
+				r := runRow(ctx, row, env, still, o)
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				results[i] = results[i].again(r)
+				o.Each(results[i], true)
 			}
 		}
 	}

@@ -338,6 +338,24 @@ func TestMissed(t *testing.T) {
 	}
 }
 
+func TestASignalKeepsTheRowsOfBeforeIt(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var said []string
+	sides := Sides{Ours: scripted(2), Ref: scripted(1)}
+	rows := []Row{row(0, sides), row(0, sides), row(0, sides)}
+	report, err := Run(ctx, rows, Options{Rounds: 7, Openings: 1, Anywhere: true, Each: func(r Result, _ bool) {
+		if said = append(said, r.Name); len(said) == 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || report == nil || len(report.Results) != 2 || report.Complete || len(said) != 2 {
+		t.Errorf("%v; rows %q; report %+v", err, said, report)
+	}
+}
+
 func TestReportJSON(t *testing.T) {
 	report := Report{Schema: 1, Results: []Result{
 		measured(Row{Name: "a", Ref: "floor", Bound: 2}, summary{ours: 3, ref: 2, ratio: 1.5, spread: 0.01, low: 1.4, high: 1.6, rounds: 21}),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/export/exportrows"
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/curves"
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
@@ -60,22 +61,12 @@ func (c *benchCmd) Run(env *Env) error {
 		options.Confirm = 0 // there is no verdict to confirm
 	}
 	options.Logger = env.Logger
-	var report *bench.Report
 	if c.List {
-		report = bench.List(rows)
-	} else if report, err = bench.Run(env.Context, rows, options); err != nil {
-		return fmt.Errorf("bench: measuring: %w", err)
+		return c.print(env, bench.List(rows))
 	}
-	if c.json() {
-		err = report.WriteJSON(env.Stdout)
-	} else {
-		err = report.WriteTable(env.Stdout)
-	}
-	if err != nil {
+	report, err := c.measure(env, rows, options)
+	if err != nil || !c.Gate {
 		return err
-	}
-	if !c.Gate || c.List {
-		return nil
 	}
 	missed := report.Missed(c.Short)
 	for _, line := range missed {
@@ -86,6 +77,38 @@ func (c *benchCmd) Run(env *Env) error {
 			"again on an otherwise idle machine; --log.level debug shows every attempt")
 	}
 	return nil
+}
+
+func (c *benchCmd) print(env *Env, report *bench.Report) error {
+	if c.json() {
+		return report.WriteJSON(env.Stdout)
+	}
+	return report.WriteTable(env.Stdout)
+}
+
+// measure prints each row as it is measured, or as JSON those that were measured: a signal ends the run, and loses no row.
+func (c *benchCmd) measure(env *Env, rows []bench.Row, options bench.Options) (*bench.Report, error) {
+	fmt.Fprintf(env.Stderr, "flowtally: measuring %s: about %s on an idle machine; a busy one takes several times as long\n",
+		format.Plural(uint64(len(rows)), "row", "rows"), bench.Estimate(rows, options))
+	var table *bench.Table
+	if !c.json() {
+		table = bench.NewTable(env.Stdout, rows)
+		options.Each = table.Add
+	}
+	report, err := bench.Run(env.Context, rows, options)
+	if report != nil && table == nil {
+		err = errors.Join(err, report.WriteJSON(env.Stdout))
+	}
+	if table != nil {
+		err = errors.Join(err, table.Err())
+	}
+	if report != nil && env.Context.Err() != nil {
+		return nil, fmt.Errorf("bench: ended by a signal after %d of %s", len(report.Results), format.Plural(uint64(len(rows)), "row", "rows"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bench: measuring: %w", err)
+	}
+	return report, nil
 }
 
 // draw writes the plot, and prints the rows that it was made of.
@@ -111,8 +134,5 @@ func (c *benchCmd) draw(env *Env) error {
 	if err = errors.Join(err, file.Truncate(int64(image.Len())), file.Close()); err != nil {
 		return fmt.Errorf("bench: writing the plot: %w", err)
 	}
-	if c.json() {
-		return report.WriteJSON(env.Stdout)
-	}
-	return report.WriteTable(env.Stdout)
+	return c.print(env, report)
 }
