@@ -43,7 +43,7 @@ func TestGetWithAStoppedPoller(t *testing.T) {
 	}{
 		{[]string{"get", "sent"}, `(?m)^sent +completion +1,000 +0 +[^ ]+ +rdma:swnic0/comp_cntr\+external, its words`},
 		{[]string{"get", "-o", "json", "sent"}, `"age_ns":[0-9]+,.*"completions":1000,"errors":0,.*"device":true\}`},
-		{[]string{"top", "-c", "1", "sent"}, `(?m)^sent +1,000 +0 .* its words`},
+		{[]string{"top", "--count", "1", "sent"}, `(?m)^sent +1,000 +0 .* its words`},
 		{[]string{"wait", "sent", "--at-least", "1000"}, `(?m)^sent +completion +1,000 +0 `},
 	} {
 		var out, talk bytes.Buffer

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/manual"
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane/engine"
 )
@@ -59,8 +60,18 @@ func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Description(description),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ValueFormatter(helpOf),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 	)
+}
+
+// helpOf is the help of a flag or an argument. Its default is in it unless it stands in place of the value: --output="table".
+func helpOf(v *kong.Value) string {
+	help := kong.DefaultHelpValueFormatter(v)
+	if v.Flag != nil && v.Flag.PlaceHolder == "" {
+		return help
+	}
+	return help + manual.Default(v)
 }
 
 // Main runs the command line args and returns the exit code of the process.

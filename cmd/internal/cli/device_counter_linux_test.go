@@ -166,7 +166,7 @@ func TestTopReadsWords(t *testing.T) {
 	if !c.FromDevice || !c.HasRate || math.Abs(c.PacketsPerSec*took.Seconds()-1_000_000) > 1 || c.BytesPerSec != 0 {
 		t.Errorf("%+v in %v", c, took)
 	}
-	if code, out, _ := m.run("top", "-c", "1"); code != exitOK || !strings.Contains(out, "1,000,010") || !strings.Contains(out, " now  rdma efa0 comp_cntr+external, its words") {
+	if code, out, _ := m.run("top", "--count", "1"); code != exitOK || !strings.Contains(out, "1,000,010") || !strings.Contains(out, " now  rdma efa0 comp_cntr+external, its words") {
 		t.Errorf("top ended with %d:\n%s", code, out)
 	}
 }

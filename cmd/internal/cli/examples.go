@@ -198,7 +198,7 @@ Examples:
 
   flowtally qp post near send --count 100000 --timeout 10s
 
-  flowtally qp post near rdma_write -c 100 -o json`
+  flowtally qp post near rdma_write --count 100 -o json`
 }
 
 // Help is shown by check --help.

@@ -18,7 +18,7 @@ type explainCmd struct {
 	flowsFlag
 	Direction  string   `help:"Side of the interface on which the packet is seen: ${enum}." enum:"ingress,egress" default:"ingress"`
 	Interface  string   `help:"Interface on which the packet is seen, for flows of one interface." complete:"interfaces" placeholder:"NAME"`
-	Number     uint64   `short:"n" help:"Of a capture: the number of the packet." default:"1" placeholder:"N"`
+	Number     uint64   `help:"Of a capture: the number of the packet." default:"1" placeholder:"N"`
 	Classifier bool     `help:"Print the classifier that is chosen for the flows, and its cost, in place of a packet's decision."`
 	Packet     []string `arg:"" optional:"" help:"The packet: in the words of a match, in hex, or a capture (pcap, pcapng; - is standard input)."`
 }

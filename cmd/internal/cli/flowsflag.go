@@ -18,7 +18,7 @@ import (
 type flowsFlag struct {
 	controlFlag
 	Config string   `short:"c" help:"The flows of this configuration file. Without --config and --flow: those of the running instance." placeholder:"FILE"`
-	Flow   []string `short:"f" help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
+	Flow   []string `help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
 
 // flows returns the flows in the order in which they win among those of one priority. If ordered is false, an instance

@@ -56,7 +56,7 @@ func TestHostileLabels(t *testing.T) {
 			}
 			for _, args := range [][]string{
 				{"get", "--sum-by", "team"}, {"get", "--label", "team"}, {"get", "--label", "tema=x"}, {"get", "--label", "team=~(?s).*"},
-				{"top", "-c", "1", "--sum-by", "team"}, {"get", "--sum-by", "team", "-o", "json"}, {"watch", "--history", "-c", "1", "-o", "json"},
+				{"top", "--count", "1", "--sum-by", "team"}, {"get", "--sum-by", "team", "-o", "json"}, {"watch", "--history", "--count", "1", "-o", "json"},
 				{"check"}, {"__complete", "--", "get", "--mirror", path, "--label", ""}, {"__complete", "--", "get", "--mirror", path, "--sum-by", ""},
 			} {
 				if args[0] != "__complete" {

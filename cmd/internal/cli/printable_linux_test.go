@@ -67,8 +67,8 @@ func TestHostileNames(t *testing.T) {
 			}
 			lines := 0
 			for _, args := range [][]string{
-				{"get"}, {"top", "-c", "1"}, {"get", "-o", "json"}, {"get", "absent"}, {"watch", "--history", "-c", "1"},
-				{"watch", "--history", "-c", "1", "-o", "json"}, {"check"}, {"wait", "--at-least", "9", "--timeout", "10ms", text},
+				{"get"}, {"top", "--count", "1"}, {"get", "-o", "json"}, {"get", "absent"}, {"watch", "--history", "--count", "1"},
+				{"watch", "--history", "--count", "1", "-o", "json"}, {"check"}, {"wait", "--at-least", "9", "--timeout", "10ms", text},
 				{"__complete", "--", "get", "--mirror", path, ""},
 			} {
 				if args[0] != "__complete" {

@@ -124,7 +124,7 @@ func (c *queuePairsConnectCmd) Run(env *Env) error {
 type queuePairsPostCmd struct {
 	outputFlag
 	socketFlag
-	Count     int           `short:"c" help:"How many." default:"1" placeholder:"N"`
+	Count     int           `help:"How many." default:"1" placeholder:"N"`
 	Timeout   time.Duration `help:"End with 1 if they have not completed by then, or at a signal, and print the completed ones; the others stay outstanding. 0: wait." default:"0" placeholder:"DURATION"`
 	Name      string        `arg:"" complete:"queue-pairs" help:"The queue pair."`
 	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"Operation to post: ${enum}. Messages have message_size bytes. The peer must receive sent ones."`

@@ -27,7 +27,7 @@ import (
 type runCmd struct {
 	Config    string       `short:"c" help:"The configuration file." placeholder:"FILE"`
 	Interface []string     `short:"i" help:"In place of a file: count on this interface; MODE is auto, native or generic. May be repeated." complete:"interfaces" placeholder:"NAME[=MODE]"`
-	Flow      []string     `short:"f" help:"In place of a file: count this flow. May be repeated." sep:"none" placeholder:"NAME=MATCH"`
+	Flow      []string     `help:"In place of a file: count this flow. May be repeated." sep:"none" placeholder:"NAME=MATCH"`
 	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,rdma,xdp,sim" default:"auto"`
 	Instance  instanceName `help:"The instance, in place of the file's. $$FLOWTALLY_INSTANCE names it where neither does." placeholder:"NAME"`
 	Mirror    string       `help:"The mirror's file, in place of the file's." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`

@@ -24,7 +24,7 @@ type selftestCmd struct {
 	Peer       netip.Addr    `help:"A neighbor on the interface's link, which replies to echo requests." placeholder:"ADDR"`
 	Send       bool          `help:"Send the frames to --peer, where selftest --receive counts them."`
 	Receive    bool          `help:"Count the frames of a selftest --send on another host."`
-	Count      int           `short:"n" help:"How many frames, echo requests and messages are sent in each part." default:"1000" placeholder:"N"`
+	Count      int           `help:"How many frames, echo requests and messages are sent in each part." default:"1000" placeholder:"N"`
 	Wait       time.Duration `help:"With --receive: how long the first frame may take." default:"1m" placeholder:"DURATION"`
 	Mode       string        `help:"Where the XDP program of the test runs: ${enum}." enum:"auto,native,generic" default:"auto"`
 	RDMADevice string        `name:"rdma-device" help:"Also test this RDMA device, with two queue pairs." placeholder:"NAME"`

@@ -19,7 +19,7 @@ type topCmd struct {
 	readerFlag
 	selection.Options
 	Interval time.Duration `short:"n" help:"Time between two looks." default:"1s"`
-	Count    int           `short:"c" help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
+	Count    int           `help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
 	Sort     string        `help:"Order: ${enum}." enum:"name,rate,bits,byte-rate,trend,packets,bytes,age,source,note" default:"name"`
 	Reverse  bool          `help:"Reverse the order."`
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show; patterns as of the shell, such as 'w*', too. Default: all."`

@@ -19,7 +19,7 @@ type watchCmd struct {
 	selection.Options
 	History  bool          `help:"Start with the oldest change that the mirror holds, in place of the next one."`
 	Interval time.Duration `short:"n" help:"Time between two looks at the ring." default:"100ms"`
-	Count    uint64        `short:"c" help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
+	Count    uint64        `help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 

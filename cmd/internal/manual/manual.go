@@ -150,10 +150,15 @@ func value(v *kong.Value, fallback string) string {
 	if len(v.Tag.Envs) > 0 {
 		help += " Environment: " + strings.Join(v.Tag.Envs, ", ") + "."
 	}
-	if v.HasDefault && v.Default != "" && !v.IsBool() && !strings.Contains(help, "efault") {
-		help += " Default: " + v.Default + "."
+	return help + Default(v)
+}
+
+// Default returns the words that tell the default of a flag or an argument, or "" where there is none or the help tells it.
+func Default(v *kong.Value) string {
+	if !v.HasDefault || v.Default == "" || v.IsBool() || strings.Contains(v.Help, "efault") {
+		return ""
 	}
-	return help
+	return " Default: " + v.Default + "."
 }
 
 // roff is a page that is being written.
