@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
@@ -80,30 +78,6 @@ func passUDP(t *testing.T, from, to *lab.End, dst string, n int) {
 		if _, err := in.Read(buf); err != nil {
 			t.Fatalf("datagram %d of %d to %s: %v", i+1, n, dst, err)
 		}
-	}
-}
-
-// sendOn sends n frames on an interface of the near namespace, like a program of the host.
-func sendOn(t *testing.T, near *lab.End, ifname string, n int, f []byte) {
-	t.Helper()
-	if err := near.NS.Do(func() error {
-		ifi, err := net.InterfaceByName(ifname)
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		for range n {
-			if err := unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); err != nil {
-				return fmt.Errorf("sending on %s: %w", ifname, err)
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -190,7 +164,10 @@ func TestStackedInterfacesCountTwice(t *testing.T) {
 						return
 					}
 					eth.Src, eth.Dst = eth.Dst, [6]byte{2, 0, 0, 0, 0, 2}
-					sendOn(t, near, upper, n, frame.Sized(100, append([]frame.Layer{eth}, packet...)...))
+					sent := frame.Sized(100, append([]frame.Layer{eth}, packet...)...)
+					if err := near.NS.Do(func() error { return lab.SendOn(upper, n, sent) }); err != nil {
+						t.Fatal(err)
+					}
 				}
 				check := func(step string, want uint64) {
 					t.Helper()

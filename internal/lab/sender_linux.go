@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -91,6 +92,26 @@ func (e *End) NewSender(streams []Stream, o SenderOptions) (*Sender, error) {
 		return nil, fmt.Errorf("opening a packet socket on %s: %w", e.Name, err)
 	}
 	return s, nil
+}
+
+// SendOn sends n frames on an interface of the caller's network namespace, like a program of the host.
+func SendOn(ifname string, n int, frame []byte) error {
+	ifi, err := net.InterfaceByName(ifname)
+	if err != nil {
+		return err
+	}
+	fd, err := packetSocket(ifi.Index, 0)
+	if err != nil {
+		return fmt.Errorf("sending on %s: %w", ifname, err)
+	}
+	defer unix.Close(fd)
+
+	for range n {
+		if _, err := unix.Write(fd, frame); err != nil {
+			return fmt.Errorf("sending on %s: %w", ifname, err)
+		}
+	}
+	return nil
 }
 
 // packetSocket opens an AF_PACKET socket on the interface: for sending only

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flowtally/flowtally/cmd/internal/explain"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // sendFrames is the command "sendframes INTERFACE N PACKET": it sends N frames of a packet on an interface.
@@ -32,21 +30,5 @@ func sendFramesOn(ifname, count, packet string) error {
 	if err != nil {
 		return err
 	}
-
-	ifi, err := net.InterfaceByName(ifname)
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-
-	for range n {
-		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); err != nil {
-			return fmt.Errorf("sending on %s: %w", ifname, err)
-		}
-	}
-	return nil
+	return lab.SendOn(ifname, n, frame)
 }
