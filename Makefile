@@ -83,12 +83,12 @@ build: programs ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/
 # install builds nothing: root may have no Go in its PATH, and would leave files of root in this user's cache.
 install: to = $(DESTDIR)$(PREFIX)
 install: lib = $(DESTDIR)$(LIBDIR)
-install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit, man pages and completions
+install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit, man pages, completions and documents
 	@for f in flowtally flowtally-plugin; do [ -e "$(BIN)/$$f" ] || { echo "install: $(BIN)/$$f is not there: run make build first" >&2; exit 1; }; done
 	@need=$$(du -ckL "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" $(wildcard $(BIN)/$(LIBRARY)) | awk 'END {print $$1 + 2048}'); at="$(to)/bin"; \
 	while [ ! -e "$$at" ]; do at=$$(dirname "$$at"); done; free=$$(df -kP "$$at" | awk 'END {print $$4}'); \
 	[ "$$free" -ge "$$need" ] || { echo "install: $$at has $$free KiB of free space, and the files need $$need KiB: make room, or name another PREFIX" >&2; exit 1; }
-	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/lib/tmpfiles.d" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
+	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/lib/tmpfiles.d" "$(to)/share/doc/flowtally/docs" "$(DESTDIR)$(SYSCONFDIR)" \
 		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d" "$(to)/share/man"
 	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
 	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
@@ -102,6 +102,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"
 	"$(BIN)/flowtally" completion fish | install -m 0644 /dev/stdin "$(to)/share/fish/vendor_completions.d/flowtally.fish"
 	install -m 0644 LICENSE "$(to)/share/doc/flowtally/copyright"
+	install -m 0644 docs/*.md "$(to)/share/doc/flowtally/docs"
 	umask 022; "$(BIN)/flowtally" __man "$(to)/share/man"; gzip -9nf "$(to)"/share/man/man?/flowtally*.[158]
 	[ -e "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml" ] || install -m 0644 configs/default.yaml "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
@@ -113,7 +114,7 @@ uninstall: ## remove the files of install; a configuration that differs from con
 	find "$$stage" ! -type d -printf '/%P\n' | while read -r f; do \
 		[ "$${f##*/}" != flowtally.yaml ] || cmp -s "$$stage$$f" "$(DESTDIR)$$f" || continue; \
 		rm -fv "$(DESTDIR)$$f"; done; \
-	for d in include share/doc; do rmdir "$(DESTDIR)$(PREFIX)/$$d/flowtally" 2>/dev/null || true; done
+	for d in include/flowtally share/doc/flowtally/docs share/doc/flowtally; do rmdir "$(DESTDIR)$(PREFIX)/$$d" 2>/dev/null || true; done
 
 # Both packages have the files of make install, each in a directory where its distributions look for libraries.
 # The programs hold no path of this machine, and every file has the time of the commit: the same commit gives

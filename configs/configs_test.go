@@ -333,7 +333,7 @@ func TestBounds(t *testing.T) {
 		{"poll: {cpu: %}", "0", "-1", func(c *dataplane.Config) { c.Poll.CPU = -1 }, "poll.cpu"},
 		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},
 		{"interfaces: [%]", "a.b", "a/b", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "a/b"}} }, "interface"},
-		{"xdp: {max_flows: %}", "4194304", "4194305", func(c *dataplane.Config) { c.XDP.MaxFlows = 1<<22 + 1 }, "xdp.max_flows"},
+		{"xdp: {max_flows: %}", "1048576", "1048577", func(c *dataplane.Config) { c.XDP.MaxFlows = dataplane.MostFlows + 1 }, "xdp.max_flows"},
 		{"xdp: {worst_cost: %}", "16384", "16385", func(c *dataplane.Config) { c.XDP.WorstCost = 16385 }, "xdp.worst_cost"},
 		{"rdma: {commands_per_second: %}", "1000000", "1000001", func(c *dataplane.Config) { c.RDMA.CommandsPerSecond = 1_000_001 }, "rdma.commands_per_second"},
 		{"rdma: {library: %}", "/a.so", "a.so", func(c *dataplane.Config) { c.RDMA.Library = "a.so" }, "rdma.library"},

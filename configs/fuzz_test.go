@@ -39,7 +39,7 @@ func checkRoundTrip(t *rapid.T) {
 			HistoryPeriod: time.Duration(upTo("history period", 1<<62)), Mode: rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o644, 0o640, 0o200, 0o604}).Draw(t, "mode"),
 		},
 		Poll: dataplane.PollConfig{Busy: rapid.Bool().Draw(t, "busy"), CPU: upTo("cpu", 1<<31-1)},
-		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", 1<<22), WorstCost: upTo("worst cost", 1<<14), KeepPins: rapid.Bool().Draw(t, "keep pins"), TCX: rapid.SampledFrom([]string{"", "first", "last"}).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse"}, {"tcx", "refuse"}}).Draw(t, "beside")},
+		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", dataplane.MostFlows), WorstCost: upTo("worst cost", 1<<14), KeepPins: rapid.Bool().Draw(t, "keep pins"), TCX: rapid.SampledFrom([]string{"", "first", "last"}).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse"}, {"tcx", "refuse"}}).Draw(t, "beside")},
 		RDMA: dataplane.RDMAConfig{
 			Library: word("library", "", "/lib/x.so", "/#", "/a: b"), MLX5: word("mlx5", "", "/é", "/'"), EFA: word("efa", "", "/-"),
 			CommandsPerSecond: upTo("commands", 1_000_000), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),

@@ -21,7 +21,7 @@ const (
 	mostCounters = 1 << 24
 	mostLatency  = 1 << 20
 	mostHistory  = 1 << 24
-	mostFlows    = 1 << 22
+	mostFlows    = dataplane.MostFlows
 	mostCPU      = math.MaxInt32
 	mostCommands = 1_000_000
 	leastPeriod  = 100 * time.Microsecond

@@ -99,7 +99,7 @@ func TestExporterUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const run = "ExecStart=/usr/local/bin/flowtally export --listen :9790\n"
+	const run = "ExecStart=/usr/local/bin/flowtally export --listen :9790 --label-keys action\n"
 	for _, want := range []string{run, "Type=notify\n", "\nDynamicUser=yes\n", "\nCapabilityBoundingSet=\n", "\nAmbientCapabilities=\n"} {
 		if strings.Count(string(data), want) != 1 {
 			t.Errorf("the unit does not hold %q once", want)

@@ -97,7 +97,7 @@ type PollConfig struct {
 type XDPConfig struct {
 	// PinDir is a directory on a bpffs. Empty means /sys/fs/bpf/flowtally/INSTANCE.
 	PinDir string
-	// MaxFlows the tables hold. 0 means 65536.
+	// MaxFlows the tables hold, at most [MostFlows]. 0 means 65536.
 	MaxFlows int
 	// WorstCost is the most nodes and rules that one packet may touch, whoever sends it. New flows that would make it more
 	// are refused with ErrCostly; flows that are counted already never are. 0 means [DefaultWorstCost].
@@ -112,6 +112,9 @@ type XDPConfig struct {
 	// first. Empty means [Besides].
 	Beside []Beside
 }
+
+// MostFlows is the greatest MaxFlows: a slot of the tables has 20 bits for its counter.
+const MostFlows = 1 << 20
 
 // DefaultWorstCost is the WorstCost of a configuration that names none. 10,000 rules of a firewall take 400, and 60,000
 // take 1,700.

@@ -126,8 +126,8 @@ func (c Config) Validate() error {
 	if n := c.Poll.CPU; n < 0 || n > math.MaxInt32 {
 		bad("poll.cpu %d: 0 to %d", n, math.MaxInt32)
 	}
-	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
-		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
+	if n := c.XDP.MaxFlows; n < 0 || n > MostFlows {
+		bad("xdp.max_flows %d: 0 to %d", n, MostFlows)
 	}
 	if n := c.XDP.WorstCost; n < 0 || n > MostWorstCost {
 		bad("xdp.worst_cost %d: 0 to %d", n, MostWorstCost)

@@ -27,7 +27,7 @@ func TestConfigValidate(t *testing.T) {
 			Flows:  []flow.Flow{{Name: "a", Interface: "eth0"}, {Name: "b", Backend: "rdma"}, {Name: "c", Backend: "auto"}},
 			Mirror: dataplane.MirrorConfig{Counters: 1 << 24, LatencyCounters: 1 << 20, History: -1, HistoryPeriod: 1, Mode: 0o604},
 			Poll:   dataplane.PollConfig{Period: 100 * time.Microsecond, Busy: true, CPU: math.MaxInt32},
-			XDP:    dataplane.XDPConfig{MaxFlows: 1 << 22, KeepPins: true},
+			XDP:    dataplane.XDPConfig{MaxFlows: dataplane.MostFlows, KeepPins: true},
 			RDMA:   dataplane.RDMAConfig{Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", EFA: "/opt/lib/libefa.so.1", CommandsPerSecond: 1_000_000, Steal: true, Audit: true},
 		}, nil},
 		{"the zero value", dataplane.Config{}, []string{"interfaces: none"}},

@@ -7,9 +7,11 @@ import (
 	"os"
 )
 
+// MostRules is the greatest Options.MaxRules.
+const MostRules = 1 << 20
+
 // Limits of the layout: a slot has 24 bits for the unit of its entry and 20 for its counter.
 const (
-	maxRules    = 1 << 20
 	maxCounters = 1 << 20
 	maxTuples   = 8 // masks that are hashed
 	maxPorts    = 256
@@ -48,8 +50,8 @@ func MostCounters(cpus int) int { return 1 << (bits.Len(uint(maxOffset/(2*16*cpu
 func newGeometry(o Options, cpus int) (geometry, error) {
 	g := geometry{rules: cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))), cpus: cpus}
 	g.counters = cmp.Or(o.MaxCounters, g.rules)
-	if g.rules < 0 || g.rules > maxRules {
-		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, maxRules)
+	if g.rules < 0 || g.rules > MostRules {
+		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, MostRules)
 	}
 	if g.counters < 0 || g.counters > maxCounters {
 		return g, fmt.Errorf("sizing %d counters: %w: 1 to %d", g.counters, ErrInvalid, maxCounters)

@@ -24,7 +24,7 @@ func TestGeometryOfManyCPUs(t *testing.T) {
 			t.Errorf("%d counters of %d CPUs: %v, want that %s", tc.counters, tc.cpus, err, tc.fit)
 		}
 	}
-	for _, rules := range []int{1, maxRules} {
+	for _, rules := range []int{1, MostRules} {
 		g, err := newGeometry(Options{MaxRules: rules, MaxCounters: 1}, 1)
 		if most := max(g.slotBytes(), g.entryBytes(), g.treeBytes()); err != nil || most >= maxOffset {
 			t.Errorf("%d rules: a map of %d bytes, %v", rules, most, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,32 @@ func TestRefusesModes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "/program has mode") {
 			t.Errorf("mode %v: %v", mode, err)
 		}
+	}
+}
+
+func TestThePagesThatInstalledFilesNameAreInstalled(t *testing.T) {
+	stage := staged(t, "deb")
+	pages := 0
+	for _, dir := range []string{"etc", "usr/lib/systemd", "usr/share/doc/flowtally"} {
+		err := filepath.WalkDir(filepath.Join(stage, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) == ".md" { // a page links to others by itself
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, page := range regexp.MustCompile(`\bdocs/[a-z-]+\.md`).FindAllString(string(text), -1) {
+				pages++
+				if _, err := os.Stat(filepath.Join(stage, "usr/share/doc/flowtally", page)); err != nil {
+					t.Errorf("%s names %s: %v", path, page, err)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pages == 0 {
+		t.Error("no page was found")
 	}
 }
 

@@ -66,7 +66,7 @@ func contentsOf(o Options) (contents files.Contents, programs []string, err erro
 		}
 		switch {
 		case d.IsDir():
-			if d.Name() != "flowtally" {
+			if !strings.Contains(c.Destination+"/", "/flowtally/") {
 				return nil // a directory of the system
 			}
 			c.Source, c.Type, c.FileInfo.Mode = "", files.TypeDir, 0o755

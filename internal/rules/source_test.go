@@ -180,3 +180,18 @@ func TestDocumentLinesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// The README and the page on installing name the same kernels.
+func TestDocumentsNameOneOldestKernel(t *testing.T) {
+	root, _ := tracked(t)
+	const needs = "Linux 6.1 or newer, and 6.6 for sent packets and TCX"
+	for _, f := range []string{"README.md", "docs/install.md"} {
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(strings.Fields(string(data)), " "); !strings.Contains(text, needs) {
+			t.Errorf("%s does not say %q", f, needs)
+		}
+	}
+}

@@ -21,7 +21,8 @@
 // # Comparison
 //
 // Both outputs are compared after the same simplification: numbers with their units,
-// durations, times and addresses become "#", blanks and rows of dashes become one. A
+// durations, times and addresses match any other, blanks and rows of dashes become one.
+// Only the format of a number counts: 1,006 does not match 1006. A
 // line "…" stands for any lines, and "…" in a line for any text. The output is
 // standard output, or, where that differs, standard output and standard error.
 //

@@ -57,6 +57,12 @@ func TestComparison(t *testing.T) {
 	}{
 		{"web  1,234  5.1 MiB  21ms  xdp:eth0/native", "web   7  12 B  1.5s  xdp:eth0/native\n", true},
 		{"web  1  xdp:eth0/native", "web  1  xdp:eth1/native\n", false},
+		{"web: 1,000 packets", "web: 1006 packets\n", false},
+		{"web: 1000 packets", "web: 1,006 packets\n", false},
+		{"web: 1,000 packets", "web: 22,006 packets\n", true},
+		{"web: 1000 packets", "web: 22006 packets\n", true},
+		{"web: 1000 packets", "web: 6 packets\n", true},
+		{"cpus 0,1,2", "cpus 4096\n", true},
 		{"web 1", "dns 1\n", false},
 		{"web 1", "web 1\nmore 1\n", false},
 		{"web 1\n…", "web 1\nmore 1\nand more\n", true},

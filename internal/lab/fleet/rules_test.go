@@ -17,11 +17,11 @@ const prometheusConfigs = "../../../configs/prometheus"
 func TestRules(t *testing.T) {
 	need.Tool(t, "promtool")
 	rules, err := filepath.Glob(filepath.Join(prometheusConfigs, "*.yaml"))
-	if err != nil || len(rules) != 2 {
+	if err != nil || len(rules) != 3 {
 		t.Fatalf("the files of rules are %v, %v", rules, err)
 	}
 	tests, err := filepath.Glob(filepath.Join(prometheusConfigs, "tests", "*.yaml"))
-	if err != nil || len(tests) != 2 {
+	if err != nil || len(tests) != 3 {
 		t.Fatalf("the files of tests are %v, %v", tests, err)
 	}
 	for _, args := range [][]string{append([]string{"check", "rules"}, rules...), append([]string{"test", "rules"}, tests...)} {
@@ -31,8 +31,11 @@ func TestRules(t *testing.T) {
 		}
 		t.Logf("promtool %s:\n%s", strings.Join(args[:2], " "), out)
 	}
-	alerts := read(t, filepath.Join(prometheusConfigs, "alerts.yaml"))
-	tested := read(t, filepath.Join(prometheusConfigs, "tests", "alerts.yaml"))
+	var alerts, tested string
+	for _, name := range []string{"alerts.yaml", "alerts-optional.yaml"} {
+		alerts += read(t, filepath.Join(prometheusConfigs, name))
+		tested += read(t, filepath.Join(prometheusConfigs, "tests", name))
+	}
 	names := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(alerts, -1)
 	if len(names) < 10 {
 		t.Fatalf("only %d alerts were found", len(names))
