@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
 // ServeControl serves svc on the unix socket at path until ctx ends. The calls of root and of this process's own user
@@ -208,7 +210,7 @@ func removeStale(path string) error {
 func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 	defer c.Close()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.ConnectionTimeout(10*time.Second))
-	Register(s, svc)
+	pluginv1.RegisterDataplaneServer(s, &server{svc: svc, log: c.log})
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
 	defer s.Stop()
@@ -274,11 +276,37 @@ func (l *credListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peerUID(conn)
-		if err == nil && (uid == 0 || int(uid) == os.Geteuid()) {
-			return conn, nil
+		peer, err := peerOf(conn)
+		if err == nil && (peer.uid == 0 || int(peer.uid) == os.Geteuid()) {
+			return callerConn{conn, peer}, nil
 		}
-		l.log.Warn("refused a connection to the control socket", "uid", uid, "error", err)
+		l.log.Warn("refused a connection to the control socket", "uid", peer.uid, "error", err)
 		conn.Close()
+	}
+}
+
+// caller is the process at the other end of a connection, as the kernel recorded it at connect(2). It stands in place of
+// the peer's address, which a unix socket does not have.
+type caller struct {
+	net.Addr
+	uid uint32
+	pid int32
+}
+
+type callerConn struct {
+	net.Conn
+	peer caller
+}
+
+func (c callerConn) RemoteAddr() net.Addr { return c.peer }
+
+// asked logs who asks for a change of the instance over the control socket.
+func (s *server) asked(ctx context.Context, change string) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return
+	}
+	if c, is := p.Addr.(caller); is {
+		s.log.Info("asked over the control socket", "for", change, "user", c.uid, "process", c.pid)
 	}
 }

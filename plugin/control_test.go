@@ -3,7 +3,9 @@ package plugin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -225,6 +227,54 @@ func TestControlTurns(t *testing.T) {
 }
 
 // A client of the control socket can neither configure nor end the instance.
+func TestWhoAskedForAChangeIsInTheLog(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the control socket is Linux's")
+	}
+	var log syncBuffer
+	path := filepath.Join(t.TempDir(), "log", "test.sock")
+	fake, err := plugintest.NewFake(t.Context(), dataplane.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := plugin.ListenControl(path, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(context.Background(), fake) }()
+	t.Cleanup(func() { c.Close(); <-served })
+	svc := dial(t, path)
+	web := flow.Flow{Name: "web"}
+	said := ""
+	ask := func(err error, want string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := ""
+		if want != "" {
+			line = fmt.Sprintf("for=%q user=%d process=%d\n", want, os.Getuid(), os.Getpid())
+		}
+		got := strings.TrimPrefix(log.String(), said)
+		if said += got; !strings.HasSuffix(got, line) || strings.Count(got, "\n") != strings.Count(line, "\n") {
+			t.Errorf("the log goes on with %q, want %q at its end", got, line)
+		}
+	}
+	_, err = svc.AddFlows(t.Context(), web)
+	ask(err, "adding flows")
+	_, err = svc.SetFlows(t.Context(), []flow.Flow{web}, dataplane.SetOptions{})
+	ask(err, "setting flows")
+	_, err = svc.SetFlows(t.Context(), nil, dataplane.SetOptions{DryRun: true})
+	ask(err, "")
+	_, err = svc.Placements(t.Context())
+	ask(err, "")
+	ask(svc.RemoveFlows(t.Context(), "web"), "removing flows")
+	_, err = svc.ReserveWords(t.Context(), "words")
+	ask(err, "reserving words")
+	ask(svc.ReleaseWords(t.Context(), "words"), "releasing words")
+}
+
 func TestControlRefusesConfigureAndClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c", "test.sock")
 	fake, _ := controlled(t, path)

@@ -16,4 +16,4 @@ func peerCredentials() error {
 	}
 }
 
-func peerUID(net.Conn) (uint32, error) { return 0, peerCredentials() }
+func peerOf(net.Conn) (caller, error) { return caller{}, peerCredentials() }

@@ -120,6 +120,7 @@ func (s *server) ConnectQueuePair(ctx context.Context, req *pluginv1.ConnectQueu
 	if err != nil {
 		return nil, toStatus(fmt.Errorf("connecting queue pair %.80q: %w", req.GetName(), err))
 	}
+	s.asked(ctx, "connecting a queue pair")
 	if err := svc.QueuePairs().Connect(ctx, req.GetName(), peer); err != nil {
 		return nil, toStatus(err)
 	}
@@ -135,6 +136,7 @@ func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostO
 		if int64(int(req.GetCount())) != req.GetCount() {
 			return nil, toStatus(invalid("posting %d operations: the number does not fit", req.GetCount()))
 		}
+		s.asked(ctx, "posting to a queue pair")
 		posted, err := svc.QueuePairs().Post(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
 		resp := &pluginv1.PostOperationsResponse{EndedCompleted: posted.Completed, EndedErrors: posted.Errors}
 		if err != nil {
@@ -262,8 +264,10 @@ func (s *server) ReservedWords(ctx context.Context, req *pluginv1.ReservedWordsR
 	switch {
 	case err != nil:
 	case req.Reserve != nil:
+		s.asked(ctx, "reserving words")
 		list[0], err = svc.ReserveWords(ctx, req.GetReserve())
 	case req.Release != nil:
+		s.asked(ctx, "releasing words")
 		list, err = nil, svc.ReleaseWords(ctx, req.GetRelease())
 	default:
 		list, err = svc.ReservedWords(ctx)

@@ -166,6 +166,7 @@ func (s *server) AddFlows(stream grpc.ClientStreamingServer[pluginv1.AddFlowsReq
 		if err != nil {
 			return nil, toStatus(fmt.Errorf("adding flows: %w", err))
 		}
+		s.asked(ctx, "adding flows")
 		placed, err := svc.AddFlows(ctx, flows...)
 		if err != nil {
 			return nil, toStatus(err)
@@ -180,6 +181,7 @@ func (s *server) RemoveFlows(ctx context.Context, req *pluginv1.RemoveFlowsReque
 	if err != nil {
 		return nil, toStatus(err)
 	}
+	s.asked(ctx, "removing flows")
 	if err := svc.RemoveFlows(ctx, req.GetNames()...); err != nil {
 		return nil, toStatus(err)
 	}

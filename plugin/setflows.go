@@ -41,6 +41,9 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 			}
 			opts.Config = &cfg
 		}
+		if !opts.DryRun {
+			s.asked(ctx, "setting flows")
+		}
 		d, err := svc.SetFlows(ctx, flows, opts)
 		if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
 			select {

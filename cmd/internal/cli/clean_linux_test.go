@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,7 +68,11 @@ func TestCleanDetachAndInstances(t *testing.T) {
 			t.Fatalf("%v: code %d, want %d and %q:\n%s%s", args, got, code, says, out, talk)
 		}
 	}
+	journal := newJournal(t)
 	in.start()
+	must(exitOK, "2 flows unchanged", "apply", "--instance", in.name, "--socket", filepath.Join(in.dir, "run", "s.sock"))
+	journal.want("apply: " + filepath.Join(in.dir, "config.yaml") + " to instance " + in.name + ": 2 flows unchanged")
+	in.said(fmt.Sprintf(`"for":"setting flows","user":%d,"process":%d`, os.Getuid(), os.Getpid()))
 	if i := in.listed(); i.State != "running" || i.PID == nil || *i.PID != in.pluginPID() || i.Programs != 1 || i.MirrorBytes == 0 {
 		t.Errorf("instances prints %+v of a running instance", i)
 	}
@@ -78,6 +83,7 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	// A live instance does not take its hooks again after detach, and a restart of it does.
 	must(exitOK, "took 1 program", "detach", "--instance", in.name)
 	in.said("taken off its hooks by flowtally detach")
+	journal.want("detach: took 1 program of instance " + in.name + " off its hooks")
 	if in.attached() {
 		t.Error("a program is attached after detach")
 	}
@@ -127,7 +133,50 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	if in.attached() || exists(in.pins) || exists(in.mirror) || in.listed().Name != "" {
 		t.Errorf("attached %v, pins %v, mirror %v, %+v after clean", in.attached(), in.pinned(), exists(in.mirror), in.listed())
 	}
+	journal.want("clean: removed instance " + in.name + ": 1 program, ")
 	must(exitFailed, "no pins and no mirror", "clean", "--instance", in.name, "--yes")
+}
+
+// journal is a syslog in place of the host's. nil: the host has one, which goes before it.
+type journal struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+func newJournal(t *testing.T) *journal {
+	t.Helper()
+	const path = "/var/run/syslog"
+	for _, own := range []string{"/dev/log", path} {
+		if _, err := os.Lstat(own); err == nil {
+			t.Logf("the journal is not looked at: the host has %s", own)
+			return nil
+		}
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); os.Remove(path) })
+	return &journal{t, conn}
+}
+
+// want reads lines until one has the text, with the user and the process of this test.
+func (j *journal) want(text string) {
+	if j == nil {
+		return
+	}
+	j.t.Helper()
+	buffer, read := make([]byte, 4096), ""
+	for j.conn.SetReadDeadline(time.Now().Add(patience)) == nil {
+		n, err := j.conn.Read(buffer)
+		if err != nil {
+			j.t.Fatalf("%v; the journal has no line %q:\n%s", err, text, read)
+		}
+		line := string(buffer[:n])
+		if read += line; strings.Contains(line, text) && strings.Contains(line, fmt.Sprintf("(by user %d, process %d)", os.Getuid(), os.Getpid())) {
+			return
+		}
+	}
 }
 
 func readStat(pid int) (string, error) {
