@@ -104,9 +104,10 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		}
 		return report(stderr, &usageError{usage.Explain(err)}, &commandLine{args, kctx})
 	}
+	line := &commandLine{args, kctx}
 	named, err := settle(kctx)
 	if err != nil {
-		return report(stderr, err)
+		return report(stderr, err, line)
 	}
 	if !r.Run.reloads() {
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
@@ -122,7 +123,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		TTY:     format.IsTerminal(stdout) && os.Getenv("TERM") != "dumb",
 		named:   named,
 		model:   parser.Model,
-		line:    &commandLine{args, kctx},
+		line:    line,
 	}
-	return report(stderr, kctx.Run(env), env.line)
+	return report(stderr, kctx.Run(env), line)
 }
