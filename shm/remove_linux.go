@@ -5,32 +5,73 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // Remove removes the mirror at path with the files beside it, and with it its totals. ErrInUse: a writer has it.
-// fs.ErrNotExist: there is none.
+// fs.ErrNotExist: there is none. The files are in the directory that path names at the call, whatever takes its place
+// meanwhile; a link that another user may have made there is not followed.
 func Remove(path string) error {
-	if _, err := os.Lstat(path); err != nil {
-		return fmt.Errorf("removing mirror: %w", err)
-	}
-	if err := refuseForeign(Options{Path: path}); err != nil {
-		return fmt.Errorf("removing mirror: %w", err)
-	}
-	lock, err := takeLock(path, func(string) {})
+	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("removing mirror: %w", err)
 	}
+	defer dir.Close()
+	here := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	if err := removeIn(filepath.Join(here, filepath.Base(path))); err != nil {
+		return fmt.Errorf("removing mirror: %w", renamedError{err, here, filepath.Dir(path)})
+	}
+	return nil
+}
+
+func openDir(path string) (*os.File, error) {
+	dir, why, err := trust.Open(path, func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
+	if err != nil || why == "" {
+		return dir, err
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	if err != nil {
+		return nil, fmt.Errorf("opening directory %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func removeIn(path string) error {
+	if _, err := os.Lstat(path); err != nil {
+		return err
+	}
+	if err := refuseForeign(Options{Path: path}); err != nil {
+		return err
+	}
+	lock, err := takeLock(path, func(string) {})
+	if err != nil {
+		return err
+	}
 	defer lock.Close()
 
-	files := Files(path)
 	var errs []error
-	for _, file := range files {
+	for _, file := range Files(path) {
 		if file == lock.Name() {
 			continue
 		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("removing mirror: %w", err))
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(append(errs, os.Remove(lock.Name()))...) // last, while it is held: a writer that starts meanwhile sees a mirror whole or none
 }
+
+// renamedError shows a directory in an error by its name, in place of its descriptor.
+type renamedError struct {
+	error
+	from, to string
+}
+
+func (e renamedError) Error() string { return strings.ReplaceAll(e.error.Error(), e.from, e.to) }
+func (e renamedError) Unwrap() error { return e.error }
