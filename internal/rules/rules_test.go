@@ -128,7 +128,7 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
 		"cmd/internal/cost":       {"cmd/internal/format", "dataplane"},
 		"cmd/internal/format":     {},
-		"cmd/internal/instances":  {"shm"},
+		"cmd/internal/instances":  {"dataplane", "shm"},
 		"cmd/internal/manual":     {"cmd/internal/usage"},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
 		"cmd/internal/view":       {"cmd/internal/cost", "cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},

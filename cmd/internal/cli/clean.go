@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -95,6 +96,7 @@ func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, erro
 		}
 		return c.Instance == "" || i.Name != string(c.Instance)
 	})
+	chosen = ownFirst(chosen)
 	if len(chosen) == 0 {
 		return nil, withHint(fmt.Errorf("cleaning %s: %w: there are no pins and no mirror that this user may see", what, dataplane.ErrNotFound), "flowtally instances")
 	}
@@ -108,6 +110,15 @@ func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, erro
 		chosen = withoutMirrors(chosen)
 	}
 	return chosen, nil
+}
+
+// ownFirst returns this user's instances of a name that other users have given to theirs, too, and else all.
+func ownFirst(chosen []instances.Instance) []instances.Instance {
+	own := slices.DeleteFunc(slices.Clone(chosen), func(i instances.Instance) bool { return int(i.Owner) != os.Geteuid() })
+	if len(own) > 0 {
+		return own
+	}
+	return chosen
 }
 
 // withoutMirrors leaves what instances have beside their mirrors.
@@ -147,7 +158,7 @@ func clean(env *Env, i instances.Instance) error {
 			errs = append(errs, err)
 		}
 	}
-	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", i.Name,
+	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", format.Printable(i.Name),
 		format.Plural(uint64(programs), "program", "programs"), format.Plural(uint64(pins), "pin", "pins"), format.Bytes(i.Size))
 	if err := errors.Join(errs...); err != nil {
 		note("clean: instance " + i.Name + ": " + err.Error())

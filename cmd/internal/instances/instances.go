@@ -24,6 +24,7 @@ const (
 // Instance is an instance, or what is left of one.
 type Instance struct {
 	Name   string
+	Owner  uint32 // the user who made the mirror, or the pins where there is none
 	State  State
 	PID    int           // of the process that counts; 0: none, or of another PID namespace
 	Mirror string        // the file; "": none
@@ -39,22 +40,24 @@ func (i Instance) HasProcess() bool { return i.State == Running }
 // place is a mirror or a directory of pins, before they are put together.
 type place struct {
 	path   string
+	owner  uint32
 	holder int // of its lock; 0: nobody, -1: a process that this one cannot see
 }
 
 func nameOfMirror(path string) string { return strings.TrimSuffix(filepath.Base(path), ".mirror") }
 
-// join puts the mirrors and the pins of one name together. status reads a mirror.
+// join puts the mirrors and the pins of one name and one owner together: a user can make a mirror of any name, and is not
+// to decide by it what becomes of another user's pins. status reads a mirror.
 func join(mirrors, pins []place, links func(dir string) int, status func(path string) (halted bool, size uint64, idle time.Duration)) []Instance {
 	var all []Instance
 	taken := make(map[string]bool)
 	for _, m := range mirrors {
-		i := Instance{Name: nameOfMirror(m.path), Mirror: m.path, PID: max(m.holder, 0)}
+		i := Instance{Name: nameOfMirror(m.path), Owner: m.owner, Mirror: m.path, PID: max(m.holder, 0)}
 		var halted bool
 		halted, i.Size, i.Idle = status(m.path)
 		held := m.holder != 0
 		for _, p := range pins {
-			if filepath.Base(p.path) == i.Name && !taken[p.path] {
+			if filepath.Base(p.path) == i.Name && p.owner == m.owner && !taken[p.path] {
 				taken[p.path] = true
 				i.Pins, i.Links = p.path, links(p.path)
 				held = held || p.holder != 0
@@ -77,7 +80,7 @@ func join(mirrors, pins []place, links func(dir string) int, status func(path st
 		if taken[p.path] {
 			continue
 		}
-		i := Instance{Name: filepath.Base(p.path), State: Pins, Pins: p.path, Links: links(p.path), PID: max(p.holder, 0)}
+		i := Instance{Name: filepath.Base(p.path), Owner: p.owner, State: Pins, Pins: p.path, Links: links(p.path), PID: max(p.holder, 0)}
 		if p.holder != 0 {
 			i.State = Running
 		}

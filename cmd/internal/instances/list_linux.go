@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -27,8 +28,7 @@ func List(mirrors, pins []string) ([]Instance, error) {
 		return nil, err
 	}
 	for _, dir := range mirrorDirs() {
-		found, _ := filepath.Glob(filepath.Join(dir, "*.mirror"))
-		mirrors = append(mirrors, found...)
+		mirrors = append(mirrors, mirrorsIn(dir)...)
 	}
 	for _, root := range bpffs() {
 		pins = append(pins, pinDirs(root)...)
@@ -36,8 +36,9 @@ func List(mirrors, pins []string) ([]Instance, error) {
 	at := func(paths []string, lock func(string) string) (all []place) {
 		slices.Sort(paths)
 		for _, path := range slices.Compact(paths) {
-			if _, err := os.Lstat(path); err == nil {
-				all = append(all, place{path, held[identity(lock(path))]})
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) == nil {
+				all = append(all, place{path, st.Uid, held[identity(lock(path))]})
 			}
 		}
 		return all
@@ -54,6 +55,16 @@ func mirrorDirs() []string {
 	dirs = append(dirs, users...)
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
+}
+
+// mirrorsIn lists the mirrors in a directory that its owner may have made for somebody else to look into. Like
+// shm.Locate it follows no link, and it leaves out names that no instance has.
+func mirrorsIn(dir string) (mirrors []string) {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return nil
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*.mirror"))
+	return slices.DeleteFunc(found, func(path string) bool { return dataplane.ValidateInstance(nameOfMirror(path)) != nil })
 }
 
 // bpffs lists the mount points of bpf file systems.
@@ -144,7 +155,8 @@ func locks() (map[string]int, error) {
 	return holders, nil
 }
 
-// Readers returns a function that reports whether a process maps a mirror, as far as this user may look.
+// Readers returns a function that reports whether a process maps a mirror, as far as this user may look. It knows the
+// file by its inode: a container has it at another path.
 func Readers() func(mirror string) bool {
 	mapped := make(map[string]bool)
 	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
@@ -154,10 +166,10 @@ func Readers() func(mirror string) bool {
 			continue // it has ended, or is another user's
 		}
 		for line := range strings.Lines(string(text)) {
-			if _, file, is := strings.Cut(strings.TrimSpace(line), "/"); is && strings.HasSuffix(file, ".mirror") {
-				mapped["/"+file] = true
+			if f := strings.Fields(line); len(f) > 5 { // addresses, mode, offset, device, inode, name
+				mapped[f[3]+":"+f[4]] = true
 			}
 		}
 	}
-	return func(mirror string) bool { return mapped[mirror] }
+	return func(mirror string) bool { return mapped[identity(mirror)] }
 }
