@@ -95,7 +95,7 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 	}
 	svc, info, err := s.dial(ctx, env.named)
 	if errors.Is(err, dataplane.ErrUnavailable) {
-		return withHint(err, "%s", s.unreached())
+		return s.unreached(err)
 	}
 	if errors.Is(err, dataplane.ErrPermission) {
 		return withHint(err, "SUDO # or as the user who runs the instance")
@@ -110,17 +110,22 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 	return f(ctx, svc)
 }
 
-// unreached is the next step where no process listens on the control socket.
-func (s socketFlag) unreached() string {
-	if s.Socket == "" {
-		if in, err := shm.Open(string(s.Instance)); err == nil {
-			defer in.Close()
-			if in.Reader().Status().Alive {
-				return fmt.Sprintf("--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl", s.Instance)
-			}
-		}
+// unreached adds the next step where no process listens on the control socket.
+func (s socketFlag) unreached(err error) error {
+	if s.Socket == "" && s.counts() {
+		return withHint(err, "--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl", s.Instance)
 	}
-	return "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another"
+	return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
+}
+
+// counts reports whether the instance has a mirror that is written.
+func (s socketFlag) counts() bool {
+	in, err := shm.Open(string(s.Instance))
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	return in.Reader().Status().Alive
 }
 
 // parseMatch is flow.ParseMatch with each mistake marked in the text.

@@ -64,6 +64,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"--interface NAME, which is one of":                      {"testdata/script/selftest.txtar", "try: --interface NAME, which is one of"},
 	"a longer --timeout":                                     {"testdata/script/wait.txtar", "try: a longer --timeout"},
 	"a longer --timeout; a plugin":                           {"silence_linux_test.go", "try: a longer --timeout; a plugin"},
+	"--socket PATH # instance … counts":                      {"testdata/script/flows.txtar", "try: --socket PATH # instance"},
 	"give one of --socket and --instance":                    {"testdata/script/usage.txtar", "try: give one of --socket and --instance"},
 	"… --help # give one of the two":                         {"testdata/script/usage.txtar", "try: flowtally get --help # give one of the two"},
 	"--interface NAME of an interface that is up":            {"testdata/script/selftest.txtar", "try: --interface NAME of an interface that is up"},
