@@ -92,7 +92,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d" "$(to)/share/man"
 	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
 	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
-	$(if $(wildcard $(BIN)/$(LIBRARY)),install -m 0755 "$(BIN)/$(LIBRARY)" "$(lib)" && ln -sf $(LIBRARY) "$(lib)/$(SONAME)" && ln -sf $(SONAME) "$(lib)/libflowtally.so",@echo "install: without $(LIBRARY): make build makes it where a C compiler works" >&2)
+	$(if $(wildcard $(BIN)/$(LIBRARY)),install -m 0644 "$(BIN)/$(LIBRARY)" "$(lib)" && ln -sf $(LIBRARY) "$(lib)/$(SONAME)" && ln -sf $(SONAME) "$(lib)/libflowtally.so",@echo "install: without $(LIBRARY): make build makes it where a C compiler works" >&2)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(LIBRARY_VERSION)|' shm/library/flowtally.pc.in | install -m 0644 /dev/stdin "$(lib)/pkgconfig/flowtally.pc"
 	for unit in flowtally.service flowtally-export.service; do \
 		sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/$$unit | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/$$unit"; done
@@ -124,14 +124,14 @@ package: BUILT = $(CURDIR)/$(DIST)/bin
 package: ## build dist/flowtally_VERSION_ARCH.deb and .rpm of the commit, with every file of make install
 	@.ci/need cc
 	@umask 022; mkdir -p $(DIST); stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; \
-	GOFLAGS="$${GOFLAGS-} $(PACKAGE_FLAGS)" $(MAKE) --no-print-directory build BIN=$(BUILT); \
+	GOFLAGS="$${GOFLAGS-} $(PACKAGE_FLAGS)" $(MAKE) --no-print-directory build BIN=$(BUILT) LDFLAGS="$(LDFLAGS) -Wl,-s"; \
 	fill="$(MAKE) --no-print-directory -s install BIN=$(BUILT) PREFIX=/usr SYSCONFDIR=/etc"; \
 	$$fill DESTDIR="$$stage/deb" LIBDIR=/usr/lib/$$(uname -m)-linux-gnu; \
 	$$fill DESTDIR="$$stage/rpm" LIBDIR=/usr/lib64; \
 	$(GO) -C internal/packaging run . -to $(CURDIR)/$(DIST) -version "$(PACKAGE_VERSION)" -deb "$$stage/deb" -rpm "$$stage/rpm"
 
 test-package: build ## the .deb's whole life in a system of its own, the .rpm, the container and the manifests of Kubernetes (asks for root)
-	@.ci/need dpkg rpm systemd man pkg-config buildah crun
+	@.ci/need dpkg rpm systemd man pkg-config buildah crun lintian
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(TESTRUN) -dir internal/packaging -- -count=1 -timeout=10m ./...
 
 container: ## build the static programs into dist/static, and an image of them with buildah

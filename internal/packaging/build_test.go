@@ -122,6 +122,31 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// TestLintian: lintian has nothing to say about the .deb. What it is told to be silent about has the reason in
+// debian/lintian-overrides, and none of it is stale. Small programs stand in for flowtally's, which lintian reads for minutes.
+func TestLintian(t *testing.T) {
+	need.Root(t)
+	need.Tool(t, "lintian", "strip", "cc")
+	stage := staged(t, "deb")
+	source := filepath.Join(t.TempDir(), "main.c")
+	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main(void) { return puts(\"flowtally\") < 0; }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"flowtally", "flowtally-plugin"} { // not PIE, and without symbols, as make package makes them
+		command(t, "cc", "-O2", "-no-pie", "-s", "-o", filepath.Join(stage, "usr/bin", name), source)
+		command(t, "chmod", "0755", filepath.Join(stage, "usr/bin", name))
+	}
+	library, err := filepath.Glob(filepath.Join(stage, "usr/lib/*/libflowtally.so.0.*"))
+	if err != nil || len(library) != 1 {
+		t.Fatalf("%v, %v", library, err)
+	}
+	command(t, "strip", library[0])
+	out, err := exec.Command("lintian", "--allow-root", "--fail-on=error,warning", "--tag-display-limit=0", build(t, "deb", stage, "1.0.0")).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "unused-override") || strings.Contains(string(out), "mismatched-override") {
+		t.Errorf("lintian: %v\n%s", err, out)
+	}
+}
+
 // TestRPM: rpm installs the package into a root, verifies its files, and leaves nothing when it removes the package.
 func TestRPM(t *testing.T) {
 	need.Root(t)

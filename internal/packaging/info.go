@@ -1,22 +1,33 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
-// infoOf describes the package to nfpm.
-func infoOf(o Options) (*nfpm.Info, error) {
+const maintainer = "The flowtally authors <flowtally@users.noreply.github.com>"
+
+// infoOf describes the package to nfpm. Files that are made for it are below the directory made.
+func infoOf(o Options, made string) (*nfpm.Info, error) {
 	contents, programs, err := contentsOf(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Format == "deb" {
+		if contents, err = withDebian(contents, o, made); err != nil {
+			return nil, err
+		}
 	}
 	libc, err := libcOf(programs)
 	if err != nil {
@@ -24,11 +35,12 @@ func infoOf(o Options) (*nfpm.Info, error) {
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "flowtally", Arch: o.Arch, Platform: "linux", Version: o.Version, VersionSchema: "none", Release: "1",
-		Section: "net", Priority: "optional", Maintainer: "The flowtally authors <flowtally@users.noreply.github.com>",
+		Section: "net", Priority: "optional", Maintainer: maintainer,
 		Vendor: "flowtally", Homepage: "https://github.com/flowtally/flowtally", License: "Apache-2.0",
 		Description: "counts network flows and mirrors the counts into shared memory\n" +
-			"flowtally counts flows in the tables of an RDMA NIC, or in the XDP and TCX hooks of the kernel.\n" +
-			"Readers map the counts read-only: no system call, no lock, no privilege.",
+			"flowtally counts flows in the tables of an RDMA NIC, or in the XDP and TCX\n" +
+			"hooks of the kernel. Readers map the counts read-only: no system call, no\n" +
+			"lock, no privilege.",
 		MTime: o.Time, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{Contents: contents},
 	})
@@ -81,7 +93,7 @@ func contentsOf(o Options) (contents files.Contents, programs []string, err erro
 			c.Type = files.TypeConfigNoReplace
 		default:
 			c.Type = files.TypeFile
-			if c.FileInfo.Mode&0o111 != 0 {
+			if c.FileInfo.Mode&0o111 != 0 || strings.Contains(d.Name(), ".so.") {
 				programs = append(programs, path)
 			}
 		}
@@ -92,4 +104,45 @@ func contentsOf(o Options) (contents files.Contents, programs []string, err erro
 		err = errors.New("holds no program: make install has not filled it")
 	}
 	return contents, programs, err
+}
+
+// withDebian adds what the policy of Debian asks for beside the files of make install: a copyright file that names the
+// license in place of having its text, a changelog, and the reasons why lintian is wrong.
+func withDebian(contents files.Contents, o Options, made string) (files.Contents, error) {
+	changelog := filepath.Join(made, "changelog.Debian.gz")
+	if err := writeChangelog(changelog, o); err != nil {
+		return nil, err
+	}
+	for destination, source := range map[string]string{
+		"/usr/share/doc/flowtally/copyright":           filepath.Join(o.Debian, "copyright"),
+		"/usr/share/doc/flowtally/changelog.Debian.gz": changelog,
+		"/usr/share/lintian/overrides/flowtally":       filepath.Join(o.Debian, "lintian-overrides"),
+	} {
+		contents = slices.DeleteFunc(contents, func(c *files.Content) bool { return c.Destination == destination })
+		contents = append(contents, &files.Content{
+			Source: source, Destination: destination, Type: files.TypeFile,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o644, MTime: o.Time},
+		})
+	}
+	return contents, nil
+}
+
+// writeChangelog writes a changelog with the one entry of this version: git has the changes.
+func writeChangelog(path string, o Options) error {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // without a name and a time
+	if err == nil {
+		_, err = fmt.Fprintf(z, "flowtally (%s-1) unstable; urgency=medium\n\n  * The commits are on https://github.com/flowtally/flowtally.\n\n -- %s  %s\n",
+			o.Version, maintainer, o.Time.Format(time.RFC1123Z))
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err == nil {
+		err = os.WriteFile(path, packed.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the changelog: %w", err)
+	}
+	return nil
 }

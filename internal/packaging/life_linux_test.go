@@ -53,7 +53,7 @@ func small(t *testing.T, stage string) string {
 // build makes a package of a stage.
 func build(t *testing.T, format, stage, version string) string {
 	t.Helper()
-	path, err := Build(Options{Format: format, Stage: stage, Scripts: "scripts", To: t.TempDir(), Version: version, Arch: "amd64", Time: time.Unix(1e9, 0).UTC()})
+	path, err := Build(Options{Format: format, Stage: stage, Scripts: "scripts", Debian: "debian", To: t.TempDir(), Version: version, Arch: "amd64", Time: time.Unix(1e9, 0).UTC()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func run(to, version, arch string, stages map[string]*string) error {
 		if *stages[format] == "" {
 			continue
 		}
-		path, err := Build(Options{Format: format, Stage: *stages[format], Scripts: "scripts", To: to, Version: cmp.Or(version, made), Arch: arch, Time: at})
+		path, err := Build(Options{Format: format, Stage: *stages[format], Scripts: "scripts", Debian: "debian", To: to, Version: cmp.Or(version, made), Arch: arch, Time: at})
 		if err != nil {
 			return err
 		}
@@ -79,6 +79,7 @@ type Options struct {
 	Format  string // deb or rpm
 	Stage   string // directory with the files, as make install DESTDIR=Stage leaves them
 	Scripts string // directory of the scripts of the package manager
+	Debian  string // directory of the files that a .deb has besides
 	To      string // directory of the package
 	Version string // in the form of the package managers: 1.2.3, 1.2.3~rc1
 	Arch    string // as Go names it
@@ -91,7 +92,12 @@ func Build(o Options) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("format %s: %w", o.Format, err)
 	}
-	info, err := infoOf(o)
+	made, err := os.MkdirTemp("", "flowtally-package-")
+	if err != nil {
+		return "", fmt.Errorf("making a directory for what the %s has besides: %w", o.Format, err)
+	}
+	defer os.RemoveAll(made)
+	info, err := infoOf(o, made)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", o.Stage, err)
 	}
