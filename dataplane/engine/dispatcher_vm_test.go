@@ -145,6 +145,34 @@ func TestDispatcherInAnInstance(t *testing.T) {
 	t.Logf("%d packets were counted twice in the moves", twice)
 }
 
+// TestDetachEmptiesThePlaceInTheDispatcher: the programs of an instance that runs are taken out of the dispatcher by its pins
+// alone, as `flowtally detach` takes them. The other programs of the dispatcher go on, and packets pass.
+func TestDetachEmptiesThePlaceInTheDispatcher(t *testing.T) {
+	d := newDispatched(t)
+	passed := passedBehind(t, d.wire.Near)
+	underTraffic(t, d.s, d.awaitMore)
+	d.check("in the dispatcher", passed(), 0)
+	counted := d.counted()
+
+	done, err := kernel.Release(d.cfg.XDP.PinDir, kernel.ReleaseOptions{Held: true})
+	if err != nil || done.Programs != 1 {
+		t.Fatalf("released %+v, %v; want one program", done, err)
+	}
+	if n := len(d.passes()); n != 1 {
+		t.Errorf("xdp-loader has %d programs behind it, want 1", n)
+	}
+	before := passed()
+	underTraffic(t, d.s, func() {
+		lab.Eventually(t, "packets that pass", func() bool { return passed() >= before+100 })
+	})
+	if now := d.counted(); now != counted {
+		t.Errorf("a detached instance has gone on from %+v to %+v", counted, now)
+	}
+	if done, err := kernel.Release(d.cfg.XDP.PinDir, kernel.ReleaseOptions{Held: true}); err != nil || done.Programs != 0 {
+		t.Errorf("released again %+v, %v; want nothing", done, err)
+	}
+}
+
 // passedBehind counts the packets of UDP to port 1001 that pass the ingress of an end.
 func passedBehind(t *testing.T, e *lab.End) (passed func() uint64) {
 	t.Helper()

@@ -13,7 +13,7 @@ func TestDispatcher(t *testing.T) {
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves|TestDispatcherOfAMovedInterface")
-	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance")
+	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestDetachEmptiesThePlaceInTheDispatcher")
 	res := b.run(t)
 	report(t, res, "xdp")
 	report(t, res, "engine")
