@@ -28,7 +28,7 @@ var nextCommand = regexp.MustCompile(`(?:^|: )(flowtally [a-z][^;#]*)`)
 // it, and in each other command of ours the flags by which the failed one chose its instance.
 func (l *commandLine) complete(try string) string {
 	if l == nil {
-		return strings.NewReplacer(wordAgain, "the same command", wordSudo, "the same command as root").Replace(try)
+		return strings.NewReplacer(wordAgain+" --", "the same command with --", wordAgain, "the same command", wordSudo, "the same command as root").Replace(try)
 	}
 	try = nextCommand.ReplaceAllStringFunc(try, func(m string) string {
 		command := strings.TrimRight(m, " ")

@@ -80,7 +80,7 @@ func TestTroubleshootingDocument(t *testing.T) {
 	n := 0
 	for _, dir := range sentinels {
 		for _, s := range sentinelsOf(t, dir) {
-			step := try[s.name]
+			step := (*commandLine)(nil).complete(try[s.name])
 			if step == "" {
 				step = steps[s.name]
 			} else if steps[s.name] != "" {
@@ -99,7 +99,7 @@ func TestTroubleshootingDocument(t *testing.T) {
 	b.WriteString("\n## Next steps of commands\n\nA command that knows more than the sentinel adds a next step of its own. `…` stands for a name or a number.\n\n" +
 		"| in | message | next step |\n| --- | --- | --- |\n")
 	for _, h := range ownHints(t) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", h[0], cell(h[1]), cell(h[2]))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", h[0], cell(h[1]), cell((*commandLine)(nil).complete(h[2])))
 	}
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"maps"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestNextStepsCure: each next step that a command prints is carried out. A row of testdata/cure starts from the cause,
+// takes the printed step, runs it, and then the command that failed succeeds. A next step in the sources that no row has
+// printed fails the test, unless notCarriedOut has the reason. Which step was printed is found by its text in the
+// sources, so a row cannot stand for another one.
+func TestNextStepsCure(t *testing.T) {
+	c := &cures{steps: stepsOfCommands(t), cured: make(map[string]bool)}
+	t.Run("rows", func(t *testing.T) {
+		testscript.Run(t, testscript.Params{
+			Condition: condition, Dir: "testdata/cure", RequireUniqueNames: true, RequireExplicitExec: true,
+			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+				"exits": cmdExits, "await": cmdAwait, "eventually": cmdEventually, "cure": c.cmd,
+			},
+		})
+	})
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for _, step := range c.steps {
+		_, excused := notCarriedOut[step]
+		switch {
+		case c.cured[step] && excused:
+			t.Errorf("the next step %q is carried out, and notCarriedOut has a reason why not", step)
+		case !c.cured[step] && !excused:
+			t.Errorf("no row of testdata/cure carries out the next step %q", step)
+		}
+	}
+	for step := range notCarriedOut {
+		if !slices.Contains(c.steps, step) {
+			t.Errorf("no command prints the next step %q of notCarriedOut", step)
+		}
+	}
+	t.Logf("%d next steps are carried out, %d have a reason why not", len(c.cured), len(notCarriedOut))
+}
+
+// stepsOfCommands lists the next steps of package cli: of the sentinels, and of each call of withHint.
+func stepsOfCommands(t *testing.T) []string {
+	steps := slices.Collect(maps.Values(hintsBySentinel(t)))
+	for _, h := range ownHints(t) {
+		steps = append(steps, h[2])
+	}
+	slices.Sort(steps)
+	return slices.Compact(steps)
+}
+
+// cures is the state of TestNextStepsCure.
+type cures struct {
+	steps []string
+	mu    sync.Mutex
+	cured map[string]bool
+}
+
+// cmd is "cure [-by SCRIPT] COMMAND… [-- THEN…]": the command fails and prints a next step. The step is run as it is
+// printed, with the values of the variables FILE, NAME, UID and MATCH in place of these words; SCRIPT does what a step says
+// in words. Then THEN succeeds: the command itself, unless the step is this command corrected. A step that starts an
+// instance runs until the script ends.
+func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
+	script := ""
+	if len(args) > 1 && args[0] == "-by" {
+		script, args = args[1], args[2:]
+	}
+	first, then := args, args
+	if at := slices.Index(args, "--"); at >= 0 {
+		first, then = args[:at], args[at+1:]
+	}
+	if err := ts.Exec(first[0], first[1:]...); err == nil {
+		ts.Fatalf("%v succeeds before its next step", first)
+	}
+	_, try, ok := strings.Cut(ts.ReadFile("stderr"), "\n  try: ")
+	try, _, _ = strings.Cut(try, "\n")
+	if !ok {
+		ts.Fatalf("%v prints no next step", first)
+	}
+	step := c.stepOf(try)
+	if step == "" {
+		ts.Fatalf("the next step %q is not in the sources", try)
+	}
+	if script == "" {
+		script = filled(ts, try)
+	}
+	wait := time.Duration(0)
+	if strings.HasPrefix(script, "flowtally run ") {
+		c.start(ts, script)
+		wait = patience
+	} else if err := ts.Exec("sh", "-c", script); err != nil {
+		ts.Fatalf("the next step %q: %v", script, err)
+	}
+	if !strings.HasPrefix(step, wordAgain) && !strings.HasPrefix(step, wordSudo) {
+		succeeds(ts, then, wait)
+	}
+	c.mu.Lock()
+	c.cured[step] = true
+	c.mu.Unlock()
+}
+
+// filled returns the command of a next step, without its comment.
+func filled(ts *testscript.TestScript, try string) string {
+	command := try
+	if m := nextCommand.FindStringSubmatch(try); m != nil {
+		command = m[1]
+	}
+	command, _, _ = strings.Cut(command, " # ")
+	return regexp.MustCompile(`\b(FILE|NAME|UID|MATCH)\b`).ReplaceAllStringFunc(command, ts.Getenv)
+}
+
+// start runs a command until the script ends.
+func (c *cures) start(ts *testscript.TestScript, script string) {
+	program, err := exec.LookPath("sh")
+	ts.Check(err)
+	cmd := exec.Command(program, "-c", "exec "+script)
+	cmd.Dir = ts.MkAbs(".")
+	for _, v := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "FLOWTALLY_SOCKET", "FLOWTALLY_MIRROR", "FLOWTALLY_INSTANCE"} {
+		if value := ts.Getenv(v); value != "" {
+			cmd.Env = append(cmd.Env, v+"="+value)
+		}
+	}
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// succeeds runs a command until it ends with 0, for so long at most: an instance needs a moment to start.
+func succeeds(ts *testscript.TestScript, command []string, wait time.Duration) {
+	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
+		err := ts.Exec(command[0], command[1:]...)
+		if err == nil {
+			return
+		}
+		if !time.Now().Before(deadline) {
+			ts.Fatalf("after the next step %v still fails: %v", command, err)
+		}
+	}
+}
+
+// stepOf returns the next step in the sources whose text was printed, the longest where several fit.
+func (c *cures) stepOf(printed string) (found string) {
+	for _, step := range c.steps {
+		command, comment, hasComment := strings.Cut(step, " # ")
+		pattern := printedAs(command) + `( --.*)?`
+		if hasComment {
+			pattern += " # " + printedAs(comment)
+		}
+		if regexp.MustCompile("^"+pattern+"$").MatchString(printed) && len(step) > len(found) {
+			found = step
+		}
+	}
+	return found
+}
+
+// printedAs is the expression for the text of a step, in which … and the words for the command itself stand for any.
+func printedAs(text string) string {
+	return strings.NewReplacer("…", ".+", wordAgain, "flowtally .+", wordSudo, "sudo .+", "%s", ".+").Replace(regexp.QuoteMeta(text))
+}
+
+// notCarriedOut has the next steps that no row carries out, and the reason.
+var notCarriedOut = map[string]string{
+	// Carried out by a test in Go, which has what a script lacks.
+	"AGAIN --yes":                  "TestCleanDetachAndInstances: it takes a dead instance",
+	"flowtally clean --instance …": "TestCleanDetachAndInstances: the command is carried out there, and its cause is a bpffs that lets a process pin and not unpin",
+	"flowtally instances # then: flowtally clean --instance NAME":                                                                  "the same",
+	"stop it; in an emergency, also where it hangs: flowtally detach --instance …":                                                 "TestCleanDetachAndInstances: it takes a running instance with programs on a hook",
+	"flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started": "TestCleanDetachAndInstances has the command, and the tests of xdp the pins of another release",
+	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestInflatedCapture: it takes a capture that grows too much",
+
+	// They need a privilege less, another user, or a tool.
+	"SUDO": "needs a user who is not root; TestNextStepsKeepTheSelection has the command that is printed",
+	"SUDO # or as a member of the file's group":                                            "the same",
+	"SUDO # or as the user who runs the instance":                                          "the same",
+	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)": "the same",
+	"SUDO # or with --socket PATH in a directory of your own (--socket - for none)":        "the same",
+	"--plugin PATH names a binary that only root can write":                                "TestNextStepMakesThePluginUsable (package plugin) carries out the command that is printed in its place",
+	"capinfos or tcpdump -r names the fault too; take the capture again":                   "needs Wireshark's tools",
+	"tcpdump -i NAME -w FILE writes a capture":                                             "needs tcpdump and traffic",
+	"--interface NAME, which is one of …":                                                  "needs a real interface; the tests of selftest name veths",
+	"install gcc, then: make build":                                                        "needs a machine without gcc",
+	"make build, or --plugin PATH":                                                         "needs a tree that was not built",
+	"install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded":           "needs a machine without the plugin",
+
+	// Their causes last a moment, or are a defect.
+	"again in a moment": "the cause is over before a script sees it",
+	"again in a moment; if it stays so, look at the log of flowtally run":       "the same",
+	"again on an otherwise idle machine; --log.level debug shows every attempt": "needs a slow machine",
+	"AGAIN # goes on": "needs a signal between two lines of a script; wait.txtar sends it",
+	"this is a defect of flowtally: report it with the text above and the flows":                 "needs a defect",
+	"start it again: flowtally run --config FILE":                                                "an instance that ends removes its socket before it refuses calls",
+	"flowtally run --config FILE # goes on with the totals; flowtally get shows the last values": "needs a writer that was killed under a waiting reader; wait.txtar does, and starts another",
+	"stop flowtally run and start it again (systemctl restart flowtally); totals go on":          "apply.txtar does it",
+	"flowtally version # flowtally and its plugin are of one release":                            "needs a plugin of another release",
+	"flowtally doctor # and the log above with --log.level debug":                                "needs a plugin that ends at its start",
+
+	// A person decides what to change.
+	"--listen with another address; ss -ltnp names the program that has this one":                                                                             "export.txtar has the cause; export then runs until a signal",
+	"correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory":            "the same",
+	"mirror.history in the configuration, or flowtally top":                                                                                                   "top runs until a key",
+	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestDenseConfiguration has the cause and the check",
+	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCostlyConfiguration has the cause and the check",
+	"flowtally doctor # names the fault of the directory; or another --mirror PATH":                                                                           "place.txtar carries out the command that doctor prints",
+	"flowtally doctor # shows the room that is left; mirror.counters and mirror.latency_counters are limits":                                                  "TestFullFileSystem has the cause and doctor",
+	"flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits":                                   "the same",
+	"flowtally doctor # tests each backend here":                                                                                                              "what doctor prints is carried out by its own tests",
+	"flowtally queue-pairs list # then: flowtally queue-pairs connect NAME [ADDRESS]":                                                                         "the commands that meet it have a next step of their own, with the name",
+	"flowtally queue-pairs list # has the reason":                                                                                                             "needs a device that reports an error",
+	"flowtally queue-pairs list # shows the outstanding operations; a send waits until the other end has receives posted":                                     "needs a device that completes nothing",
+}
