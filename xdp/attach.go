@@ -78,7 +78,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		return nil, err
 	}
 	defer rs.mu.Unlock()
-	ifi, dev, err := interfaceByName(ifname)
+	ifi, dev, err := rs.interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
 	}
@@ -258,9 +258,12 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 }
 
 func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
+	if rs.kernel != nil {
+		return rs.kernel.Attach(kernelHook(ifindex, at, mode))
+	}
 	switch mode {
 	case modeDispatcher:
-		s, err := dispatcher.NewSlot(ifindex, rs.maps.counters.m, rs.wait)
+		s, err := dispatcher.NewSlot(ifindex, rs.maps.counters.hostMap(), rs.wait)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
@@ -50,6 +51,9 @@ func (h *hook) before() ([]Neighbour, error) {
 		var out []Neighbour
 		err := s.Before(func(name string, id ebpf.ProgramID) { out = append(out, Neighbour{Program: uint32(id), Name: name}) })
 		return out, err
+	}
+	if _, is := h.link.(kernel.Link); is {
+		return nil, nil
 	}
 	info, err := h.link.Info()
 	if err != nil {

@@ -4,14 +4,22 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/flowtally/flowtally/internal/kernel"
 )
 
 // grace waits for the programs that run now. An update of an array of maps returns after an RCU grace period, so that
 // the inner map it replaced may be freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20); it is the one
 // system call that promises this and costs about 10 ms.
-type grace struct{ outer, inner *ebpf.Map }
+type grace struct {
+	outer, inner *ebpf.Map
+	kernel       kernel.Kernel // of Options; nil: the kernel of the host
+}
 
-func newGrace() (*grace, error) {
+func newGrace(k kernel.Kernel) (*grace, error) {
+	if k != nil {
+		return &grace{kernel: k}, nil
+	}
 	inner := &ebpf.MapSpec{Name: "ft_grace_in", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 	in, err := ebpf.NewMap(inner)
 	if err != nil {
@@ -28,6 +36,9 @@ func newGrace() (*grace, error) {
 }
 
 func (g *grace) wait() error {
+	if g.kernel != nil {
+		return g.kernel.Wait()
+	}
 	if err := g.outer.Put(uint32(0), uint32(g.inner.FD())); err != nil {
 		return fmt.Errorf("waiting for running programs: %w", err)
 	}

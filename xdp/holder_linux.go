@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/kernel"
 )
 
 // holder describes the XDP program that holds the hook of an interface.
@@ -22,8 +24,9 @@ type holder struct {
 // all pins, or all links of the kernel. The lists serve for ten times as long as it took to make them, so that the questions
 // about many interfaces cost no list each.
 type holders struct {
-	pins  listed[uint32, string]  // by program: the directory of its pin
-	links listed[uint32, link.ID] // by interface: its XDP link
+	kernel kernel.Kernel           // nil: the kernel of the host
+	pins   listed[uint32, string]  // by program: the directory of its pin
+	links  listed[uint32, link.ID] // by interface: its XDP link
 }
 
 type listed[K comparable, V any] struct {
@@ -42,7 +45,12 @@ func (l *listed[K, V]) get(k K, list func() (map[K]V, error)) (V, error) {
 }
 
 func (hs *holders) of(ifindex int) holder {
-	h := holder{program: xdpProgram(ifindex), among: hs}
+	h := holder{among: hs}
+	if hs.kernel != nil {
+		h.program = hs.kernel.XDPProgram(ifindex)
+		return h
+	}
+	h.program = xdpProgram(ifindex)
 	if h.program == 0 {
 		return h
 	}
@@ -83,6 +91,9 @@ func (h holder) String() string {
 // freed returns advice on how to free the hook of an interface. ip link cannot detach a program that a link
 // attached, and flowtally attaches its programs by links.
 func (h holder) freed(ifindex int, ifname string) string {
+	if h.among != nil && h.among.kernel != nil {
+		return "stop its owner"
+	}
 	if h.instance != "" {
 		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + h.dir
 	}

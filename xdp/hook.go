@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
@@ -106,6 +107,9 @@ func (h *hook) isOn(dev device) bool {
 	if h.slot {
 		return true
 	}
+	if l, is := h.link.(kernel.Link); is {
+		return l.InNamespace()
+	}
 	info, err := h.link.Info()
 	if err != nil {
 		return true
@@ -121,6 +125,9 @@ func (h *hook) isOn(dev device) bool {
 }
 
 func linkIndex(l link.Link) (int, error) {
+	if l, is := l.(kernel.Link); is {
+		return l.Index(), nil
+	}
 	info, err := l.Info()
 	if err != nil {
 		return 0, fmt.Errorf("asking a link: %w", err)
@@ -198,7 +205,7 @@ func (rs *RuleSet) drop(h *hook) error {
 // adoptSlot takes up the place of an earlier process in a dispatcher. After an error the program may be there: the hook is
 // taken up, so that the interface does not get a second one.
 func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
-	s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.m, rs.wait)
+	s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.hostMap(), rs.wait)
 	if err != nil {
 		return err
 	}
@@ -232,7 +239,7 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				mode = modeTCX // of a link that is pinned: the process died in a move between the two
 			}
-			l, err := link.LoadPinnedLink(rs.pinPath(site{hookKey: k}), nil)
+			l, err := rs.openLink(rs.pinPath(site{hookKey: k}))
 			if err != nil {
 				if !errors.Is(err, os.ErrNotExist) {
 					rs.log.Warn("adopting a link", "interface", r.name(), "hook", at, "error", err)

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -32,7 +33,11 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 		return LiveMap{}, rs.epochErr
 	}
 	m := rs.maps.counters
-	info, err := m.m.Info()
+	host := m.hostMap()
+	if host == nil {
+		return LiveMap{}, fmt.Errorf("asking map %s: %w", m.name, errors.ErrUnsupported)
+	}
+	info, err := host.Info()
 	if err != nil {
 		return LiveMap{}, fmt.Errorf("asking map %s: %w", m.name, err)
 	}
@@ -41,7 +46,7 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 		return LiveMap{}, fmt.Errorf("asking map %s for its number: %w", m.name, ErrNotFound)
 	}
 	return LiveMap{
-		FD: m.m.FD(), ID: uint32(id), Epoch: atomic.LoadUint64(&m.words[rs.g.counterBytes()/8]),
+		FD: host.FD(), ID: uint32(id), Epoch: atomic.LoadUint64(&m.words[rs.g.counterBytes()/8]),
 		CPUs: rs.g.cpus, Counters: rs.g.counters, Stride: rs.g.block,
 	}, nil
 }
@@ -53,10 +58,15 @@ func (rs *RuleSet) Base(id uint32) Pair { return rs.values.base[id].since(sums{}
 // raiseEpoch makes the slots that an earlier process has told others worthless to them, before any rule or counter
 // changes. The map is frozen, so a program of the kernel stores the word. Counting goes on without it.
 func (rs *RuleSet) raiseEpoch() error {
+	host := rs.maps.counters.hostMap()
+	if host == nil {
+		rs.maps.counters.words[rs.g.counterBytes()/8]++
+		return nil
+	}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "ft_epoch", Type: ebpf.XDP, License: "Dual BSD/GPL",
 		Instructions: asm.Instructions{
-			asm.LoadMapValue(asm.R1, rs.maps.counters.m.FD(), uint32(rs.g.counterBytes())),
+			asm.LoadMapValue(asm.R1, host.FD(), uint32(rs.g.counterBytes())),
 			asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord),
 			asm.Add.Imm(asm.R2, 1),
 			asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/kernel"
 )
 
 // maps are the kernel memory of a rule set, each one value, mapped. All but
@@ -21,7 +23,7 @@ type sharedMap struct {
 	name    string
 	section string // "" for the meta map
 	frozen  bool
-	m       *ebpf.Map
+	m       kernel.Map // of the kernel of the host: an *ebpf.Map in a hostMap
 	mem     []byte
 	words   []uint64
 }
@@ -47,11 +49,9 @@ func (s *maps) sizes(g geometry) []int {
 }
 
 // create makes and maps all maps.
-func (s *maps) create(g geometry) error {
+func (s *maps) create(g geometry, k kernel.Kernel) error {
 	for i, size := range s.sizes(g) {
-		m, err := ebpf.NewMap(&ebpf.MapSpec{
-			Name: "ft_" + s.all[i].name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable,
-		})
+		m, err := newMap(k, "ft_"+s.all[i].name, size)
 		if err != nil {
 			return fmt.Errorf("creating map %s of %d bytes: %w", s.all[i].name, size, explain(err))
 		}
@@ -63,9 +63,42 @@ func (s *maps) create(g geometry) error {
 	return nil
 }
 
+// hostMap is a map of the kernel of the host. sharedMap maps its value.
+type hostMap struct{ *ebpf.Map }
+
+// Memory implements kernel.Map.
+func (hostMap) Memory() []byte { return nil }
+
+// hostMap returns the map of the kernel of the host, or nil.
+func (m *sharedMap) hostMap() *ebpf.Map {
+	h, _ := m.m.(hostMap)
+	return h.Map
+}
+
+func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
+	if k != nil {
+		return k.NewMap(name, size)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable})
+	return hostMap{m}, err
+}
+
+func openMap(k kernel.Kernel, path string) (kernel.Map, error) {
+	if k != nil {
+		return k.OpenMap(path)
+	}
+	m, err := ebpf.LoadPinnedMap(path, nil)
+	return hostMap{m}, err
+}
+
 // mmap maps the value. The counters are frozen before: no process can write
 // them by system call or mapping from then on, this one included.
 func (m *sharedMap) mmap() error {
+	host := m.hostMap()
+	if host == nil {
+		m.words = wordsOf(m.m.Memory())
+		return nil
+	}
 	prot := unix.PROT_READ | unix.PROT_WRITE
 	if m.frozen {
 		if err := m.freeze(); err != nil {
@@ -73,7 +106,7 @@ func (m *sharedMap) mmap() error {
 		}
 		prot = unix.PROT_READ
 	}
-	mem, err := unix.Mmap(m.m.FD(), 0, pages(int(m.m.ValueSize())), prot, unix.MAP_SHARED)
+	mem, err := unix.Mmap(host.FD(), 0, pages(int(host.ValueSize())), prot, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("mapping map %s: %w", m.name, err)
 	}
@@ -83,14 +116,15 @@ func (m *sharedMap) mmap() error {
 
 // freeze is not repeated on a map that was adopted: the kernel returns EPERM.
 func (m *sharedMap) freeze() error {
-	info, err := m.m.Info()
+	host := m.hostMap()
+	info, err := host.Info()
 	if err != nil {
 		return fmt.Errorf("asking map %s: %w", m.name, err)
 	}
 	if info.Frozen() {
 		return nil
 	}
-	if err := m.m.Freeze(); err != nil {
+	if err := host.Freeze(); err != nil {
 		return fmt.Errorf("freezing map %s: %w", m.name, explain(err))
 	}
 	return nil
@@ -107,12 +141,12 @@ func (s *maps) pin(dir string) error {
 }
 
 // adopt opens the pins of a process that is gone. os.ErrNotExist and errUnfinished say that there is nothing to adopt.
-func (s *maps) adopt(dir string) (geometry, error) {
+func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 	var g geometry
 	for i := len(s.all) - 1; i >= 0; i-- {
 		m := s.all[i]
 		path := filepath.Join(dir, m.name)
-		pinned, err := ebpf.LoadPinnedMap(path, nil)
+		pinned, err := openMap(k, path)
 		if err != nil {
 			if errors.Is(err, os.ErrNotExist) && m != s.meta {
 				err = fmt.Errorf("%w: %w", ErrIncompatible, err)
@@ -149,8 +183,9 @@ func (s *maps) close() error {
 	for _, m := range s.all {
 		if m.mem != nil {
 			errs = append(errs, unix.Munmap(m.mem))
-			m.mem, m.words = nil, nil
+			m.mem = nil
 		}
+		m.words = nil
 		if m.m != nil {
 			errs = append(errs, m.m.Close())
 			m.m = nil
@@ -164,7 +199,7 @@ func (s *maps) replacements() map[string]*ebpf.Map {
 	r := map[string]*ebpf.Map{}
 	for _, m := range s.all {
 		if m.section != "" {
-			r[m.section] = m.m
+			r[m.section] = m.hostMap()
 		}
 	}
 	return r

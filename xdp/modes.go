@@ -42,7 +42,7 @@ func modes(h Hook, m Mode, early bool) []string {
 // place outlives the process, as pins do.
 func (rs *RuleSet) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
 	all := modes(h, o.Mode, early)
-	if h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && rs.dir != "" && dispatcher.Holds(ifindex) {
+	if rs.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && rs.dir != "" && dispatcher.Holds(ifindex) {
 		all = slices.Insert(all, 0, modeDispatcher)
 	}
 	return all
@@ -98,7 +98,7 @@ func (rs *RuleSet) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
 	if h.program == 0 {
 		return Holder{}, false
 	}
-	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname), Dispatcher: dispatcher.Holds(ifindex)}, true
+	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname), Dispatcher: rs.kernel == nil && dispatcher.Holds(ifindex)}, true
 }
 
 // attachType is the hook of a TCX program.

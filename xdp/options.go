@@ -1,6 +1,10 @@
 package xdp
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/flowtally/flowtally/internal/kernel"
+)
 
 // Options of a RuleSet. The zero value works: nothing pinned, 65,536 rules.
 type Options struct {
@@ -22,6 +26,8 @@ type Options struct {
 	StayDetached bool
 	// Logger may be nil.
 	Logger *slog.Logger
+	// Kernel is nil, for the kernel of the host. Tests have others.
+	Kernel kernel.Kernel
 }
 
 // Mode is how an XDP program is attached.

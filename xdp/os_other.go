@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -30,7 +31,7 @@ func interfaceByName(string) (*net.Interface, device, error) { return nil, devic
 
 type holder struct{ program uint32 }
 
-type holders struct{}
+type holders struct{ kernel kernel.Kernel }
 
 func (*holders) of(int) holder          { return holder{} }
 func (holder) String() string           { return "another program" }

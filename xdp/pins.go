@@ -90,7 +90,7 @@ func (rs *RuleSet) inPlace() bool {
 // moveIn makes and locks another directory at the path of the pins. It refuses a directory that holds
 // pins: another instance, which may have ended, made them.
 func (rs *RuleSet) moveIn() (*os.File, error) {
-	lock, err := lockDir(rs.dir)
+	lock, err := rs.lockPins()
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func OtherBuild(dir string) (bool, error) {
 	if m.Type() != ebpf.Array || m.ValueSize() < 8*metaHeader {
 		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally", dir, ErrIncompatible)
 	}
-	s := &sharedMap{name: "meta", m: m}
+	s := &sharedMap{name: "meta", m: hostMap{m}}
 	if err := s.mmap(); err != nil {
 		return false, err
 	}

@@ -152,7 +152,7 @@ func TestAFailedStartLeavesNoProgramOfAnotherBuild(t *testing.T) {
 func rewriteObject(t *testing.T, dir string, object uint64) {
 	t.Helper()
 	m := newMaps()
-	g, err := m.adopt(dir)
+	g, err := m.adopt(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

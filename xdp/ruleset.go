@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
@@ -42,7 +43,8 @@ type RuleSet struct {
 	loads     uint64
 	insns     uint32
 
-	early    []string // Options.Early
+	kernel   kernel.Kernel // Options.Kernel
+	early    []string      // Options.Early
 	holders  holders
 	worst    int // Options.WorstCost
 	values   values
@@ -70,6 +72,8 @@ func Open(o Options) (*RuleSet, error) {
 		dir:     o.PinDir,
 		hooks:   map[hookKey]*hook{},
 		adopted: map[uint32]bool{},
+		kernel:  o.Kernel,
+		holders: holders{kernel: o.Kernel},
 		early:   o.Early,
 		hasSCTP: HasSCTP,
 		shared:  programs{},
@@ -81,12 +85,10 @@ func Open(o Options) (*RuleSet, error) {
 	if rs.early == nil {
 		rs.early = kindsEarly
 	}
-	if err := supported(); err != nil {
-		return nil, err
-	}
-	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; later ones are left alone.
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raising the limit of locked memory: %w", explain(err))
+	if rs.kernel == nil {
+		if err := prepareHost(); err != nil {
+			return nil, err
+		}
 	}
 	if err := rs.open(o); err != nil {
 		switch {
@@ -108,8 +110,20 @@ func Open(o Options) (*RuleSet, error) {
 	return rs, nil
 }
 
+// prepareHost prepares this process for maps.
+func prepareHost() error {
+	if err := supported(); err != nil {
+		return err
+	}
+	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; later ones are left alone.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("raising the limit of locked memory: %w", explain(err))
+	}
+	return nil
+}
+
 func (rs *RuleSet) open(o Options) error {
-	cpus, err := ebpf.PossibleCPU()
+	cpus, err := rs.cpus()
 	if err != nil {
 		return fmt.Errorf("counting CPUs: %w", err)
 	}
@@ -117,12 +131,12 @@ func (rs *RuleSet) open(o Options) error {
 	if err != nil {
 		return err
 	}
-	if rs.grace, err = newGrace(); err != nil {
+	if rs.grace, err = newGrace(rs.kernel); err != nil {
 		return err
 	}
 	found := false
 	if rs.dir != "" {
-		if rs.lock, err = lockDir(rs.dir); err != nil {
+		if rs.lock, err = rs.lockPins(); err != nil {
 			return err
 		}
 		if !o.StayDetached {
@@ -163,7 +177,7 @@ func (rs *RuleSet) open(o Options) error {
 
 func (rs *RuleSet) createMaps(g geometry) error {
 	rs.g, rs.maps = g, newMaps()
-	if err := rs.maps.create(g); err != nil {
+	if err := rs.maps.create(g, rs.kernel); err != nil {
 		return err
 	}
 	metaOf(rs.maps.meta.words, g).format(g)
@@ -176,7 +190,7 @@ func (rs *RuleSet) createMaps(g geometry) error {
 // adoptMaps opens pinned maps. It removes the maps of a process that died while it made them.
 func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 	m := newMaps()
-	g, err := m.adopt(rs.dir)
+	g, err := m.adopt(rs.dir, rs.kernel)
 	switch {
 	case err == nil:
 	case errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrIncompatible), errors.Is(err, errUnfinished):

@@ -98,6 +98,9 @@ func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
 		return nil, err
 	}
 	rs.loads++
+	if p == nil {
+		return nil, nil
+	}
 	if info, err := p.Info(); err == nil {
 		rs.insns, _ = info.VerifiedInstructions()
 	}

@@ -22,7 +22,7 @@ func TestACounterWaitsForAGracePeriod(t *testing.T) {
 		t.Fatalf("counter %d may be taken at once", id)
 	}
 	good := rs.grace
-	bad, err := newGrace()
+	bad, err := newGrace(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newMaps()
-		if err := m.create(g); err != nil {
+		if err := m.create(g, nil); err != nil {
 			t.Fatal(err)
 		}
 		metaOf(m.meta.words, g).format(g)

@@ -24,6 +24,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/inject"
+	"github.com/flowtally/flowtally/internal/tick"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -142,7 +143,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	e.assemble(absent, given != nil)
+	e.assemble(absent, given != nil, inject.TickerFrom(ctx))
 	if err := e.catalogue.ServeLive(e.cfg.Mirror, e.backends); err != nil {
 		return nil, err
 	}
@@ -167,10 +168,10 @@ func (e *Engine) setIdle(idle bool) {
 }
 
 // assemble makes the parts of an instance from its backends and its mirror. absent says why backends have nothing
-// to count with; given: the backends are of package inject.
-func (e *Engine) assemble(absent map[string]error, given bool) {
+// to count with; given: the backends are of package inject. ticker is nil, or of that package too.
+func (e *Engine) assemble(absent map[string]error, given bool, ticker *tick.Ticker) {
 	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
-	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log, Idle: e.setIdle})
+	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log, Idle: e.setIdle, Ticker: ticker})
 	e.catalogue = catalogue.New(catalogue.Options{
 		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan, Limits: [2]int{e.cfg.Mirror.Counters, e.cfg.Mirror.LatencyCounters},
 		Entries: e.entries, Remade: func() { e.pairs.WriteAgain(); e.Set.WriteAgain() }, Keep: func() { e.Set.Keep() },

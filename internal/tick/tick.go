@@ -32,6 +32,9 @@ type timer interface {
 	close()
 }
 
+// NewRuntime returns a Ticker of Go's runtime. In a bubble of testing/synctest its time is the bubble's.
+func NewRuntime() *Ticker { return &Ticker{timer: newRuntimeTimer()} }
+
 // New returns a Ticker that does not tick before Reset.
 func New() *Ticker {
 	t, err := newTimer()

@@ -14,6 +14,21 @@ import (
 // the interface's name.
 type Patterns []dataplane.Interface
 
+// Interfaces lists the network interfaces of a namespace by name. A Netns does.
+type Interfaces interface{ Interfaces() ([]string, error) }
+
+// Interfaces implements Interfaces.
+func (n *Netns) Interfaces() (names []string, err error) {
+	err = n.Do(func() error {
+		all, err := net.Interfaces()
+		for _, i := range all {
+			names = append(names, i.Name)
+		}
+		return err
+	})
+	return names, err
+}
+
 // Waiting returns the entry of an interface that may come later.
 func (p Patterns) Waiting(name string) (dataplane.Interface, bool) {
 	i, ok := dataplane.FindInterface(p, name)
@@ -25,7 +40,7 @@ func (p Patterns) Waiting(name string) (dataplane.Interface, bool) {
 }
 
 // Resolve returns the interfaces of the entries in a network namespace, and the names of those that may come and go.
-func (p Patterns) Resolve(ns *Netns) (list []dataplane.Interface, later []string, err error) {
+func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, later []string, err error) {
 	for _, i := range p {
 		if !i.Waits() {
 			list = append(list, i)
@@ -34,15 +49,12 @@ func (p Patterns) Resolve(ns *Netns) (list []dataplane.Interface, later []string
 	if len(list) == len(p) {
 		return list, nil, nil
 	}
-	err = ns.Do(func() error {
-		all, err := net.Interfaces()
-		for _, ifi := range all {
-			if i, ok := p.Waiting(ifi.Name); ok {
-				list, later = append(list, i), append(later, ifi.Name)
-			}
+	all, err := ns.Interfaces()
+	for _, name := range all {
+		if i, ok := p.Waiting(name); ok {
+			list, later = append(list, i), append(later, name)
 		}
-		return err
-	})
+	}
 	return list, later, err
 }
 
@@ -58,8 +70,8 @@ func (p Patterns) Unmatched(list []dataplane.Interface) (names []string) {
 
 // CheckExist returns an error that satisfies errors.Is(err, dataplane.ErrUnplaced) if no interface of the entries exists in
 // a network namespace, unless all of them are optional.
-func (p Patterns) CheckExist(ns *Netns) error {
-	var wanted, there []string
+func (p Patterns) CheckExist(ns Interfaces) error {
+	var wanted []string
 	for _, i := range p {
 		if !i.Optional {
 			wanted = append(wanted, i.Name)
@@ -68,13 +80,7 @@ func (p Patterns) CheckExist(ns *Netns) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	err := ns.Do(func() error {
-		all, err := net.Interfaces()
-		for _, ifi := range all {
-			there = append(there, ifi.Name)
-		}
-		return err
-	})
+	there, err := ns.Interfaces()
 	if err != nil {
 		return fmt.Errorf("listing the interfaces: %w", err)
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// Idle is called when cycles become further apart because nothing changes, and when they do not any more. It may be
 	// nil.
 	Idle func(idle bool)
+	// Ticker is nil, for one of tick.New. Run closes it.
+	Ticker *tick.Ticker
 }
 
 // Poller runs the cycles of a plan.
@@ -46,7 +48,10 @@ type Poller struct {
 
 // New returns a poller that does not run yet. Run ends its ticker.
 func New(o Options) *Poller {
-	p := &Poller{opts: o, ticker: tick.New()}
+	p := &Poller{opts: o, ticker: o.Ticker}
+	if p.ticker == nil {
+		p.ticker = tick.New()
+	}
 	o.Plan.onAdded(p.ticker.Kick)
 	p.SetPeriods(o.Config.Period, o.Config.IdlePeriod)
 	return p

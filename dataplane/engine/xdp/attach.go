@@ -58,7 +58,7 @@ func (h *hooks) listed(err error) error {
 		return err
 	}
 	_ = h.ns.Do(func() error {
-		err = fmt.Errorf("%w; %s", err, xdp.Listed())
+		err = fmt.Errorf("%w; %s", err, h.ns.listed())
 		return nil
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -31,6 +32,8 @@ type Options struct {
 	// FreeFor is how long the XDP hook of an interface must be free before counting moves from TCX to it; 0 means 30 s.
 	FreeFor time.Duration
 	Early   []string // as of xdp.Options
+	// Kernel is as of xdp.Options. With one, the tickers of the backend are of Go's runtime.
+	Kernel kernel.Kernel
 }
 
 // Backend counts flows in the kernel. It implements backend.SoftwareBackend.
@@ -84,11 +87,11 @@ func New(o Options) (*Backend, error) {
 	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, WorstCost: o.Config.WorstCost, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger})
+	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, WorstCost: o.Config.WorstCost, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger, Kernel: o.Kernel})
 	if err != nil {
 		return nil, fmt.Errorf("opening the rule set at %s for xdp.max_flows %d: %w", o.Config.PinDir, o.Config.MaxFlows, translate(err))
 	}
-	ns, err := backend.CurrentNetns()
+	ns, err := openNamespace(o.Kernel)
 	if err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}

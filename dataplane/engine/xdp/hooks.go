@@ -11,12 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/tick"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -31,7 +28,7 @@ type hooks struct {
 	config     dataplane.XDPConfig
 	log        *slog.Logger
 	rules      *xdp.RuleSet
-	ns         *backend.Netns // of the interfaces
+	ns         namespace // of the interfaces
 	changed    chan struct{}
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
@@ -100,7 +97,7 @@ type hookName struct {
 	hook   xdp.Hook
 }
 
-func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
+func newHooks(o Options, rules *xdp.RuleSet, ns namespace, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
 		patterns: o.Interfaces,
 		degraded: o.Degraded,
@@ -119,13 +116,13 @@ func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) 
 		missing:  make(map[string]error),
 		rejected: make(map[string]error),
 		upstream: newUpstream(o.FreeFor),
-		tunnels:  tunnels{policies: newPolicies(ns)},
+		tunnels:  tunnels{policies: ns.policies()},
 	}
 	var err error
 	if h.interfaces, err = h.resolve(); err != nil {
 		return nil, err
 	}
-	h.heldTicker.Ticker = tick.New()
+	h.heldTicker.Ticker = ns.newTicker()
 	h.refreshHeld()
 	return h, nil
 }
@@ -170,9 +167,8 @@ func (h *hooks) noteFresh(name string) {
 	}
 	if len(h.left)+len(h.held) > 0 {
 		_ = h.ns.Do(func() error {
-			l, err := netlink.LinkByName(name)
+			index, err := h.ns.index(name)
 			if err == nil {
-				index := l.Attrs().Index
 				_, was := h.left[index]
 				if was || slices.ContainsFunc(h.held, func(a xdp.Attachment) bool { return a.Index == index && a.Interface != name }) {
 					why = renamed
@@ -294,9 +290,9 @@ func (h *hooks) setHeld(now []xdp.Attachment) {
 // linkGone reports whether the link of a hook among was is gone, or has another name. Another link may have its name.
 func (h *hooks) linkGone(was []xdp.Attachment, name hookName) (is bool) {
 	_ = h.ns.Do(func() error {
-		l, err := netlink.LinkByName(name.ifname)
-		is = err != nil && !xdp.Exists(name.ifname) || err == nil && !slices.ContainsFunc(was, func(a xdp.Attachment) bool {
-			return a.Index == l.Attrs().Index && a.Interface == name.ifname && a.Hook == name.hook
+		index, err := h.ns.index(name.ifname)
+		is = err != nil && !h.ns.exists(name.ifname) || err == nil && !slices.ContainsFunc(was, func(a xdp.Attachment) bool {
+			return a.Index == index && a.Interface == name.ifname && a.Hook == name.hook
 		})
 		return nil
 	})
@@ -361,7 +357,7 @@ func (h *hooks) refreshUpstream(some func(name string) bool) {
 			r, known := old[a.Interface]
 			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
 				r.index = a.Index
-				if r.receive, err = receiveOf(a.Interface); err != nil {
+				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
 					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
 				}
 			}

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,6 +27,13 @@ type policyChanges interface {
 	seen() bool
 	io.Closer
 }
+
+// noPolicies is a kernel without IPsec.
+type noPolicies struct{}
+
+func (noPolicies) available() bool               { return false }
+func (noPolicies) watch() (policyChanges, error) { return nil, errors.ErrUnsupported }
+func (noPolicies) tunnel() (string, error)       { return "", errors.ErrUnsupported }
 
 // tunnels knows a policy of tunnel mode, if the kernel has one. It lists the policies only after a change.
 type tunnels struct {

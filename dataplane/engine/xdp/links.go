@@ -60,7 +60,7 @@ func (h *hooks) stopWatch() {
 
 func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err error) {
 	err = h.ns.Do(func() error {
-		events, err = links.Watch(ctx)
+		events, err = h.ns.watch(ctx)
 		return err
 	})
 	if errors.Is(err, os.ErrPermission) {
@@ -222,7 +222,7 @@ func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Inter
 		return list
 	}
 	exists := true
-	if err := h.ns.Do(func() error { exists = xdp.Exists(name); return nil }); err != nil || exists {
+	if err := h.ns.Do(func() error { exists = h.ns.exists(name); return nil }); err != nil || exists {
 		return list // another one of the name is there by now
 	}
 	for _, a := range h.held {

@@ -1,0 +1,55 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/kernel"
+)
+
+// cpus returns the number of possible CPUs.
+func (rs *RuleSet) cpus() (int, error) {
+	if rs.kernel != nil {
+		return rs.kernel.CPUs()
+	}
+	return ebpf.PossibleCPU()
+}
+
+// lockPins makes and locks the directory of the pins.
+func (rs *RuleSet) lockPins() (*os.File, error) {
+	if rs.kernel != nil {
+		return rs.kernel.LockPins(rs.dir)
+	}
+	return lockDir(rs.dir)
+}
+
+// openLink opens a pinned link.
+func (rs *RuleSet) openLink(path string) (link.Link, error) {
+	if rs.kernel != nil {
+		return rs.kernel.OpenLink(path)
+	}
+	return link.LoadPinnedLink(path, nil)
+}
+
+// interfaceByName asks for one interface, in the network namespace of the calling thread.
+func (rs *RuleSet) interfaceByName(name string) (*net.Interface, device, error) {
+	if rs.kernel == nil {
+		return interfaceByName(name)
+	}
+	i, ok := rs.kernel.Interface(name)
+	if !ok {
+		err := &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
+		return nil, device{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return &net.Interface{Index: i.Index, Name: i.Name}, device{name: i.Name, link: "ether", kind: i.Kind, program: i.Program}, nil
+}
+
+// kernelHook describes a hook to the kernel of Options.
+func kernelHook(ifindex int, at site, mode string) kernel.Hook {
+	return kernel.Hook{Index: ifindex, Egress: at.hook == HookEgress, TCX: at.tcx, Mode: mode, Port: at.port}
+}
