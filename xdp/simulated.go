@@ -1,7 +1,9 @@
 package xdp
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +42,51 @@ func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 // slot is the slot of a counter on one CPU.
 func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
+}
+
+// SimulatedOver returns the counters of a rule set over the memory of its maps: Options.Kernel may hand in such memory.
+// decide finds the rule that counts a packet, as the programs do: that of the lowest rank among the live entries.
+func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
+	g, err := geometryOf(wordsOf(meta))
+	if err != nil {
+		return nil, nil, err
+	}
+	m := metaOf(wordsOf(meta), g)
+	store := newEntryStore(wordsOf(entries), m.dir, g.units)
+	decide = func(packet *Key) (counter uint32, drop, ok bool) {
+		masks := m.masks()
+		best := noRank
+		for unit := uint32(0); int(unit) < g.units; {
+			d := store.dirWord(unit)
+			rank := store.rank(unit)
+			if d.state() == entryLive && rank < best && store.matches(masks, unit, d, packet) {
+				best, counter, drop, ok = rank, d.counter(), d.drop(), true
+			}
+			unit += max(1, uint32(d.size()))
+		}
+		return counter, drop, ok
+	}
+	return &Simulated{values: g.values(wordsOf(counters))}, decide, nil
+}
+
+// matches reports whether the rule of an entry matches a packet. masks are those of the tuples, by id.
+func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, packet *Key) bool {
+	if d.tuple() == treeTuple {
+		var r Rule
+		s.readTree(unit, &r)
+		return packet.Under(r.Mask) == r.Key && inRange(r.Ports[0].Src, packet.Out.L4[:2]) && inRange(r.Ports[0].Dst, packet.Out.L4[2:])
+	}
+	mask := masks[d.tuple()]
+	if mask == nil {
+		return false
+	}
+	u := newTuple(d.tuple(), mask)
+	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.word)))
+}
+
+func inRange(r Range, port []byte) bool {
+	p := binary.BigEndian.Uint16(port)
+	return r == (Range{}) || r.First <= p && p <= r.Last
 }
 
 // Slot returns the two words of a counter on one CPU.

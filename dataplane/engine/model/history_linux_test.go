@@ -1,0 +1,260 @@
+package model
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A history is a line of steps, separated by semicolons. The world has the interfaces v0, with native XDP, and v1, a veth.
+//
+//	set a=1 b=2@v0 c=3>   the set of flows is a, b and c: by SetFlows, or of the next start. The numbers are ports
+//	start, stop           the process begins, and ends
+//	kill                  it is killed
+//	kill@3 STEP           it is killed at the third durable write of STEP
+//	send 1 v0 10          ten packets to port 1 arrive at v0
+//	send> 1 v0 10         ten packets to port 1 leave through v0
+//	detach v0, detach> v0 somebody takes our program off the hook
+//	refuse v0, refuse> v0 the hook refuses programs from now on
+//	allow v0, allow> v0   it takes them again
+//	hold v0, free v0      another program takes the hook of XDP, and leaves it
+//	delete v0, add v0     the interface goes, and comes with another index
+//	unlink, unpin         somebody removes the mirror, or the directory of the pins, of a process that runs
+//	keep, drop            the next start has xdp.keep_pins, or not
+//	strict, degraded      the next start ends if something is refused, or goes on
+//	wait 40s              time passes
+//	check                 the mirror is compared with the truth, 3 s later
+//
+// A step that is refused changes no total. Each history ends with a check.
+type step struct {
+	verb   string
+	egress bool
+	args   []string
+	killAt int
+}
+
+func (s step) String() string {
+	verb := s.verb
+	if s.killAt > 0 {
+		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
+	}
+	if s.egress {
+		verb += ">"
+	}
+	return strings.Join(append([]string{verb}, s.args...), " ")
+}
+
+func parseHistory(text string) (steps []step, err error) {
+	for _, part := range strings.Split(text, ";") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		s := step{}
+		if at, is := strings.CutPrefix(words[0], "kill@"); is && len(words) > 1 {
+			if s.killAt, err = strconv.Atoi(at); err != nil {
+				return nil, fmt.Errorf("%q: %w", part, err)
+			}
+			words = words[1:]
+		}
+		s.verb, s.egress = strings.CutSuffix(words[0], ">")
+		s.args = words[1:]
+		if need := arguments[s.verb]; need == nil || len(s.args) < *need {
+			return nil, fmt.Errorf("%q is no step", part)
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// arguments is how many words a step has at least.
+var arguments = func() map[string]*int {
+	m := make(map[string]*int)
+	for n, verbs := range [][]string{
+		{"set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
+		{"detach", "refuse", "allow", "hold", "free", "delete", "add", "wait"},
+		nil,
+		{"send"},
+	} {
+		for _, v := range verbs {
+			m[v] = &n
+		}
+	}
+	return m
+}()
+
+// do does one step. A violation is an error; a refusal of the instance is none.
+func (w *world) do(s step) error {
+	arg := func(i int) string {
+		if i < len(s.args) {
+			return s.args[i]
+		}
+		return ""
+	}
+	refusal := func(err error) error {
+		if err != nil {
+			w.counts.refused++
+			w.trace("refused: %v", err)
+		}
+		return nil
+	}
+	switch s.verb {
+	case "set":
+		list, err := parseFlows(strings.Join(s.args, " "))
+		if err != nil {
+			return err
+		}
+		_, err = w.within(s.killAt, func() error { return w.set(list) })
+		return refusal(err)
+	case "start":
+		w.perhaps = w.wanted
+		_, err := w.within(s.killAt, w.start)
+		return refusal(err)
+	case "stop":
+		_, err := w.within(s.killAt, w.stop)
+		return refusal(err)
+	case "kill":
+		return w.killNow()
+	case "keep", "drop":
+		w.keep = s.verb == "keep"
+	case "strict", "degraded":
+		w.strict = s.verb == "strict"
+	case "send":
+		port, err := strconv.ParseUint(arg(0), 10, 16)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(arg(2))
+		if err != nil {
+			return err
+		}
+		return w.send(uint16(port), arg(1), s.egress, n)
+	case "detach":
+		for _, at := range hooksOf(s.egress) {
+			if w.host.Detach(arg(0), at) {
+				w.unheld(arg(0), s.egress)
+			}
+		}
+	case "refuse", "allow":
+		var err error
+		w.refusing[site{arg(0), s.egress}] = s.verb == "refuse"
+		if s.verb == "refuse" {
+			err = errRefused
+		}
+		for _, at := range hooksOf(s.egress) {
+			w.host.Refuse(arg(0), at, err)
+		}
+	case "hold":
+		w.host.Hold(arg(0), 99)
+	case "free":
+		w.host.Hold(arg(0), 0)
+		w.unheld(arg(0), false) // counting moves back to XDP
+	case "delete":
+		w.host.Delete(arg(0))
+	case "add":
+		if !w.exists(arg(0)) {
+			kind := ""
+			if arg(0) == "v1" {
+				kind = "veth"
+			}
+			w.host.Add(arg(0), kind)
+			w.fresh[arg(0)] = true
+		}
+	case "unlink", "unpin":
+		if w.engine == nil {
+			return nil
+		}
+		if s.verb == "unpin" {
+			return os.RemoveAll(filepath.Join(w.home(w.boots), "pins"))
+		}
+		return ignoreMissing(os.Remove(w.mirror()))
+	case "wait":
+		d, err := time.ParseDuration(arg(0))
+		if err != nil {
+			return err
+		}
+		w.settle(d)
+	case "check":
+		return w.check()
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// play plays a history in a bubble of its own, and returns what it has violated.
+func play(t *testing.T, text string, c *counts) (err error) {
+	t.Helper()
+	steps, err := parseHistory(text + "; check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(memory, "model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	now := time.Now().UnixNano()
+	synctest.Test(t, func(t *testing.T) {
+		trace := func(string, ...any) {}
+		if isVerbose() {
+			trace = t.Logf
+		}
+		// A bubble begins in 2000, and the clock of package shm may not go back behind the start of this process.
+		time.Sleep(time.Duration(now-time.Now().UnixNano()) + time.Hour)
+		w := newWorld(dir, trace)
+		if c != nil {
+			w.counts = *c
+		}
+		w.counts.histories++
+		defer func() {
+			if r := recover(); r != nil {
+				err = violated("a panic: %v\n%s", r, debug.Stack())
+			}
+			w.end()
+			if c != nil {
+				*c = w.counts
+			}
+		}()
+		for _, s := range steps {
+			if s.verb != "check" {
+				w.trace("%v: %s", time.Now().UTC().Format("04:05.000"), s)
+			}
+			if err = w.do(s); err != nil {
+				err = fmt.Errorf("%s: %w", s, err)
+				return
+			}
+		}
+	})
+	return err
+}
+
+// memory is a tmpfs: a mirror elsewhere waits for the disk.
+const memory = "/dev/shm"
+
+// killedBetween is the history of docs/testing.md.
+const killedBetween = "set a=1; start; send 1 v0 10; kill; send 1 v0 5; start"
+
+var history = flag.String("history", killedBetween, "a history that TestHistory plays")
+
+func isVerbose() bool { return testing.Verbose() && *history != killedBetween }
+
+// TestHistory plays the history of a command line: go test ./dataplane/engine/model -run TestHistory -v -history 'STEPS'.
+func TestHistory(t *testing.T) {
+	if err := play(t, *history, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,581 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/inject"
+	"github.com/flowtally/flowtally/internal/lab/memkernel"
+	"github.com/flowtally/flowtally/internal/tick"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// world is a host, the instance that runs on it or has run, and the truth about both.
+type world struct {
+	host    *memkernel.Host
+	dir     string // of the incarnations
+	boots   int    // incarnations
+	process *memkernel.Process
+	engine  *engine.Engine // nil: no process runs
+	log     *slog.Logger
+	trace   func(format string, args ...any)
+
+	interfaces []string
+	refusing   map[site]bool
+	fresh      map[string]bool // interfaces that have come, and that no program has counted on since
+	keep       bool            // xdp.keep_pins of the next start
+	kept       bool            // keep of the process that runs
+	strict     bool            // the next start is not degraded
+	flows      []flow.Flow     // of the set in force, in their order
+	wanted     []flow.Flow     // of the next start
+	// perhaps are the flows of a set that may be in force in place of flows: the process was killed in the change.
+	perhaps   []flow.Flow
+	uncertain bool
+	loose     bool // a hook was lost since the last look: a flow that is born now may begin with a discontinuity
+	truth     map[string]*truth
+
+	kill struct {
+		mu     sync.Mutex
+		after  int // steps of the process until it is killed; 0: it is not to be killed
+		killed bool
+		steps  int // that were counted
+	}
+	counts counts
+}
+
+// counts tells what the histories of a run held.
+type counts struct {
+	histories, packets, starts, calls, refused, losses, kills, checks int
+}
+
+// truth is what is known about the packets of one flow since its total began.
+type truth struct {
+	seen   uint64 // counted by programs, once for each program
+	missed uint64 // that passed no program, since the last discontinuity
+	last   uint64 // the discontinuities of the last look
+	rebase bool   // nothing tells whether the total goes on: the next look believes it
+	known  bool   // last has a value
+	// refused are hooks that did not take a program when the total began: a condition says so, and nobody has promised to
+	// count there until the hook is held.
+	refused map[site]bool
+	// possible: a packet may have been lost or counted twice since the last look.
+	possible bool
+}
+
+// site is one direction of one interface.
+type site struct {
+	name   string
+	egress bool
+}
+
+// violation is an invariant that does not hold.
+type violation struct{ text string }
+
+func (v violation) Error() string { return v.text }
+
+func violated(format string, args ...any) error { return violation{fmt.Sprintf(format, args...)} }
+
+func newWorld(dir string, trace func(string, ...any)) *world {
+	w := &world{
+		host: memkernel.NewHost(), dir: dir, trace: trace, keep: true,
+		truth: make(map[string]*truth), fresh: make(map[string]bool), refusing: make(map[site]bool), interfaces: []string{"v0", "v1"},
+	}
+	w.host.Add("v0", "")
+	w.host.Add("v1", "veth")
+	w.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	if isVerbose() {
+		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return w
+}
+
+func (w *world) home(n int) string { return filepath.Join(w.dir, fmt.Sprint(n)) }
+
+func (w *world) config() dataplane.Config {
+	home := w.home(w.boots)
+	cfg := dataplane.Config{
+		Instance: "model", Backend: flow.XDP, Flows: slices.Clone(w.wanted), Start: dataplane.StartDegraded,
+		Mirror: dataplane.MirrorConfig{Path: filepath.Join(home, "mirror"), Counters: 64, History: -1},
+		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(home, "pins"), MaxFlows: 8, KeepPins: w.keep},
+		Poll:   dataplane.PollConfig{Period: 100 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
+	}
+	if w.strict {
+		cfg.Start = ""
+	}
+	for _, name := range w.interfaces {
+		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name})
+	}
+	return cfg
+}
+
+// start starts the instance with the wanted flows.
+func (w *world) start() error {
+	if w.engine != nil {
+		return nil
+	}
+	if err := os.MkdirAll(w.home(w.boots), 0o700); err != nil {
+		return err
+	}
+	w.counts.starts++
+	w.kept = w.keep
+	cfg := w.config()
+	w.process = w.host.Boot(w.step)
+	b, err := xdp.New(xdp.Options{
+		Interfaces: cfg.Interfaces, Degraded: !w.strict, Config: cfg.XDP, Flows: cfg.Flows, Logger: w.log, Kernel: w.process,
+	})
+	if err != nil {
+		return fmt.Errorf("opening the backend: %w", err)
+	}
+	ctx := inject.Ticker(inject.Backends(context.Background(), b), tick.NewRuntime())
+	e, err := engine.New(ctx, cfg, engine.Options{Logger: w.log})
+	if err != nil {
+		_ = b.Close(w.keep) // idempotent: most failures have closed it
+		return err
+	}
+	w.engine = e
+	if w.kill.killed { // within settles what is in force
+		return nil
+	}
+	w.adopt(w.wanted)
+	return nil
+}
+
+// step is called by the process ahead of each thing that it does to what is durable.
+func (w *world) step(what string) {
+	w.kill.mu.Lock()
+	defer w.kill.mu.Unlock()
+	w.kill.steps++
+	if w.kill.killed || w.kill.after == 0 {
+		return
+	}
+	if w.kill.after--; w.kill.after == 0 {
+		w.trace("killed at %q", what)
+		w.kill.killed = true
+		w.counts.kills++
+		if err := w.fork(); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// fork leaves what is durable to the next incarnation.
+func (w *world) fork() error {
+	from, to := w.home(w.boots), w.home(w.boots+1)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	mirror, err := os.ReadFile(filepath.Join(from, "mirror"))
+	if err == nil {
+		err = writeSparse(filepath.Join(to, "mirror"), mirror)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return w.process.Kill(filepath.Join(from, "pins"), filepath.Join(to, "pins"))
+}
+
+// writeSparse writes a file, and leaves pages of zeros out.
+func writeSparse(path string, data []byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(len(data))); err != nil {
+		return err
+	}
+	zeros := make([]byte, 4096)
+	for at := 0; at < len(data); at += len(zeros) {
+		page := data[at:min(at+len(zeros), len(data))]
+		if bytes.Equal(page, zeros[:len(page)]) {
+			continue
+		}
+		if _, err := f.WriteAt(page, int64(at)); err != nil {
+			return err
+		}
+	}
+	return f.Chmod(0o644)
+}
+
+// mirror is the path of the mirror.
+func (w *world) mirror() string { return filepath.Join(w.home(w.boots), "mirror") }
+
+// bury ends the goroutines of a process that was killed. They reach nothing any more.
+func (w *world) bury() {
+	if w.engine != nil {
+		_ = w.engine.Close()
+	}
+	w.engine = nil
+	w.boots++
+	w.kill.killed = false
+}
+
+// killNow kills the process between two calls.
+func (w *world) killNow() error {
+	if w.engine == nil {
+		return nil
+	}
+	w.settle(time.Second)
+	w.kill.mu.Lock()
+	w.kill.killed, w.kill.after = true, 0
+	w.counts.kills++
+	err := w.fork()
+	w.kill.mu.Unlock()
+	w.bury()
+	return err
+}
+
+// within runs fn, and kills the process at its step n; 0: it does not.
+func (w *world) within(n int, fn func() error) (killed bool, err error) {
+	w.kill.mu.Lock()
+	w.kill.after = n
+	w.kill.mu.Unlock()
+	err = fn()
+	w.kill.mu.Lock()
+	killed = w.kill.killed
+	w.kill.after = 0
+	w.kill.mu.Unlock()
+	if killed {
+		w.bury()
+		w.allPossible()
+		w.uncertain = true
+		return true, nil
+	}
+	return false, err
+}
+
+func (w *world) allPossible() {
+	for _, t := range w.truth {
+		t.possible = true
+	}
+}
+
+// settle lets the instance do what it does in d.
+func (w *world) settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// stop ends the instance as SIGTERM does.
+func (w *world) stop() error {
+	if w.engine == nil {
+		return nil
+	}
+	err := w.engine.Close()
+	w.engine = nil
+	if !w.kept {
+		w.allPossible()
+	}
+	return err
+}
+
+// end ends the instance at the end of a history.
+func (w *world) end() {
+	w.keep = true
+	_ = w.stop()
+}
+
+func (w *world) truthOf(name string) *truth {
+	if w.truth[name] == nil {
+		w.truth[name] = &truth{}
+	}
+	return w.truth[name]
+}
+
+// send passes packets on one side of an interface.
+func (w *world) send(port uint16, ifname string, egress bool, n int) error {
+	if w.uncertain {
+		return nil
+	}
+	i := slices.IndexFunc(w.flows, func(f flow.Flow) bool { return counts1(f, port, ifname, egress) })
+	for range n {
+		seen, _, err := w.host.Pass(ifname, egress, memkernel.Packet{Port: port, Bytes: 60})
+		if err != nil {
+			return err
+		}
+		w.counts.packets++
+		if i < 0 || !w.exists(ifname) || !slices.Contains(w.interfaces, ifname) {
+			continue
+		}
+		t := w.truthOf(w.flows[i].Name)
+		t.seen += uint64(seen)
+		if seen > 0 {
+			delete(t.refused, site{ifname, egress})
+		}
+		if seen == 0 {
+			t.possible = true
+			w.counts.losses++
+			if !w.fresh[ifname] && !t.refused[site{ifname, egress}] {
+				t.missed++
+			}
+		}
+		if seen > 1 {
+			t.possible = true
+		}
+	}
+	return nil
+}
+
+func (w *world) exists(name string) bool {
+	_, ok := w.host.Boot(nil).Interface(name)
+	return ok
+}
+
+// counts1 reports whether a flow matches a packet.
+func counts1(f flow.Flow, port uint16, ifname string, egress bool) bool {
+	if f.Interface != "" && f.Interface != ifname || (f.Direction == flow.Egress) != egress {
+		return false
+	}
+	return f.Match.UDP.Dst.Value == port
+}
+
+// unheld notes that packets may pass a hook unseen.
+func (w *world) unheld(ifname string, egress bool) {
+	w.loose = true
+	for _, f := range w.flows {
+		if (f.Interface == "" || f.Interface == ifname) && (f.Direction == flow.Egress) == egress {
+			w.truthOf(f.Name).possible = true
+		}
+	}
+}
+
+// set makes list the set of flows, by SetFlows.
+func (w *world) set(list []flow.Flow) error {
+	if w.engine == nil {
+		w.wanted = list
+		return nil
+	}
+	w.perhaps = list
+	w.counts.calls++
+	d, err := w.engine.SetFlows(context.Background(), list, dataplane.SetOptions{})
+	if err != nil || w.kill.killed {
+		return err
+	}
+	was := make(map[string]string)
+	for _, r := range d.Renamed {
+		was[r.To] = r.From
+	}
+	anew := make(map[string]bool)
+	for _, c := range d.Changed {
+		anew[c.Name] = c.Anew
+	}
+	for _, name := range d.Added {
+		anew[name] = true
+	}
+	next := make(map[string]*truth)
+	for _, f := range list {
+		from := f.Name
+		if was[f.Name] != "" {
+			from = was[f.Name]
+		}
+		if next[f.Name] = w.truth[from]; anew[f.Name] || next[f.Name] == nil {
+			next[f.Name] = &truth{possible: w.loose}
+		}
+	}
+	w.flows, w.wanted, w.truth = list, list, next
+	w.noteRefused()
+	return nil
+}
+
+// adopt makes list the flows of the next start. A flow that counted the same packets under the same name goes on, or
+// else under a name that is not configured any more.
+func (w *world) adopt(list []flow.Flow) {
+	next := make(map[string]*truth)
+	configured := make(map[string]bool)
+	for _, f := range list {
+		configured[f.Name+" "+f.Identity()] = true
+	}
+	for _, f := range list {
+		t := &truth{possible: w.loose}
+		for _, old := range w.flows {
+			if old.Identity() == f.Identity() && (old.Name == f.Name || !configured[old.Name+" "+old.Identity()]) {
+				if t = w.truthOf(old.Name); old.Name == f.Name {
+					break
+				}
+			}
+		}
+		next[f.Name] = t
+	}
+	if w.uncertain {
+		for _, f := range list {
+			same := func(o flow.Flow) bool { return o.Name == f.Name && o.Identity() == f.Identity() }
+			if !slices.ContainsFunc(w.flows, same) || !slices.ContainsFunc(w.perhaps, same) {
+				next[f.Name] = &truth{rebase: true}
+			}
+		}
+	}
+	w.flows, w.truth, w.uncertain = list, next, false
+	w.noteRefused()
+}
+
+// sites are those that count for a flow.
+func (w *world) sites(f flow.Flow) (all []site) {
+	for _, name := range w.interfaces {
+		if (f.Interface == "" || f.Interface == name) && w.exists(name) {
+			all = append(all, site{name, f.Direction == flow.Egress})
+		}
+	}
+	return all
+}
+
+// holds reports whether a site has a program.
+func (w *world) holds(s site) bool {
+	return slices.ContainsFunc(w.host.Held(s.name), func(at memkernel.Hook) bool { return (at == memkernel.TCXEgress) == s.egress })
+}
+
+// held reports whether every site that counts for a flow has a program.
+func (w *world) held(f flow.Flow) bool {
+	return !slices.ContainsFunc(w.sites(f), func(s site) bool { return !w.holds(s) })
+}
+
+// noteRefused notes the sites that do not count for a flow whose total has just begun.
+func (w *world) noteRefused() {
+	for _, f := range w.flows {
+		t := w.truthOf(f.Name)
+		if t.known {
+			continue
+		}
+		for _, s := range w.sites(f) {
+			if w.refusing[s] && !w.holds(s) {
+				if t.refused == nil {
+					t.refused = make(map[site]bool)
+				}
+				t.refused[s] = true
+			}
+		}
+	}
+}
+
+// check compares the mirror with the truth.
+func (w *world) check() error {
+	if w.engine == nil {
+		return nil
+	}
+	w.settle(3 * time.Second)
+	for name := range w.fresh {
+		if len(w.host.Held(name)) > 0 {
+			delete(w.fresh, name)
+		}
+	}
+	w.counts.checks++
+	w.loose = false
+	r, err := shm.Open(filepath.Join(w.home(w.boots), "mirror"), shm.ReaderOptions{})
+	if err != nil {
+		return fmt.Errorf("opening the mirror: %w", err)
+	}
+	defer r.Close()
+	for _, f := range w.flows {
+		if err := w.checkFlow(r, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
+	t := w.truthOf(f.Name)
+	found, err := r.Find(f.Name)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return violated("%s: it has %d entries in the mirror", f.Name, len(found))
+	}
+	c, err := r.Counter(found[0].Handle)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	v, err := c.Load()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	n := found[0].Continuity.Discontinuities
+	w.trace("%s: %d packets, %d discontinuities; the programs have seen %d, %d were missed", f.Name, v.Packets, n, t.seen, t.missed)
+	if t.rebase {
+		*t = truth{seen: v.Packets, last: n, known: true}
+		return nil
+	}
+	switch {
+	case v.Packets > t.seen:
+		return violated("%s: the total is %d, and the programs have counted %d packets", f.Name, v.Packets, t.seen)
+	case v.Packets < t.seen:
+		return violated("%s: the total is %d, and the programs have counted %d packets: what a pinned slot has counted was dropped", f.Name, v.Packets, t.seen)
+	case v.Bytes != 60*v.Packets:
+		return violated("%s: %d packets of 60 bytes have %d bytes", f.Name, v.Packets, v.Bytes)
+	case t.known && n < t.last:
+		return violated("%s: the discontinuities fell from %d to %d", f.Name, t.last, n)
+	case t.known && n > t.last && !t.possible:
+		return violated("%s: a discontinuity without a possible loss", f.Name)
+	case !t.known && n > 0 && !t.possible:
+		return violated("%s: a new total begins with a discontinuity", f.Name)
+	case n == t.last && t.missed > 0 && w.held(f):
+		return violated("%s: %d packets are missing from the total, and no discontinuity says so", f.Name, t.missed)
+	}
+	if n > t.last || t.missed == 0 && w.held(f) {
+		t.missed, t.possible = 0, false
+	}
+	t.known, t.last = true, n
+	for s := range t.refused {
+		if w.holds(s) {
+			delete(t.refused, s)
+		}
+	}
+	return nil
+}
+
+// errRefused is the refusal of a hook.
+var errRefused = unix.EOPNOTSUPP
+
+// hooksOf are the hooks of one direction.
+func hooksOf(egress bool) []memkernel.Hook {
+	if egress {
+		return []memkernel.Hook{memkernel.TCXEgress}
+	}
+	return []memkernel.Hook{memkernel.XDP, memkernel.TCXIngress}
+}
+
+func parseFlows(text string) ([]flow.Flow, error) {
+	var list []flow.Flow
+	for _, word := range strings.Fields(text) {
+		f, err := parseFlow(word)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// parseFlow parses NAME=PORT[@INTERFACE][>]: the packets to a port, those that are sent with ">".
+func parseFlow(word string) (flow.Flow, error) {
+	name, rest, ok := strings.Cut(word, "=")
+	if !ok {
+		return flow.Flow{}, fmt.Errorf("%q is no flow", word)
+	}
+	f := flow.Flow{Name: name, Action: flow.Count, Direction: flow.Ingress}
+	if rest, ok = strings.CutSuffix(rest, ">"); ok {
+		f.Direction = flow.Egress
+	}
+	port, ifname, _ := strings.Cut(rest, "@")
+	f.Interface = ifname
+	var err error
+	f.Match, err = flow.ParseMatch("udp dport " + port)
+	return f, err
+}
