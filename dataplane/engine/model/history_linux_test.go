@@ -112,14 +112,14 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
-		_, err = w.within(s.killAt, func() error { return w.set(list) })
+		_, err = w.within(s.killAt, true, func() error { return w.set(list) })
 		return refusal(err)
 	case "start":
-		w.perhaps = w.wanted
-		_, err := w.within(s.killAt, w.start)
+		w.may(w.wanted)
+		_, err := w.within(s.killAt, true, w.start)
 		return refusal(err)
 	case "stop":
-		_, err := w.within(s.killAt, w.stop)
+		_, err := w.within(s.killAt, false, w.stop)
 		return refusal(err)
 	case "kill":
 		return w.killNow()
@@ -181,7 +181,8 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
-		w.settle(d)
+		_, err = w.within(s.killAt, false, func() error { w.settle(d); return nil })
+		return err
 	case "check":
 		return w.check()
 	}

@@ -45,8 +45,8 @@ type world struct {
 	strict     bool            // the next start is not degraded
 	flows      []flow.Flow     // of the set in force, in their order
 	wanted     []flow.Flow     // of the next start
-	// perhaps are the flows of a set that may be in force in place of flows: the process was killed in the change.
-	perhaps   []flow.Flow
+	// perhaps are the sets that may be in force in place of flows: the process was killed in the change, if uncertain.
+	perhaps   [][]flow.Flow
 	uncertain bool
 	loose     bool // a hook was lost since the last look: a flow that is born now may begin with a discontinuity
 	truth     map[string]*truth
@@ -143,7 +143,7 @@ func (w *world) start() error {
 	if err != nil {
 		return fmt.Errorf("opening the backend: %w", err)
 	}
-	ctx := inject.Ticker(inject.Backends(context.Background(), b), tick.NewRuntime())
+	ctx := inject.Ticker(inject.Backends(context.Background(), &stepped{Backend: b, step: w.step}), tick.NewRuntime())
 	e, err := engine.New(ctx, cfg, engine.Options{Logger: w.log})
 	if err != nil {
 		_ = b.Close(w.keep) // idempotent: most failures have closed it
@@ -242,8 +242,8 @@ func (w *world) killNow() error {
 	return err
 }
 
-// within runs fn, and kills the process at its step n; 0: it does not.
-func (w *world) within(n int, fn func() error) (killed bool, err error) {
+// within runs fn, and kills the process at its step n; 0: it does not. changes: fn changes the set of flows.
+func (w *world) within(n int, changes bool, fn func() error) (killed bool, err error) {
 	w.kill.mu.Lock()
 	w.kill.after = n
 	w.kill.mu.Unlock()
@@ -255,7 +255,7 @@ func (w *world) within(n int, fn func() error) (killed bool, err error) {
 	if killed {
 		w.bury()
 		w.allPossible()
-		w.uncertain = true
+		w.uncertain = w.uncertain || changes
 		return true, nil
 	}
 	return false, err
@@ -362,7 +362,7 @@ func (w *world) set(list []flow.Flow) error {
 		w.wanted = list
 		return nil
 	}
-	w.perhaps = list
+	w.may(list)
 	w.counts.calls++
 	d, err := w.engine.SetFlows(context.Background(), list, dataplane.SetOptions{})
 	if err != nil || w.kill.killed {
@@ -394,6 +394,14 @@ func (w *world) set(list []flow.Flow) error {
 	return nil
 }
 
+// may notes that list comes into force, unless the process is killed.
+func (w *world) may(list []flow.Flow) {
+	if !w.uncertain {
+		w.perhaps = nil
+	}
+	w.perhaps = append(w.perhaps, list)
+}
+
 // adopt makes list the flows of the next start. A flow that counted the same packets under the same name goes on, or
 // else under a name that is not configured any more.
 func (w *world) adopt(list []flow.Flow) {
@@ -416,7 +424,8 @@ func (w *world) adopt(list []flow.Flow) {
 	if w.uncertain {
 		for _, f := range list {
 			same := func(o flow.Flow) bool { return o.Name == f.Name && o.Identity() == f.Identity() }
-			if !slices.ContainsFunc(w.flows, same) || !slices.ContainsFunc(w.perhaps, same) {
+			lacks := func(set []flow.Flow) bool { return !slices.ContainsFunc(set, same) }
+			if lacks(w.flows) || slices.ContainsFunc(w.perhaps, lacks) {
 				next[f.Name] = &truth{rebase: true}
 			}
 		}
