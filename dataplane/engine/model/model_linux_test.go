@@ -27,7 +27,11 @@ func drawHistory(t *rapid.T, more []string) string {
 		case strings.HasPrefix(verb, "detach") && !slices.Contains(more, "detach"):
 			// A flow that is born before the loss is noticed is a known fault.
 			arrow := strings.TrimPrefix(verb, "detach")
-			step += fmt.Sprintf("; send%s 1 %s 2; send%s 2 %s 1; wait 1s", arrow, at, arrow, at)
+			step += fmt.Sprintf("; send%s 1 %s 2; send%s 2 %s 1; ", arrow, at, arrow, at)
+			if n := rapid.IntRange(0, 8).Draw(t, "kill"); n > 0 {
+				step += fmt.Sprintf("kill@%d ", n)
+			}
+			step += "wait 1s"
 		case verb == "unlink" || verb == "unpin":
 			step += "; wait 3s" // nothing makes them again for a process that has ended before
 		}
