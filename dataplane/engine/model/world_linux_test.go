@@ -32,6 +32,7 @@ type world struct {
 	host    *memkernel.Host
 	dir     string // of the incarnations
 	boots   int    // incarnations
+	room    int    // xdp.max_flows
 	process *memkernel.Process
 	engine  *engine.Engine // nil: no process runs
 	log     *slog.Logger
@@ -55,7 +56,8 @@ type world struct {
 		mu     sync.Mutex
 		after  int // steps of the process until it is killed; 0: it is not to be killed
 		killed bool
-		steps  int // that were counted
+		only   string // the steps that count, by their text; "": all do
+		steps  int    // that were counted
 	}
 	counts counts
 }
@@ -94,7 +96,7 @@ func violated(format string, args ...any) error { return violation{fmt.Sprintf(f
 
 func newWorld(dir string, trace func(string, ...any)) *world {
 	w := &world{
-		host: memkernel.NewHost(), dir: dir, trace: trace, keep: true,
+		host: memkernel.NewHost(), dir: dir, trace: trace, keep: true, room: 8,
 		truth: make(map[string]*truth), fresh: make(map[string]bool), refusing: make(map[site]bool), interfaces: []string{"v0", "v1"},
 	}
 	w.host.Add("v0", "")
@@ -112,8 +114,8 @@ func (w *world) config() dataplane.Config {
 	home := w.home(w.boots)
 	cfg := dataplane.Config{
 		Instance: "model", Backend: flow.XDP, Flows: slices.Clone(w.wanted), Start: dataplane.StartDegraded,
-		Mirror: dataplane.MirrorConfig{Path: filepath.Join(home, "mirror"), Counters: 64, History: -1},
-		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(home, "pins"), MaxFlows: 8, KeepPins: w.keep},
+		Mirror: dataplane.MirrorConfig{Path: filepath.Join(home, "mirror"), Counters: max(64, 2*w.room), History: -1},
+		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(home, "pins"), MaxFlows: w.room, KeepPins: w.keep},
 		Poll:   dataplane.PollConfig{Period: 100 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
 	}
 	if w.strict {
@@ -162,7 +164,7 @@ func (w *world) step(what string) {
 	w.kill.mu.Lock()
 	defer w.kill.mu.Unlock()
 	w.kill.steps++
-	if w.kill.killed || w.kill.after == 0 {
+	if w.kill.killed || w.kill.after == 0 || w.kill.only != "" && w.kill.only != what {
 		return
 	}
 	if w.kill.after--; w.kill.after == 0 {
