@@ -27,8 +27,8 @@ func TestNextStepsCure(t *testing.T) {
 			},
 		})
 	})
-	if t.Failed() || testing.Short() {
-		return
+	if all, _ := condition("netns"); t.Failed() || !all {
+		return // a row that needs root was skipped
 	}
 	for _, step := range c.steps {
 		_, excused := notCarriedOut[step]
