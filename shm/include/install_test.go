@@ -130,7 +130,7 @@ func testInstalledFiles(t *testing.T, root string) {
 			continue
 		}
 		mode := os.FileMode(0o644)
-		if strings.HasPrefix(path, prefix+"/bin/") || strings.Contains(path, ".so") {
+		if strings.HasPrefix(path, prefix+"/bin/") {
 			mode = 0o755
 		}
 		if st.Mode() != mode || st.Size() == 0 {
