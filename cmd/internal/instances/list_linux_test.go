@@ -23,8 +23,9 @@ func TestMirrorIsReadThroughAnotherPath(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if Readers()(here) {
-		t.Error("it is read before anybody opened it")
+	unread := filepath.Join(dir, "unread.mirror")
+	if err := os.WriteFile(unread, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Link(here, there); err != nil {
 		t.Fatal(err)
@@ -34,8 +35,12 @@ func TestMirrorIsReadThroughAnotherPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if !Readers()(here) {
+	read := Readers()
+	if !read(here) {
 		t.Error("a mapped mirror is not read")
+	}
+	if read(unread) {
+		t.Error("a file that nobody maps is read")
 	}
 }
 
