@@ -487,7 +487,7 @@ func (w *world) check() error {
 	}
 	w.counts.checks++
 	w.loose = false
-	r, err := shm.Open(filepath.Join(w.home(w.boots), "mirror"), shm.ReaderOptions{})
+	r, err := shm.OpenReader(filepath.Join(w.home(w.boots), "mirror"), shm.ReaderOptions{})
 	if err != nil {
 		return fmt.Errorf("opening the mirror: %w", err)
 	}
