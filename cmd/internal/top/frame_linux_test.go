@@ -107,3 +107,16 @@ func TestLookAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A terminal that does not join emojis shows a thumb and the colour of its skin as four cells.
+func TestTruncatedEmojisFit(t *testing.T) {
+	for _, method := range []ansi.Method{ansi.WcWidth, ansi.GraphemeWidth} {
+		for width := range 12 {
+			for _, s := range []string{"👍🏽🇩🇪", "a👍🏽", "e\u0301👍🏽👍🏽", "👩\u200d👧\u200d👦👍🏽"} {
+				if got := appendCell(nil, method, s, width, false); method.StringWidth(string(got)) != width {
+					t.Errorf("method %d, %q in %d cells: %q", method, s, width, got)
+				}
+			}
+		}
+	}
+}

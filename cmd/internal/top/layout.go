@@ -96,7 +96,7 @@ func cellWidth(method ansi.Method, s string) int {
 func appendCell(dst []byte, method ansi.Method, s string, width int, right bool) []byte {
 	w := cellWidth(method, s)
 	if w > width {
-		s = method.Truncate(s, width, "…")
+		s = truncate(method, s, width)
 		w = cellWidth(method, s)
 	}
 	if right {
@@ -107,6 +107,19 @@ func appendCell(dst []byte, method ansi.Method, s string, width int, right bool)
 		dst = appendBlanks(dst, width-w)
 	}
 	return dst
+}
+
+// truncate cuts a text that is wider than width, and ends it in an ellipsis. The method's own Truncate counts an emoji of
+// several code points as two cells, also where its StringWidth, as the terminal, counts more.
+func truncate(method ansi.Method, s string, width int) string {
+	cut := s
+	for n := width; method.StringWidth(cut) > width; n-- {
+		if n <= 0 {
+			return ""
+		}
+		cut = method.Truncate(s, n, "…")
+	}
+	return cut
 }
 
 func appendBlanks(dst []byte, n int) []byte {

@@ -138,7 +138,7 @@ func (m *model) lines(b []byte, lines []string, n int) []byte {
 // appendStyled is appendCell for a text with control sequences of ours.
 func appendStyled(dst []byte, method ansi.Method, s string, width int) []byte {
 	if method.StringWidth(s) > width {
-		s = method.Truncate(s, width, "…")
+		s = truncate(method, s, width)
 	}
 	dst = append(dst, s...)
 	return appendBlanks(dst, width-method.StringWidth(s))
