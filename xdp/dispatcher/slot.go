@@ -141,7 +141,7 @@ func leave(dispatchers string, fills func(*ebpf.Program) (bool, error)) (emptied
 		if err == nil {
 			ours := false
 			if ours, err = fills(p); ours {
-				if err = os.Remove(strings.TrimSuffix(pin, "prog") + "link"); err == nil {
+				if err = empty(strings.TrimSuffix(pin, "prog") + "link"); err == nil {
 					emptied++
 				}
 			}
@@ -152,6 +152,17 @@ func leave(dispatchers string, fills func(*ebpf.Program) (bool, error)) (emptied
 		}
 	}
 	return emptied, errors.Join(errs...)
+}
+
+// empty removes the pin of a component's link. The kernel frees the last pin of a link later, by a work item, and packets
+// pass the component meanwhile. It detaches at once where a process closes the link last (bpf_link_put_direct,
+// kernel/bpf/syscall.c).
+func empty(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return os.Remove(pin) // late is better than never
+	}
+	return errors.Join(os.Remove(pin), l.Close())
 }
 
 // LeaveAll empties the places of all programs that use a map, in the dispatchers of all interfaces and namespaces. It

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"os"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,12 @@ import (
 // TestNextStepsKeepTheSelection: a next step acts on the instance that the failed command named, through its socket and
 // by its mirror, and sudo hands on the variables that it would drop.
 func TestNextStepsKeepTheSelection(t *testing.T) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FLOWTALLY_") {
+			t.Setenv(name, "") // restored at the end
+			os.Unsetenv(name)
+		}
+	}
 	t.Setenv("FLOWTALLY_PLUGIN", "/opt/a b/plugin")
 	for _, c := range []struct{ line, try, want string }{
 		{"get --instance lb web", "flowtally get # lists all counters", "flowtally get --instance lb # lists all counters"},
