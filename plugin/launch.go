@@ -130,6 +130,11 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	if err != nil {
 		return nil, err
 	}
+	files, err := confineEnvironment(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, files)
 	lines := logwire.NewLines(o.Logger, o.Stderr)
 	synced := logwire.NewLines(o.Logger, o.Stderr)
 	s := &session{child: child.New(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
@@ -200,7 +205,7 @@ func mayUseRDMA(cfg *pluginv1.Config) bool {
 // environment returns this process's environment without the variables of another pair of host and plugin, and with
 // the plugin's own.
 func environment(o *Options) []string {
-	own := []string{child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv}
+	own := []string{child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, child.ConfineEnv, child.UnconfinedEnv}
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
 		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {

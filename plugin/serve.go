@@ -84,7 +84,7 @@ func Serve(opts ServeOptions) int {
 // hostOf returns what the host has told this process. It opens the inherited page of verbs, so it is called once.
 func hostOf() (h hosted.Host, err error) {
 	h.Restart = os.Getenv(child.RestartEnv) != ""
-	h.Socket = os.Getenv(goplugin.EnvUnixSocketDir)
+	h.Unconfined = os.Getenv(child.UnconfinedEnv)
 	var bad error
 	h.Verbs, bad = child.Verbs()
 	h.Excluded, err = child.Excluded()

@@ -25,12 +25,13 @@ func main() {
 		printVersion(os.Stdout)
 		return
 	}
+	plugin.Confine()
 	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: open}))
 }
 
 // open is the plugin's factory.
 func open(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
-	e, err := engine.New(ctx, cfg, engine.Options{Logger: l, Confine: true})
+	e, err := engine.New(ctx, cfg, engine.Options{Logger: l})
 	if err != nil {
 		return nil, err // never a nil *Engine in a Service
 	}

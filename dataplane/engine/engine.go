@@ -34,10 +34,6 @@ type Options struct {
 	// Trial starts a process that tests RDMA devices before this process uses them: SelfTrial, if this program's
 	// main function calls TrialMain. The zero value is SelfTrial in a plugin; elsewhere devices are used untested.
 	Trial TrialCommand
-	// Confine keeps this whole process, for good, to the files of the instance: its pins, its mirror, its devices and the
-	// libraries. It is for the main function of a plugin, whose process is the instance's alone. Where the kernel cannot,
-	// the instance runs and has the condition [dataplane.CodePluginUnconfined].
-	Confine bool
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
@@ -57,10 +53,10 @@ type Engine struct {
 	writer    *shm.Writer
 	pairs     *queuepair.Set
 	words.Service
-	guard    *trial.Guard
-	confined confinement
-	events   event.Broadcaster
-	info     dataplane.Info
+	guard      *trial.Guard
+	unconfined []dataplane.Condition // that the process is not kept to its files although it should be
+	events     event.Broadcaster
+	info       dataplane.Info
 
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
@@ -116,8 +112,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	e.life, e.quit = context.WithCancel(context.Background())
 	// A host decides itself what a failed start leaves: it may start this instance again, which adopts the pins.
 	given := inject.From(ctx)
-	e.confined = confinement{wanted: opts.Confine, cfg: e.cfg, socket: host.Socket, log: e.log}
-	e.confined.apply(false)
+	e.unconfined = unconfined(e.cfg.Instance, host.Unconfined)
 	before, known := xdp.Left(e.cfg.XDP.PinDir)
 	undoes := known && !isHosted && given == nil
 	defer func() {
@@ -150,7 +145,6 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
-	e.confined.apply(true)
 	e.info = dataplane.Info{
 		Instance: e.cfg.Instance, Mirror: e.cfg.Mirror.Path, Version: version(), PID: os.Getpid(), Started: time.Now(),
 	}
@@ -235,7 +229,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, confined: &e.confined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, unconfined: e.unconfined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	e.writer.SetState(shm.Run)

@@ -21,24 +21,24 @@ const healthPeriod = time.Second
 
 // watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the instance ends.
 type watcher struct {
-	ctl       control.Lock
-	log       *slog.Logger
-	backends  []backend.Backend
-	pairs     *queuepair.Set
-	words     *words.Set
-	guard     *trial.Guard
-	confined  *confinement
-	poller    *poll.Poller
-	flows     map[string]*flowState // Engine.flows
-	refused   *refusals
-	retry     func(context.Context) // retryRefused
-	mover     *mover
-	placement *placement
-	auditor   *auditor
-	health    *health
-	life      context.Context // of control calls
-	unshown   bool            // a flow's source could not be written: its discontinuities may not be in the mirror
-	stopped   *sync.WaitGroup
+	ctl        control.Lock
+	log        *slog.Logger
+	backends   []backend.Backend
+	pairs      *queuepair.Set
+	words      *words.Set
+	guard      *trial.Guard
+	unconfined []dataplane.Condition // of the process
+	poller     *poll.Poller
+	flows      map[string]*flowState // Engine.flows
+	refused    *refusals
+	retry      func(context.Context) // retryRefused
+	mover      *mover
+	placement  *placement
+	auditor    *auditor
+	health     *health
+	life       context.Context // of control calls
+	unshown    bool            // a flow's source could not be written: its discontinuities may not be in the mirror
+	stopped    *sync.WaitGroup
 }
 
 // run watches until ctx ends.
@@ -170,7 +170,7 @@ func (w *watcher) collectConditions() []dataplane.Condition {
 	out = append(out, w.words.Conditions()...)
 	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
-	out = append(out, w.confined.conditions()...)
+	out = append(out, w.unconfined...)
 	for _, b := range w.backends {
 		out = append(out, b.Conditions()...)
 	}

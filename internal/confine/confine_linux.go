@@ -23,7 +23,7 @@ const (
 )
 
 // Process confines this process to f and sets no_new_privs, with which no file that it executes gives it a privilege. It
-// returns ErrUnsupported, and the reason, if it can have no confinement. After a second call, what both name is permitted.
+// returns ErrUnsupported, and the reason, if it can have no confinement.
 func Process(f Files) error {
 	// Landlock sets it too, where there is Landlock.
 	if err := ll.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -67,8 +67,8 @@ func ruleOf(path string, rights landlock.AccessFSSet) (rule landlock.Rule, ok bo
 	return landlock.PathAccess(rights, path).IgnoreIfMissing(), rights != 0
 }
 
-// OnBPFFS reports whether a path is on a bpffs.
-func OnBPFFS(path string) bool {
+// onBPFFS reports whether a path is on a bpffs.
+func onBPFFS(path string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }

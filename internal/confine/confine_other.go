@@ -7,5 +7,5 @@ import "fmt"
 // Process returns ErrUnsupported: Landlock is Linux's.
 func Process(Files) error { return fmt.Errorf("%w: this system has no Landlock", ErrUnsupported) }
 
-// OnBPFFS returns false: bpffs is Linux's.
-func OnBPFFS(string) bool { return false }
+// onBPFFS returns false: bpffs is Linux's.
+func onBPFFS(string) bool { return false }

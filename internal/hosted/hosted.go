@@ -15,8 +15,8 @@ const TrialWord = "rdma-trial"
 type Host struct {
 	// Restart: the host has run this instance before, in another process.
 	Restart bool
-	// Socket is the directory of the plugin's socket, which the plugin removes at its end; "" for none.
-	Socket string
+	// Unconfined is the reason why the process is not kept to the files of the instance although it should be.
+	Unconfined string
 	// Verbs is the page in which the instance names each verb of an RDMA device before it calls it, so that the host
 	// knows the verb if the process dies. A nil page names nothing.
 	Verbs *verbpage.Page

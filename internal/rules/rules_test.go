@@ -89,7 +89,7 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/confine", "internal/hosted", "internal/inject", "internal/tick",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/trial/child", "dataplane/engine/words", "dataplane/engine/xdp", "internal/hosted", "internal/inject", "internal/tick",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
 		"internal/confine":           {},
@@ -109,7 +109,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/rdma":      {"dataplane", "dataplane/engine/backend", "dataplane/engine/trial", "dataplane/flow", "internal/genl", "probe", "ibv", "shm"},
 		"dataplane/engine/trial":     {"dataplane", "probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/genl", "internal/kernel", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
-		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
+		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/confine", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
 		"internal/linear":            {"dataplane/flow"},

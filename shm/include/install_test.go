@@ -111,6 +111,13 @@ func testInstalledFiles(t *testing.T, root string) {
 	for _, h := range headers {
 		want = append(want, prefix+"/include/flowtally/"+h)
 	}
+	documents, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(documents) < 20 {
+		t.Fatalf("documents: %v, %v", documents, err)
+	}
+	for _, d := range documents {
+		want = append(want, prefix+"/share/doc/flowtally/docs/"+filepath.Base(d))
+	}
 	// A page for each command: TestManPages compares them with the commands.
 	pages, err := filepath.Glob(root + prefix + "/share/man/man[158]/flowtally*.[158].gz")
 	if err != nil || len(pages) < 20 {

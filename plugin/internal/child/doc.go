@@ -11,6 +11,13 @@ const (
 	VerbsFDEnv = "FLOWTALLY_PLUGIN_VERBS_FD"
 	// ExcludedEnv holds a JSON object: the RDMA devices that the plugin must not use, and the reasons.
 	ExcludedEnv = "FLOWTALLY_PLUGIN_EXCLUDED"
+	// ConfineEnv holds a JSON object, confine.Instance: the files that the plugin needs.
+	ConfineEnv = "FLOWTALLY_PLUGIN_CONFINE"
+	// UnconfinedEnv is set by the plugin itself, to the reason why it has no confinement.
+	UnconfinedEnv = "FLOWTALLY_PLUGIN_UNCONFINED"
+	// PathsEnv names files and directories that a confined process may use besides, separated by colons. A library of a
+	// vendor may need one.
+	PathsEnv = "FLOWTALLY_PLUGIN_PATHS"
 	// RestartEnv is set where the host has run the instance before, in another process.
 	RestartEnv = "FLOWTALLY_PLUGIN_RESTART"
 )
