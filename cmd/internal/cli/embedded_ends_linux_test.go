@@ -126,9 +126,11 @@ func TestEmbeddingProgramThatEndsAStartLeavesNothing(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			in.t = t
 			r := seed.Rand(t)
+			alone := func() (context.Context, func()) { return t.Context(), func() {} }
+			in.embed("first", start, cfg, &spoken{}, alone) // says once that it removes what an earlier test has left
 			undisturbed := &spoken{}
 			began := time.Now()
-			in.embed("undisturbed", start, cfg, undisturbed, func() (context.Context, func()) { return t.Context(), func() {} })
+			in.embed("undisturbed", start, cfg, undisturbed, alone)
 			took := time.Since(began)
 			t.Logf("a start and a stop take %v and say %q", took, undisturbed.messages)
 
