@@ -34,12 +34,30 @@ func openDir(path string) (*os.File, error) {
 	if err != nil || why == "" {
 		return dir, err
 	}
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	return openWithoutLinks(path)
+}
+
+// openWithoutLinks opens a directory whose path has no symbolic link, part by part, as openat2 does with
+// RESOLVE_NO_SYMLINKS (since 5.6, and not under every emulator).
+func openWithoutLinks(path string) (*os.File, error) {
+	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening directory %s: %w", path, err)
+		return nil, err
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	dir, err := unix.Open("/", flags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening directory /: %w", err)
+	}
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		next, err := unix.Openat(dir, part, flags, 0)
+		unix.Close(dir)
+		if err != nil {
+			return nil, fmt.Errorf("opening directory %s without following links: %s: %w", path, part, err)
+		}
+		dir = next
+	}
+	return os.NewFile(uintptr(dir), path), nil
 }
 
 func removeIn(path string) error {
