@@ -20,7 +20,7 @@ const (
 )
 
 // perFlow is the anonymous memory that a flow may take, in bytes.
-const perFlow = 2048
+const perFlow = 2560
 
 // Rows returns the rows of the control plane. bin is the directory of the programs flowtally and
 // flowtally-plugin, and of ibvtest. The rows hold no resource before Row.Prepare. The instances
@@ -49,6 +49,6 @@ func Rows(bin string) []bench.Row {
 		row("flow.remove.64k"+of.suffix, of.kind, among, of.unit, 2.0, one{first: add, timed: remove, n: of.n}.sides)
 	}
 	row("flow.cli.64k", running, among, "ns of CPU time per command, of all processes", 2.0, one{timed: s.addByCommand, undone: remove, n: 1}.sides)
-	row("flow.memory.64k", running, "2 KiB", "bytes per flow", 1.0, memory)
+	row("flow.memory.64k", running, "2.5 KiB", "bytes per flow", 1.0, memory)
 	return append(rows, s.hookRows(manyLinks, fewLinks)...)
 }
