@@ -3,6 +3,7 @@ package model
 import (
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -79,10 +80,21 @@ func drawFlows(t *rapid.T) string {
 }
 
 // TestModel plays histories that are drawn. A history that fails is shrunk, and its line repeats it: see TestHistory.
+// The histories are the same in each run, because today's engine has more faults than those that are known: a change must
+// not be refused for one of them. make test-stress draws others each time, and what it finds belongs into knownFaults.
 func TestModel(t *testing.T) {
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue && !testing.Short() {
-		if err := f.Value.Set("1000"); err != nil { // about ten seconds
-			t.Fatal(err)
+	preset := map[string]string{"rapid.seed": "1"}
+	switch {
+	case os.Getenv("FLOWTALLY_STRESS") != "":
+		preset = map[string]string{"rapid.checks": "100000"}
+	case !testing.Short():
+		preset["rapid.checks"] = "1000" // about ten seconds
+	}
+	for name, value := range preset {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			if err := f.Value.Set(value); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	var c counts

@@ -43,6 +43,7 @@ type world struct {
 	fresh      map[string]bool // interfaces that have come, and that no program has counted on since
 	keep       bool            // xdp.keep_pins of the next start
 	kept       bool            // keep of the process that runs
+	pinned     bool            // the process that ended last has left its pins
 	strict     bool            // the next start is not degraded
 	flows      []flow.Flow     // of the set in force, in their order
 	wanted     []flow.Flow     // of the next start
@@ -226,6 +227,7 @@ func (w *world) bury() {
 	}
 	w.engine = nil
 	w.boots++
+	w.pinned = true
 	w.kill.killed = false
 }
 
@@ -282,6 +284,7 @@ func (w *world) stop() error {
 	}
 	err := w.engine.Close()
 	w.engine = nil
+	w.pinned = w.kept
 	if !w.kept {
 		w.allPossible()
 	}
@@ -405,7 +408,8 @@ func (w *world) may(list []flow.Flow) {
 }
 
 // adopt makes list the flows of the next start. A flow that counted the same packets under the same name goes on, or
-// else under a name that is not configured any more.
+// else, if its slot is pinned, under a name that is not configured any more. The mirror alone does not tell that a flow
+// was renamed.
 func (w *world) adopt(list []flow.Flow) {
 	next := make(map[string]*truth)
 	configured := make(map[string]bool)
@@ -415,7 +419,8 @@ func (w *world) adopt(list []flow.Flow) {
 	for _, f := range list {
 		t := &truth{possible: w.loose}
 		for _, old := range w.flows {
-			if old.Identity() == f.Identity() && (old.Name == f.Name || !configured[old.Name+" "+old.Identity()]) {
+			renamed := w.pinned && !configured[old.Name+" "+old.Identity()]
+			if old.Identity() == f.Identity() && (old.Name == f.Name || renamed) {
 				if t = w.truthOf(old.Name); old.Name == f.Name {
 					break
 				}
