@@ -104,11 +104,11 @@ func TestStackedInterfacesCountTwice(t *testing.T) {
 		tunnel    bool
 		once      bool // the upper interface sees no packet that the lower one receives
 	}{
-		{kind: "bridge", near: "link add UPPER type bridge\nlink set LOWER master UPPER"},
+		{kind: "bridge", near: "link add UPPER type bridge mcast_snooping 0\nlink set LOWER master UPPER"},
 		{kind: "bond", near: "link add UPPER type bond mode active-backup\nlink set LOWER down\nlink set LOWER master UPPER\nlink set LOWER up"},
 		{kind: "vlan", near: "link add link LOWER name UPPER type vlan id 5", tag: true},
 		{kind: "bridge over vlan over bond", tag: true, near: "link add bond9 type bond mode active-backup\nlink set LOWER down\nlink set LOWER master bond9\nlink set LOWER up\n" +
-			"link set bond9 up\nlink add link bond9 name vlan9 type vlan id 5\nlink set vlan9 up\nlink add UPPER type bridge\nlink set vlan9 master UPPER"},
+			"link set bond9 up\nlink add link bond9 name vlan9 type vlan id 5\nlink set vlan9 up\nlink add UPPER type bridge mcast_snooping 0\nlink set vlan9 master UPPER"},
 		{kind: "macvlan", near: "link add link LOWER name UPPER type macvlan mode private"},
 		{kind: "ipvlan", near: "link add link LOWER name UPPER type ipvlan mode l2"},
 		{kind: "vxlan", tunnel: true, near: "link add UPPER address 02:00:00:00:00:0a type vxlan id 7 dstport 4789 local 10.77.0.1 remote 10.77.0.2 dev LOWER",
