@@ -232,6 +232,11 @@ func (e *Engine) start() {
 		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, unconfined: e.unconfined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
+	// The hooks that this start has taken are declared before somebody can kill an instance that has started.
+	e.ctl.Lock()
+	e.watcher.showSources()
+	e.ctl.Unlock()
+
 	e.writer.SetState(shm.Run)
 	e.stopped.Go(func() { e.poller.Run(ctx) })
 	e.stopped.Go(func() { e.watcher.run(ctx) })

@@ -36,8 +36,8 @@ type watcher struct {
 	placement  *placement
 	auditor    *auditor
 	health     *health
-	life       context.Context // of control calls
-	unshown    bool            // a flow's source could not be written: its discontinuities may not be in the mirror
+	life       context.Context     // of control calls
+	unshown    map[*flowState]bool // flows whose entries could not be written: the mirror may lack discontinuities
 	stopped    *sync.WaitGroup
 }
 
@@ -136,7 +136,8 @@ func (w *watcher) arrange(ctx context.Context) {
 	}
 }
 
-// showSources writes the sources to the mirror.
+// showSources writes the sources to the mirror. If one cannot be written, the mirror may lack its discontinuity: the next
+// call writes it again, and until then the backends take no loss for declared.
 func (w *watcher) showSources() {
 	var declared []func()
 	for _, b := range w.backends {
@@ -144,14 +145,24 @@ func (w *watcher) showSources() {
 			declared = append(declared, d.Declaring())
 		}
 	}
+
+	was := w.unshown
+	w.unshown = make(map[*flowState]bool)
 	for _, c := range w.flows {
-		if err := w.mover.updateSource(c); err != nil {
+		err := w.mover.updateSource(c)
+		if err == nil && was[c] {
+			err = w.mover.catalogue.SetContinuity(c.handle, c.past)
+		}
+		if err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
-			w.unshown = true
+			w.unshown[c] = true
 		}
 	}
-	for i := 0; i < len(declared) && !w.unshown; i++ {
-		declared[i]()
+	if len(w.unshown) > 0 {
+		return
+	}
+	for _, declare := range declared {
+		declare()
 	}
 }
 

@@ -236,7 +236,6 @@ func (w *world) killNow() error {
 	if w.engine == nil {
 		return nil
 	}
-	w.settle(time.Second)
 	w.kill.mu.Lock()
 	w.kill.killed, w.kill.after = true, 0
 	w.counts.kills++

@@ -11,8 +11,9 @@ import (
 
 // attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
 // waited for, unless known is false and no interface was ever found: then the configuration is wrong.
-// known says that an earlier process, or this one, has counted on some interface.
-func (h *hooks) attach(known bool) error {
+// known says that an earlier process, or this one, has counted on some interface. added are the flows for which attach is
+// called, as far as their demand is new.
+func (h *hooks) attach(known bool, added demands) error {
 	defer h.refresh()
 	var absent []error
 	for _, pattern := range h.unmatched() {
@@ -24,11 +25,12 @@ func (h *hooks) attach(known bool) error {
 			known = known || h.asked[i.Name] != (xdp.AttachOptions{})
 			continue
 		}
-		err := h.attachTo(i, want)
+		done, err := h.attachTo(i, want)
 		switch {
 		case err == nil:
 			known = true
 			delete(h.missing, i.Name)
+			h.declareFirst(i, done, added)
 		case errors.Is(err, xdp.ErrNotFound) && h.leaves(i.Name):
 			continue
 		case errors.Is(err, xdp.ErrNotFound):
@@ -50,6 +52,23 @@ func (h *hooks) attach(known bool) error {
 		return h.listed(errors.Join(absent...))
 	}
 	return nil
+}
+
+// declareFirst declares what was just attached for the first flows of a hook: no total goes on there that could have missed
+// a packet. Without it, a kill before the engine declares the hook would cost these flows a discontinuity. Flows that a start
+// goes on with may have missed packets.
+func (h *hooks) declareFirst(i dataplane.Interface, done []xdp.Attachment, added demands) {
+	if !h.started {
+		return
+	}
+
+	before := h.demand.without(added).of(i)
+	for _, a := range done {
+		needed := a.Hook == xdp.HookIngress && before.Ingress || a.Hook == xdp.HookEgress && before.Egress
+		if a.Fresh && !needed {
+			h.rules.Declared(a)
+		}
+	}
 }
 
 // listed adds the existing interfaces to an error about interfaces that do not exist.
@@ -81,14 +100,14 @@ func (h *hooks) refuse(name string, err error) {
 
 // attachTo attaches to hooks of one interface. Programs that are attached stay as they are. The caller calls refresh
 // when it has attached to all of its interfaces: refresh asks the kernel about every held hook.
-func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
+func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) (done []xdp.Attachment, err error) {
 	o.Mode = map[dataplane.Mode]xdp.Mode{
 		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
 	}[i.Mode]
 	o.Beside, o.Dispatcher = h.config.CountsBeside(dataplane.BesideTCX), h.config.CountsBeside(dataplane.BesideDispatcher)
 	o.Last = h.config.TCX == "last"
-	err := h.ns.Do(func() error {
-		done, err := h.rules.Attach(i.Name, o)
+	err = h.ns.Do(func() error {
+		done, err = h.rules.Attach(i.Name, o)
 		if err != nil && len(done) > 0 && !done[0].Again { // refused, and no earlier process has counted there
 			for _, at := range []hookName{{i.Name, xdp.HookIngress}, {i.Name, xdp.HookEgress}} {
 				if why := h.absent[at]; h.since[at] == 0 && (why == 0 || why == early) {
@@ -107,7 +126,7 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 		}
 		return err
 	})
-	return translate(err) // it names the interface, the hook and the mode
+	return done, translate(err) // it names the interface, the hook and the mode
 }
 
 // detachMissing notes why an interface is not counted on, and detaches the programs from the link that

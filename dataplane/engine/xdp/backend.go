@@ -270,13 +270,13 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 				h.noteFresh(i.Name)
 			}
 		}
-		err = h.attach(true)
+		err = h.attach(true, nil)
 	}
 	if err != nil {
 		h.patterns = wasPatterns
 		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
 		h.askAgain(now)
-		err = errors.Join(err, h.attach(true))
+		err = errors.Join(err, h.attach(true, nil))
 		was, now = now, was
 	}
 	h.forgetOthers(was)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,35 @@ func (d demands) add(f flow.Flow, n int) {
 		need.taggedIngress += tagged
 	}
 	d[f.Interface] = need
+}
+
+// without returns the demand of the other flows.
+func (d demands) without(some demands) demands {
+	rest := maps.Clone(d)
+	for name, of := range some {
+		need := rest[name]
+		need.ingress -= of.ingress
+		need.egress -= of.egress
+		need.taggedIngress -= of.taggedIngress
+		need.taggedEgress -= of.taggedEgress
+		rest[name] = need
+	}
+	return rest
+}
+
+// sum returns how many flows need an interface, in each direction.
+func (d demands) sum(name string) demand {
+	all, own := d[""], d[name]
+	return demand{ingress: all.ingress + own.ingress, egress: all.egress + own.egress}
+}
+
+// of returns the hooks of an interface that the flows need.
+func (d demands) of(i dataplane.Interface) xdp.AttachOptions {
+	need := d.sum(i.Name)
+	return xdp.AttachOptions{
+		Ingress: need.ingress > 0 && i.Counts(flow.Ingress),
+		Egress:  need.egress > 0 && i.Counts(flow.Egress),
+	}
 }
 
 // absence is why a hook is not held.
@@ -206,15 +236,7 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 	if !ok {
 		return xdp.AttachOptions{}
 	}
-	return h.wantedOf(i)
-}
-
-// wantedOf is wanted for an interface that is counted on.
-func (h *hooks) wantedOf(i dataplane.Interface) xdp.AttachOptions {
-	all, own := h.demand[""], h.demand[i.Name]
-	return xdp.AttachOptions{
-		Ingress: all.ingress+own.ingress > 0 && i.Counts(flow.Ingress), Egress: all.egress+own.egress > 0 && i.Counts(flow.Egress),
-	}
+	return h.demand.of(i)
 }
 
 // refresh asks the kernel about every held hook. Its cost grows with their number: it is called once for a change of any
@@ -397,7 +419,7 @@ func (h *hooks) holds(name hookName) bool { return h.heldNames[name] }
 
 // complete reports whether every wanted hook of an interface is held.
 func (h *hooks) complete(i dataplane.Interface) bool {
-	want := h.wantedOf(i)
+	want := h.demand.of(i)
 	return (!want.Ingress || h.holds(hookName{i.Name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{i.Name, xdp.HookEgress}))
 }
 

@@ -163,11 +163,13 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 
 // serveEntries attaches to the hooks that the flows need. On error the demand is as before.
 func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
+	added := make(demands)
 	for i, f := range flows {
 		all[i].active = true
 		b.hooks.demand.add(f.Flow, 1)
+		added.add(f.Flow, 1)
 	}
-	err := b.hooks.attach(b.adopted || b.staleRemoved)
+	err := b.hooks.attach(b.adopted || b.staleRemoved, added)
 	for i, f := range flows {
 		if err == nil {
 			err = b.hooks.checkReach(f.Flow)

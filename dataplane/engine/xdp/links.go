@@ -361,7 +361,7 @@ func (h *hooks) retake() (tried bool) {
 		}
 		want := h.wanted(i.Name)
 		want.Retake = true
-		if err := h.attachTo(i, want); err != nil {
+		if _, err := h.attachTo(i, want); err != nil {
 			h.log.Warn("moving an interface from TCX to XDP", "interface", i.Name, "err", err)
 		}
 		tried = true
@@ -391,7 +391,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 		return
 	}
 	was, lacked := h.missing[i.Name], !h.complete(i)
-	err := h.attachTo(i, want)
+	_, err := h.attachTo(i, want)
 	switch {
 	case err == nil:
 		delete(h.missing, i.Name)

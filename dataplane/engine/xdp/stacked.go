@@ -193,12 +193,6 @@ func (d demands) countTwice(dir flow.Direction, s links.Stack) bool {
 	return flows > 0
 }
 
-// sum returns how many flows need an interface, in each direction.
-func (d demands) sum(name string) demand {
-	all, own := d[""], d[name]
-	return demand{ingress: all.ingress + own.ingress, egress: all.egress + own.egress}
-}
-
 // someNames lists at most eight names.
 func someNames(names []string) string {
 	const most = 8
