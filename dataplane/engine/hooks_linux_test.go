@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -27,23 +29,31 @@ func detachByForce(t *testing.T, pins, links string) {
 // detachOn is detachByForce for one interface, or for all where index is 0.
 func detachOn(t *testing.T, pins, links string, index int) {
 	t.Helper()
+	if err := tryDetachOn(pins, links, index); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tryDetachOn is detachOn for pins that an instance may be making again.
+func tryDetachOn(pins, links string, index int) error {
 	paths, err := filepath.Glob(filepath.Join(pins, links))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no pinned link in %s: %v", pins, err)
+		return fmt.Errorf("no pinned link in %s: %w", pins, errors.Join(os.ErrNotExist, err))
 	}
 	for _, p := range paths {
 		l, err := link.LoadPinnedLink(p, nil)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		info, err := l.Info()
 		if err == nil && (index == 0 || info.XDP() != nil && int(info.XDP().Ifindex) == index) {
 			err = l.Detach()
 		}
 		if err := errors.Join(err, l.Close()); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }
 
 // A hook that is lost and taken again is one discontinuity: the packets in between are not
