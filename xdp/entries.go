@@ -7,7 +7,8 @@ import "sync/atomic"
 const (
 	entryFree = iota // 0: the unit does not begin an entry
 	entryLive
-	entryDead // being removed: no slot is to point at it any more
+	entryDead   // being removed: no slot is to point at it any more
+	entryComing // of a change under way: live if the change was committed, else dead
 )
 
 // dirWord is the directory word of an entry, with fields that only user space may use.
@@ -22,6 +23,7 @@ func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {
 }
 
 func (d dirWord) state() uint8    { return uint8(d) }
+func (d dirWord) isFound() bool   { return d.state() == entryLive || d.state() == entryComing } // by programs
 func (d dirWord) tuple() uint8    { return uint8(d >> 8) }
 func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
 func (d dirWord) drop() bool      { return d>>24&1 != 0 }

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -20,12 +21,17 @@ import (
 
 const (
 	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKillMinusNine
+	crowdEnv = "FLOWTALLY_XDP_CROWD" // of TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore
 	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestMoveKilledAtAnyStepLeavesAtMostOneProgram
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		fmt.Fprintln(os.Stderr, "FAIL:", child(dir))
+		os.Exit(1)
+	}
+	if dir := os.Getenv(crowdEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, "FAIL:", addCrowd(dir))
 		os.Exit(1)
 	}
 	if args := os.Getenv(moveEnv); args != "" {
@@ -143,6 +149,105 @@ func TestKillMinusNine(t *testing.T) {
 	}
 	defer rs.Destroy()
 	compareCounts(t, rs, ids, s)
+}
+
+// crowdRules is the number of rules that addCrowd adds.
+const crowdRules = 8000
+
+// addCrowd is the process that TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore kills: it adds rules with masks of
+// their own in one change, and waits to be killed.
+func addCrowd(dir string) error {
+	rs, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
+	if err != nil {
+		return err
+	}
+	c, err := rs.AllocCounter("crowd")
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	rules := make([]Rule, crowdRules)
+	for i := range rules {
+		r := &rules[i]
+		r.Counter, r.Priority, r.Order = c.ID, 9, uint32(i)
+		r.Key.Out.Flags, r.Mask.Out.Flags = FlagIPv4, FlagIPv4
+		for b := range 8 {
+			r.Mask.Out.Addr[b] = byte(rng.Uint32() & rng.Uint32() & rng.Uint32())
+			r.Key.Out.Addr[b] = byte(rng.Uint32()) & r.Mask.Out.Addr[b]
+		}
+	}
+	fmt.Println("adding")
+	if err := rs.Add(rules...); err != nil {
+		return err
+	}
+	fmt.Println("added")
+	select {}
+}
+
+// A process is killed at some instant of a change that adds many rules. The next process has the rules from before the
+// change, or all of them, and those from before have counted every packet.
+func TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore(t *testing.T) {
+	const flows = 4
+	kills := 3
+	if os.Getenv("FLOWTALLY_STRESS") != "" {
+		kills = 50
+	}
+	rng := seed.Rand(t)
+	w := testWire(t)
+	for kill := range kills {
+		dir := pinDir(t)
+		rs, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := floodRules(t, rs, flows)
+		attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+		before := rs.Stats().Rules
+		if err := rs.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s := flood(t, w.Far, flows, 100, lab.SenderOptions{Rate: 50_000})
+		ctx, enough := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx, 0) }()
+
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), crowdEnv+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		words := bufio.NewScanner(out)
+		words.Scan()
+		time.AfterFunc(time.Duration(rng.IntN(1000))*time.Millisecond, func() { cmd.Process.Kill() })
+		added := words.Scan() // until the end, or until it has added all
+		cmd.Wait()
+
+		began := time.Now()
+		if rs, err = Open(Options{PinDir: dir, MaxRules: 2 * crowdRules}); err != nil {
+			t.Fatalf("kill %d: %v", kill, err)
+		}
+		after := rs.Stats().Rules
+		t.Logf("kill %d: %d rules adopted in %v; all were added: %t", kill, after, time.Since(began), added)
+		if all := before + crowdRules; after != all && (added || after != before) {
+			t.Errorf("kill %d: %d rules, want %d or %d", kill, after, before, all)
+		}
+		if err := rs.verify(); err != nil {
+			t.Errorf("kill %d: %v", kill, err)
+		}
+		enough()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		compareCounts(t, rs, ids, s)
+		if err := rs.Destroy(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // verify compares the tables in memory with the model.

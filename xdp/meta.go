@@ -10,7 +10,7 @@ import (
 // The meta map is one value that no program reads: the state that the next process needs to take
 // over the other maps. Records are committed by their first word, stored last. In 64-bit words:
 //
-//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees
+//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, whether rules are coming
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook; 0 from earlier versions)
@@ -22,6 +22,7 @@ const (
 	metaLayout = 10
 
 	metaHeader      = 10
+	metaComing      = 9 // in the header
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
 	metaLoadedWords = 3 + maxTuples*(1+Words)
@@ -88,6 +89,18 @@ func geometryOf(mem []uint64) (geometry, error) {
 		words: int(h[8]),
 	}, nil
 }
+
+// setComing begins and commits the adding of rules. Until it is committed, entries that are coming are no rules for the next
+// process. Earlier versions of layout 10 leave 0.
+func (m *meta) setComing(coming bool) {
+	word := uint64(0)
+	if coming {
+		word = 1
+	}
+	atomic.StoreUint64(&m.header[metaComing], word)
+}
+
+func (m *meta) coming() bool { return atomic.LoadUint64(&m.header[metaComing]) != 0 }
 
 func (m *meta) tuple(id uint8) []uint64 { return m.tuples[int(id)*metaTupleWords:][:metaTupleWords] }
 

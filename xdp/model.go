@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -30,7 +31,7 @@ func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 	for i := range rules {
 		come[i].to = &rules[i]
 	}
-	if err := t.come(come); err != nil {
+	if err := t.come(context.Background(), come); err != nil {
 		return nil, err
 	}
 	m := &Model{t: t, Trees: t.forest.set.Trees(), Words: t.forest.set.Words()}

@@ -8,7 +8,8 @@ import (
 
 // recover takes up tables that a process left behind, perhaps in the middle of
 // a change, while programs count on them: live entries are the rules, dead ones
-// are taken out to the end, and every slot is made to say so. It ends with
+// are taken out to the end, and every slot is made to say so. Entries that were
+// coming are dead, unless the change was committed. It ends with
 // tables that any program of that process reads right; the caller loads new
 // ones, for which constants decides anew, and calls finishLoad.
 func (t *tables) recover(masks map[uint8]*words) error {
@@ -19,6 +20,7 @@ func (t *tables) recover(masks map[uint8]*words) error {
 		t.tuples[id] = newTuple(id, m)
 	}
 	dead := t.recoverEntries()
+	t.store.setComing(false)
 	t.recoverSlots()
 	t.recoverSingles()
 	for _, u := range t.tuples {
@@ -49,6 +51,14 @@ func (t *tables) recoverEntries() (dead []uint32) {
 			continue
 		}
 		t.entries.take(int(unit), size)
+		if d.state() == entryComing {
+			state := dirWord(entryLive)
+			if t.store.coming() {
+				state = entryDead
+			}
+			d = d&^0xff | state
+			t.entries.setDir(unit, d)
+		}
 		if d.state() == entryDead {
 			dead = append(dead, unit)
 		} else {

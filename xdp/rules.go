@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -45,6 +46,12 @@ func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 // 512 rules come, a packet counts for the rule that won before or for the one that wins
 // with all of them; and the same while others go.
 func (rs *RuleSet) Exchange(old, fresh []Rule) error {
+	return rs.ExchangeContext(context.Background(), old, fresh)
+}
+
+// ExchangeContext is Exchange until ctx ends: then the rules are as before, and the error is that of ctx. A change that has
+// found room for all rules goes on to its end.
+func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
 	if err := rs.enter(); err != nil {
 		return err
 	}
@@ -62,10 +69,10 @@ func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	if err := rs.name(fresh); err != nil {
 		return err
 	}
-	err = rs.class.come(come)
+	err = rs.class.come(ctx, come)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
 		// A load drops the masks of rules that are gone.
-		err = rs.class.come(come)
+		err = rs.class.come(ctx, come)
 	}
 	if err != nil {
 		return err

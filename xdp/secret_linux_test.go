@@ -137,7 +137,7 @@ func TestKeysWithoutAPlace(t *testing.T) {
 	}
 	for i := range rules { // one by one, as in TestNobodyChoosesAddressesThatCollide
 		rules[i].Order = uint32(i)
-		if err := tab.come([]move{{nil, &rules[i]}}); err != nil {
+		if err := tab.come(t.Context(), []move{{nil, &rules[i]}}); err != nil {
 			t.Fatal(err)
 		}
 	}

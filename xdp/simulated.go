@@ -59,7 +59,7 @@ func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*K
 		for unit := uint32(0); int(unit) < g.units; {
 			d := store.dirWord(unit)
 			rank := store.rank(unit)
-			if d.state() == entryLive && rank < best && store.matches(masks, unit, d, packet) {
+			if d.isFound() && rank < best && store.matches(masks, unit, d, packet) {
 				best, counter, drop, ok = rank, d.counter(), d.drop(), true
 			}
 			unit += max(1, uint32(d.size()))

@@ -23,7 +23,7 @@ type tables struct {
 	table   slotTable
 	singles []uint64 // slots of the tuples of one rule, by id
 	ranks   []uint64 // by place
-	store   tupleStore
+	store   tableStore
 	secret  *secret
 	grace   func() error      // returns when no program runs that ran before
 	load    func() error      // exchanges all programs
@@ -47,10 +47,11 @@ type tables struct {
 	worstCost int
 
 	// Of the change under way:
-	pending  []*Rule // that come or go when the trees are changed, if the change keeps to an order
-	unloaded []*Rule // that come with the next load
-	wanted   uint32  // layers of all rules that come
-	loads    int     // that may still be made for the order; 0: it keeps to none
+	coming   []uint32 // entries that are live once the change is committed
+	pending  []*Rule  // that come or go when the trees are changed, if the change keeps to an order
+	unloaded []*Rule  // that come with the next load
+	wanted   uint32   // layers of all rules that come
+	loads    int      // that may still be made for the order; 0: it keeps to none
 }
 
 // newTables makes tables without rules over the memory of the maps.
@@ -64,10 +65,12 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 	return t
 }
 
-// tupleStore keeps the masks by id where they outlive the process.
-type tupleStore interface {
+// tableStore keeps the masks by id where they outlive the process, and whether the process is adding rules.
+type tableStore interface {
 	setTuple(id uint8, mask *words)
 	clearTuple(id uint8)
+	setComing(coming bool)
+	coming() bool
 }
 
 // rank orders rules: lower wins.
@@ -210,10 +213,11 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	if c != nil {
 		at = t.placeIn(c, r.rank())
 	}
-	unit, err := t.newEntry(u, r, packed)
+	unit, err := t.newEntry(u, r, packed, entryComing)
 	if err != nil {
 		return err
 	}
+	t.coming = append(t.coming, unit)
 	t.lowerRanks(u, r.rank())
 	if c == nil {
 		c = &chain{}
@@ -242,7 +246,7 @@ func (t *tables) placeIn(c *chain, rank uint64) int {
 	return at
 }
 
-func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
+func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint32, error) {
 	align := 1
 	if u.inTree() {
 		var buf [treeEntryWords]uint64
@@ -263,7 +267,7 @@ func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
 	if !ok {
 		return 0, fmt.Errorf("adding a rule: %w: no room for an entry of %d words", ErrFull, len(packed))
 	}
-	t.entries.write(unit, r.rank(), packed, newDirWord(entryLive, u.id, uint8(size), r.Drop, r.Counter))
+	t.entries.write(unit, r.rank(), packed, newDirWord(state, u.id, uint8(size), r.Drop, r.Counter))
 	return unit, nil
 }
 

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -128,8 +129,13 @@ const (
 	carefulLoads = 4   // most loads of one call for the order: the last one ends it
 )
 
-// come carries out moves by which rules win over more rules than before, all or none.
-func (t *tables) come(moves []move) error {
+// come carries out moves by which rules win over more rules than before, all or none. If the process dies before the end, the
+// next one finds none of the rules that are added: it need not have room for them. The end of ctx is an error.
+func (t *tables) come(ctx context.Context, moves []move) error {
+	t.store.setComing(true)
+	defer t.commit()
+	t.forest.set.Stop = ctx.Err
+
 	if !t.unhashed && len(moves) > 0 {
 		t.chosen = choose(t, moves)
 	}
@@ -138,13 +144,28 @@ func (t *tables) come(moves []move) error {
 	}
 	defer func() { t.wanted = 0 }()
 	n, err := t.run(moves)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err == nil && len(t.unloaded) > 0 {
 		err = t.load()
 	}
+	t.forest.set.Stop = nil
 	if err != nil {
 		t.abandon(moves[:n])
 	}
 	return err
+}
+
+// commit ends come.
+func (t *tables) commit() {
+	t.store.setComing(false)
+	for _, unit := range t.coming {
+		if d := t.entries.dirWord(unit); d.state() == entryComing {
+			t.entries.setDir(unit, d&^0xff|entryLive)
+		}
+	}
+	t.coming = t.coming[:0]
 }
 
 // leave carries out moves by which rules win over fewer rules than before.
@@ -295,7 +316,7 @@ func (t *tables) moveRule(m move) *tuple {
 // moveInTree gives a rule of a chain another rank, in an entry of its own.
 func (t *tables) moveInTree(u *tuple, c *chain, at int, to *Rule) error {
 	old := c.entries[at]
-	unit, err := t.newEntry(u, to, nil)
+	unit, err := t.newEntry(u, to, nil, entryLive)
 	if err != nil {
 		return err
 	}

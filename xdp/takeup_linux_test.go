@@ -109,7 +109,7 @@ func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
 	rs.mu.Lock()
 	loads := 0
 	rs.class.load = func() error { loads++; return nil }
-	err := rs.class.come([]move{{nil, &late}})
+	err := rs.class.come(t.Context(), []move{{nil, &late}})
 	rs.mu.Unlock()
 	if err != nil || loads != 1 {
 		t.Fatalf("a rule that needs IPv6: %d loads, %v", loads, err)

@@ -21,6 +21,8 @@ type builder struct {
 	leaf   int     // rules that are a list without a look for a cut
 	quota  int     // words that are left
 	work   int     // that may be done still: copies of rules, and a 32nd of those by which windows are judged
+	stop   func() error
+	built  int // nodes, also of earlier groups
 
 	blocks []uint32         // allocated
 	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
@@ -41,15 +43,21 @@ type builder struct {
 	spans   []int32
 }
 
+// nodesPerStop is the number of nodes after which Set.Stop is asked. They take a fraction of a millisecond, except near a root.
+const nodesPerStop = 64
+
 // errQuota ends the build of a group that takes too many words.
 var errQuota = errors.New("tree: over the quota")
 
-// fresh returns a builder without blocks. It has the scratch memory of the one before.
-func (b *builder) fresh(m *memory) *builder {
+// newBuilder returns a builder without blocks. It has the scratch memory of the one before.
+func (s *Set) newBuilder() *builder {
+	b := s.builder
 	if b == nil {
-		b = &builder{mem: m, hist: make([]uint16, 1<<MaxBits)}
+		b = &builder{mem: s.mem, hist: make([]uint16, 1<<MaxBits)}
+		s.builder = b
 	}
 	b.blocks, b.err, b.depth, b.rules = b.blocks[:0], nil, 0, nil
+	b.stop = s.stopped
 	return b
 }
 
@@ -98,6 +106,9 @@ func (b *builder) room(r *rule) int {
 
 // build returns the node of the region for the rules that are in it.
 func (b *builder) build(rules []int32, hid Node) Node {
+	if b.built++; b.built%nodesPerStop == 0 && b.err == nil {
+		b.err = b.stop()
+	}
 	if b.err != nil {
 		return 0
 	}

@@ -144,6 +144,9 @@ func (x *exchange) plan() error {
 			}
 		}
 		for _, r := range x.add {
+			if err := x.s.stopped(); err != nil {
+				return err
+			}
 			if r.classes>>c&1 != 0 && !x.place(c, r) {
 				return errShape
 			}
@@ -152,8 +155,7 @@ func (x *exchange) plan() error {
 	if err := x.stage(); err != nil {
 		return err
 	}
-	b := x.s.builder.fresh(x.s.mem)
-	x.s.builder = b
+	b := x.s.newBuilder()
 	b.last = true
 	for _, e := range x.edits {
 		if x.successor(b, e); b.err != nil {

@@ -44,6 +44,8 @@ type Set struct {
 	// Bound is the most steps of the worst path of a class that Exchange makes when it adds more rules than it removes.
 	// Where the worst path is above it already, such an exchange does not make it longer. 0: no bound.
 	Bound int
+	// Stop is asked while Build and Exchange work: its error ends them, and the set stays as it is. nil: nothing ends them.
+	Stop func() error
 	// paths are at least as long as the longest way through each tree.
 	paths paths
 }
@@ -64,6 +66,14 @@ func newSet(mem *memory, o Options) *Set {
 		s.regions[c].known[w], s.regions[c].value[w] = v4|v6, value
 	}
 	return s
+}
+
+// stopped returns the error of Stop.
+func (s *Set) stopped() error {
+	if s.Stop == nil {
+		return nil
+	}
+	return s.Stop()
 }
 
 // clear empties the header: no program finds a rule.
@@ -133,8 +143,10 @@ func (s *Set) replace(rules []*rule, bound int) error {
 		if quota == oneTree && (s.divided || len(rules) > oneTreeRules) {
 			continue
 		}
-		b := s.builder.fresh(s.mem)
-		s.builder = b
+		if err := s.stopped(); err != nil {
+			return err
+		}
+		b := s.newBuilder()
 		var roots [Classes]Node
 		for c := range roots {
 			roots[c] = b.class(rules, c, s.regions[c], quota)

@@ -58,8 +58,10 @@ type world struct {
 		after  int // steps of the process until it is killed; 0: it is not to be killed
 		killed bool
 		only   string // the steps that count, by their text; "": all do
+		then   func() // called at the kill; nil: nothing is
 		steps  int    // that were counted
 	}
+	atStep func(what string) // called at each step of the process; nil: nothing is
 	counts counts
 }
 
@@ -162,6 +164,9 @@ func (w *world) start() error {
 
 // step is called by the process ahead of each thing that it does to what is durable.
 func (w *world) step(what string) {
+	if w.atStep != nil {
+		w.atStep(what)
+	}
 	w.kill.mu.Lock()
 	defer w.kill.mu.Unlock()
 	w.kill.steps++
@@ -174,6 +179,9 @@ func (w *world) step(what string) {
 		w.counts.kills++
 		if err := w.fork(); err != nil {
 			panic(err)
+		}
+		if w.kill.then != nil {
+			w.kill.then()
 		}
 	}
 }

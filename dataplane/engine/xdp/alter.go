@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,7 +24,7 @@ type alteration struct {
 }
 
 // prepare allocates counters, takes hooks and exchanges the rules. After an error takeBack follows.
-func (a *alteration) prepare() error {
+func (a *alteration) prepare(ctx context.Context) error {
 	b := a.b
 	for i, f := range a.was {
 		x := b.flows[f.Name]
@@ -70,7 +71,7 @@ func (a *alteration) prepare() error {
 			return err
 		}
 	}
-	if err := b.exchange(a.rules[0], a.rules[1]); err != nil {
+	if err := b.exchange(ctx, a.rules[0], a.rules[1]); err != nil {
 		err = b.withFlows(err, nil, nil)
 		return fmt.Errorf("changing rules: %w", err)
 	}
@@ -159,7 +160,7 @@ func (a *alteration) end(keep bool) error {
 func (a *alteration) takeBack() error {
 	b := a.b
 	if a.exchanged {
-		if err := b.exchange(a.rules[1], a.rules[0]); err != nil {
+		if err := b.exchange(context.Background(), a.rules[1], a.rules[0]); err != nil {
 			return fmt.Errorf("changing rules back: %w", err)
 		}
 		a.put(a.now, a.was, a.old)

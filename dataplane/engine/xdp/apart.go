@@ -102,7 +102,7 @@ func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err 
 	turn(on)
 	fresh, err := rules()
 	if err == nil {
-		err = b.exchange(old, fresh)
+		err = b.exchange(context.Background(), old, fresh)
 	}
 	if err != nil {
 		turn(!on)
@@ -148,14 +148,14 @@ func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp
 var _ backend.Alterer = (*Backend)(nil)
 
 // Alter implements backend.Alterer by one exchange of the rules of all flows.
-func (b *Backend) Alter(_ context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
+func (b *Backend) Alter(ctx context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.staleRemoved {
 		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
 	a := &alteration{b: b, was: was, now: now}
-	if err := a.prepare(); err != nil {
+	if err := a.prepare(ctx); err != nil {
 		return nil, nil, errors.Join(err, a.takeBack())
 	}
 	for i, f := range now {
@@ -186,7 +186,7 @@ func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
 		}
 	}
 	b.hooks.interfaces = was
-	if err := b.exchange(old, fresh); err != nil {
+	if err := b.exchange(context.Background(), old, fresh); err != nil {
 		return err
 	}
 	b.hooks.interfaces = list

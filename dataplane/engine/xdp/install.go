@@ -15,20 +15,20 @@ import (
 // Install implements backend.Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
 // of the flow replace its pinned rules. If they leave no place for the rules, Install removes the pinned rules and counters
 // of flows that are not installed and not in flows.
-func (b *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (b *Backend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installAll(flows, true)
+	return b.installAll(ctx, flows, true)
 }
 
 // AddShadows implements backend.SoftwareBackend.
-func (b *Backend) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installAll(flows, false)
+	return b.installAll(ctx, flows, false)
 }
 
-func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Installed, error) {
+func (b *Backend) installAll(ctx context.Context, flows []backend.Placed, serve bool) ([]backend.Installed, error) {
 	owners := make([]string, len(flows))
 	for i, f := range flows {
 		owners[i] = owner(f.Flow)
@@ -43,12 +43,12 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 		was = b.pinned()
 	}
 	order := b.places(flows, owners, was)
-	out, err := b.install(flows, owners, order, was, serve)
+	out, err := b.install(ctx, flows, owners, order, was, serve)
 	if was != nil && !b.claimed && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)) {
 		if err := b.dropUnowned(owners); err != nil {
 			return nil, err
 		}
-		out, err = b.install(flows, owners, order, was, serve)
+		out, err = b.install(ctx, flows, owners, order, was, serve)
 	}
 	if errors.Is(err, xdp.ErrFull) {
 		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
@@ -57,7 +57,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 }
 
 // install counts all of flows or none. One exchange replaces their pinned rules.
-func (b *Backend) install(flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
+func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
 	var counters []uint32     // new ones
 	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
@@ -65,7 +65,7 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 			for _, f := range flows {
 				delete(b.installed, f.Name)
 			}
-			err = errors.Join(err, b.exchange(fresh, old), b.freeCounters(counters))
+			err = errors.Join(err, b.exchange(context.WithoutCancel(ctx), fresh, old), b.freeCounters(counters))
 		}
 	}()
 	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
@@ -96,12 +96,12 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	if was != nil {
 		stale = b.stale(all, missing)
 	}
-	if err := b.exchange(stale, missing); err != nil {
+	if err := b.exchange(ctx, stale, missing); err != nil {
 		return nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
 	}
 	old, fresh = stale, missing
 	if serve {
-		if err := b.serveEntries(flows, all); err != nil {
+		if err := b.serveEntries(ctx, flows, all); err != nil {
 			return nil, err
 		}
 	}
@@ -140,7 +140,7 @@ func worstOf(p xdp.Path) dataplane.WorstCost {
 }
 
 // SetActive implements backend.SoftwareBackend.
-func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
+func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
@@ -150,19 +150,19 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 		}
 	}
 	if on {
-		return b.serveEntries(known, all)
+		return b.serveEntries(ctx, known, all)
 	}
 	var errs []error
 	for i, f := range known {
 		all[i].active = false
 		b.hooks.demand.add(f.Flow, -1)
-		errs = append(errs, b.applyAction(f, all[i], false))
+		errs = append(errs, b.applyAction(ctx, f, all[i], false))
 	}
 	return errors.Join(append(errs, b.trim())...)
 }
 
 // serveEntries attaches to the hooks that the flows need. On error the demand is as before.
-func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
+func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
 	added := make(demands)
 	for i, f := range flows {
 		all[i].active = true
@@ -175,7 +175,7 @@ func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 			err = b.hooks.checkReach(f.Flow)
 		}
 		if err == nil {
-			err = b.applyAction(f, all[i], true)
+			err = b.applyAction(ctx, f, all[i], true)
 		}
 	}
 	if err == nil {
@@ -189,7 +189,7 @@ func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 }
 
 // applyAction gives the rules of an active flow its action. The rules of other flows only count.
-func (b *Backend) applyAction(f backend.Placed, x *entry, active bool) error {
+func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, active bool) error {
 	if f.Action != flow.Drop || x.drops == active {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (b *Backend) applyAction(f backend.Placed, x *entry, active bool) error {
 	if err != nil {
 		return err
 	}
-	if err := b.exchange(old, rules); err != nil {
+	if err := b.exchange(ctx, old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
 	b.noteRules(f, x, rules, active)
@@ -224,12 +224,12 @@ func (b *Backend) rulesOf(f backend.Placed, x *entry) ([]xdp.Rule, error) {
 	return b.compile(f, x, x.drops)
 }
 
-// exchange replaces the rules old by fresh in the tables.
-func (b *Backend) exchange(old, fresh []xdp.Rule) error {
+// exchange replaces the rules old by fresh in the tables. If ctx ends first, the rules are as before.
+func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	if err := b.rules.Exchange(old, fresh); err != nil {
+	if err := b.rules.ExchangeContext(ctx, old, fresh); err != nil {
 		return translate(err)
 	}
 	if b.there == nil {
@@ -246,7 +246,7 @@ func (b *Backend) exchange(old, fresh []xdp.Rule) error {
 
 // dropRules removes rules from the tables.
 func (b *Backend) dropRules(rules []xdp.Rule) error {
-	if err := b.exchange(rules, nil); err != nil {
+	if err := b.exchange(context.Background(), rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
 	return nil
