@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
@@ -42,16 +43,17 @@ func (c *flowState) lostHook(now uint64) bool {
 	return c.missed || c.epoch != 0 && now != c.epoch && (now == 0 || now > c.epoch&^backend.Partial)
 }
 
-// cookie returns the cookie by which the next process knows the slot of a flow that software counts, or 0 while a loss is
-// still to be declared: then that process declares it.
+// cookie returns the cookie by which the next process knows the slot of a flow that software counts, and whether it has to
+// declare a loss.
 func (c *flowState) cookie() uint64 {
-	switch {
-	case c.missed:
-		return 0
-	case c.offload == nil:
-		return c.slot
+	cookie := c.slot
+	if c.offload != nil {
+		cookie = c.shadow.Cookie
 	}
-	return c.shadow.Cookie
+	if c.missed {
+		return catalogue.Undeclared(cookie)
+	}
+	return cookie
 }
 
 // AddFlows implements dataplane.Service.

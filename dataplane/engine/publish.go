@@ -22,7 +22,7 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 			_, c.missed = u.Refused(c.Placed)          // from here on, as an earlier process may have counted there
 		}
 	}
-	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie, catalogue.Undeclared(in.Cookie)}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		past, err := catalogue.CarryOn(c.backend, old, in)
 		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
 		return past, err

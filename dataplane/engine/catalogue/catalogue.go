@@ -259,18 +259,24 @@ func (m *Catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the slot has missed no
-// packet, and the total goes on from its base. Otherwise it goes on from the last published total, with one more
+// Undeclared returns the cookie of an entry while a loss of its slot is still to be declared. If the process ends before, the
+// next one knows the slot by it, and declares the loss.
+func Undeclared(cookie uint64) uint64 { return ^cookie }
+
+// CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the total goes on from its
+// base: the slot has missed no packet but those of a gap, or of a loss that was not declared. Otherwise it goes on from the last published total, with one more
 // discontinuity. A slot that was adopted with another cookie has counted before; that count is not added.
 func CarryOn(b backend.Counters, old *Inherited, in backend.Installed) (shm.Continuity, error) {
 	if old == nil {
 		return shm.Continuity{Cookie: in.Cookie}, nil
 	}
 	c := old.Continuity
-	if c.Cookie == in.Cookie {
-		if in.Gap {
+	undeclared := c.Cookie == Undeclared(in.Cookie)
+	if c.Cookie == in.Cookie || undeclared {
+		if in.Gap || undeclared {
 			c.Discontinuities++
 		}
+		c.Cookie = in.Cookie
 		return c, nil
 	}
 	if old.err != nil {

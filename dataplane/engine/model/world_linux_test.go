@@ -552,7 +552,7 @@ func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 		return violated("%s: %d packets are missing from the total, and no discontinuity says so", f.Name, t.missed)
 	}
 	if n > t.last || t.missed == 0 && w.held(f) {
-		t.missed, t.possible = 0, false
+		t.missed, t.possible = 0, !w.held(f)
 	}
 	t.known, t.last = true, n
 	for s := range t.refused {
