@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,7 +251,9 @@ func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
 		}
 		return a != b
 	}
-	anew = note("match", from.Match.String(), to.Match.String())
+	if !reflect.DeepEqual(from.Match, to.Match) { // nearly all matches of a large set are equal, and their text costs more
+		anew = note("match", from.Match.String(), to.Match.String())
+	}
 	note("priority", strconv.Itoa(int(from.Priority)), strconv.Itoa(int(to.Priority)))
 	anew = note("direction", from.Direction.String(), to.Direction.String()) || anew
 	note("action", from.Action.String(), to.Action.String())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -84,8 +85,8 @@ func TestAChangeThatIsUndoneKeepsTheLossOfAHook(t *testing.T) {
 			t.Fatalf("the call returned %v", err)
 		}
 		was := s.e.flows["dns"].past
-		if was.Cookie != 0 {
-			t.Error("the next process would declare no loss")
+		if want := catalogue.Undeclared(s.e.flows["dns"].slot); was.Cookie != want {
+			t.Errorf("the next process would declare no loss: the cookie is %#x, want %#x", was.Cookie, want)
 		}
 		w.under.takings, w.under.partial = w.under.takings+taken, 0
 		s.e.watcher.showSources()
