@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,41 +170,59 @@ func (in *instance) steps(flags ...string) (messages []string, took time.Duratio
 // ways are the ways to run an instance.
 var ways = map[string][]string{"supervised": nil, "embedded": {"--embedded"}}
 
-// TestSignalAtAnyStepOfAStartLeavesNothing sends signals at each message of a start and at random instants.
+// TestSignalAtAnyStepOfAStartLeavesNothing sends signals at each message of a start and at 200 random instants. Most of its
+// time is spent waiting, so several instances take turns.
 func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
-	instants, flows := times.Brief(24, 8), times.Brief(5_000, 2_000)
+	instants, flows := times.Brief(200, 8), times.Brief(300, 2_000)
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
-		instants, flows = 200, 20_000
+		flows = 20_000
 	}
+	const together = 2 // of each way
+	t.Setenv("FLOWTALLY_LOG_LEVEL", "debug")
 	for way, flags := range ways {
-		t.Run(way, func(t *testing.T) {
-			t.Setenv("FLOWTALLY_LOG_LEVEL", "debug")
-			r := seed.Rand(t)
-			in := newInstance(t, "")
-			in.crowd(flows, 3, "")
-			messages, took := in.steps(flags...)
-			t.Logf("a start takes %v and says %q", took, messages)
-			for _, m := range messages {
-				in.forget()
-				in.begin(flags...)
-				in.said(`"msg":` + quoted(m))
-				in.signal(syscall.SIGTERM)
-				in.endsClean("SIGTERM at " + m)
-			}
-			for range instants / len(ways) {
-				after := time.Duration(r.Int64N(int64(took)))
-				s := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[r.IntN(2)]
-				in.forget()
-				in.begin(flags...)
-				time.Sleep(after)
-				in.signal(s)
-				if r.IntN(4) == 0 { // a second request
-					time.Sleep(sameRequest + time.Duration(r.Int64N(int64(took))))
-					in.signal(s)
+		for n := range together {
+			t.Run(fmt.Sprint(way, " ", n+1), func(t *testing.T) {
+				t.Parallel()
+				in := newInstance(t, "")
+				in.crowd(flows, 3, "")
+				messages, took := in.steps(flags...)
+				t.Logf("a start takes %v and says %q", took, messages)
+				if n == 0 {
+					in.endAtMessages(messages, flags)
 				}
-				in.endsClean(fmt.Sprintf("%v after %v", s, after))
-			}
-		})
+				in.endAtInstants(seed.Rand(t), instants/len(ways)/together, took, flags)
+			})
+		}
+	}
+}
+
+// endAtMessages ends a start at each of its messages.
+func (in *instance) endAtMessages(messages, flags []string) {
+	in.t.Helper()
+	for _, m := range messages {
+		in.forget()
+		in.begin(flags...)
+		in.said(`"msg":` + quoted(m))
+		in.signal(syscall.SIGTERM)
+		in.endsClean("SIGTERM at " + m)
+	}
+}
+
+// endAtInstants ends n starts, each within the time that one takes.
+func (in *instance) endAtInstants(r *rand.Rand, n int, took time.Duration, flags []string) {
+	in.t.Helper()
+	for range n {
+		after := time.Duration(r.Int64N(int64(took)))
+		s := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[r.IntN(2)]
+		in.forget()
+		in.begin(flags...)
+		time.Sleep(after)
+		in.signal(s)
+		if r.IntN(4) == 0 { // a second request
+			time.Sleep(sameRequest + time.Duration(r.Int64N(int64(took))))
+			in.signal(s)
+		}
+		in.endsClean(fmt.Sprintf("%v after %v", s, after))
 	}
 }
 
