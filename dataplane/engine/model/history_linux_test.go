@@ -17,9 +17,12 @@ import (
 // A history is a line of steps, separated by semicolons. The world has the interfaces v0, with native XDP, and v1, a veth.
 //
 //	set a=1 b=2@v0 c=3>   the set of flows is a, b and c: by SetFlows, or of the next start. The numbers are ports
+//	plus d=4, minus a     flows are added and removed, by AddFlows and RemoveFlows
+//	rename a d            a flow gets another name, by SetFlows
 //	start, stop           the process begins, and ends
 //	kill                  it is killed
 //	kill@3 STEP           it is killed at the third durable write of STEP
+//	cancel@3 STEP         the caller of set, plus or rename gives up then
 //	send 1 v0 10          ten packets to port 1 arrive at v0
 //	send> 1 v0 10         ten packets to port 1 leave through v0
 //	detach v0, detach> v0 somebody takes our program off the hook
@@ -39,12 +42,16 @@ type step struct {
 	egress bool
 	args   []string
 	killAt int
+	endAt  int // when its caller gives up
 }
 
 func (s step) String() string {
 	verb := s.verb
 	if s.killAt > 0 {
 		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
+	}
+	if s.endAt > 0 {
+		verb = fmt.Sprintf("cancel@%d %s", s.endAt, verb)
 	}
 	if s.egress {
 		verb += ">"
@@ -65,6 +72,12 @@ func parseHistory(text string) (steps []step, err error) {
 			}
 			words = words[1:]
 		}
+		if at, is := strings.CutPrefix(words[0], "cancel@"); is && len(words) > 1 {
+			if s.endAt, err = strconv.Atoi(at); err != nil {
+				return nil, fmt.Errorf("%q: %w", part, err)
+			}
+			words = words[1:]
+		}
 		s.verb, s.egress = strings.CutSuffix(words[0], ">")
 		s.args = words[1:]
 		if need := arguments[s.verb]; need == nil || len(s.args) < *need {
@@ -80,8 +93,8 @@ var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
 		{"set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
-		{"detach", "refuse", "allow", "hold", "free", "delete", "add", "wait"},
-		nil,
+		{"detach", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
+		{"rename"},
 		{"send"},
 	} {
 		for _, v := range verbs {
@@ -112,7 +125,26 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
-		_, err = w.within(s.killAt, true, func() error { return w.set(list) })
+		ctx, done := w.cancelledAt(s.endAt)
+		defer done()
+		_, err = w.within(s.killAt, true, func() error { return w.set(ctx, list, nil) })
+		return refusal(err)
+	case "plus":
+		list, err := parseFlows(strings.Join(s.args, " "))
+		if err != nil {
+			return err
+		}
+		ctx, done := w.cancelledAt(s.endAt)
+		defer done()
+		_, err = w.within(s.killAt, true, func() error { return w.plus(ctx, list) })
+		return refusal(err)
+	case "minus":
+		_, err := w.within(s.killAt, true, func() error { return w.minus(s.args) })
+		return refusal(err)
+	case "rename":
+		ctx, done := w.cancelledAt(s.endAt)
+		defer done()
+		_, err := w.within(s.killAt, true, func() error { return w.rename(ctx, arg(0), arg(1)) })
 		return refusal(err)
 	case "start":
 		w.may(w.wanted)

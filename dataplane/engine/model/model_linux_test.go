@@ -19,7 +19,10 @@ var draw = flag.String("draw", "", "steps to draw beside those that hold today, 
 
 // drawHistory draws a history of the steps that hold today, and of more.
 func drawHistory(t *rapid.T, more []string) string {
-	verbs := []string{"set", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop", "detach", "wait", "unlink", "unpin", "hold", "free", "strict", "degraded", "kill@", "kill@"}
+	verbs := []string{
+		"set", "plus", "minus", "rename", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop",
+		"detach", "wait", "unlink", "unpin", "hold", "free", "strict", "degraded", "kill@", "kill@", "cancel@",
+	}
 	verbs = append(verbs, more...)
 	steps := []string{"set " + drawFlows(t), "start", "check"}
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
@@ -48,11 +51,20 @@ func drawStep(t *rapid.T, verb string, verbs []string) string {
 	switch verb {
 	case "set":
 		return "set " + drawFlows(t)
+	case "plus":
+		return "plus " + drawFlow(t, flowName.Draw(t, "name"))
+	case "minus":
+		return "minus " + flowName.Draw(t, "name")
+	case "rename":
+		return "rename " + flowName.Draw(t, "from") + " " + flowName.Draw(t, "to")
 	case "send":
 		return fmt.Sprintf("send%s %s %s %d", arrow.Draw(t, "side"), port.Draw(t, "port"), ifname.Draw(t, "interface"), rapid.IntRange(1, 9).Draw(t, "packets"))
 	case "kill@":
-		of := drawStep(t, rapid.SampledFrom([]string{"set", "start", "stop", "wait"}).Draw(t, "in"), verbs)
+		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "start", "stop", "wait"}).Draw(t, "in"), verbs)
 		return fmt.Sprintf("kill@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
+	case "cancel@":
+		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "rename"}).Draw(t, "in"), verbs)
+		return fmt.Sprintf("cancel@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
 	case "detach", "refuse", "allow":
 		return verb + arrow.Draw(t, "side") + " " + ifname.Draw(t, "interface")
 	case "hold", "free", "delete", "add":
@@ -70,13 +82,21 @@ func drawFlows(t *rapid.T) string {
 		if len(words) > 0 && rapid.Bool().Draw(t, "skip") {
 			continue
 		}
-		match := rapid.SampledFrom([]string{"1", "1", "2", "1@v0", "1@v1", "2>", "1>"}).Draw(t, "match")
-		if !seen[match] {
+		f := drawFlow(t, name)
+		if _, match, _ := strings.Cut(strings.TrimSuffix(f, "!"), "="); !seen[match] {
 			seen[match] = true
-			words = append(words, name+"="+match)
+			words = append(words, f)
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+var flowName = rapid.SampledFrom([]string{"a", "b", "c", "d"})
+
+func drawFlow(t *rapid.T, name string) string {
+	match := rapid.SampledFrom([]string{"1", "1", "2", "1@v0", "1@v1", "2>", "1>"}).Draw(t, "match")
+	drop := rapid.SampledFrom([]string{"", "", "", "!"}).Draw(t, "action")
+	return name + "=" + match + drop
 }
 
 // TestModel plays histories that are drawn. A history that fails is shrunk, and its line repeats it: see TestHistory.

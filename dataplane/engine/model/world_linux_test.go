@@ -67,7 +67,7 @@ type world struct {
 
 // counts tells what the histories of a run held.
 type counts struct {
-	histories, packets, starts, calls, refused, losses, kills, checks int
+	histories, packets, starts, calls, refused, losses, kills, cancels, checks int
 }
 
 // truth is what is known about the packets of one flow since its total began.
@@ -253,6 +253,24 @@ func (w *world) killNow() error {
 	return err
 }
 
+// cancelledAt returns a context that ends at the step n of the process; 0: it does not end. The caller calls done.
+func (w *world) cancelledAt(n int) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if n == 0 {
+		return ctx, cancel
+	}
+	var mu sync.Mutex
+	w.atStep = func(string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n--; n == 0 {
+			w.counts.cancels++
+			cancel()
+		}
+	}
+	return ctx, func() { w.atStep = nil; cancel() }
+}
+
 // within runs fn, and kills the process at its step n; 0: it does not. changes: fn changes the set of flows.
 func (w *world) within(n int, changes bool, fn func() error) (killed bool, err error) {
 	w.kill.mu.Lock()
@@ -313,20 +331,31 @@ func (w *world) truthOf(name string) *truth {
 
 // send passes packets on one side of an interface.
 func (w *world) send(port uint16, ifname string, egress bool, n int) error {
-	if w.uncertain {
-		return nil
+	winner := func(set []flow.Flow) (name, counts string) {
+		i := slices.IndexFunc(set, func(f flow.Flow) bool { return counts1(f, port, ifname, egress) })
+		if i < 0 {
+			return "", ""
+		}
+		return set[i].Name, set[i].Identity()
 	}
-	i := slices.IndexFunc(w.flows, func(f flow.Flow) bool { return counts1(f, port, ifname, egress) })
+	name, counts := winner(w.flows)
+	if w.uncertain {
+		for _, set := range w.perhaps {
+			if other, also := winner(set); other != name || also != counts {
+				return nil // nobody knows which flow counts these packets
+			}
+		}
+	}
 	for range n {
 		seen, _, err := w.host.Pass(ifname, egress, memkernel.Packet{Port: port, Bytes: 60})
 		if err != nil {
 			return err
 		}
 		w.counts.packets++
-		if i < 0 || !w.exists(ifname) || !slices.Contains(w.interfaces, ifname) {
+		if name == "" || !w.exists(ifname) || !slices.Contains(w.interfaces, ifname) {
 			continue
 		}
-		t := w.truthOf(w.flows[i].Name)
+		t := w.truthOf(name)
 		t.seen += uint64(seen)
 		if seen > 0 {
 			delete(t.refused, site{ifname, egress})
@@ -368,18 +397,94 @@ func (w *world) unheld(ifname string, egress bool) {
 	}
 }
 
-// set makes list the set of flows, by SetFlows.
-func (w *world) set(list []flow.Flow) error {
+// set makes list the set of flows, by SetFlows. renames has new names by old ones.
+func (w *world) set(ctx context.Context, list []flow.Flow, renames map[string]string) error {
 	if w.engine == nil {
 		w.wanted = list
 		return nil
 	}
 	w.may(list)
 	w.counts.calls++
-	d, err := w.engine.SetFlows(context.Background(), list, dataplane.SetOptions{})
+	d, err := w.engine.SetFlows(ctx, list, dataplane.SetOptions{Renames: renames})
+	if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
+		err = <-unfinished.Outcome
+	}
 	if err != nil || w.kill.killed {
 		return err
 	}
+	w.change(list, d)
+	return nil
+}
+
+// plus adds flows to the set, by AddFlows, but no flow that counts the same packets as another: a restart under a third name
+// could go on with either.
+func (w *world) plus(ctx context.Context, more []flow.Flow) error {
+	more = slices.DeleteFunc(more, func(f flow.Flow) bool {
+		same := func(o flow.Flow) bool { return o.Name == f.Name || o.Identity() == f.Identity() }
+		return slices.ContainsFunc(w.flows, same)
+	})
+	list := append(slices.Clone(w.flows), more...)
+	if w.engine == nil || len(more) == 0 {
+		return nil
+	}
+	w.may(list)
+	w.counts.calls++
+	_, err := w.engine.AddFlows(ctx, more...)
+	if err != nil || w.kill.killed {
+		return err
+	}
+	w.change(list, dataplane.Difference{Added: names(more)})
+	return nil
+}
+
+// minus removes flows from the set, by RemoveFlows. Its caller cannot take that back.
+func (w *world) minus(gone []string) error {
+	gone = slices.DeleteFunc(gone, func(name string) bool { return w.find(name) == nil })
+	list := slices.DeleteFunc(slices.Clone(w.flows), func(f flow.Flow) bool { return slices.Contains(gone, f.Name) })
+	if w.engine == nil || len(gone) == 0 {
+		return nil
+	}
+	w.may(list)
+	w.counts.calls++
+	if err := w.engine.RemoveFlows(context.Background(), gone...); err != nil || w.kill.killed {
+		return err
+	}
+	w.change(list, dataplane.Difference{Removed: gone})
+	return nil
+}
+
+// rename gives a flow another name, by SetFlows.
+func (w *world) rename(ctx context.Context, from, to string) error {
+	if w.engine == nil || w.find(from) == nil || w.find(to) != nil {
+		return nil
+	}
+	list := slices.Clone(w.flows)
+	for i := range list {
+		if list[i].Name == from {
+			list[i].Name = to
+		}
+	}
+	return w.set(ctx, list, map[string]string{from: to})
+}
+
+func (w *world) find(name string) *flow.Flow {
+	for i := range w.flows {
+		if w.flows[i].Name == name {
+			return &w.flows[i]
+		}
+	}
+	return nil
+}
+
+func names(flows []flow.Flow) (out []string) {
+	for _, f := range flows {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// change makes list the set that is in force. d is what changed.
+func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 	was := make(map[string]string)
 	for _, r := range d.Renamed {
 		was[r.To] = r.From
@@ -403,7 +508,6 @@ func (w *world) set(list []flow.Flow) error {
 	}
 	w.flows, w.wanted, w.truth = list, list, next
 	w.noteRefused()
-	return nil
 }
 
 // may notes that list comes into force, unless the process is killed.
@@ -586,13 +690,16 @@ func parseFlows(text string) ([]flow.Flow, error) {
 	return list, nil
 }
 
-// parseFlow parses NAME=PORT[@INTERFACE][>]: the packets to a port, those that are sent with ">".
+// parseFlow parses NAME=PORT[@INTERFACE][>][!]: the packets to a port, those that are sent with ">". "!" drops them.
 func parseFlow(word string) (flow.Flow, error) {
 	name, rest, ok := strings.Cut(word, "=")
 	if !ok {
 		return flow.Flow{}, fmt.Errorf("%q is no flow", word)
 	}
 	f := flow.Flow{Name: name, Action: flow.Count, Direction: flow.Ingress}
+	if rest, ok = strings.CutSuffix(rest, "!"); ok {
+		f.Action = flow.Drop
+	}
 	if rest, ok = strings.CutSuffix(rest, ">"); ok {
 		f.Direction = flow.Egress
 	}
