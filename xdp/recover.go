@@ -20,7 +20,7 @@ func (t *tables) recover(masks map[uint8]*words) error {
 		t.tuples[id] = newTuple(id, m)
 	}
 	dead := t.recoverEntries()
-	t.store.setComing(false)
+	t.store.setUnderWay(rulesComing, false)
 	t.recoverSlots()
 	t.recoverSingles()
 	for _, u := range t.tuples {
@@ -53,8 +53,9 @@ func (t *tables) recoverEntries() (dead []uint32) {
 		t.entries.take(int(unit), size)
 		if d.state() == entryComing {
 			state := dirWord(entryLive)
-			if t.store.coming() {
+			if t.store.underWay(rulesComing) {
 				state = entryDead
+				t.dropped = append(t.dropped, t.rule(u, unit))
 			}
 			d = d&^0xff | state
 			t.entries.setDir(unit, d)

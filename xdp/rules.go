@@ -80,6 +80,26 @@ func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error
 	return rs.class.leave(leave)
 }
 
+// NoteChange notes, beside the pins, that the caller is changing its rules by several calls. If the process dies before the
+// change is noted to have ended, Unfinished tells the next one.
+func (rs *RuleSet) NoteChange(underWay bool) {
+	if rs.enter() != nil {
+		return
+	}
+	defer rs.mu.Unlock()
+	rs.meta.setUnderWay(setChanging, underWay)
+}
+
+// Unfinished reports whether a process died within a change, and returns the rules that it was adding. Programs may have
+// counted packets by them until Open took them out.
+func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
+	if rs.enter() != nil {
+		return false, nil
+	}
+	defer rs.mu.Unlock()
+	return rs.meta.underWay(setChanging), rs.class.dropped
+}
+
 // Remove removes all of rules or none; Counter and Drop are not compared.
 func (rs *RuleSet) Remove(rules ...Rule) error { return rs.Exchange(rules, nil) }
 

@@ -43,6 +43,7 @@ type tables struct {
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
 	unhashed bool            // no mask is to be hashed
+	dropped  []Rule          // by recover: programs may have counted by them, and they were not committed
 	// worstCost is Options.WorstCost.
 	worstCost int
 
@@ -65,12 +66,12 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 	return t
 }
 
-// tableStore keeps the masks by id where they outlive the process, and whether the process is adding rules.
+// tableStore keeps the masks by id where they outlive the process, and what the process is doing.
 type tableStore interface {
 	setTuple(id uint8, mask *words)
 	clearTuple(id uint8)
-	setComing(coming bool)
-	coming() bool
+	setUnderWay(what uint64, is bool)
+	underWay(what uint64) bool
 }
 
 // rank orders rules: lower wins.

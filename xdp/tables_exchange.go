@@ -132,7 +132,7 @@ const (
 // come carries out moves by which rules win over more rules than before, all or none. If the process dies before the end, the
 // next one finds none of the rules that are added: it need not have room for them. The end of ctx is an error.
 func (t *tables) come(ctx context.Context, moves []move) error {
-	t.store.setComing(true)
+	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
 	t.forest.set.Stop = ctx.Err
 
@@ -159,7 +159,7 @@ func (t *tables) come(ctx context.Context, moves []move) error {
 
 // commit ends come.
 func (t *tables) commit() {
-	t.store.setComing(false)
+	t.store.setUnderWay(rulesComing, false)
 	for _, unit := range t.coming {
 		if d := t.entries.dirWord(unit); d.state() == entryComing {
 			t.entries.setDir(unit, d&^0xff|entryLive)
@@ -268,6 +268,12 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 func (m move) crosses(o move) bool {
 	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.overlaps(o.to)
 }
+
+// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
+func (r *Rule) Overlaps(o *Rule) bool { return r.overlaps(o) }
+
+// WinsOver reports whether a packet may match both rules and count for r.
+func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.overlaps(o) }
 
 // overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
 func (r *Rule) overlaps(o *Rule) bool {

@@ -229,7 +229,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, unconfined: e.unconfined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, unconfined: e.unconfined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) }, noteChange: e.noteChange,
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	// The hooks that this start has taken are declared before somebody can kill an instance that has started.

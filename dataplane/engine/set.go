@@ -42,6 +42,9 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 			}
 		}()
 	}
+	if !e.catalogue.Inheriting() && len(ch.add)+len(ch.alter)+len(ch.remove) > 0 {
+		e.noteChange(true) // until the watcher notes that no call is under way
+	}
 	for _, p := range ch.add {
 		ch.added = append(ch.added, e.placement.newFlow(p))
 	}
@@ -83,6 +86,15 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 		e.events.Send(dataplane.FlowAdded, c.Name, c.Flow.Identity())
 	}
 	return nil
+}
+
+// noteChange notes beside the pins whether a change is under way.
+func (e *Engine) noteChange(underWay bool) {
+	for _, b := range e.backends {
+		if n, is := b.(backend.ChangeNoter); is {
+			n.NoteChange(underWay)
+		}
+	}
 }
 
 // install counts the added flows and makes them flows of the set. After an error uninstall follows.

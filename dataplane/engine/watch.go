@@ -32,6 +32,7 @@ type watcher struct {
 	flows      map[string]*flowState // Engine.flows
 	refused    *refusals
 	retry      func(context.Context) // retryRefused
+	noteChange func(underWay bool)   // Engine.noteChange
 	mover      *mover
 	placement  *placement
 	auditor    *auditor
@@ -70,6 +71,7 @@ func (w *watcher) run(ctx context.Context) {
 			case <-tick.C:
 				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
 					w.mover.catalogue.Repair()
+					w.noteChange(false) // also the caller of the last change knows its end by now
 					w.ctl.Unlock()
 				}
 				moved = moved || w.hasWaiting()

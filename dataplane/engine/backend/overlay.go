@@ -72,6 +72,12 @@ type Declarer interface {
 	Declaring() (declared func())
 }
 
+// ChangeNoter is a backend whose rules outlive the process. If the process dies within a change, the next one declares the
+// flows whose packets may have counted for others: Install returns Gap.
+type ChangeNoter interface {
+	NoteChange(underWay bool)
+}
+
 // InterfaceSetter is a backend whose interfaces can change while it runs.
 type InterfaceSetter interface {
 	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.

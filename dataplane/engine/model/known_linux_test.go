@@ -2,6 +2,8 @@ package model
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -71,6 +73,18 @@ var mended = []fault{
 	},
 }
 
+// killedAmidOverlap are kills at each step of a change that adds a flow which wins packets of another. The next process has
+// the flows of before: the packets between belong to that other flow, or it declares them.
+func killedAmidOverlap() (all []fault) {
+	for n := range 20 {
+		all = append(all, fault{
+			name:    "a process is killed while it adds a flow that wins over another",
+			history: fmt.Sprintf("set b=1; start; check; send 1 v0 5; check; kill@%d set a=1@v0 b=1; send 1 v0 7; start", n+1),
+		})
+	}
+	return all
+}
+
 // TestKnownFaults: each known fault still fails, and a mended one does not come back.
 func TestKnownFaults(t *testing.T) {
 	for _, f := range knownFaults {
@@ -85,7 +99,7 @@ func TestKnownFaults(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range mended {
+	for _, f := range slices.Concat(mended, killedAmidOverlap()) {
 		if err := play(t, f.history, nil); err != nil {
 			t.Errorf("%s: %v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", f.name, err, f.history)
 		}

@@ -162,6 +162,7 @@ func (b *Backend) RemoveStale(context.Context) error {
 	if err := b.hooks.detachUnconfigured(); err != nil {
 		return err
 	}
+	b.rules.NoteChange(false) // the flows have declared what an earlier process had left unfinished
 	return b.hooks.trim()
 }
 
@@ -296,6 +297,9 @@ func (b *Backend) Close(keep bool) error {
 	}
 	b.hooks.closed = true
 	keep = keep && (b.staleRemoved || b.adopted)
+	if b.staleRemoved {
+		b.rules.NoteChange(false)
+	}
 	b.mu.Unlock()
 	b.hooks.stopWatch()
 	defer b.hooks.ns.Close()

@@ -70,6 +70,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 	}()
 	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
 	var missing []xdp.Rule
+	compiled := make([][]xdp.Rule, len(flows))
 	for i, f := range flows {
 		counter, err := b.rules.AllocCounter(owners[i])
 		if err != nil {
@@ -87,6 +88,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 		}
 		b.noteRules(f, x, rules, drops)
 		missing = append(missing, rules...)
+		compiled[i] = rules
 		// An earlier process that was killed while it changed the flow has left a counter without its rules.
 		out[i].Gap = counter.Adopted && was != nil && was[x.owner].rules < len(rules)
 		all[i] = x
@@ -94,6 +96,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 	missing = slices.DeleteFunc(missing, func(r xdp.Rule) bool { return b.there[r] })
 	var stale []xdp.Rule
 	if was != nil {
+		b.noteUnfinished(all, compiled, out)
 		stale = b.stale(all, missing)
 	}
 	if err := b.exchange(ctx, stale, missing); err != nil {

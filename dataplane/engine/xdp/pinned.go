@@ -25,7 +25,9 @@ func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Na
 
 // apartOwner is the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
 // counter over: neither the flow itself, changed to one of that interface, nor a flow of the next process.
-func apartOwner(f backend.Placed, ifname string) string { return "apart " + owner(f.On(ifname).Flow) }
+func apartOwner(f backend.Placed, ifname string) string { return apart + owner(f.On(ifname).Flow) }
+
+const apart = "apart "
 
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))
@@ -50,7 +52,7 @@ func (b *Backend) disown() error {
 			if !has[hashed(f.Identity())+strings.TrimPrefix(c.Owner, id)] {
 				continue
 			}
-			if err := b.rules.Rename(c.ID, "apart "+c.Owner); err != nil {
+			if err := b.rules.Rename(c.ID, apart+c.Owner); err != nil {
 				return translate(err)
 			}
 		}
