@@ -251,6 +251,8 @@ func takeError(reply Reply) error {
 		return fmt.Errorf("they were abandoned, and cool down for %v more: %w", time.Duration(reply.Wait).Round(time.Millisecond), ErrInUse)
 	case unix.ENOSPC:
 		return errors.New("the device segment has no free slot: release words, or restart the instance")
+	case unix.ETOOMANYREFS:
+		return errors.New("processes of this user have asked for words and do not receive the replies: end them")
 	case unix.EINVAL:
 		return fmt.Errorf("the request: %w", ErrInvalid)
 	default:

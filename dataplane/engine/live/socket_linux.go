@@ -27,14 +27,14 @@ const (
 	longestPath = 107
 )
 
-// Socket hands one descriptor to each process that connects, and reads nothing from it. It holds no client: the message
-// fits the empty buffer of a new connection, which is closed at once. So a client that does not receive, or writes,
-// delays no other one. The kernel bounds the descriptors that clients have not received (RLIMIT_NOFILE). Its methods
-// are called by one goroutine at a time.
+// Socket hands one descriptor to each process that connects, and reads nothing from it. It waits for no client: the
+// message fits the empty buffer of a new connection, which is shut down at once. So a client that does not receive, or
+// writes, delays no other one. Its methods are called by one goroutine at a time.
 type Socket struct {
 	o       Options // with a duplicate of the descriptor
 	message []byte
 	now     *listener // nil: closed
+	unread  Unread
 }
 
 // listener is a socket that has the name, and its goroutine.
@@ -159,11 +159,7 @@ func (s *Socket) run(l *listener) {
 		if failed == nil && s.o.Serve != nil {
 			s.o.Serve(conn)
 		} else if failed == nil {
-			failed = unix.Sendmsg(conn, s.message, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-			_ = unix.Close(conn)
-			if errors.Is(failed, unix.EPIPE) || errors.Is(failed, unix.ECONNRESET) {
-				failed = nil // the client has gone
-			}
+			failed = s.hand(conn, rights)
 		} else {
 			pause = retryAfter
 		}
@@ -173,6 +169,30 @@ func (s *Socket) run(l *listener) {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// errUnread: a user has been sent as many descriptors as may wait.
+var errUnread = errors.New("the clients of its user have not received the descriptors that they asked for")
+
+// hand sends the descriptor to a client, and takes over its connection.
+func (s *Socket) hand(conn int, rights []byte) error {
+	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err == nil && !s.unread.Room(peer.Uid) {
+		err = fmt.Errorf("user %d: %w", peer.Uid, errUnread)
+	}
+	if err == nil {
+		err = unix.Sendmsg(conn, s.message, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}
+
+	switch {
+	case err == nil:
+		s.unread.Keep(peer.Uid, conn)
+		return nil
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the client has gone
+		err = nil
+	}
+	_ = unix.Close(conn)
+	return err
 }
 
 func (l *listener) close() {
@@ -208,6 +228,7 @@ func (s *Socket) Close() error {
 	}
 	s.now.close()
 	s.now = nil
+	s.unread.Close()
 	return s.closeMap()
 }
 

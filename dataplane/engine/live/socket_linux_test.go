@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -81,7 +82,7 @@ func check(t *testing.T, path string, h shm.Handle) (shm.Live, error) {
 	return l, nil
 }
 
-// The socket hands out the map to any number of clients, also when others hang, write or have gone, when its name was
+// The socket hands out the map to each client, also when others hang, write or have gone, when its name was
 // removed, and until it is closed. A mapping outlives it, and the descriptor that it was given.
 func TestLiveSocket(t *testing.T) {
 	m := counters(t)
@@ -99,7 +100,7 @@ func TestLiveSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 * waiting {
+	for range mostUnread / 2 {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -147,6 +148,73 @@ func TestLiveSocket(t *testing.T) {
 	if _, err := check(t, path, h); err != nil {
 		t.Error(err)
 	}
+}
+
+// The clients of one user that do not receive their message have a bounded number of descriptors on their way. Another
+// user gets the map, and so does this one when it receives.
+func TestUnreadMessagesStarveNoOther(t *testing.T) {
+	need.Root(t) // to be two users
+	m := counters(t)
+	path, _ := mirror(t)
+	name := shm.LivePath(path)
+	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(Options{Path: name, Map: m, Mode: 0o666})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+
+	connect := func() int {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			t.Cleanup(func() { unix.Close(fd) })
+			for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+				err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return fd
+	}
+	// receive waits for the message or the end, and reports whether a message came.
+	receive := func(fd int) bool {
+		n, err := 0, error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
+			n, _, err = unix.Recvfrom(fd, make([]byte, 256), 0)
+		}
+		return n > 0
+	}
+	var hog []int
+	lab.As(t, 2001, func() {
+		for range 3 * mostUnread {
+			hog = append(hog, connect())
+		}
+		if receive(connect()) {
+			t.Error("the user gets a message more, although it has received none")
+		}
+	})
+	lab.As(t, 2002, func() {
+		if !receive(connect()) {
+			t.Error("the other user gets no message")
+		}
+	})
+	got := 0
+	for _, fd := range hog {
+		if receive(fd) {
+			got++
+		}
+	}
+	if got != mostUnread {
+		t.Errorf("%d messages waited, want %d", got, mostUnread)
+	}
+	lab.As(t, 2001, func() {
+		if !receive(connect()) {
+			t.Error("the user gets no message, although it has received all")
+		}
+	})
 }
 
 // A path that no socket can have is refused with the length that one can have, and a group of which the process is no

@@ -15,3 +15,9 @@ func (*Socket) Keep() error { return nil }
 
 // Close does nothing.
 func (*Socket) Close() error { return nil }
+
+// Unread counts nothing on this platform.
+type Unread struct{}
+
+// Close does nothing.
+func (*Unread) Close() {}

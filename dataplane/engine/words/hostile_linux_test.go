@@ -7,7 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -186,7 +186,7 @@ func TestSilentUsersStarveNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []int{2001, 2002} {
-		as(t, uid, func() {
+		lab.As(t, uid, func() {
 			for range 300 {
 				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 				if err != nil {
@@ -200,7 +200,7 @@ func TestSilentUsersStarveNoOther(t *testing.T) {
 			}
 		})
 	}
-	as(t, 2003, func() {
+	lab.As(t, 2003, func() {
 		for i := range 100 {
 			w, err := shmwords.Take(path, "app", shmwords.Options{})
 			if err != nil {
@@ -214,18 +214,82 @@ func TestSilentUsersStarveNoOther(t *testing.T) {
 	})
 }
 
-// as runs f on a thread of that user.
-func as(t *testing.T, uid int, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
-			t.Error(errno)
+// A user that asks for words and receives no reply has a bounded number of descriptors on their way, whether its
+// connections end or not. Another user gets its words, and so does this one when it receives.
+func TestUnreadRepliesStarveNoOther(t *testing.T) {
+	need.Root(t) // to be two users
+	path := mirror(t)
+	instance(t, path, "app", "mine")
+	dir := filepath.Dir(path)
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(shmwords.Path(path), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	_, number, _ := connect(t, path).send(shmwords.Request{Kind: shmwords.TakeWords, Name: "mine", Limit: math.MaxUint64}.Message())
+	asks := shmwords.Request{Kind: shmwords.ReadWords, Number: number}.Message()
+	with := func(fd int) bool { // the reply that waits has a descriptor
+		b, control := make([]byte, 256), make([]byte, unix.CmsgSpace(16))
+		n, controls, _, _, err := unix.Recvmsg(fd, b, control, unix.MSG_CMSG_CLOEXEC)
+		if err != nil || n == 0 {
+			return false
+		}
+		list, err := unix.ParseSocketControlMessage(control[:controls])
+		if err != nil || len(list) == 0 {
+			return false
+		}
+		fds, err := unix.ParseUnixRights(&list[0])
+		for _, got := range fds {
+			_ = unix.Close(got)
+		}
+		return err == nil
+	}
+
+	var hog []int
+	lab.As(t, 2001, func() {
+		for range 3 * 64 {
+			c := connect(t, path)
+			if err := unix.Send(c.fd, asks, unix.MSG_NOSIGNAL); err != nil {
+				t.Error(err)
+				return
+			}
+			poll := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}
+			for _, err := unix.Poll(poll, -1); errors.Is(err, unix.EINTR); _, err = unix.Poll(poll, -1) {
+			}
+			hog = append(hog, c.fd)
+		}
+	})
+	lab.As(t, 2002, func() {
+		w, err := shmwords.Take(path, "app", shmwords.Options{})
+		if err != nil {
+			t.Errorf("the other user: %v", err)
 			return
 		}
-		f()
-	}()
-	<-done
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	lab.As(t, 2001, func() {
+		_, err := shmwords.Take(path, "app", shmwords.Options{})
+		if err == nil || !strings.Contains(err.Error(), "do not receive the replies") {
+			t.Errorf("the user itself: %v", err)
+		}
+	})
+	got := 0
+	for _, fd := range hog {
+		if with(fd) {
+			got++
+		}
+	}
+	if got != 64 {
+		t.Errorf("%d replies with a descriptor waited, want 64", got)
+	}
+	lab.As(t, 2001, func() {
+		w, err := shmwords.Take(path, "app", shmwords.Options{})
+		if err != nil {
+			t.Errorf("the user itself, when it has received: %v", err)
+			return
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -27,16 +27,28 @@ const (
 
 // client is a connection to the socket NAME.words.
 type client struct {
-	f    *os.File
-	once sync.Once
-	uid  uint32
+	f      *os.File
+	once   sync.Once
+	uid    uint32
+	unread *live.Unread
 
 	// Guarded by Set.mu.
 	turn   uint64 // when it came
 	silent bool   // it has sent no request yet
+	handed bool   // it was sent a descriptor
 }
 
-func (c *client) end() { c.once.Do(func() { _ = c.f.Close() }) }
+// end ends the connection.
+func (c *client) end() {
+	c.once.Do(func() {
+		if c.handed {
+			if conn, err := c.descriptor(); err == nil {
+				c.unread.Keep(c.uid, conn)
+			}
+		}
+		_ = c.f.Close()
+	})
+}
 
 // listen makes the socket when words are reserved first.
 func (s *Set) listen() (err error) {
@@ -60,7 +72,7 @@ func (s *Set) listen() (err error) {
 
 // accept serves a client on a goroutine of its own, and makes room for it.
 func (s *Set) accept(fd int) {
-	c := &client{f: os.NewFile(uintptr(fd), "client"), silent: true}
+	c := &client{f: os.NewFile(uintptr(fd), "client"), silent: true, unread: &s.unread}
 	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		c.end()
@@ -200,7 +212,22 @@ func (s *Set) read(c *client, number uint64) {
 		return
 	}
 	defer s.mu.Unlock() // the reply does not block: it fits the empty buffer of a new connection
-	_ = c.reply(shmwords.Reply{Number: number}, file)
+	if !s.unread.Room(c.uid) {
+		_ = c.reply(shmwords.Reply{Errno: uint32(unix.ETOOMANYREFS)}, nil)
+		return
+	}
+	c.handed = c.reply(shmwords.Reply{Number: number}, file) == nil
+}
+
+// descriptor returns a duplicate of the connection's descriptor.
+func (c *client) descriptor() (fd int, err error) {
+	raw, err := c.f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var failed error
+	err = raw.Control(func(of uintptr) { fd, failed = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, failed)
 }
 
 // take gives reserved words to a client. It returns nil if the client has got none.
@@ -222,6 +249,9 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 	case request.Limit < shmwords.LeastLimit:
 		return refuse(unix.EINVAL, 0)
 	}
+	if !s.unread.Room(c.uid) {
+		return refuse(unix.ETOOMANYREFS, 0)
+	}
 	// A device of the last program may write until the kernel has destroyed its objects.
 	if left := s.opts.CoolDown - time.Since(r.since); r.state == dataplane.WordsAbandoned && left > 0 {
 		return refuse(unix.EAGAIN, left)
@@ -238,6 +268,7 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 		s.setState(r, dataplane.WordsFree, "a program ended before it had the words", s.withdraw(r))
 		return nil
 	}
+	c.handed = true
 	r.taker = c
 	s.setState(r, dataplane.WordsTaken, "a program has taken the words", false)
 	return r

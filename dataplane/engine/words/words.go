@@ -73,7 +73,8 @@ type Set struct {
 	byID    atomic.Pointer[[]*reservation]
 	serving sync.WaitGroup
 	clients map[*client]bool
-	turns   uint64 // clients that came
+	turns   uint64      // clients that came
+	unread  live.Unread // of the clients that read words
 	// totalRead is set by tests alone. withdraw calls it between reading a total and keeping it.
 	totalRead func(*reservation)
 }
@@ -476,6 +477,7 @@ func (s *Set) Close() error {
 	s.mu.Unlock()
 	err := socket.Close() // its goroutine may wait for mu
 	s.serving.Wait()
+	s.unread.Close()
 	for _, r := range s.byName {
 		if r.file != nil {
 			r.file.Close() // the words stay mapped
