@@ -204,7 +204,7 @@ func TestSlowClients(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, l, ServeOptions{}) }()
-	for i := range mostRequests / 2 {
+	for i := range mostConnections / 2 {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)

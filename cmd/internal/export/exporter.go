@@ -41,9 +41,12 @@ type Options struct {
 
 // Exporter reads one mirror. Its methods may be called from any goroutine.
 type Exporter struct {
-	options  Options
-	log      *slog.Logger
-	mostHeld int64 // the bound of Handler; tests have less
+	options Options
+	log     *slog.Logger
+
+	// The bounds of Handler and Serve; tests have less.
+	mostHeld        int64
+	mostConnections int
 
 	mu        sync.Mutex // held while the mirror is read and a reading is rendered
 	source    source
@@ -66,7 +69,7 @@ func New(o Options) *Exporter {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Exporter{
-		options: o, log: log, mostHeld: mostHeld,
+		options: o, log: log, mostHeld: mostHeld, mostConnections: mostConnections,
 		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
 		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
 		totals:     totals{group: o.Group, log: log},

@@ -30,9 +30,9 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostRequests is how many requests are served at a time, so that slow clients leave room for a scrape: each costs a
-	// goroutine and the buffer of its socket. Others get status 503 at once.
-	mostRequests = 1024
+	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers of
+	// its socket. A process may have 1,024 descriptors.
+	mostConnections = 768
 	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
 	// response alone may be longer.
 	mostHeld = 64 << 20
@@ -68,8 +68,13 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	server := &http.Server{
 		Handler:           e.Handler(),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState: newVisitors(e.mostConnections).note,
+		Protocols: new(http.Protocols),
 	}
+	// A connection of HTTP/2 has many requests, and connections are what is bounded.
+	server.Protocols.SetHTTP1(true)
+
 	if o.WebConfig == "" { // else TLS and users keep foreign pages out
 		server.Handler = sameHost(o.Listen, server.Handler)
 	}
@@ -118,7 +123,6 @@ func lowered(l slog.Level) slog.Level {
 func (e *Exporter) Handler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	slots := make(chan struct{}, mostRequests)
 	shelf := newShelf(e.mostHeld)
 	zips := sync.Pool{New: func() any {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
@@ -127,13 +131,6 @@ func (e *Exporter) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, kind func(*http.Request) string, render func(*http.Request, *bytes.Buffer) (contentType string, of stamp, err error)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-			default:
-				http.Error(w, "too many requests at a time", http.StatusServiceUnavailable)
-				return
-			}
 			control := http.NewResponseController(w)
 			c, err := shelf.take(r.Context(), path+kind(r), e.now,
 				func(b *bytes.Buffer) (string, stamp, error) { return render(r, b) },

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -148,27 +147,6 @@ func TestOldestResponseMakesRoom(t *testing.T) {
 	if _, err := s.take(t.Context(), "a", r.now, r.render, nil); !errors.Is(err, errHeld) {
 		t.Errorf("a response beside one that cannot be cut off: %v", err)
 	}
-}
-
-// One request more than are served at a time gets status 503 while no other ends.
-func TestFullExporterRefusesAtOnce(t *testing.T) {
-	m := newMirror(t, webEntry("web"))
-	m.publish(map[string][2]uint64{"web": {10, 640}})
-	h := newExporter(t, Options{Path: m.path}).Handler()
-	release := make(chan struct{})
-	var all sync.WaitGroup
-	for range mostRequests {
-		s := &stuck{ResponseRecorder: httptest.NewRecorder(), began: make(chan struct{}), release: release}
-		all.Go(func() { h.ServeHTTP(s, httptest.NewRequest(http.MethodGet, "/metrics", nil)) })
-		<-s.began
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("status %d", w.Code)
-	}
-	close(release)
-	all.Wait()
 }
 
 // 600 clients that ask for 8,000 counters and read nothing keep no scrape from its counters, and take little memory.
