@@ -75,12 +75,18 @@ func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) e
 // quiet is how long a command waits for an instance before it says for whom it waits.
 const quiet = 2 * time.Second
 
-// talk calls f with the running instance. The context of f ends after timeout, unless that is 0.
-func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context, dataplane.Service) error) (err error) {
-	var whom atomic.Value
+// waiting says for whom the command waits, unless answered is called soon.
+func (s socketFlag) waiting(env *Env) (whom *atomic.Value, answered func() bool) {
+	whom = new(atomic.Value)
 	whom.Store("the instance at " + s.path())
 	slow := time.AfterFunc(quiet, func() { fmt.Fprintf(env.Stderr, "flowtally: waiting for %s\n", whom.Load()) })
-	defer slow.Stop()
+	return whom, slow.Stop
+}
+
+// talk calls f with the running instance. The context of f ends after timeout, unless that is 0.
+func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context, dataplane.Service) error) (err error) {
+	whom, answered := s.waiting(env)
+	defer answered()
 	ctx := env.Context
 	if timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, timeout)

@@ -84,7 +84,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		if env.Context.Err() != nil {
 			return fmt.Errorf("starting instance %s: %w; %s", cfg.Instance, errStopped, end.left(err))
 		}
-		return startError(err, cfg)
+		return c.startError(err, cfg)
 	}
 	r := &running{env: env, svc: withFile(svc, c.Config), instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
 		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
@@ -106,11 +106,17 @@ func (c *runCmd) Run(env *Env) (err error) {
 }
 
 // startError completes the error of a failed start.
-func startError(err error, cfg dataplane.Config) error {
+func (c *runCmd) startError(err error, cfg dataplane.Config) error {
 	invalid := errors.Is(err, dataplane.ErrInvalid)
 	err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
 	if invalid {
 		return &usageError{err} // the configuration is wrong for this host
+	}
+	// An interface of a file may come later, as at boot, so systemd is to try again. One of the command line is a mistake.
+	for _, missing := range missingInterfaces(cfg) {
+		if name := strings.TrimPrefix(missing.Object, "interface "); c.Config == "" && strings.Contains(err.Error(), name+": not found") {
+			return hintInterface(withMissingInterfaces(err, cfg), name)
+		}
 	}
 	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) { // the plugin's too
 		err = withHint(err, "ulimit -n 1024 # or LimitNOFILE=1024 in the systemd unit; then start it again")

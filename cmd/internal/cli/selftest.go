@@ -64,6 +64,8 @@ func (c *selftestCmd) Run(env *Env) error {
 			return e, nil
 		},
 		Running: func(ctx context.Context) (dataplane.Service, error) {
+			_, answered := c.waiting(env)
+			defer answered()
 			svc, _, err := c.dial(ctx, env.named)
 			return svc, err
 		},
@@ -113,7 +115,8 @@ func (c *selftestCmd) Run(env *Env) error {
 	return nil
 }
 
-// hintInterface adds the interfaces of the host to an error of a test whose interface does not exist.
+// hintInterface adds the interfaces of the host to an error of a command line whose interface does not exist, which is a
+// mistake in it.
 func hintInterface(err error, name string) error {
 	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
 		return err
@@ -123,7 +126,7 @@ func hintInterface(err error, name string) error {
 	for i, there := range all {
 		names[i] = there.Name
 	}
-	return withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))
+	return &usageError{withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))}
 }
 
 // agreed asks on the terminal. Without a terminal there is no agreement.
