@@ -77,11 +77,9 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	case err != nil:
 		return &usageError{err}
 	case c.json():
-		return printConfigJSON(env.Stdout, c.Config, nil, configWarnings(cfg), costOf(cfg, plan))
+		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(configWarnings(cfg)...), costOf(cfg, plan))
 	}
-	for _, w := range configWarnings(cfg) {
-		fmt.Fprintf(env.Stderr, "flowtally: warning: %s: %s\n  = %s\n", w.Object, w.Text, w.Suggestion)
-	}
+	printWarnings(env.Stderr, configWarnings(cfg))
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
 		counted = append(counted, format.Plural(uint64(n), "queue pair", "queue pairs"))
@@ -143,8 +141,35 @@ type warningJSON struct {
 	Suggestion string `json:"suggestion"`
 }
 
-func configWarnings(cfg dataplane.Config) []warningJSON {
-	out := []warningJSON{}
+// configWarnings returns the warnings of each kind.
+func configWarnings(cfg dataplane.Config) [][]warningJSON {
+	return [][]warningJSON{
+		unguardedFlows(cfg),
+		hiddenFlows(cfg),
+		lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror),
+		missingInterfaces(cfg),
+		missingOnHost(cfg),
+		stackedInterfaces(cfg),
+	}
+}
+
+// mostWarnings bounds the warnings of one kind that are printed: each flow may have one.
+const mostWarnings = 20
+
+// printWarnings prints the first warnings of each kind.
+func printWarnings(w io.Writer, kinds [][]warningJSON) {
+	for _, list := range kinds {
+		for _, one := range list[:min(len(list), mostWarnings)] {
+			fmt.Fprintf(w, "flowtally: warning: %s: %s\n  = %s\n", one.Object, one.Text, one.Suggestion)
+		}
+		if more := len(list) - mostWarnings; more > 0 {
+			fmt.Fprintf(w, "flowtally: and %s of this kind, which -o json shows\n", format.Plural(uint64(more), "warning more", "warnings more"))
+		}
+	}
+}
+
+// unguardedFlows names the flows that are to drop packets, and that a packet can evade.
+func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
 	for _, f := range flow.Unguarded(cfg.Flows) {
 		out = append(out, warningJSON{
 			Object:     fmt.Sprintf("flow %q", f.Name),
@@ -152,11 +177,7 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
 		})
 	}
-	out = append(out, hiddenFlows(cfg)...)
-	out = append(out, lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror)...)
-	out = append(out, missingInterfaces(cfg)...)
-	out = append(out, missingOnHost(cfg)...)
-	return append(out, stackedInterfaces(cfg)...)
+	return out
 }
 
 // stackedInterfaces warns of interfaces of this host that will count the packets of another configured interface again.

@@ -126,6 +126,10 @@ func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.
 	return stackConditions(list, on, links.Stacks(all, indexes), need)
 }
 
+// longFix is the length of a fix, in bytes, beyond which one condition has it and the others refer to it. It lists the
+// interfaces, so that with each condition the text would grow by the square of their number.
+const longFix = 400
+
 // stackConditions returns a condition for the upper interface of each stack, if a flow counts on both. A flow with an
 // interface of its own counts on one.
 func stackConditions(patterns backend.Patterns, on []countedOn, found []links.Stack, need demands) []dataplane.Condition {
@@ -159,11 +163,18 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	}
 
 	fix := stackFix(patterns, on, twice, need)
+	told := "" // the interface whose condition has the whole fix
 	var out []dataplane.Condition
 	for _, c := range on {
 		lowers := lowersByUpper[c.index]
 		if c.index == 0 || len(lowers) == 0 {
 			continue
+		}
+
+		if told == "" {
+			told = c.Name
+		} else if len(fix) > longFix {
+			fix = "do what the condition of " + told + " says, which ends this one too"
 		}
 
 		slices.Sort(lowers)

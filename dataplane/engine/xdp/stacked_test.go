@@ -99,3 +99,36 @@ func TestEntriesQuoteNamesThatYAMLMisreads(t *testing.T) {
 		}
 	}
 }
+
+// The text of all conditions grows with the number of stacked interfaces, and not with its square. One of them has the
+// whole list.
+func TestStackedTextGrowsWithTheInterfaces(t *testing.T) {
+	text := func(n int) (bytes int) {
+		all := make(map[int]links.Link)
+		for i := range n {
+			nic := links.Link{Index: 2*i + 1, Name: fmt.Sprintf("eth%d", i)}
+			vlan := links.Link{Index: 2*i + 2, Name: fmt.Sprintf("eth%d.5", i), Kind: "vlan", Parent: nic.Index}
+			all[nic.Index], all[vlan.Index] = nic, vlan
+		}
+		got := stackedOf([]dataplane.Interface{{Name: "e*"}}, []flow.Flow{{Name: "in"}}, all)
+		if len(got) != n {
+			t.Fatalf("%d conditions, want %d", len(got), n)
+		}
+		whole := 0
+		for _, g := range got {
+			bytes += len(g.Text) + len(g.Fix)
+			if strings.Contains(g.Fix, fmt.Sprintf("eth%d]", n-1)) {
+				whole++
+			} else if !strings.Contains(g.Fix, got[0].Object) {
+				t.Fatalf("the condition of %s refers to no other: %s", g.Object, g.Fix)
+			}
+		}
+		if whole != 1 {
+			t.Errorf("%d of %d conditions have the whole list", whole, n)
+		}
+		return bytes
+	}
+	if few, many := text(100), text(1000); many > 11*few {
+		t.Errorf("100 stacked interfaces take %d bytes of text, 1,000 take %d", few, many)
+	}
+}
