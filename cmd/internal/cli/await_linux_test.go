@@ -27,8 +27,8 @@ func TestASignalEndsReading(t *testing.T) {
 			terminal, keys := io.Pipe()
 			defer keys.Close()
 			done := make(chan int, 1)
+			var out, talk bytes.Buffer
 			go func() {
-				var out, talk bytes.Buffer
 				done <- Main(ctx, terminal, &out, &talk, strings.Fields(args))
 			}()
 			cancel()
@@ -36,6 +36,9 @@ func TestASignalEndsReading(t *testing.T) {
 			case code := <-done:
 				if code == exitOK {
 					t.Errorf("%s: code 0", args)
+				}
+				if said := talk.String(); strings.Contains(said, "flowtally: context canceled") {
+					t.Errorf("%s does not say what it waited for: %s", args, said)
 				}
 			case <-time.After(time.Minute):
 				t.Errorf("%s does not end", args)
