@@ -56,7 +56,7 @@ func (h *Hook) dir(id ebpf.ProgramID) string {
 	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
 }
 
-// read reads the dispatcher that holds the hook. The caller holds the lock of the pins.
+// read reads the dispatcher that holds the hook.
 func (h *Hook) read() (_ *dispatcher, err error) {
 	id, mode, err := h.attached()
 	if err != nil {
@@ -224,19 +224,38 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook, if the interface exists and one does, and closes it.
+// look calls f with the dispatcher that holds the hook, if the interface exists and one does, and closes it. It does not
+// take the lock of the pins: a process that has it and hangs would hold up every look at every hook.
 func (h *Hook) look(f func(*dispatcher) error) error {
-	return locked(func() error {
-		d, err := h.read()
-		if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
-			return nil
+	d, err := h.settled()
+	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return f(d)
+}
+
+// settled reads the dispatcher that holds the hook, again where it was exchanged meanwhile: its pins are gone then.
+func (h *Hook) settled() (d *dispatcher, err error) {
+	pins, err := openTrusted()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNone // the host has no pins of libxdp
+	}
+	if err != nil {
+		return nil, err
+	}
+	pins.Close()
+
+	for range 3 {
+		if d, err = h.read(); !errors.Is(err, os.ErrNotExist) {
+			return d, err
 		}
-		if err != nil {
-			return err
-		}
-		defer d.close()
-		return f(d)
-	})
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, err
 }
 
 // locked calls f under the lock of the pins, if the host has pins of libxdp.
