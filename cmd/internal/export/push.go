@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -117,7 +118,8 @@ func (p *Pusher) push(ctx context.Context) error {
 	var reason string
 	for _, r := range requests {
 		response, callErr := p.client.push(ctx, r)
-		if err = callErr; err != nil {
+		if callErr != nil {
+			err = cutError{callErr}
 			break
 		}
 		if s := response.GetPartialSuccess(); s.GetRejectedDataPoints() > 0 {
@@ -131,3 +133,19 @@ func (p *Pusher) push(ctx context.Context) error {
 	p.of.pushes.add(err, rejected)
 	return err
 }
+
+// cutError is an error whose text is cut: a collector writes a part of it.
+type cutError struct{ error }
+
+// mostErrorText is the most of its bytes that are shown.
+const mostErrorText = 500
+
+func (e cutError) Error() string {
+	text := e.error.Error()
+	if len(text) <= mostErrorText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostErrorText], "") + "…"
+}
+
+func (e cutError) Unwrap() error { return e.error }

@@ -1,10 +1,13 @@
 package export
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +17,9 @@ import (
 	"time"
 
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/flowtally/flowtally/internal/lab"
@@ -212,5 +218,48 @@ func TestPushOfALiar(t *testing.T) {
 	}
 	if n := e.pushes.rejected; n != 3*mostPoints { // three requests: packets, bytes, discontinuities
 		t.Errorf("%v points were refused", n)
+	}
+}
+
+// What a collector says about a failed push is cut.
+func TestLongRepliesOfACollectorAreCut(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	long := strings.Repeat("no", 100_000)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			fmt.Fprintf(c, "HTTP/1.1 500 %s\r\nConnection: close\r\n\r\n", long)
+			c.Close()
+		}
+	}()
+	rpc, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Internal, long) }))
+	defer server.Stop()
+	go func() { _ = server.Serve(rpc) }()
+
+	for _, endpoint := range []string{"http://" + l.Addr().String(), "grpc://" + rpc.Addr().String()} {
+		p, err := newExporter(t, Options{Path: m.path}).Pusher(PushOptions{Endpoint: endpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.push(t.Context()); err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: an error of %d bytes: %.300v", endpoint, len(fmt.Sprint(err)), err)
+		}
+		if err := p.client.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
