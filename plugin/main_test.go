@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
@@ -43,6 +45,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(run())
 }
+
+// unclosed is an instance that cannot be closed.
+type unclosed struct{ dataplane.Service }
+
+func (unclosed) Close() error { return errors.New("a call does not return") }
 
 var roles = map[string]func() int{
 	"fake": func() int { return plugin.Serve(plugin.ServeOptions{Factory: noted}) },
@@ -120,6 +127,22 @@ var roles = map[string]func() int{
 		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, _ dataplane.Config, _ *slog.Logger) (dataplane.Service, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
+		}})
+	},
+	"fails-to-close": func() int { // as one with a call that does not return
+		if len(os.Args) == 3 && os.Args[1] == hosted.ReleaseWord {
+			l, err := hosted.Parse(os.Args[2])
+			if err == nil {
+				err = os.RemoveAll(l.Pins)
+			}
+			if err != nil {
+				return 1
+			}
+			return 0
+		}
+		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
+			svc, err := noted(ctx, cfg, l)
+			return unclosed{svc}, err
 		}})
 	},
 	"never-closes": func() int {

@@ -185,6 +185,27 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// What a plugin leaves attached that ends without closing its instance is removed, unless pins are kept.
+func TestCloseOfOneThatFailsToCloseLeavesNothing(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
+			opts := options(t, "fails-to-close")
+			opts.Config.XDP.PinDir = filepath.Join(t.TempDir(), "pins")
+			opts.Config.XDP.KeepPins = keep
+			c := launch(t, opts)
+			if err := os.Mkdir(opts.Config.XDP.PinDir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Close(); err == nil || !strings.Contains(err.Error(), "a call does not return") || errors.Is(err, plugin.ErrLeft) {
+				t.Errorf("closing: %v", err)
+			}
+			if _, err := os.Stat(opts.Config.XDP.PinDir); keep != (err == nil) {
+				t.Errorf("the pins: %v", err)
+			}
+		})
+	}
+}
+
 func TestCloseOfOneThatNeverCloses(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = 500 * time.Millisecond

@@ -269,9 +269,12 @@ func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
 	return e.health.list(), nil
 }
 
+// ErrUnreturned: a control call did not return, so the instance was not closed. Exit.Release takes its programs away.
+var ErrUnreturned = errors.New("a control call has not returned")
+
 // Close publishes a last cycle, marks the mirror as halted and stops counting, or leaves the kernel counting where the
-// configuration keeps the pins. A control call that is under way ends at its next command to a device. If a device does
-// not return from that command, Close returns an error after closeBound, and the instance ends in the background.
+// configuration keeps the pins. A control call that is under way ends at its next command to a device. If it does not,
+// Close returns ErrUnreturned after closeBound, and the instance ends in the background.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		e.quit()
@@ -287,7 +290,7 @@ func (e *Engine) Close() error {
 	select {
 	case <-e.shut:
 	case <-bound.C:
-		return fmt.Errorf("closing instance %s: a device has not returned from a control call for %v: the instance ends when it does, or with the process", e.info.Instance, e.bound)
+		return fmt.Errorf("closing instance %s: %w for %v: the instance ends when it does, or with the process", e.info.Instance, ErrUnreturned, e.bound)
 	}
 	err := <-e.ended
 	e.ended <- nil // for later calls

@@ -60,7 +60,11 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	var plan *xdp.Plan
 	if err == nil {
 		if err = engine.Check(cfg); err == nil {
-			plan, err = engine.Plan(cfg)
+			// The plan of a hundred thousand ranges takes minutes.
+			plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
+		}
+		if err != nil && err == env.Context.Err() {
+			return fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
 		}
 		if err != nil {
 			problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}

@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/replay"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
 
 // explainCmd says which flow counts a packet, and why.
@@ -88,9 +89,11 @@ func (c *explainCmd) classifier(env *Env) error {
 		return err
 	}
 	// A set that would be refused for its cost is explained too.
-	p, err := engine.Plan(dataplane.Config{Flows: flows, XDP: dataplane.XDPConfig{WorstCost: dataplane.MostWorstCost}})
+	p, err := await(env.Context, func() (*xdp.Plan, error) {
+		return engine.Plan(dataplane.Config{Flows: flows, XDP: dataplane.XDPConfig{WorstCost: dataplane.MostWorstCost}})
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("computing the classifier: %w", err)
 	}
 	p.Cost.Bound = dataplane.DefaultWorstCost
 	if c.json() {

@@ -101,6 +101,9 @@ func (c *runCmd) Run(env *Env) (err error) {
 	err = r.serve(control)
 	if closeErr := svc.Close(); closeErr != nil && !errors.Is(closeErr, dataplane.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("closing instance %s: %w", cfg.Instance, closeErr))
+		if c.Embedded && errors.Is(closeErr, engine.ErrUnreturned) {
+			err = errors.Join(err, end.exit.Release(true))
+		}
 	}
 	return err
 }
