@@ -61,6 +61,20 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
+// A program that cannot count says why and what to do, and nothing of its goroutines.
+func TestQuickstartSaysWhatFailed(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), programEnv+"=1", "PATH="+t.TempDir()) // without a plugin
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), plugin.BinaryName) || strings.Contains(string(out), "goroutine") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // The README shows this program, whole.
 func TestTheREADMEHasTheQuickstart(t *testing.T) {
 	program, err := os.ReadFile("main.go")
