@@ -65,7 +65,8 @@ var conditionInfos = []ConditionInfo{
 		"Create the interface again: counting resumes by itself. If the host may lack it: `optional: true`."},
 	{CodeInterfaceRefused, High,
 		"The interface exists, but attaching to it failed, for example because another program holds the hook.",
-		"Remove the cause that the text names: counting resumes by itself."},
+		"Remove the cause that the text names: counting resumes by itself. Where the driver lacks the configured mode: leave `mode` " +
+			"out, and run `flowtally apply`."},
 	{CodeXDPGenericSCTP, High,
 		"Generic XDP counts on a device that receives buffers of this host: a veth, a bridge, a VLAN device and the like. Linux " +
 			"makes each buffer linear for generic XDP, whatever the program does, and crashes when it then forwards a buffer of " +
@@ -144,7 +145,8 @@ var conditionInfos = []ConditionInfo{
 	{CodeXDPGeneric, Medium,
 		"The driver has no native XDP, or refused it. Counting is right but slower. On virtual links, merged segments count " +
 			"as one packet.",
-		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
+		"Write `mode: tcx` for the interface, or `native` where the driver has it, and run `flowtally apply`. Or turn segmentation off " +
+			"at the sender, which does not end the condition: `ethtool -K PEER tso off gso off`."},
 	{CodeXDPBeside, Medium,
 		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress, " +
 			"or in the libxdp dispatcher that holds it, in front of its other programs (Low). Behind it, " +

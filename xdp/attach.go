@@ -302,7 +302,7 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 			Fix: map[Hook]string{HookIngress: "use a kernel of 6.6 or later, or count by XDP", HookEgress: "use a kernel of 6.6 or later, or count ingress only"}[h]}
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
 		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(),
-			Fix: map[string]string{modeNative: "use mode generic, or a driver with XDP"}[mode]}
+			Fix: map[string]string{modeNative: "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"}[mode]}
 	}
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
 }

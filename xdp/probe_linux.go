@@ -155,7 +155,7 @@ func probeNative(ifi *net.Interface) error {
 		}
 		return &probe.UnsupportedError{
 			Feature: "native XDP", Object: ifi.Name, Reason: "the driver has none",
-			Fix: "use mode generic or auto, or another device",
+			Fix: "use mode auto, which counts by TCX or generic XDP, or another device",
 		}
 	}
 	return errors.New("asking for XDP features: no reply")

@@ -180,7 +180,7 @@ func (e *Engine) assemble(absent map[string]error, given bool, ticker *tick.Tick
 		mover:   e.mover, arranger: e.arranger, flows: e.flows, refused: e.refused, audit: e.cfg.RDMA.Audit,
 	}
 	e.auditor = &auditor{ctl: e.ctl, mover: e.mover, arranger: e.arranger, flows: e.flows}
-	e.health = &health{log: e.log, events: &e.events, raised: make(map[string]dataplane.Condition)}
+	e.health = &health{log: e.log, events: &e.events, instance: e.cfg.Instance, raised: make(map[string]dataplane.Condition)}
 }
 
 // resume installs the configured flows over the entries and rules of an earlier process, then removes those that no flow

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -13,8 +14,9 @@ import (
 
 // health is the list of raised conditions.
 type health struct {
-	log    *slog.Logger
-	events *event.Broadcaster
+	log      *slog.Logger
+	events   *event.Broadcaster
+	instance string // that the commands of a fix act on
 
 	mu     sync.Mutex
 	raised map[string]dataplane.Condition // by code and object
@@ -25,6 +27,7 @@ func (h *health) update(current map[string]dataplane.Condition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, c := range current {
+		c.Fix = onInstance(c.Fix, h.instance)
 		if old, ok := h.raised[k]; ok {
 			c.Since = old.Since
 			h.raised[k] = c
@@ -43,6 +46,17 @@ func (h *health) update(current map[string]dataplane.Condition) {
 			h.events.Publish(dataplane.Event{Kind: dataplane.ConditionGone, Code: c.Code, Object: c.Object, Text: string(c.Code)})
 		}
 	}
+}
+
+// ownCommand is a command of flowtally in a fix that acts on one instance.
+var ownCommand = regexp.MustCompile(`\bflowtally (?:apply|doctor|queue-pairs (?:connect|release))\b`)
+
+// onInstance returns a fix whose commands name the instance, unless it is the default one.
+func onInstance(fix, instance string) string {
+	if instance == "default" {
+		return fix
+	}
+	return ownCommand.ReplaceAllString(fix, "$0 --instance "+instance)
 }
 
 // list returns the raised conditions, the most severe first.

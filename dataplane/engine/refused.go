@@ -113,7 +113,7 @@ const mostRefusalsShown = 64
 
 // conditions lists the refused flows, and the number of those beyond the first ones.
 func (r *refusals) conditions() (out []dataplane.Condition) {
-	const fix = "remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change; or remove the flow from the configuration, and run flowtally apply"
+	const fix = "remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change; or remove the flow from the configuration, then: flowtally apply"
 	all := r.inOrder()
 	for _, x := range all[:min(len(all), mostRefusalsShown)] {
 		out = append(out, dataplane.Condition{Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: x.Name, Text: x.err.Error(), Fix: fix})

@@ -23,6 +23,8 @@ func TestNextStepsKeepTheSelection(t *testing.T) {
 		{"get --owner 7 --owner 8", "flowtally get", "flowtally get --owner 7 --owner 8"},
 		{"flows remove x --socket /s/lb.sock", "flowtally flows list", "flowtally flows list --socket /s/lb.sock"},
 		{"flows add x any --instance lb", "another name, or: flowtally flows remove NAME", "another name, or: flowtally flows remove NAME --instance lb"},
+		{"flows list --socket /s/lb.sock", "start the program again, or: flowtally queue-pairs release --instance lb app", "start the program again, or: flowtally queue-pairs release --instance lb app --socket /s/lb.sock"},
+		{"flows list --instance lb", "mode: tcx for eth0, then: flowtally apply --instance lb", "mode: tcx for eth0, then: flowtally apply --instance lb"},
 		{"get --instance lb", "flowtally instances", "flowtally instances"}, // which lists all
 		{"clean --instance lb", "flowtally detach --instance lb", "flowtally detach --instance lb"},
 		{"clean --instance lb", "AGAIN --yes", "flowtally clean --instance lb --yes"},

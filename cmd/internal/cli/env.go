@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane"
 )
 
 // Env is the environment of a command. It is the same for the whole run.
@@ -25,6 +26,17 @@ type Env struct {
 	named string            // the instance that --instance or the environment names; empty: the default
 	model *kong.Application // for completion
 	line  *commandLine      // for next steps
+}
+
+// completed returns conditions whose fixes act on the instance that this command chose.
+func (e *Env) completed(conditions []dataplane.Condition) []dataplane.Condition {
+	if e.line == nil {
+		return conditions
+	}
+	for i := range conditions {
+		conditions[i].Fix = e.line.complete(conditions[i].Fix)
+	}
+	return conditions
 }
 
 // logFlags are the flags --log.level and --log.format.

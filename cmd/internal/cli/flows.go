@@ -180,7 +180,7 @@ func (c *flowsListCmd) Run(env *Env) error {
 	if placements, err = view.SelectFlows(wanted, placements); err != nil {
 		return err
 	}
-	return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), statuses, cost)
+	return view.Flows(env.Stdout, c.json(), wanted, placements, env.completed(conditions), time.Now(), statuses, cost)
 }
 
 // cost returns what a packet costs in XDP now, for JSON, or nil where XDP counts no flow.

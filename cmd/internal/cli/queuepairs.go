@@ -58,7 +58,7 @@ func (c *queuePairsListCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	return view.QueuePairs(env.Stdout, c.json(), pairs, words, view.OfQueuePairs(conditions), time.Now())
+	return view.QueuePairs(env.Stdout, c.json(), pairs, words, view.OfQueuePairs(env.completed(conditions)), time.Now())
 }
 
 type queuePairsReserveCmd struct {

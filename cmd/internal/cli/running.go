@@ -161,7 +161,7 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 			fmt.Fprintf(r.env.Stderr, "flowtally: flow %s is not counted\n", p.Flow.Name)
 		}
 	}
-	for _, c := range conditions {
+	for _, c := range r.env.completed(conditions) {
 		if c.Severity == dataplane.High {
 			is = true
 			fmt.Fprintf(r.env.Stderr, "flowtally: %s: %s (%s)\n  try: %s\n",

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -29,7 +30,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 			Fix: "bring the interface back; counting on it goes on by itself",
 		}
 		if !errors.Is(err, xdp.ErrNotFound) {
-			c.Code, c.Fix = dataplane.CodeInterfaceRefused, "remove the cause; counting on the interface goes on by itself"
+			c.Code, c.Fix = dataplane.CodeInterfaceRefused, refusedFix(err)
 		}
 		out = append(out, c)
 	}
@@ -58,6 +59,15 @@ func (h *hooks) conditions() []dataplane.Condition {
 		})
 	}
 	return out
+}
+
+// refusedFix returns the step after an interface was refused. Where the interface lacks something, the error knows it.
+func refusedFix(err error) string {
+	var lacks *probe.UnsupportedError
+	if errors.As(err, &lacks) && lacks.Fix != "" {
+		return lacks.Fix + "; after a change of the configuration: flowtally apply"
+	}
+	return "remove the cause; counting on the interface goes on by itself"
 }
 
 // remount returns the command after an unmount. Where the operator has a bpffs elsewhere, only he knows what was
@@ -110,10 +120,19 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	if err := h.rejected[ifname]; err != nil {
 		text += ": " + err.Error()
 	}
-	return dataplane.Condition{
+	c := dataplane.Condition{
 		Code: dataplane.CodeXDPGeneric, Severity: dataplane.Medium, Object: ifname, Text: text,
-		Fix: "use a driver with native XDP, or turn off TSO and GSO of the sender: ethtool -K PEER tso off gso off",
+		Fix: "use a driver with native XDP, or turn off TSO and GSO of the sender (the condition stays): ethtool -K PEER tso off gso off",
 	}
+	if i, _ := h.find(ifname); i.Mode == dataplane.ModeGeneric {
+		c.Fix = anotherMode(ifname)
+	}
+	return c
+}
+
+// anotherMode returns the step away from generic XDP. Mode auto keeps a program that is attached in it.
+func anotherMode(ifname string) string {
+	return "mode: tcx for " + ifname + ", or native where its driver has it, then: flowtally apply"
 }
 
 // genericBesideSCTP is the condition of generic XDP on a device that receives buffers of this host. Its severity is low
@@ -122,7 +141,7 @@ func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	c := dataplane.Condition{
 		Code: dataplane.CodeXDPGenericSCTP, Severity: dataplane.Low, Object: ifname,
 		Text: "generic XDP counts here, and behind it the kernel would crash on forwarding a stream of SCTP; the kernel has no SCTP yet, and loads it when any user opens such a socket",
-		Fix:  "mode: tcx for " + ifname + ", or native where its driver has it, then flowtally apply",
+		Fix:  anotherMode(ifname),
 	}
 	if hasSCTP {
 		c.Severity = dataplane.High

@@ -151,6 +151,6 @@ func (h *hooks) tunnelConditions() []dataplane.Condition {
 	}
 
 	list := strings.Join(rewritten(h.patterns, h.countedNow(), changes), ", ")
-	c.Fix = "interfaces: [" + list + "] in the configuration, then flowtally apply -f FILE: XDP in the driver sees the encrypted packets alone. Or " + match
+	c.Fix = "interfaces: [" + list + "] in the configuration, because XDP in the driver sees the encrypted packets alone, then: flowtally apply -f FILE; or " + match
 	return []dataplane.Condition{c}
 }

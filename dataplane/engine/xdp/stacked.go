@@ -250,11 +250,12 @@ func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Directio
 			leftOut = append(leftOut, c.Name)
 		}
 	}
-	fix := "interfaces: [" + strings.Join(rewritten(patterns, on, changes), ", ") + "] in the configuration, then flowtally apply -f FILE"
+	without := ""
 	if len(leftOut) > 0 {
-		fix += ", which leaves out " + someNames(leftOut)
+		without = ", without " + someNames(leftOut)
 	}
-	return fix + ". Or " + ownInterfaces
+	return "interfaces: [" + strings.Join(rewritten(patterns, on, changes), ", ") + "] in the configuration" + without +
+		", then: flowtally apply -f FILE; or " + ownInterfaces
 }
 
 // dropped returns the interfaces that must stop counting a direction, so that no stack is left. ok is false if flows name
