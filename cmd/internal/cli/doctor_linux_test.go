@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -64,7 +65,8 @@ func TestDoctorOnInterface(t *testing.T) {
 		return l, err
 	}
 
-	if r := ask("nosuch0")["interface"]; r.Answer != "no" || r.Fix == "" {
+	r := ask("nosuch0")["interface"]
+	if lab.Step(t, r.Fix, "name one that is there"); r.Answer != "no" || !strings.Contains(r.Reason, wire.Near.Name) {
 		t.Errorf("an interface that is not there: %+v", r)
 	}
 	for name, index := range map[string]int{wire.Near.Name: wire.Near.Index, "lo": 1} {
@@ -81,14 +83,30 @@ func TestDoctorOnInterface(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := ask(name)["free XDP hook"]; r.Answer != "no" || !strings.Contains(r.Reason, "cli_doctor") || !strings.Contains(r.Fix, "bpftool link detach id ") {
-			t.Errorf("%s: a program is attached: %+v", name, r)
+		defer l.Close()
+		held := ask(name)["free XDP hook"]
+		if held.Answer != "no" || !strings.Contains(held.Reason, "cli_doctor") {
+			t.Errorf("%s: a program is attached: %+v", name, held)
 		}
-		if err := l.Close(); err != nil {
+		wire.Near.Do(t, lab.Step(t, held.Fix, "bpftool link detach id …"))
+		if r := ask(name)["free XDP hook"]; r.Answer != "yes" {
+			t.Errorf("%s: after %q: %+v", name, held.Fix, r)
+		}
+
+		// Without a link, as ip link attaches a program.
+		if err := wire.Near.NS.Do(func() error {
+			l, err := netlink.LinkByIndex(index)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetXdpFd(l, prog.FD())
+		}); err != nil {
 			t.Fatal(err)
 		}
+		held = ask(name)["free XDP hook"]
+		wire.Near.Do(t, lab.Step(t, held.Fix, "ip link set dev … xdp off"))
 		if r := ask(name)["free XDP hook"]; r.Answer != "yes" {
-			t.Errorf("%s: nothing is attached: %+v", name, r)
+			t.Errorf("%s: after %q: %+v", name, held.Fix, r)
 		}
 	}
 }

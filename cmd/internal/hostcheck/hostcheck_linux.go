@@ -76,8 +76,9 @@ func checkShm(mirror string) probe.Result {
 		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "another --mirror PATH, in a directory of your own below /run or /dev/shm"
 	case free < minSpace:
 		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
-		at := mountPoint(dir)
-		r.Fix = "mount -o remount,size=1G " + at + ", or remove files there"
+		// A size below what is in use is refused, so the file system grows from the size that it has.
+		larger := (st.Blocks*uint64(st.Bsize) + 1<<30) >> 20
+		r.Fix = fmt.Sprintf("mount -o remount,size=%dM %s, or remove files there", larger, mountPoint(dir))
 	default:
 		r.Answer, r.Reason = probe.Yes, format.Bytes(free)+" free"
 	}
@@ -122,8 +123,8 @@ func checkMirrorDir(dir string) probe.Result {
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
 			// To give it to root would leave that user's files in it.
 			r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
-			if at := "/run/flowtally"; os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
-				r.Fix = "mkdir -p " + at + " && mount -t tmpfs -o mode=0755 tmpfs " + at + ", or another --mirror PATH"
+			if os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
+				r.Fix = "mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH"
 			}
 			return r
 		case st.Mode&0o022 != 0:
@@ -134,6 +135,9 @@ func checkMirrorDir(dir string) probe.Result {
 	}
 	if why, err := untrustedParent(dir); err != nil || why != "" {
 		r.Answer, r.Reason, r.Fix = probe.No, why, "correct the named path, or another --mirror PATH"
+		if command := trust.Command(why); command != "" {
+			r.Fix = command + ", or another --mirror PATH"
+		}
 		if err != nil {
 			r.Reason, r.Fix = err.Error(), "another --mirror PATH"
 		}
