@@ -158,7 +158,7 @@ var conditionInfos = []ConditionInfo{
 		"Other TCX programs run before flowtally's on the packets that an interface sends, or receives in mode tcx. The text has their ids, and " +
 			"their names if the process has CAP_SYS_ADMIN. A packet is not counted, and no flow drops it, if one of them " +
 			"returns anything but `TCX_NEXT` (-1); `TCX_PASS` (0) ends the chain too. Low with `xdp.tcx: last`.",
-		"Restart without `keep_pins`: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +
+		"Apply `keep_pins: false`, then restart: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +
 			"the number in the fix."},
 	{CodeInterfacesStacked, Medium,
 		"A packet passes two counted interfaces in one direction: a bridge, bond or team and its port, or a VLAN device, macvlan, " +
@@ -186,7 +186,7 @@ var conditionInfos = []ConditionInfo{
 
 	{CodeRDMABudget, Low,
 		"Values of a device are older than a second: it has more counters than `rdma.commands_per_second` can read.",
-		"Raise the limit, count fewer flows in hardware, or use a device with DevX."},
+		"Raise the limit and restart, count fewer flows in hardware, or use a device with DevX."},
 	{CodeRDMAPortDown, Low,
 		"The port of a device is down.",
 		"Bring the link up: counting resumes by itself."},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -21,8 +22,10 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	})
 	var unsupported *probe.UnsupportedError
 	if !errors.As(err, &unsupported) || unsupported.Feature != "generic XDP" {
-		t.Errorf("%v, want a refusal of generic XDP", err)
+		t.Fatalf("%v, want a refusal of generic XDP", err)
 	}
+
+	lab.Step(t, unsupported.Fix, "use mode native or tcx for the interface")
 
 	// A hook that counts in another mode stays.
 	for _, m := range []Mode{ModeNative, ModeTCX} {

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -150,6 +151,7 @@ func TestAMirrorThatCannotBeMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised(t, e, "mirror-lost", true)
+	lab.Step(t, awaitCondition(t, e, "mirror-lost", cfg.Mirror.Path, true).Fix, "remove the cause")
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -42,9 +42,7 @@ func TestPinsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := awaitCondition(t, e, "pins-lost", b.cfg.XDP.PinDir, true)
-	if !strings.Contains(c.Fix, "by mounting its bpffs again") || strings.Contains(c.Fix, "/sys/fs/bpf") { // it was mounted elsewhere
-		t.Errorf("condition %+v", c)
-	}
+	lab.Step(t, c.Fix, "after an unmount by mounting its bpffs again") // only this test knows where
 	if err := mount(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // TestAnAddressThatThePortCannotReachLeavesTheConnection as it is.
@@ -67,6 +68,7 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.fault.Verb) {
 				t.Errorf("posting: %v", err)
 			}
+			lab.Step(t, k.Fix, "then: flowtally queue-pairs connect a [ADDRESS]")
 			if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 				t.Fatal(err)
 			}

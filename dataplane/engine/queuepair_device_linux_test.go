@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
@@ -110,7 +111,8 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a", "b"} {
-			awaitCondition(t, e, "queue-pair-lost", name, true)
+			c := awaitCondition(t, e, "queue-pair-lost", name, true)
+			lab.Step(t, c.Fix, "when the device is back the queue pair is made again")
 			if q := stateOf(t, e, name); q.State != "" || !q.Source.IsZero() || q.Local.QPN != 0 {
 				t.Errorf("%s, whose device is gone: %+v", name, q)
 			}
@@ -329,6 +331,17 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {
 		t.Errorf("%d discontinuities", n)
 	}
+
+	lab.Step(t, c.Fix, "restart the instance")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Env.Fail = nil
+	e = s.startPairs(t, cfg)
+	if got := stateOf(t, e, "a").Source.Modes(); got == modePoll {
+		t.Errorf("after the restart it is counted by %s", got)
+	}
+	awaitCondition(t, e, "queue-pair-source", "a", false)
 }
 
 // TestAVerbThatFailsForAWhile costs at most the outstanding operations: the queue pair is there again

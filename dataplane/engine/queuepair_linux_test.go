@@ -12,6 +12,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
@@ -228,6 +229,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		}
 
 		// As the configuration has it, both ends anew; the totals go on.
+		lab.Step(t, c.Fix, "connect it anew: flowtally queue-pairs connect a")
 		if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 			t.Fatal(err)
 		}

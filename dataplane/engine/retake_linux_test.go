@@ -57,7 +57,8 @@ func TestAnInstanceTakesTheHookBack(t *testing.T) {
 	m.exact("beside another program")
 	rounds := times.Brief(5, 2)
 	for round := range rounds {
-		awaitCondition(t, e, "xdp-beside", b.wire.Near.Name, true)
+		c := awaitCondition(t, e, "xdp-beside", b.wire.Near.Name, true)
+		lab.Step(t, c.Fix, "counting moves to XDP by itself when the hook has been free")
 		m.move(dataplane.ModeNative, func() {
 			if err := foreign.Close(); err != nil {
 				t.Fatal(err)

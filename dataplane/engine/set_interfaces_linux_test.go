@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // TestSetFlowsChangesInterfaces changes the interfaces together with the flows, all or none. Flows of interfaces that come
@@ -132,11 +133,14 @@ func TestSetInterfacesThatDoNotExist(t *testing.T) {
 	if err := set(h, false, dataplane.Interface{Name: "eth7"}, dataplane.Interface{Name: "eth0"}); err != nil {
 		t.Errorf("one of two exists: %v", err)
 	}
-	h.condition(t, true, dataplane.CodeInterfaceMissing, "eth7")
-	if err := set(h, false, dataplane.Interface{Name: "eth7", Optional: true}); err != nil {
+	c := h.condition(t, true, dataplane.CodeInterfaceMissing, "eth7")
+	lab.Step(t, c.Fix, "bring the interface back")
+	h.plug(t, "eth7")
+	h.condition(t, false, dataplane.CodeInterfaceMissing, "eth7")
+	if err := set(h, false, dataplane.Interface{Name: "eth6", Optional: true}); err != nil {
 		t.Errorf("an optional interface: %v", err)
 	}
-	h.condition(t, false, dataplane.CodeInterfaceMissing, "eth7")
+	h.condition(t, false, dataplane.CodeInterfaceMissing, "eth6")
 
 	lenient := newHost(t, func(c *dataplane.Config) { c.Start = dataplane.StartDegraded }, dataplane.Interface{Name: "eth0"})
 	lenient.plug(t, "eth0")

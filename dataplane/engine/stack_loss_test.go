@@ -9,6 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // A device that goes takes packets with it: as many as are declared, or none with audit.
@@ -348,6 +349,17 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	}
 	if got := s.total(t, "dns"); got.Packets != 26 || s.e.flows["dns"].past.Discontinuities != 1 {
 		t.Errorf("counted %d, %d discontinuities", got.Packets, s.e.flows["dns"].past.Discontinuities)
+	}
+
+	lab.Step(t, conditions[0].Fix, "set the flow's backend to xdp")
+	software := s.e.flows["dns"].Flow
+	software.Backend = flow.XDP
+	if _, err := s.e.SetFlows(t.Context(), []flow.Flow{software}, dataplane.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.e.watcher.updateConditions()
+	if conditions, err = s.e.Conditions(t.Context()); err != nil || len(conditions) != 0 {
+		t.Errorf("conditions %+v, %v after the fix", conditions, err)
 	}
 }
 

@@ -158,14 +158,32 @@ func TestATCXNeighbour(t *testing.T) {
 func TestFixesOfATCXNeighbour(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001"), Direction: flow.Egress})
+	b.cfg.XDP.KeepPins, b.cfg.XDP.TCX = true, "last"
 	frame := udpTo(1001, 60)
 	e := b.start(t)
 	passing(t, b.wire.Near, ebpf.AttachTCXEgress, link.Head())
-	awaitCondition(t, e, "tcx-before", b.wire.Near.Name, true)
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
+	restart := func(c dataplane.Condition) {
+		t.Helper()
+		lab.Step(t, c.Fix, "apply xdp.keep_pins: false, then restart flowtally")
+		b.cfg.XDP.KeepPins = false
+		running := b.cfg
+		running.XDP.TCX = map[dataplane.Severity]string{dataplane.Low: "last", dataplane.Medium: "first"}[c.Severity]
+		if _, err := e.SetFlows(t.Context(), b.cfg.Flows, dataplane.SetOptions{Config: &running}); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e = b.start(t)
 	}
-	e = b.start(t)
+	c := awaitCondition(t, e, "tcx-before", b.wire.Near.Name, true)
+	lab.Step(t, c.Fix, "else set xdp.tcx to first")
+	b.cfg.XDP.TCX = "first"
+	restart(c)
+	noNeighbour(t, e)
+
+	passing(t, b.wire.Near, ebpf.AttachTCXEgress, link.Head())
+	restart(awaitCondition(t, e, "tcx-before", b.wire.Near.Name, true))
 	sent, _ := b.leave(t, 1000, frame)
 	total := sent[0]
 	await(t, reader(t, b.cfg), "a", total)
@@ -173,17 +191,11 @@ func TestFixesOfATCXNeighbour(t *testing.T) {
 
 	other := passing(t, b.wire.Near, ebpf.AttachTCXEgress, link.Head())
 	got := awaitCondition(t, e, "tcx-before", b.wire.Near.Name, true)
-	if want := fmt.Sprintf("bpftool link detach id %d", other.ID); !strings.Contains(got.Fix, want) {
-		t.Fatalf("the fix %q lacks %q", got.Fix, want)
+	detach := lab.Step(t, got.Fix, "or detach the other program: bpftool link detach id …")
+	if want := fmt.Sprintf(" id %d", other.ID); !strings.HasSuffix(detach, want) {
+		t.Fatalf("the fix is %q, want %q", got.Fix, want)
 	}
-	l, err := link.NewFromID(other.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Detach(); err != nil { // as bpftool does
-		t.Fatal(err)
-	}
+	b.wire.Near.Do(t, strings.TrimPrefix(detach, "or detach the other program: "))
 	awaitCondition(t, e, "tcx-before", b.wire.Near.Name, false)
 	sent, _ = b.leave(t, 1000, frame)
 	await(t, reader(t, b.cfg), "a", backend.Add(total, sent[0]))

@@ -31,9 +31,11 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrDeviceLost) {
 		t.Errorf("fits: %v", err)
 	}
-	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" || c[0].Fix == "" {
-		t.Errorf("conditions %+v", c)
+	c := b.Conditions()
+	if len(c) != 1 || c[0].Code != "rdma-device-lost" {
+		t.Fatalf("conditions %+v", c)
 	}
+	lab.Step(t, c[0].Fix, "when the device is back, counting on it goes on by itself")
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
@@ -87,9 +89,11 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	if err := b.Gone()["f"]; !errors.Is(err, errPortDown) {
 		t.Errorf("gone: %v, want the port's", err)
 	}
-	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-port-down" {
-		t.Errorf("conditions %+v", c)
+	c := b.Conditions()
+	if len(c) != 1 || c[0].Code != "rdma-port-down" {
+		t.Fatalf("conditions %+v", c)
 	}
+	lab.Step(t, c[0].Fix, "bring the link up: ip link set eth0 up") // the kernel's event follows
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
@@ -99,6 +103,9 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	}
 	h.nic(0).events <- nicPortUp
 	<-b.Changed()
+	if c := b.Conditions(); len(c) != 0 {
+		t.Errorf("conditions %+v", c)
+	}
 	mustInstall(t, b, f)
 	if h.opened != 1 {
 		t.Errorf("the device was opened %d times", h.opened)
@@ -159,9 +166,11 @@ func TestARuleThatIsStuck(t *testing.T) {
 	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) || !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("gone: %v, want that a rule is stuck", err)
 	}
-	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-rule-stuck" || c[0].Fix == "" {
-		t.Errorf("conditions %+v", c)
+	c := b.Conditions()
+	if len(c) != 1 || c[0].Code != "rdma-rule-stuck" {
+		t.Fatalf("conditions %+v", c)
 	}
+	lab.Step(t, c[0].Fix, "counting on the device goes on by itself if the rule can be taken out")
 	n.mu.Lock()
 	n.failClose = nil
 	n.mu.Unlock()

@@ -104,7 +104,7 @@ func (d *device) conditions() []dataplane.Condition {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeRDMABudget, Severity: dataplane.Low, Object: d.name,
 			Text: fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
-			Fix:  "raise rdma.commands_per_second, count fewer flows in hardware, or use a device with bulk reads (DevX)",
+			Fix:  "raise rdma.commands_per_second and restart, count fewer flows in hardware, or use a device with bulk reads (DevX)",
 		})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -214,19 +215,30 @@ func TestSlowReadsAreSaid(t *testing.T) {
 	var now int64 = 1
 	n := &fakeNIC{by: withDevX, bulk: 1}
 	d := &device{name: "fake0", netdev: "eth0", levels: [2]levelTable{newLevelTable(), newLevelTable()}, open: n, now: func() int64 { return now }}
-	d.reader = newReader(d.now, newPacer(1), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
-	for range 3 {
-		b, _ := n.newBulk()
-		d.reader.add(newPool(b))
+	read := func(commandsPerSecond, counters int) []dataplane.Condition {
+		d.reader = newReader(d.now, newPacer(commandsPerSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
+		for range counters {
+			b, _ := n.newBulk()
+			d.reader.add(newPool(b))
+		}
+		if c := d.conditions(); len(c) != 0 {
+			t.Errorf("conditions at once: %+v", c)
+		}
+		for end := now + int64(10*time.Second); now < end; {
+			now += max(d.reader.step(), 1)
+		}
+		return d.conditions()
 	}
-	if c := d.conditions(); len(c) != 0 {
-		t.Errorf("conditions at once: %+v", c)
+	c := read(1, 3)
+	if len(c) != 1 || c[0].Code != "rdma-budget" {
+		t.Fatalf("conditions %+v, want rdma-budget", c)
 	}
-	for end := now + int64(10*time.Second); now < end; {
-		now += max(d.reader.step(), 1)
+	lab.Step(t, c[0].Fix, "raise rdma.commands_per_second and restart")
+	if c := read(10, 3); len(c) != 0 {
+		t.Errorf("conditions %+v with a higher limit", c)
 	}
-	c := d.conditions()
-	if len(c) != 1 || c[0].Code != "rdma-budget" || c[0].Fix == "" {
-		t.Errorf("conditions %+v, want rdma-budget", c)
+	lab.Step(t, c[0].Fix, "count fewer flows in hardware")
+	if c := read(1, 1); len(c) != 0 {
+		t.Errorf("conditions %+v with fewer flows", c)
 	}
 }

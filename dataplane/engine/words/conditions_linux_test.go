@@ -19,16 +19,22 @@ import (
 // condition returns the text of a condition of an instance; "" if it is not raised.
 func condition(t *testing.T, svc dataplane.Service, code dataplane.ConditionCode, object string) string {
 	t.Helper()
+	return raised(t, svc, code, object).Text
+}
+
+// raised returns a condition of an instance; the zero value if it is not raised.
+func raised(t *testing.T, svc dataplane.Service, code dataplane.ConditionCode, object string) dataplane.Condition {
+	t.Helper()
 	list, err := svc.Conditions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range list {
 		if c.Code == code && c.Object == object {
-			return c.Text
+			return c
 		}
 	}
-	return ""
+	return dataplane.Condition{}
 }
 
 // awaitCondition waits until a condition is raised or not.
@@ -68,6 +74,7 @@ func TestAbandonedWordsRaiseACondition(t *testing.T) {
 			if text := condition(t, svc, dataplane.CodeWordsAbandoned, "other"); text != "" {
 				t.Errorf("other words: %s", text)
 			}
+			lab.Step(t, raised(t, svc, dataplane.CodeWordsAbandoned, "app").Fix, "start the program again, or: flowtally queue-pairs release …")
 			fix(t, svc, path)
 			awaitCondition(t, svc, dataplane.CodeWordsAbandoned, "app", false)
 		})
@@ -92,6 +99,7 @@ func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 		lab.Eventually(t, "the poller has read the words", func() bool { return published.Completions(t, r, "app") == 1000 })
 	}
 	awaitCondition(t, svc, dataplane.CodeWordsBackwards, "app", true)
+	lab.Step(t, raised(t, svc, dataplane.CodeWordsBackwards, "app").Fix, "correct the program") // which then ends
 	if errno, _, _ := c.send(shmwords.Request{Kind: shmwords.ReturnWords}.Message()); errno != unix.ECONNRESET {
 		t.Errorf("giving back: %v", errno)
 	}
@@ -115,7 +123,7 @@ func TestSocketWithoutItsNameRaisesACondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitCondition(t, svc, dataplane.CodeWordsSocket, socket, true)
-	t.Log(condition(t, svc, dataplane.CodeWordsSocket, socket))
+	lab.Step(t, raised(t, svc, dataplane.CodeWordsSocket, socket).Fix, "remove the cause that the text names")
 	if _, err := shmwords.Take(path, "next", shmwords.Options{}); err == nil {
 		t.Error("words were taken without a socket")
 	}

@@ -150,6 +150,9 @@ func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	return c
 }
 
+// restartUnpinned is the restart that gives up a place among the programs of a hook: pins keep it.
+const restartUnpinned = "apply xdp.keep_pins: false, then restart flowtally"
+
 // tcxBefore is the condition of TCX programs that run before ours. Where the
 // configuration asks for the last place it has a low severity, because packets are still hidden.
 func (h *hooks) tcxBefore(a xdp.Attachment, others []xdp.Neighbour) dataplane.Condition {
@@ -165,14 +168,14 @@ func (h *hooks) tcxBefore(a xdp.Attachment, others []xdp.Neighbour) dataplane.Co
 		Code: dataplane.CodeTCXBefore, Severity: dataplane.Medium, Object: a.Interface,
 		Text: "these TCX programs run before flowtally on the packets that the interface " + does + ": " + strings.Join(names, ", ") +
 			"; a packet for which one returns anything but TCX_NEXT is not counted, and no flow drops it",
-		Fix: "restart flowtally without kept pins: it goes before the programs that are there",
+		Fix: restartUnpinned + ": it goes before the programs that are there",
 	}
 	if len(links) > 0 {
 		c.Fix += "; or detach the other program: " + strings.Join(links, "; ")
 	}
 	if h.config.TCX == "last" {
 		c.Severity = dataplane.Low
-		c.Fix = "nothing, if these programs are meant to decide first; else set xdp.tcx to first and restart flowtally without kept pins"
+		c.Fix = "nothing, if these programs are meant to decide first; else set xdp.tcx to first, and " + restartUnpinned
 	}
 	return c
 }
