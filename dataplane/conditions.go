@@ -87,7 +87,7 @@ var conditionInfos = []ConditionInfo{
 		"After an unmount of /sys/fs/bpf: `mount -t bpf -o mode=0700 bpf /sys/fs/bpf`. Otherwise remove the cause that the text names."},
 	{CodeSourceUnreadable, High,
 		"The poller cannot read the counters of a backend. Values do not change.",
-		"`flowtally doctor`"},
+		"Restart the instance: totals go on. Report the text if it happens again."},
 	{CodeMirrorLost, High,
 		"The file of the mirror was removed, replaced, truncated or overwritten, and cannot be made again. A reader that " +
 			"opens the mirror now does not find the values.",
@@ -171,7 +171,8 @@ var conditionInfos = []ConditionInfo{
 		"The device, or the other end of a veth pair, keeps the VLAN tag of a received packet beside the frame, where XDP " +
 			"does not see it. A flow with `vlan` counts nothing, and packets are counted 4 bytes short. Raised if a flow " +
 			"matches `vlan`, or a VLAN device is on top of the interface.",
-		"`ethtool -K DEVICE rx-vlan-offload off`; for a veth first `ethtool -K PEER tx-vlan-offload off`."},
+		"`ethtool -K DEVICE rx-vlan-offload off`; for a veth first `ethtool -K PEER tx-vlan-offload off`. For a device that cannot: " +
+			"write `mode: tcx` for the interface, which sees the tags, and run `flowtally apply`."},
 	{CodeIPsecTunnel, Medium,
 		"The network namespace has an IPsec policy of tunnel mode for received packets, and TCX or generic XDP counts received " +
 			"packets on an interface. The kernel decrypts a packet of the tunnel and hands it to the interface again. TCX and " +
@@ -197,10 +198,11 @@ var conditionInfos = []ConditionInfo{
 		"Find the program that changes files in the mirror's directory."},
 	{CodeMirrorFull, Low,
 		"The last added counter found no room: a limit is reached, or the file system is full.",
-		"Free space on the file system, or raise `mirror.counters` or `mirror.latency_counters` and restart."},
+		"Free space on the file system, or raise `mirror.counters` or `mirror.latency_counters` and run `flowtally apply`. The next " +
+			"flow that finds room ends the condition."},
 	{CodePollOverrun, Low,
 		"More than an eighth of the last 128 poll cycles took longer than `poll.period`.",
-		"Raise the period, or give the process more CPU."},
+		"Raise the period and run `flowtally apply`, or give the process more CPU."},
 	{CodePluginUnconfined, Low,
 		"The kernel does not confine the plugin to its files (Landlock): it was built without Landlock, does not enable it, or " +
 			"a system call filter refuses `landlock_*`. A plugin that was taken over can read and write every file of its user. It " +

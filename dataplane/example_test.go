@@ -155,7 +155,7 @@ func ExampleConditionInfos() {
 	}
 	// Output:
 	// More than an eighth of the last 128 poll cycles took longer than `poll.period`.
-	// Raise the period, or give the process more CPU.
+	// Raise the period and run `flowtally apply`, or give the process more CPU.
 }
 
 // The address of one end of a connection is one word, for a command line or another host.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/probe"
@@ -37,6 +40,22 @@ func (h *host) found(t *testing.T, code dataplane.ConditionCode) (c dataplane.Co
 		return c, false
 	}
 	return all[i], true
+}
+
+// probed returns what doctor says about a feature.
+func (h *host) probed(t *testing.T, feature string, interfaces ...string) (found probe.Result) {
+	t.Helper()
+	if err := h.wire.Near.NS.Do(func() error {
+		for _, r := range Probe(t.Context(), ProbeOptions{Interfaces: interfaces}) {
+			if r.Feature == feature {
+				found = r
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // TestFixOfGenericMode: the mode that the fixes name ends both conditions of an interface that the configuration counts by
@@ -72,15 +91,8 @@ func TestFixOfAnInterfaceWithoutNativeMode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.wire.Near.NS.Do(func() error {
-		for _, r := range Probe(t.Context(), ProbeOptions{Interfaces: []string{"br0"}}) {
-			if r.Feature == "native XDP" && r.Answer == probe.No {
-				lab.Step(t, r.Fix, "use mode auto")
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	if r := h.probed(t, "native XDP", "br0"); r.Answer != probe.Inconclusive { // kernels before 6.3 do not say
+		lab.Step(t, r.Fix, "use mode auto")
 	}
 
 	h.run(t)
@@ -134,9 +146,42 @@ func TestFixOfPinsAtTheKernelsPlace(t *testing.T) {
 	if !lost {
 		t.Fatal("the pins are gone, and no condition says so")
 	}
+	missing := h.probed(t, "bpffs")
+	if step := lab.Step(t, missing.Fix, "mount -t bpf -o mode=0700 bpf /sys/fs/bpf"); missing.Answer != probe.No || !strings.Contains(c.Fix, step) {
+		t.Errorf("doctor says %+v, the condition %q", missing, c.Fix)
+	}
 	h.wire.Near.Do(t, lab.Step(t, c.Fix, "mount -t bpf -o mode=0700 bpf /sys/fs/bpf"))
+	if r := h.probed(t, "bpffs"); r.Answer != probe.Yes {
+		t.Errorf("after its fix doctor says %+v", r)
+	}
 	h.found(t, dataplane.CodePinsLost) // it pins again
 	if c, lost := h.found(t, dataplane.CodePinsLost); lost {
 		t.Errorf("after its fix: %+v", c)
 	}
+}
+
+// TestFixOfADeviceThatKeepsTagsByTCX: TCX sees the tags that a device takes out of the frames, so its mode is the fix where
+// the device cannot leave them there.
+func TestFixOfADeviceThatKeepsTagsByTCX(t *testing.T) {
+	need.TCX(t)
+	h := newHost(t, nil)
+	h.cfg.Interfaces = []dataplane.Interface{{Name: h.wire.Near.Name, Mode: dataplane.ModeNative}}
+	h.cfg.Flows = []flow.Flow{{Name: "a", Match: match(t, "vlan id 100 udp dport 1001")}}
+	tagSent(t, h.wire.Far)
+	h.run(t)
+	h.condition(t, true, dataplane.CodeVLANOffload, h.wire.Near.Name)
+
+	h.cfg.Interfaces = []dataplane.Interface{{Name: h.wire.Near.Name, Mode: dataplane.ModeTCX}}
+	h.apply(t)
+	h.condition(t, false, dataplane.CodeVLANOffload, h.wire.Near.Name)
+	s, err := h.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Stack: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := errors.Join(s.Run(t.Context(), 100), s.Settle(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	sent := backend.Pair(s.Sent()[0])
+	await(t, reader(t, h.cfg), "a", backend.Pair{Packets: sent.Packets, Bytes: sent.Bytes + 4*sent.Packets})
 }

@@ -157,7 +157,7 @@ func (m *Catalogue) Conditions() (out []dataplane.Condition) {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeMirrorFull, Severity: dataplane.Low, Object: path,
 			Text: fmt.Sprintf("%d counters and %d latency counters are in use, and the last that was added found no room: %v", used, latency, f.full),
-			Fix:  "make room on its file system, or raise mirror.counters or mirror.latency_counters and restart; the mirror grows with the next flow that needs it",
+			Fix:  "make room on its file system, or raise mirror.counters or mirror.latency_counters, then: flowtally apply; the next flow that finds room ends the condition",
 		})
 	}
 	return out

@@ -195,14 +195,14 @@ func (p *Poller) Conditions() []dataplane.Condition {
 	if text := p.failing.Load(); text != nil {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeSourceUnreadable, Severity: dataplane.High, Object: "poller", Text: *text,
-			Fix: "flowtally doctor",
+			Fix: "restart the instance: totals go on; report the text if it happens again",
 		})
 	}
 	if p.late.Load() {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodePollOverrun, Severity: dataplane.Low, Object: "poller",
 			Text: "poll cycles take longer than their period; values are older than configured",
-			Fix:  "raise poll.period, or give the process more CPU",
+			Fix:  "raise poll.period, then: flowtally apply; or give the process more CPU",
 		})
 	}
 	return out

@@ -64,7 +64,7 @@ func takesTags(ifname string, r receive, tagged bool, above []string) dataplane.
 	case r.Veth:
 		c.Fix = "ethtool -K PEER tx-vlan-offload off, for the other end of this veth pair, which leaves the tag in the frame; then " + c.Fix
 	case r.Fixed:
-		c.Fix = "the device cannot turn rx-vlan-offload off: match without vlan, on the VLAN device"
+		c.Fix = "mode: tcx for " + ifname + ", which sees the tags that this device cannot leave in the frame, then: flowtally apply"
 	}
 	return c
 }
