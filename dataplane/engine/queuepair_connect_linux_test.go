@@ -68,7 +68,7 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.fault.Verb) {
 				t.Errorf("posting: %v", err)
 			}
-			lab.Step(t, k.Fix, "then: flowtally queue-pairs connect a [ADDRESS]")
+			lab.Step(t, k.Fix, "then: flowtally queue-pairs connect … [ADDRESS]")
 			if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 				t.Fatal(err)
 			}

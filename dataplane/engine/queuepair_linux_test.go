@@ -229,7 +229,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		}
 
 		// As the configuration has it, both ends anew; the totals go on.
-		lab.Step(t, c.Fix, "connect it anew: flowtally queue-pairs connect a")
+		lab.Step(t, c.Fix, "connect it anew: flowtally queue-pairs connect …")
 		if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 			t.Fatal(err)
 		}

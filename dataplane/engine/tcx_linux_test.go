@@ -191,11 +191,12 @@ func TestFixesOfATCXNeighbour(t *testing.T) {
 
 	other := passing(t, b.wire.Near, ebpf.AttachTCXEgress, link.Head())
 	got := awaitCondition(t, e, "tcx-before", b.wire.Near.Name, true)
-	detach := lab.Step(t, got.Fix, "or detach the other program: bpftool link detach id …")
+	lab.Step(t, got.Fix, "or detach the other program: …")
+	detach := lab.Step(t, got.Fix, "bpftool link detach id …")
 	if want := fmt.Sprintf(" id %d", other.ID); !strings.HasSuffix(detach, want) {
 		t.Fatalf("the fix is %q, want %q", got.Fix, want)
 	}
-	b.wire.Near.Do(t, strings.TrimPrefix(detach, "or detach the other program: "))
+	b.wire.Near.Do(t, detach)
 	awaitCondition(t, e, "tcx-before", b.wire.Near.Name, false)
 	sent, _ = b.leave(t, 1000, frame)
 	await(t, reader(t, b.cfg), "a", backend.Add(total, sent[0]))

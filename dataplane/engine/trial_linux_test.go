@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/hosted"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -71,7 +72,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 				object = "libibverbs"
 			}
 			if len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != object || !strings.Contains(conditions[0].Text, c.verb) {
-				t.Errorf("conditions %+v", conditions)
+				t.Fatalf("conditions %+v", conditions)
 			}
 			if c.delay.Verb != "" {
 				return
@@ -89,6 +90,13 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 			}
 			if !told {
 				t.Errorf("the doctor does not name %s: %+v", c.verb, answers)
+			}
+			if c.name == "verbs" { // one repaired library is enough
+				lab.Step(t, conditions[0].Fix, "install another release of rdma-core, or of the device's own libraries, and start the instance again")
+				b.Env.Fail = nil
+				if p := b.tryOnce(t); p.Source.Backend != "rdma" || len(b.e.guard.Conditions()) > 0 {
+					t.Errorf("with another library: counted by %+v, conditions %+v", p, b.e.guard.Conditions())
+				}
 			}
 		})
 	}

@@ -129,12 +129,41 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	if !in.attached() {
 		t.Fatal("clean has not waited for the answer")
 	}
-	must(exitOK, "removed instance "+in.name+": 1 program", "clean", "--all-dead", "--yes")
+	must(exitOK, in.freeHook(), "doctor") // which names what the pins leave
+	if in.attached() || exists(in.pins) || !exists(in.mirror) {
+		t.Errorf("attached %v, pins %v, mirror %v after clean --pin-dir", in.attached(), in.pinned(), exists(in.mirror))
+	}
+	must(exitOK, "removed instance "+in.name, "clean", "--all-dead", "--yes")
 	if in.attached() || exists(in.pins) || exists(in.mirror) || in.listed().Name != "" {
 		t.Errorf("attached %v, pins %v, mirror %v, %+v after clean", in.attached(), in.pinned(), exists(in.mirror), in.listed())
 	}
-	journal.want("clean: removed instance " + in.name + ": 1 program, ")
+	journal.want("clean: removed instance " + in.name)
 	must(exitFailed, "no pins and no mirror", "clean", "--instance", in.name, "--yes")
+}
+
+// freeHook starts another instance on the interface, which finds the hook taken, carries out what the error says, and
+// returns doctor's feature of a dead instance that has a mirror alone.
+func (in *instance) freeHook() string {
+	in.t.Helper()
+	config := filepath.Join(in.dir, "other.yaml")
+	text := fmt.Sprintf("interfaces: [%s]\nxdp: {beside: [refuse]}\nflows: [{name: a, match: any}]\n", in.wire.Near.Name)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		in.t.Fatal(err)
+	}
+	var talk string
+	if err := in.wire.Near.NS.Do(func() error {
+		_, _, talk = run(in.t, "run", "--embedded", "--config", config, "--instance", lab.Unique("cli-"), "--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
+		return nil
+	}); err != nil {
+		in.t.Fatal(err)
+	}
+	says := talk[max(strings.LastIndex(talk, "\nflowtally: "), 0):] // below the log
+	step := lab.Step(in.t, says, "stop that instance; or, where it does not run any more: flowtally clean --pin-dir …")
+	_, command, _ := strings.Cut(step, ": flowtally ")
+	if code, out, talk := run(in.t, append(strings.Fields(command), "--yes")...); code != exitOK {
+		in.t.Fatalf("%s: code %d, %s%s", step, code, out, talk)
+	}
+	return "nothing left of a dead instance"
 }
 
 // journal is a syslog in place of the host's. nil: the host has one, which goes before it.

@@ -166,9 +166,14 @@ func TestFits(t *testing.T) {
 	}
 	// Install does not rely on having been asked.
 	mustInstall(t, b, on("a", "eth0", flow.Count))
-	if _, err := b.Install(t.Context(), []backend.Placed{on("f", "eth0", flow.Count)}); !errors.Is(err, probe.ErrNotSupported) {
-		t.Errorf("error %v: a flow that would be counted twice was installed", err)
+	_, err := b.Install(t.Context(), []backend.Placed{on("f", "eth0", flow.Count)})
+	if !errors.Is(err, probe.ErrNotSupported) {
+		t.Fatalf("error %v: a flow that would be counted twice was installed", err)
 	}
+	lab.Step(t, fixOf(t, err), "let the flows not overlap")
+	beside := placedUDP(t, "beside", 54, 1)
+	beside.Interface = "eth0"
+	mustInstall(t, b, beside)
 	multicast := backend.Placed{Flow: flow.Flow{Name: "m", Interface: "eth0", Action: flow.Drop, Match: flow.MustParse("m", "eth dst 01:00:5e:00:00:01").Match}}
 	if err := b.Fits(multicast.Flow, nil, nil); err == nil || !strings.Contains(err.Error(), "behind all others") {
 		t.Errorf("a rule that mlx5 puts last: %v", err)

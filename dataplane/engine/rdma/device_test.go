@@ -93,7 +93,7 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	if len(c) != 1 || c[0].Code != "rdma-port-down" {
 		t.Fatalf("conditions %+v", c)
 	}
-	lab.Step(t, c[0].Fix, "bring the link up: ip link set eth0 up") // the kernel's event follows
+	lab.Step(t, c[0].Fix, "bring the link up: ip link set … up") // the kernel's event follows
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
