@@ -3,6 +3,7 @@ package cli
 import (
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +21,12 @@ import (
 func TestNextStepsCure(t *testing.T) {
 	c := &cures{steps: stepsOfCommands(t), cured: make(map[string]bool)}
 	t.Run("rows", func(t *testing.T) {
+		example, err := filepath.Abs("../../../configs/default.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
 		testscript.Run(t, testscript.Params{
+			Setup:     func(env *testscript.Env) error { env.Setenv("DEFAULT", example); return nil },
 			Condition: condition, Dir: "testdata/cure", RequireUniqueNames: true, RequireExplicitExec: true,
 			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 				"exits": cmdExits, "await": cmdAwait, "eventually": cmdEventually, "cure": c.cmd,
@@ -66,8 +72,9 @@ type cures struct {
 
 // cmd is "cure [-by SCRIPT] COMMAND… [-- THEN…]": the command fails and prints a next step. The step is run as it is
 // printed, with the values of the variables FILE, NAME, UID and MATCH in place of these words; SCRIPT does what a step says
-// in words. Then THEN succeeds: the command itself, unless the step is this command corrected. A step that starts an
-// instance runs until the script ends.
+// in words, with STEP for the printed one. Then THEN succeeds: the command itself, unless the step is this command
+// corrected. There FLAGS are the flags that the step begins with, and QUOTED is what it has between quotes. A step that
+// starts an instance runs until the script ends.
 func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	script := ""
 	if len(args) > 1 && args[0] == "-by" {
@@ -89,11 +96,19 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	if step == "" {
 		ts.Fatalf("the next step %q is not in the sources", try)
 	}
-	if script == "" {
+	then, corrected := correct(ts, then, try)
+	switch {
+	case script == "true":
+		ts.Fatalf("-by true carries out nothing")
+	case script != "":
+		script = strings.ReplaceAll(script, "STEP", filled(ts, try))
+	case corrected:
+		script = ":" // the step is in THEN
+	default:
 		script = filled(ts, try)
 	}
 	wait := time.Duration(0)
-	if strings.HasPrefix(script, "flowtally run ") {
+	if strings.Contains(script, "flowtally run ") {
 		c.start(ts, script)
 		wait = patience
 	} else if err := ts.Exec("sh", "-c", script); err != nil {
@@ -105,6 +120,28 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	c.mu.Lock()
 	c.cured[step] = true
 	c.mu.Unlock()
+}
+
+// stepFlags are the flags that a step begins with.
+var stepFlags = regexp.MustCompile(`^(?:--?[a-z]+ (?:'[^']*'|[^ ']+) ?)+`)
+
+// correct returns the command with parts of the step in the places of FLAGS and QUOTED, and whether it has such places.
+func correct(ts *testscript.TestScript, command []string, try string) (whole []string, corrected bool) {
+	for _, word := range command {
+		switch word {
+		case "FLAGS":
+			whole = append(whole, strings.Fields(stepFlags.FindString(filled(ts, try)))...)
+		case "QUOTED":
+			_, quoted, _ := strings.Cut(filled(ts, try), "'")
+			quoted, _, _ = strings.Cut(quoted, "'")
+			whole = append(whole, quoted)
+		default:
+			whole = append(whole, word)
+			continue
+		}
+		corrected = true
+	}
+	return whole, corrected
 }
 
 // filled returns the command of a next step, without its comment.
@@ -121,7 +158,7 @@ func filled(ts *testscript.TestScript, try string) string {
 func (c *cures) start(ts *testscript.TestScript, script string) {
 	program, err := exec.LookPath("sh")
 	ts.Check(err)
-	cmd := exec.Command(program, "-c", "exec "+script)
+	cmd := exec.Command(program, "-c", strings.Replace(script, "flowtally run ", "exec flowtally run ", 1))
 	cmd.Dir = ts.MkAbs(".")
 	for _, v := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "FLOWTALLY_SOCKET", "FLOWTALLY_MIRROR", "FLOWTALLY_INSTANCE"} {
 		if value := ts.Getenv(v); value != "" {
@@ -180,17 +217,18 @@ var notCarriedOut = map[string]string{
 
 	// They need a privilege less, another user, or a tool.
 	"SUDO": "needs a user who is not root; TestNextStepsKeepTheSelection has the command that is printed",
-	"SUDO # or as a member of the file's group":                                            "the same",
-	"SUDO # or as the user who runs the instance":                                          "the same",
-	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)": "the same",
-	"SUDO # or with --socket PATH in a directory of your own (--socket - for none)":        "the same",
-	"--plugin PATH names a binary that only root can write":                                "TestNextStepMakesThePluginUsable (package plugin) carries out the command that is printed in its place",
-	"capinfos or tcpdump -r names the fault too; take the capture again":                   "needs Wireshark's tools",
-	"tcpdump -i NAME -w FILE writes a capture":                                             "needs tcpdump and traffic",
-	"--interface NAME, which is one of …":                                                  "needs a real interface; the tests of selftest name veths",
-	"install gcc, then: make build":                                                        "needs a machine without gcc",
-	"make build, or --plugin PATH":                                                         "needs a tree that was not built",
-	"install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded":           "needs a machine without the plugin",
+	"SUDO # or as a member of the file's group":                                              "the same",
+	"SUDO # or as the user who runs the instance":                                            "the same",
+	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)":   "the same",
+	"SUDO # or with --socket PATH in a directory of your own (--socket - for none)":          "the same",
+	"ulimit -n 1024 # as root, or LimitNOFILE=1024 in the systemd unit; then start it again": "Go raises the soft limit by itself, so the hard one is too low, and raising it takes CAP_SYS_RESOURCE, which containers lack; refused.txtar has the cause",
+	"--plugin PATH names a binary that only root can write":                                  "TestNextStepMakesThePluginUsable (package plugin) carries out the command that is printed in its place",
+	"capinfos or tcpdump -r names the fault too; take the capture again":                     "needs Wireshark's tools",
+	"tcpdump -i NAME -w FILE writes a capture":                                               "needs tcpdump and traffic",
+	"--interface NAME, which is one of …":                                                    "needs a real interface; the tests of selftest name veths",
+	"install gcc, then: make build":                                                          "needs a machine without gcc",
+	"make build, or --plugin PATH":                                                           "needs a tree that was not built",
+	"install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded":             "needs a machine without the plugin",
 
 	"--interface NAME of an interface that is up; --peer ADDRESS tests its ingress, and --rdma-device NAME an RDMA device":       "the same",
 	"--socket PATH # instance … counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl": "flows.txtar has the cause; the program that embeds the instance knows the path",
