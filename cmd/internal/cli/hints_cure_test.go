@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -26,7 +28,11 @@ func TestNextStepsCure(t *testing.T) {
 			t.Fatal(err)
 		}
 		testscript.Run(t, testscript.Params{
-			Setup:     func(env *testscript.Env) error { env.Setenv("DEFAULT", example); return nil },
+			Setup: func(env *testscript.Env) error {
+				env.Setenv("DEFAULT", example)
+				env.Setenv("PUBLIC", t.TempDir())
+				return publish(env.Getenv("PUBLIC"))
+			},
 			Condition: condition, Dir: "testdata/cure", RequireUniqueNames: true, RequireExplicitExec: true,
 			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 				"exits": cmdExits, "await": cmdAwait, "eventually": cmdEventually, "cure": c.cmd,
@@ -51,6 +57,11 @@ func TestNextStepsCure(t *testing.T) {
 		}
 	}
 	t.Logf("%d next steps are carried out, %d have a reason why not", len(c.cured), len(notCarriedOut))
+}
+
+// publish lets every user enter a directory and the one above it.
+func publish(dir string) error {
+	return errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
 }
 
 // stepsOfCommands lists the next steps of package cli: of the sentinels, and of each call of withHint.
@@ -80,9 +91,9 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 1 && args[0] == "-by" {
 		script, args = args[1], args[2:]
 	}
-	first, then := args, args
+	first, then, named := args, args, false
 	if at := slices.Index(args, "--"); at >= 0 {
-		first, then = args[:at], args[at+1:]
+		first, then, named = args[:at], args[at+1:], true
 	}
 	if err := ts.Exec(first[0], first[1:]...); err == nil {
 		ts.Fatalf("%v succeeds before its next step", first)
@@ -114,7 +125,7 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	} else if err := ts.Exec("sh", "-c", script); err != nil {
 		ts.Fatalf("the next step %q: %v", script, err)
 	}
-	if !strings.HasPrefix(step, wordAgain) && !strings.HasPrefix(step, wordSudo) {
+	if named || !strings.HasPrefix(step, wordAgain) && !strings.HasPrefix(step, wordSudo) {
 		succeeds(ts, then, wait)
 	}
 	c.mu.Lock()
@@ -158,7 +169,7 @@ func filled(ts *testscript.TestScript, try string) string {
 func (c *cures) start(ts *testscript.TestScript, script string) {
 	program, err := exec.LookPath("sh")
 	ts.Check(err)
-	cmd := exec.Command(program, "-c", strings.Replace(script, "flowtally run ", "exec flowtally run ", 1))
+	cmd := exec.Command(program, "-c", "exec "+script)
 	cmd.Dir = ts.MkAbs(".")
 	for _, v := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "FLOWTALLY_SOCKET", "FLOWTALLY_MIRROR", "FLOWTALLY_INSTANCE"} {
 		if value := ts.Getenv(v); value != "" {
@@ -216,11 +227,8 @@ var notCarriedOut = map[string]string{
 	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestInflatedCapture: it takes a capture that grows too much",
 
 	// They need a privilege less, another user, or a tool.
-	"SUDO": "needs a user who is not root; TestNextStepsKeepTheSelection has the command that is printed",
-	"SUDO # or as a member of the file's group":                                              "the same",
-	"SUDO # or as the user who runs the instance":                                            "the same",
-	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)":   "the same",
-	"SUDO # or with --socket PATH in a directory of your own (--socket - for none)":          "the same",
+	"SUDO": "needs a demo without namespaces; user.txtar carries out the same command of others",
+	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)":   "a mirror of a user, which the command names then, is not one for root; user.txtar carries out the same command of others",
 	"ulimit -n 1024 # as root, or LimitNOFILE=1024 in the systemd unit; then start it again": "Go raises the soft limit by itself, so the hard one is too low, and raising it takes CAP_SYS_RESOURCE, which containers lack; refused.txtar has the cause",
 	"--plugin PATH names a binary that only root can write":                                  "TestNextStepMakesThePluginUsable (package plugin) carries out the command that is printed in its place",
 	"capinfos or tcpdump -r names the fault too; take the capture again":                     "needs Wireshark's tools",
