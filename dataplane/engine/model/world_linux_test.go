@@ -198,7 +198,7 @@ func (w *world) fork() error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
-	mirror, err := os.ReadFile(filepath.Join(from, "mirror"))
+	mirror, err := readStill(filepath.Join(from, "mirror"))
 	if err == nil {
 		err = writeSparse(filepath.Join(to, "mirror"), mirror)
 	}
@@ -206,6 +206,19 @@ func (w *world) fork() error {
 		return err
 	}
 	return w.process.Kill(filepath.Join(from, "pins"), filepath.Join(to, "pins"))
+}
+
+// readStill reads a file between two stores of its writer, as a kill stops the process: the poller may be in a cycle.
+func readStill(path string) ([]byte, error) {
+	last, err := os.ReadFile(path)
+	for err == nil {
+		var now []byte
+		if now, err = os.ReadFile(path); bytes.Equal(now, last) {
+			break
+		}
+		last = now
+	}
+	return last, err
 }
 
 // writeSparse writes a file, and leaves pages of zeros out.
