@@ -115,6 +115,9 @@ func (r *running) announce() error {
 		log.Info("none by "+r.Backend, "reason", r.Reason)
 	}
 	for _, p := range placements {
+		if !log.Enabled(ctx, level) {
+			break
+		}
 		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", view.Source(p.Source)}
 		for _, rejected := range p.Rejected {
 			if !slices.Contains(shared, rejected) {
