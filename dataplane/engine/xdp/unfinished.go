@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -57,22 +58,40 @@ func (b *Backend) noteUnfinished(flows []*entry, rules [][]xdp.Rule, out []backe
 	}
 }
 
-// movedOf returns the rules of flows among those that were found, if they have another rank, mask or key than the flows are to
-// have.
+// movedOf returns the rules of flows among those that were found, if the flows are to have other ones, or in another order. The
+// numbers of the order do not matter: a start may give others.
 func movedOf(found []xdp.Rule, flows []*entry, rules [][]xdp.Rule) (moved []xdp.Rule) {
-	counts := func(r xdp.Rule) xdp.Rule { r.Drop = false; return r }
-	wanted := make(map[xdp.Rule]bool)
+	orderless := func(r xdp.Rule) xdp.Rule {
+		r.Order, r.Drop = 0, false
+		return r
+	}
+	wanted := make(map[xdp.Rule]uint32) // the place of each
 	own := make(map[uint32]bool)
 	for i, x := range flows {
 		own[x.counter] = true
 		for _, r := range rules[i] {
-			wanted[counts(r)] = true
+			wanted[orderless(r)] = r.Order
 		}
 	}
+
+	var stay []xdp.Rule
 	for _, r := range found {
-		if own[r.Counter] && !wanted[counts(r)] {
+		if _, is := wanted[orderless(r)]; is {
+			stay = append(stay, r)
+		} else if own[r.Counter] {
 			moved = append(moved, r)
 		}
+	}
+	slices.SortFunc(stay, func(a, b xdp.Rule) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(wanted[orderless(a)], wanted[orderless(b)]))
+	})
+	last := xdp.Rule{}
+	for _, r := range stay {
+		if r.Priority == last.Priority && r.Order < last.Order {
+			moved = append(moved, r)
+			continue
+		}
+		last = r
 	}
 	return moved
 }
