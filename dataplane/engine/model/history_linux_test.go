@@ -31,6 +31,7 @@ import (
 //	hold v0, free v0      another program takes the hook of XDP, and leaves it
 //	delete v0, add v0     the interface goes, and comes with another index
 //	unlink, unpin         somebody removes the mirror, or the directory of the pins, of a process that runs
+//	tight                 the tables have room for two flows; ahead of the first start
 //	keep, drop            the next start has xdp.keep_pins, or not
 //	strict, degraded      the next start ends if something is refused, or goes on
 //	wait 40s              time passes
@@ -92,7 +93,7 @@ func parseHistory(text string) (steps []step, err error) {
 var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
-		{"set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
+		{"tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
 		{"detach", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
 		{"rename"},
 		{"send"},
@@ -155,6 +156,10 @@ func (w *world) do(s step) error {
 		return refusal(err)
 	case "kill":
 		return w.killNow()
+	case "tight":
+		if w.counts.starts == w.began {
+			w.room = 2
+		}
 	case "keep", "drop":
 		w.keep = s.verb == "keep"
 	case "strict", "degraded":
@@ -253,6 +258,7 @@ func play(t *testing.T, text string, c *counts) (err error) {
 			w.counts = *c
 		}
 		w.counts.histories++
+		w.began = w.counts.starts
 		defer func() {
 			if r := recover(); r != nil {
 				err = violated("a panic: %v\n%s", r, debug.Stack())

@@ -25,6 +25,9 @@ func drawHistory(t *rapid.T, more []string) string {
 	}
 	verbs = append(verbs, more...)
 	steps := []string{"set " + drawFlows(t), "start", "check"}
+	if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
+		steps = append([]string{"tight"}, steps...)
+	}
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
 		step := drawStep(t, rapid.SampledFrom(verbs).Draw(t, "verb"), verbs)
 		switch verb, at, _ := strings.Cut(step, " "); {
