@@ -32,6 +32,7 @@ var carriedOut = map[string]string{
 	"cmd/internal/hostcheck: another --mirror PATH, in a directory of your own below /run or /dev/shm":                              places + ": another --mirror PATH, in a directory of your own below /run or /dev/shm",
 	"cmd/internal/hostcheck: chmod 0755 …":                                                                                          places + ": 'chmod 0755 /run/open$'",
 	"cmd/internal/hostcheck: …, or another --mirror PATH":                                                                           places + ": 'chmod go-w /run/open, or another --mirror PATH'",
+	"cmd/internal/hostcheck: install flowtally-plugin beside flowtally, or --plugin PATH":                                           places + ": 'install flowtally-plugin beside flowtally, or --plugin PATH'",
 	"cmd/internal/hostcheck: mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH": places + `: flowtally doctor | grep "try: $command"`,
 	"cmd/internal/hostcheck: mount -o remount,size=…M …, or remove files there":                                                     places + ": 'try: mount -o remount,size=1025M /run,'",
 	"cmd/internal/hostcheck: run as root":                                                                                           places + ": answers no 'mirror writable' 'run as root'",
@@ -119,9 +120,8 @@ var notCarriedOut = map[string]string{
 	"cmd/internal/cli: flowtally clean --instance … # or start it: it exchanges them":      "needs programs of another build on a hook; TestAFailedStartLeavesNoProgramOfAnotherBuild (xdp) has them",
 	"cmd/internal/cli: restart it (systemctl restart flowtally): its start exchanges them": "the same",
 
-	"cmd/internal/hostcheck: a kernel from 6.1 on":                                        olderKernel,
-	"cmd/internal/hostcheck: correct the named path, or another --mirror PATH":            "for a fault without a command: a link on the way to the mirror, or an access list; a person decides which is wrong",
-	"cmd/internal/hostcheck: install flowtally-plugin beside flowtally, or --plugin PATH": "the test's own binary is the plugin; doctor.txtar has the answer",
+	"cmd/internal/hostcheck: a kernel from 6.1 on":                             olderKernel,
+	"cmd/internal/hostcheck: correct the named path, or another --mirror PATH": "for a fault without a command: a link on the way to the mirror, or an access list; a person decides which is wrong",
 
 	"dataplane/engine/catalogue: find the process that changes files in …": "a person looks; the condition lasts ten minutes",
 
