@@ -13,6 +13,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/eventlog"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
@@ -54,6 +56,27 @@ func TestStrict(t *testing.T) {
 	r.strict = false
 	if err := r.announce(); err != nil {
 		t.Errorf("not strict: %v", err)
+	}
+}
+
+// TestListedFixesKeepTheSelection: a command in a fix goes to the socket to which the list went.
+func TestListedFixesKeepTheSelection(t *testing.T) {
+	_, fake, _ := newRunning(t, false)
+	stale := grave
+	stale.Code, stale.Fix = dataplane.CodeWordsAbandoned, "start the program again, or: flowtally queue-pairs release app"
+	fake.SetConditions(stale)
+	socket := filepath.Join(t.TempDir(), "run", "own.sock")
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- plugin.ServeControl(ctx, socket, fake) }()
+	defer func() { stop(); <-served }()
+
+	for _, command := range []string{"flows list", "flows list -o json", "queue-pairs list"} {
+		want := "flowtally queue-pairs release app --socket " + socket
+		lab.Eventually(t, command+" prints "+want, func() bool {
+			code, out, _ := run(t, append(strings.Fields(command), "--socket", socket)...)
+			return code == exitOK && strings.Contains(out, want)
+		})
 	}
 }
 
