@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // Find returns the path of the plugin's binary: path itself if it is not empty, else BinaryName beside this program's
@@ -84,7 +86,8 @@ func executableFile(path string, info fs.FileInfo) error {
 	}
 	if info.Mode()&0o111 == 0 {
 		const step = "chmod 0755 " // with a bare +x others may still write it, and root refuses it next
-		return &stepError{fmt.Errorf("%s is not executable: %s%s", path, step, path), step + path}
+		command := step + trust.Quote(path)
+		return &stepError{fmt.Errorf("%s is not executable: %s", path, command), command}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestNextStepMakesThePluginUsable(t *testing.T) {
 		{"of another user", 0o755, 1234},
 		{"of another user, and written by others", 0o777, 1234},
 	} {
-		file := filepath.Join(t.TempDir(), "plugin")
+		file := filepath.Join(t.TempDir(), "the user's plugin")
 		if err := errors.Join(os.WriteFile(file, nil, 0o755), os.Chown(file, c.uid, -1), os.Chmod(file, c.mode)); err != nil {
 			t.Fatal(err)
 		}

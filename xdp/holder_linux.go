@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/internal/kernel"
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // holder describes the XDP program that holds the hook of an interface.
@@ -95,7 +96,7 @@ func (h holder) freed(ifindex int, ifname string) string {
 		return "stop its owner"
 	}
 	if h.instance != "" {
-		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + h.dir
+		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + trust.Quote(h.dir)
 	}
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
 	id, err := h.among.links.get(uint32(ifindex), xdpLinks)

@@ -92,7 +92,7 @@ func checkDir(f *os.File, dir string) error {
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return fmt.Errorf("looking at the directory of the pins %s: %w: mode %04o lets other users write to it: chmod 0700 %s",
-			dir, ErrInvalid, mode, dir)
+			dir, ErrInvalid, mode, trust.Quote(dir))
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -30,8 +30,8 @@ var carriedOut = map[string]string{
 
 	"cmd/internal/hostcheck: another --mirror PATH":                                                                                 places + ": answers no 'mirror writable' 'another --mirror PATH'",
 	"cmd/internal/hostcheck: another --mirror PATH, in a directory of your own below /run or /dev/shm":                              places + ": another --mirror PATH, in a directory of your own below /run or /dev/shm",
-	"cmd/internal/hostcheck: chmod 0755 …":                                                                                          places + ": 'chmod 0755 /run/open$'",
-	"cmd/internal/hostcheck: …, or another --mirror PATH":                                                                           places + ": 'chmod go-w /run/open, or another --mirror PATH'",
+	"cmd/internal/hostcheck: chmod 0755 …":                                                                                          places + ": answers no 'mirror writable' 'chmod 0755 .*own'",
+	"cmd/internal/hostcheck: …, or another --mirror PATH":                                                                           places + ": answers no 'mirror writable' 'chmod go-w .*own'",
 	"cmd/internal/hostcheck: install flowtally-plugin beside flowtally, or --plugin PATH":                                           places + ": 'install flowtally-plugin beside flowtally, or --plugin PATH'",
 	"cmd/internal/hostcheck: mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH": places + `: flowtally doctor | grep "try: $command"`,
 	"cmd/internal/hostcheck: mount -o remount,size=…M …, or remove files there":                                                     places + ": 'try: mount -o remount,size=1025M /run,'",

@@ -93,7 +93,7 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 		// Others can neither remove nor rename the link after this: the directory belongs to a
 		// trusted user, and so does the link.
 		if w.owner != nil && !w.owner(st.Uid) {
-			return nil, belongs(next, "chown -h root "+next, st.Uid), nil
+			return nil, belongs(next, "chown -h root "+Quote(next), st.Uid), nil
 		}
 		target, err := readLink(w.f, name)
 		if err != nil {
@@ -140,13 +140,13 @@ func (w *walk) look(last bool) (why string, err error) {
 		return fmt.Sprintf("%s has an access control list, which may keep %s out", w.f.Name(), w.reader), nil
 	case w.owner == nil:
 	case !w.owner(st.Uid):
-		command := "chown root " + w.f.Name()
+		command := "chown root " + Quote(w.f.Name())
 		if mode&othersWrite(uint32(st.Mode)) != 0 {
-			command += " && chmod go-w " + w.f.Name()
+			command += " && chmod go-w " + Quote(w.f.Name())
 		}
 		return belongs(w.f.Name(), command, st.Uid), nil
 	case mode&othersWrite(uint32(st.Mode)) != 0:
-		return fmt.Sprintf("%s (mode %04o) can be written by others than its owner: chmod go-w %s", w.f.Name(), mode, w.f.Name()), nil
+		return fmt.Sprintf("%s (mode %04o) can be written by others than its owner: chmod go-w %s", w.f.Name(), mode, Quote(w.f.Name())), nil
 	}
 	return "", nil
 }

@@ -78,7 +78,7 @@ func checkShm(mirror string) probe.Result {
 		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
 		// A size below what is in use is refused, so the file system grows from the size that it has.
 		larger := (st.Blocks*uint64(st.Bsize) + 1<<30) >> 20
-		r.Fix = fmt.Sprintf("mount -o remount,size=%dM %s, or remove files there", larger, mountPoint(dir))
+		r.Fix = fmt.Sprintf("mount -o remount,size=%dM %s, or remove files there", larger, trust.Quote(mountPoint(dir)))
 	default:
 		r.Answer, r.Reason = probe.Yes, format.Bytes(free)+" free"
 	}
@@ -129,7 +129,7 @@ func checkMirrorDir(dir string) probe.Result {
 			return r
 		case st.Mode&0o022 != 0:
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
-			r.Fix = "chmod 0755 " + dir
+			r.Fix = "chmod 0755 " + trust.Quote(dir)
 			return r
 		}
 	}

@@ -1,0 +1,17 @@
+package trust
+
+import (
+	"regexp"
+	"strings"
+)
+
+// plainPath needs no quotes in a shell.
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// Quote writes a path for a shell, as commands in reasons have it.
+func Quote(path string) string {
+	if plainPath.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
