@@ -20,7 +20,7 @@ type decoder struct {
 	file     string
 	src      *source
 	own      []string            // the fields by which the file is known as one of ours
-	free     int                 // values beyond the proportion of the text
+	allowed  *allowance          // shared with the files that it includes
 	hidden   bool                // it is not one of ours: no line of it is shown
 	problems []Problem           // the first mostProblems
 	count    int                 // of all

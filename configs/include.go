@@ -35,21 +35,21 @@ type fragment struct {
 
 // include reads the files that the main file includes.
 type include struct {
-	main  string
-	open  *opener
-	info  os.FileInfo // of the main file
-	seen  []os.FileInfo
-	names []string // of seen
-	bytes int64
-	free  int // values, for all included files
-	files []*fragment
-	paths []string // that were opened
+	main    string
+	open    *opener
+	info    os.FileInfo // of the main file
+	seen    []os.FileInfo
+	names   []string // of seen
+	bytes   int64
+	files   []*fragment
+	allowed *allowance
+	paths   []string // that were opened
 }
 
 // include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
 // whose *.yaml files are read in the order of their names.
 func (d *decoder) include(n *yaml.Node) []*fragment {
-	in := &include{main: d.file, free: d.free}
+	in := &include{main: d.file, allowed: d.allowed}
 	defer func() { d.paths = in.paths }()
 	if d.opened != nil {
 		var err error
@@ -167,9 +167,8 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	in.seen, in.names = append(in.seen, info), append(in.names, path)
 	part := &fragment{decoder: newDecoder(path, data, fragmentFields)}
 	in.files = append(in.files, part)
-	part.free = in.free
+	part.allowed = in.allowed
 	root := part.tree()
-	in.free = part.free
 	if root != nil && part.plain(root) {
 		part.sections(root, in.main)
 	}

@@ -94,7 +94,7 @@ func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
 }
 
 func newDecoder(name string, data []byte, own []string) *decoder {
-	return &decoder{file: name, own: own, free: freeValues, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
+	return &decoder{file: name, own: own, allowed: newAllowance(), src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
 }
 
 // err returns the mistakes of the file and of those that it includes, in the order of their places, or nil.
@@ -129,8 +129,8 @@ func (d *decoder) tree() *yaml.Node {
 	if blank(d.src.text) {
 		return &yaml.Node{Kind: yaml.MappingNode, Line: 1, Column: 1}
 	}
-	var err error
-	if d.free, err = dense(d.src.text, d.free); err != nil {
+	err := d.allowed.take(d.src.text)
+	if err != nil {
 		d.hidden = !ours(d.src.text, d.own)
 		d.badAt(1, 1, 1, err.Error(), "leave out empty and needless values")
 		return nil

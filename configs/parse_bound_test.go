@@ -31,3 +31,20 @@ func TestAConfigurationHasABound(t *testing.T) {
 		t.Error("/dev/zero was read")
 	}
 }
+
+// The files of a configuration have a number of values together, however long they are.
+func TestAConfigurationHasABoundOfValues(t *testing.T) {
+	part := strings.Repeat("aaaaaaa,", mostValues/8) // two values in eight bytes
+	a := newAllowance()
+	for i := range 3 {
+		if err := a.take(part); err != nil {
+			t.Fatalf("part %d: %v", i, err)
+		}
+	}
+	if err := a.take(part + part); err == nil || !strings.Contains(err.Error(), "the files of a configuration have 16777216 at most") {
+		t.Errorf("more values than allowed: %v", err)
+	}
+	if err := a.take(part); err != nil {
+		t.Errorf("as many values as allowed: %v", err)
+	}
+}
