@@ -17,11 +17,12 @@ import (
 type faultyReads struct {
 	*handBackend
 	fails atomic.Bool
-	takes time.Duration
+	takes time.Duration // of a CPU, so that a busy machine adds little to it
 }
 
 func (b *faultyReads) Read(ids []uint32, dst []backend.Pair) error {
-	time.Sleep(b.takes)
+	for began := time.Now(); time.Since(began) < b.takes; {
+	}
 	if b.fails.Load() {
 		return errors.New("the map is gone")
 	}
@@ -54,8 +55,8 @@ func TestFixOfASourceThatCannotBeRead(t *testing.T) {
 func TestFixOfLatePollCycles(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
-	cfg.Poll.IdlePeriod = cfg.Poll.Period
-	e := start(t, cfg, &faultyReads{handBackend: newHand("hand"), takes: 3 * time.Millisecond})
+	cfg.Poll.Period, cfg.Poll.IdlePeriod = 100*time.Microsecond, 100*time.Microsecond
+	e := start(t, cfg, &faultyReads{handBackend: newHand("hand"), takes: 200 * time.Microsecond})
 	c := awaitCondition(t, e, "poll-overrun", "poller", true)
 	lab.Step(t, c.Fix, "raise poll.period, then: flowtally apply")
 

@@ -135,6 +135,7 @@ var notCarriedOut = map[string]string{
 	"dataplane/engine/rdma: use a ConnectX device with libmlx5 and CAP_NET_RAW, or count by verbs or in XDP": realNIC,
 	"dataplane/engine/rdma: use a NIC whose driver has flow counters (mlx5), or count in XDP":                realNIC,
 
+	"dataplane/engine/xdp: do what the condition of … says, which ends this one too":                                                                                               "that condition has the fix; TestStackedTextGrowsWithTheInterfaces has both texts",
 	"dataplane/engine/xdp: interfaces: […] in the configuration, without … and … more, then: flowtally apply -f FILE; or give each flow an interface of its own (interface: NAME)": "stacked.txtar carries out the same list; these are more than eight interfaces",
 	"dataplane/engine/xdp: load these programs with a priority above 0: xdp-loader status lists the components":                                                                    "needs xdp-loader, which the virtual machines have; TestDispatcherInAnInstance counts there in front of the programs that it loads",
 	"dataplane/engine/xdp: no step is needed; xdp-loader status lists the components":                                                                                              "it asks for nothing",

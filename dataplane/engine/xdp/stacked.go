@@ -174,7 +174,7 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 		if told == "" {
 			told = c.Name
 		} else if len(fix) > longFix {
-			fix = "do what the condition of " + told + " says, which ends this one too"
+			fix = fmt.Sprintf("do what the condition of %s says, which ends this one too", told)
 		}
 
 		slices.Sort(lowers)
