@@ -147,7 +147,7 @@ func TestMissingInterface(t *testing.T) {
 	name := lab.Unique("cli-")
 	code, out, talk := run(t, "run", "--embedded", "--instance", name, "--interface", "nosuch0", "--flow", "a=any",
 		"--socket", "-", "--mirror", filepath.Join(t.TempDir(), "m", "x.mirror"))
-	if code != exitFailed || out != "" || !strings.Contains(talk, "nosuch0") || !strings.Contains(talk, "; there are: lo") || !strings.Contains(talk, "\n  try: ") {
+	if code != exitUsage || out != "" || !strings.Contains(talk, "nosuch0") || !strings.Contains(talk, "; there are: lo") || !strings.Contains(talk, "\n  try: ") {
 		t.Errorf("code %d, output %q, error %q", code, out, talk)
 	}
 	if _, says, _ := strings.Cut(talk, "\nflowtally: "); strings.Contains(strings.ToLower(says), "rdma") {
@@ -177,7 +177,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 				if embedded {
 					args = append(args, "--embedded")
 				}
-				if code, _, talk := run(t, args...); code != exitFailed || !strings.Contains(talk, "nosuch0") {
+				if code, _, talk := run(t, args...); code != exitUsage || !strings.Contains(talk, "nosuch0") {
 					t.Errorf("code %d, error %q", code, talk)
 				}
 				// The directory itself stays: the unit's write paths name it.
@@ -216,8 +216,12 @@ func TestRunWithoutBPFFS(t *testing.T) {
 		// Another bpffs may be mounted below the first.
 		script := "while mountpoint -q /sys/fs/bpf; do umount /sys/fs/bpf || exit 99; done; " + before + dir + "/flowtally run " + embedded + " --instance " + lab.Unique("cli-") +
 			" --interface nosuch0 --flow a=any --socket - --mirror " + filepath.Join(t.TempDir(), "m", "x.mirror")
+		want := exitFailed
+		if before != "" {
+			want = exitUsage // the interface alone is missing
+		}
 		out, err := exec.Command("unshare", "-m", "sh", "-c", script).CombinedOutput()
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != want {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return string(out)

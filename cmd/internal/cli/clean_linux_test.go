@@ -123,7 +123,7 @@ func TestCleanDetachAndInstances(t *testing.T) {
 		t.Errorf("instances prints %+v of a dead instance", i)
 	}
 	must(exitOK, "flowtally clean --instance "+in.name, "doctor", in.wire.Near.Name)
-	must(exitFailed, "instance "+in.name+": no process runs it, and it has left 1 program on hooks, pinned in "+in.pins+": flowtally clean --instance "+in.name,
+	must(exitUsage, "instance "+in.name+": no process runs it, and it has left 1 program on hooks, pinned in "+in.pins+": flowtally clean --instance "+in.name,
 		"run", "--embedded", "--interface", "nosuch0", "--flow", "a=any", "--instance", lab.Unique("cli-"), "--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
 	must(exitFailed, "try: flowtally clean --instance "+in.name+" --yes", "clean", "--instance", in.name)
 	if !in.attached() {

@@ -118,7 +118,7 @@ func (c *runCmd) startError(err error, cfg dataplane.Config) error {
 	// An interface of a file may come later, as at boot, so systemd is to try again. One of the command line is a mistake.
 	for _, missing := range missingInterfaces(cfg) {
 		if name := strings.TrimPrefix(missing.Object, "interface "); c.Config == "" && strings.Contains(err.Error(), name+": not found") {
-			return hintInterface(withMissingInterfaces(err, cfg), name)
+			return hintInterface(withDead(withMissingInterfaces(err, cfg), cfg), name)
 		}
 	}
 	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) { // the plugin's too
