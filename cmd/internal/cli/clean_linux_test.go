@@ -133,11 +133,14 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	if in.attached() || exists(in.pins) || !exists(in.mirror) {
 		t.Errorf("attached %v, pins %v, mirror %v after clean --pin-dir", in.attached(), in.pinned(), exists(in.mirror))
 	}
-	must(exitOK, "removed instance "+in.name, "clean", "--all-dead", "--yes")
+
+	in.start()
+	in.dies()
+	must(exitOK, "removed instance "+in.name+": 1 program", "clean", "--all-dead", "--yes")
 	if in.attached() || exists(in.pins) || exists(in.mirror) || in.listed().Name != "" {
 		t.Errorf("attached %v, pins %v, mirror %v, %+v after clean", in.attached(), in.pinned(), exists(in.mirror), in.listed())
 	}
-	journal.want("clean: removed instance " + in.name)
+	journal.want("clean: removed instance " + in.name + ": 1 program, ")
 	must(exitFailed, "no pins and no mirror", "clean", "--instance", in.name, "--yes")
 }
 
