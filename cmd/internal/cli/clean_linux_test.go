@@ -123,8 +123,8 @@ func TestCleanDetachAndInstances(t *testing.T) {
 		t.Errorf("instances prints %+v of a dead instance", i)
 	}
 	must(exitOK, "flowtally clean --instance "+in.name, "doctor", in.wire.Near.Name)
-	must(exitUsage, "instance "+in.name+": no process runs it, and it has left 1 program on hooks, pinned in "+in.pins+": flowtally clean --instance "+in.name,
-		"run", "--embedded", "--interface", "nosuch0", "--flow", "a=any", "--instance", lab.Unique("cli-"), "--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
+	must(exitFailed, "instance "+in.name+": no process runs it, and it has left 1 program on hooks, pinned in "+in.pins+": flowtally clean --instance "+in.name,
+		"run", "--embedded", "--config", in.file("absent.yaml", "interfaces: [nosuch0]\nflows: [{name: a, match: any}]\n"), "--instance", lab.Unique("cli-"), "--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
 	must(exitFailed, "try: flowtally clean --instance "+in.name+" --yes", "clean", "--instance", in.name)
 	if !in.attached() {
 		t.Fatal("clean has not waited for the answer")
@@ -144,15 +144,21 @@ func TestCleanDetachAndInstances(t *testing.T) {
 	must(exitFailed, "no pins and no mirror", "clean", "--instance", in.name, "--yes")
 }
 
+// file writes a file of the instance and returns its path.
+func (in *instance) file(name, text string) string {
+	in.t.Helper()
+	path := filepath.Join(in.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		in.t.Fatal(err)
+	}
+	return path
+}
+
 // freeHook starts another instance on the interface, which finds the hook taken, carries out what the error says, and
 // returns doctor's feature of a dead instance that has a mirror alone.
 func (in *instance) freeHook() string {
 	in.t.Helper()
-	config := filepath.Join(in.dir, "other.yaml")
-	text := fmt.Sprintf("interfaces: [%s]\nxdp: {beside: [refuse]}\nflows: [{name: a, match: any}]\n", in.wire.Near.Name)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		in.t.Fatal(err)
-	}
+	config := in.file("other.yaml", fmt.Sprintf("interfaces: [%s]\nxdp: {beside: [refuse]}\nflows: [{name: a, match: any}]\n", in.wire.Near.Name))
 	var talk string
 	if err := in.wire.Near.NS.Do(func() error {
 		_, _, talk = run(in.t, "run", "--embedded", "--config", config, "--instance", lab.Unique("cli-"), "--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
