@@ -27,8 +27,12 @@ type holder struct {
 type holders struct {
 	kernel kernel.Kernel           // nil: the kernel of the host
 	pins   listed[uint32, string]  // by program: the directory of its pin
-	links  listed[uint32, link.ID] // by interface: its XDP link
+	links  listed[hooked, link.ID] // by hook: its XDP link
 }
+
+// hooked is a program on the XDP hook of an interface. Each network namespace numbers its interfaces by itself, so the
+// number of the interface alone could be that of another one.
+type hooked struct{ ifindex, program uint32 }
 
 type listed[K comparable, V any] struct {
 	of    map[K]V
@@ -99,7 +103,7 @@ func (h holder) freed(ifindex int, ifname string) string {
 		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + trust.Quote(h.dir)
 	}
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
-	id, err := h.among.links.get(uint32(ifindex), xdpLinks)
+	id, err := h.among.links.get(hooked{uint32(ifindex), h.program}, xdpLinks)
 	switch {
 	case err != nil: // this process may not look at links
 		return "stop its owner; or: " + off + "; or, where it has a link: bpftool link list, bpftool link detach id N"
@@ -109,9 +113,9 @@ func (h holder) freed(ifindex int, ifname string) string {
 	return "stop its owner; or: " + off
 }
 
-// xdpLinks lists the links that hold XDP hooks, by interface. It takes CAP_SYS_ADMIN.
-func xdpLinks() (map[uint32]link.ID, error) {
-	all := map[uint32]link.ID{}
+// xdpLinks lists the links that hold XDP hooks, of all network namespaces. It takes CAP_SYS_ADMIN.
+func xdpLinks() (map[hooked]link.ID, error) {
+	all := map[hooked]link.ID{}
 	it := new(link.Iterator)
 	defer it.Close()
 	for it.Next() {
@@ -120,7 +124,7 @@ func xdpLinks() (map[uint32]link.ID, error) {
 			return all, err
 		}
 		if x := info.XDP(); x != nil {
-			all[x.Ifindex] = info.ID
+			all[hooked{x.Ifindex, uint32(info.Program)}] = info.ID
 		}
 	}
 	return all, it.Err()

@@ -4,6 +4,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // Questions about many hooks cost one list while it is young, for its cost.
@@ -29,4 +36,45 @@ func TestQuestionsAboutManyHooksShareAList(t *testing.T) {
 			t.Errorf("got %d for a hook that is not listed, after %d lists", got, lists)
 		}
 	})
+}
+
+// TestTheLinkOfAnotherNamespaceIsNoAdvice: lo has the number 1 in each network namespace. The advice on how to free its hook
+// is about the program there, not about the link of another one.
+func TestTheLinkOfAnotherNamespaceIsNoAdvice(t *testing.T) {
+	w := testWire(t)
+	programs := make([]*ebpf.Program, 2)
+	for i := range programs {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.XDP, License: "GPL", AttachType: ebpf.AttachXDP, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		programs[i] = p
+	}
+	if err := w.Far.NS.Do(func() error {
+		l, err := link.AttachXDP(link.XDPOptions{Program: programs[0], Interface: 1, Flags: link.XDPGenericMode})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	var fix string
+	if err := w.Near.NS.Do(func() error {
+		lo, err := netlink.LinkByIndex(1)
+		if err == nil {
+			err = netlink.LinkSetXdpFd(lo, programs[1].FD())
+		}
+		if err == nil {
+			fix = new(holders).of(1).freed(1, "lo")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.Near.Do(t, lab.Step(t, fix, "ip link set dev … xdp off"))
 }
