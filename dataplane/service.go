@@ -11,10 +11,12 @@ import (
 // Service is a running instance: flows go in, counts come out in the mirror. All methods may be called from any
 // goroutine. After Close every method returns an error that satisfies errors.Is(err, ErrClosed).
 //
-// A method outlasts its ctx by about a second at most, though a device takes its time over a
-// command, and then returns an error that satisfies errors.Is(err, ctx.Err()): AddFlows and SetFlows are undone, RemoveFlows
-// goes on, as does a SetFlows that returns an [UnfinishedError], and Placements, which waits for all three, tells their
-// outcome.
+// A method outlasts its ctx by about a second at most, though a device takes its time over a command, and then returns an
+// error that satisfies errors.Is(err, ctx.Err()): AddFlows and SetFlows are undone, RemoveFlows goes on, as does a SetFlows
+// that returns an [UnfinishedError]. The next change waits for their end.
+//
+// Info, Interfaces, Placements, Conditions, Events and ReservedWords wait for no change. Until a change has ended,
+// Interfaces and Placements have the set before it. When its call has returned, they have the set after it.
 type Service interface {
 	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
 	// which change with the process that counts.

@@ -248,11 +248,10 @@ func (c *Client) keepAdded(req *pluginv1.SetFlowsRequest) {
 
 // Interfaces implements dataplane.Service.
 func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
-	s, err := c.turn(ctx)
+	s, err := c.session()
 	if err != nil {
 		return nil, err
 	}
-	<-c.op
 	list, err := s.svc.Interfaces(ctx)
 	return list, c.sessionError(ctx, s, err)
 }
@@ -340,13 +339,12 @@ func (c *Client) change(ctx context.Context, ch change) error {
 	}
 }
 
-// Placements implements dataplane.Service. It waits for a change under way.
+// Placements implements dataplane.Service. It waits for no change.
 func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
-	s, err := c.turn(ctx)
+	s, err := c.session()
 	if err != nil {
 		return nil, err
 	}
-	<-c.op
 	placed, err := s.svc.Placements(ctx, names...)
 	return placed, c.sessionError(ctx, s, err)
 }

@@ -144,17 +144,20 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		for i, x := range list {
 			was[i], now[i] = x.c.Placed, x.to
 		}
-		in, end, err := u.Alter(ctx, was, now)
+		var in []backend.Installed
+		var end func(keep bool) error
+		err := a.e.ctl.Outside(func() (err error) { in, end, err = u.Alter(ctx, was, now); return err })
 		if err != nil {
 			return fmt.Errorf("changing %s in %s: %w", backend.Describe(was), b.Name(), err)
 		}
-		a.ends = append(a.ends, end)
+		a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
 		for i, x := range list {
 			x.in = in[i]
 		}
 	}
 	for _, x := range a.list {
 		x.was = *x.c
+		x.c.held = true // by x.was
 	}
 	return nil
 }
@@ -260,7 +263,7 @@ func (a *alterations) enact() {
 	e := a.e
 	var stacked []*flowState
 	for _, x := range a.list {
-		delete(e.flows, x.c.Name)
+		e.drop(x.c.Name)
 		if x.c.offload != nil {
 			stacked = append(stacked, x.c)
 		}
@@ -274,25 +277,25 @@ func (a *alterations) enact() {
 			e.mover.stack.hardware.Rename(was, x.to)
 		}
 		of := e.placement.newFlow(x.to)
-		c.Placed = x.to
-		e.flows[c.Name] = c
+		c.edit().Placed = x.to
+		e.put(c)
 		if c.offload == nil {
 			if was.Backend != c.Backend {
-				c.rejected = of.rejected
+				c.edit().rejected = of.rejected
 			}
-			c.id, c.source = x.in.ID, x.in.Source
+			c.id, c.edit().source = x.in.ID, x.in.Source
 		} else {
 			e.mover.stack.denied.drop(c)
 			c.above, c.below, c.unsorted = nil, nil, false
 			c.allowsHardware, c.allowsSoftware, c.refusals = of.allowsHardware, of.allowsSoftware, of.refusals
 			if x.rules && !c.offloaded {
-				c.rejected = of.rejected
+				c.edit().rejected = of.rejected
 			}
 			if c.hasShadow {
 				c.shadow.ID, c.shadow.Source = x.in.ID, x.in.Source
 			}
 			if c.backend == backend.Backend(e.mover.stack.software) && c.gone == nil {
-				c.source = x.in.Source
+				c.edit().source = x.in.Source
 			}
 		}
 		x.updateTotal(e)
@@ -306,7 +309,7 @@ func (a *alterations) enact() {
 func (x *alteration) updateTotal(e *Engine) {
 	c := x.c
 	if x.relist {
-		c.handle = x.handle
+		c.edit().handle = x.handle
 	}
 	if !x.anew { // its hooks are the same: a loss of one is still to be declared
 		return

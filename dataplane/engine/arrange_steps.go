@@ -38,7 +38,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 			err = m.toSoftware(ctx, c, reason)
 		}
 		if err == nil {
-			c.rejected = m.stack.reasons(c, reason)
+			c.edit().rejected = m.stack.reasons(c, reason)
 			displaced++
 		} else if waits {
 			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
@@ -74,11 +74,11 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := m.stack.software.SetActive(ctx, placedOf(mine), true); err != nil {
+	if err := m.setActive(ctx, mine, true); err != nil {
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
-		c.rejected = m.stack.reasons(c, why[c])
+		c.edit().rejected = m.stack.reasons(c, why[c])
 		if err := m.publishInSoftware(c, displaced); err != nil {
 			return fmt.Errorf("flow %q: %w", c.Name, err)
 		}
@@ -103,8 +103,8 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	if err != nil {
 		return nil, err
 	}
-	failed = m.stack.install(ctx, list)
-	var off []backend.Placed
+	failed = m.install(ctx, list)
+	var off []*flowState
 	for i, c := range list {
 		switch {
 		case failed[c] != nil:
@@ -117,13 +117,13 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", c.Name, err)
 		}
-		c.rejected = m.stack.reasons(c, nil)
+		c.edit().rejected = m.stack.reasons(c, nil)
 		if c.hasShadow && (!m.stack.audit || c.hardware.Takes) {
-			off = append(off, c.Placed)
+			off = append(off, c)
 		}
 	}
 	if len(off) > 0 {
-		if err := m.stack.software.SetActive(ctx, off, false); err != nil {
+		if err := m.setActive(ctx, off, false); err != nil {
 			m.log.Warn("detaching from hooks that no flow needs", "err", err)
 		}
 	}
@@ -139,10 +139,11 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 var errBlocked = errors.New("a flow that wins over it was refused")
 
 // install installs the whole list in hardware. If that fails, it installs flow by flow, so that a refused flow keeps no other out.
-func (s *stack) install(ctx context.Context, list []*flowState) (failed map[*flowState]error) {
+func (m *mover) install(ctx context.Context, list []*flowState) (failed map[*flowState]error) {
 	failed = make(map[*flowState]error)
 	take := func(part []*flowState) error {
-		in, err := s.hardware.Install(ctx, placedOf(part))
+		var in []backend.Installed
+		err := m.ctl.Outside(func() (err error) { in, err = m.stack.hardware.Install(ctx, placedOf(part)); return err })
 		if err != nil {
 			return err
 		}
@@ -182,7 +183,7 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 		}
 	}
 	for ifname, list := range losing {
-		ids, err := m.stack.software.CountApart(ctx, placedOf(list), ifname, true)
+		ids, err := m.countApart(ctx, list, ifname, true)
 		if err != nil {
 			m.log.Warn("flows leave their other devices, too", "interface", ifname, "flows", len(list), "err", err)
 			continue

@@ -192,7 +192,7 @@ func (s *stack) explain(all []*flowState, why map[*flowState]error) {
 			continue
 		}
 		if now := s.reasons(c, why[c]); !slices.Equal(now, c.rejected) {
-			c.rejected = now // a fresh slice: callers have the other
+			c.edit().rejected = now
 		}
 	}
 }

@@ -28,7 +28,7 @@ func returned(t *testing.T) (s *stacked, send func(int)) {
 	w.over.during = nil
 	for range 3 {
 		send(1)
-		s.e.watcher.updateConditions()
+		s.look()
 	}
 	if got := s.total(t, "dns"); got.Packets != 13 || s.source("dns") != "rdma" {
 		t.Fatalf("counted %d by %s, want 13 (4 passed between the two) by rdma", got.Packets, s.source("dns"))
@@ -49,7 +49,7 @@ func TestAuditCatchesUpInAShortPause(t *testing.T) {
 		t.Error("something lacks after a pause")
 	}
 	send(1)
-	s.e.watcher.updateConditions()
+	s.look()
 	if got := s.total(t, "dns"); got.Packets != 19 {
 		t.Errorf("counted %d, want 19", got.Packets)
 	}

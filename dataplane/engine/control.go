@@ -18,20 +18,16 @@ func (e *Engine) lock(ctx context.Context, doing string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	if !e.ctl.TryLock() {
-		select {
-		case e.ctl <- struct{}{}:
-		case <-e.life.Done():
-			return dataplane.ErrClosed
-		case <-ctx.Done():
-			return fmt.Errorf("%s: waiting for another control call, which a device may hold up: %w", doing, ctx.Err())
-		}
-	}
-	if e.closed() {
+	locked := e.ctl.LockUntil(ctx.Done(), e.life.Done())
+	switch {
+	case !e.closed() && locked:
+		return nil
+	case !e.closed():
+		return fmt.Errorf("%s: waiting for another control call, which a device may hold up: %w", doing, ctx.Err())
+	case locked:
 		e.ctl.Unlock()
-		return dataplane.ErrClosed
 	}
-	return nil
+	return dataplane.ErrClosed
 }
 
 // closed reports whether Close was called. Later calls return at once.

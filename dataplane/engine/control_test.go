@@ -57,6 +57,12 @@ func answer[T any](t *testing.T, what string, from <-chan T) (v T) {
 	return v
 }
 
+// awaitCalls returns when no control call is under way.
+func awaitCalls(e *Engine) {
+	e.ctl.Lock()
+	e.ctl.Unlock()
+}
+
 // behind runs a call in a goroutine of its own.
 func behind(call func() error) <-chan error {
 	out := make(chan error, 1)
@@ -80,7 +86,8 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 		_, err2 := s.e.Conditions(t.Context())
 		_, err3 := s.e.QueuePairs().List(t.Context())
 		_, err4 := s.e.Events(t.Context())
-		return errors.Join(err1, err2, err3, err4)
+		_, err5 := s.e.ReservedWords(t.Context())
+		return errors.Join(err1, err2, err3, err4, err5)
 	})
 	if err := answer(t, "what reads", looks); err != nil {
 		t.Error(err)
@@ -102,7 +109,8 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 		t.Errorf("error %v, want the context's, of flow web", err)
 	}
 	close(o.goOn)
-	placed, err := s.e.Placements(t.Context()) // when the device has returned
+	awaitCalls(s.e)
+	placed, err := s.e.Placements(t.Context())
 	if err != nil || len(placed) != 0 || len(s.over.flows) != 0 || len(s.under.flows) != 0 {
 		t.Errorf("placed %+v, err %v; %d in hardware, %d behind it: a flow that nobody waited for stays", placed, err, len(s.over.flows), len(s.under.flows))
 	}
@@ -126,7 +134,11 @@ func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
 	if err := answer(t, "the end of removing", removing); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on") {
 		t.Errorf("error %v, want that the removal goes on", err)
 	}
+	if placed, err := s.e.Placements(t.Context()); err != nil || len(placed) != 1 {
+		t.Errorf("while the removal goes on: placed %+v, err %v", placed, err)
+	}
 	close(o.goOn)
+	awaitCalls(s.e)
 	if placed, err := s.e.Placements(t.Context()); err != nil || len(placed) != 0 {
 		t.Errorf("placed %+v, err %v", placed, err)
 	}

@@ -51,7 +51,8 @@ func (m *mover) divide(c *flowState, why error) error {
 		case !a.ready:
 			return fmt.Errorf("XDP does not count it on %s alone", a.name)
 		}
-		if err := hardware.StandIn(c.Placed, a.name, software, a.id); err != nil {
+		err := m.ctl.Outside(func() error { return hardware.StandIn(c.Placed, a.name, software, a.id) })
+		if err != nil {
 			return err
 		}
 		a.active, a.epoch = true, software.Epoch(c.On(a.name))
@@ -60,7 +61,7 @@ func (m *mover) divide(c *flowState, why error) error {
 		}
 	}
 	c.gone = nil
-	c.rejected = m.stack.reasons(c, why)
+	c.edit().rejected = m.stack.reasons(c, why)
 	c.epoch = 0 // the shadow's own counter lacks the packets that are counted apart
 	return m.publishDivided(c, why.Error(), true)
 }
@@ -74,7 +75,11 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	if i := slices.IndexFunc(above, func(o *flowState) bool { return !o.offloaded || o.hasLost(ifname) }); i >= 0 {
 		return fmt.Errorf("flow %q wins over it and is not counted there", above[i].Name)
 	}
-	missed, err := m.stack.hardware.Return(c.Placed, placedOf(above), ifname)
+	var missed uint64
+	err := m.ctl.Outside(func() (err error) {
+		missed, err = m.stack.hardware.Return(c.Placed, placedOf(above), ifname)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -83,9 +88,9 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	lacks := missed > 0 || was != 0 && was != m.stack.software.Epoch(c.On(ifname))
 	c.lost = slices.Delete(c.lost, i, i+1)
 	if len(c.lost) == 0 {
-		c.rejected = m.stack.reasons(c, nil)
+		c.edit().rejected = m.stack.reasons(c, nil)
 	}
-	if _, err := m.stack.software.CountApart(ctx, []backend.Placed{c.Placed}, ifname, false); err != nil {
+	if _, err := m.countApart(ctx, []*flowState{c}, ifname, false); err != nil {
 		m.log.Warn("ending a count that hardware has taken over", "flow", c.Name, "interface", ifname, "err", err)
 	}
 	text := ""
@@ -102,7 +107,7 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 // sends an event.
 func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 	c.resets = m.resets(c) // the counters are not the same ones
-	c.source = m.sourceOf(c)
+	c.edit().source = m.sourceOf(c)
 	m.sendMoved(c, why, dataplane.Uncounted{Unknown: lacks})
 	return m.writeContinuity(c, c.hardware.Cookie, c.base, lacks)
 }
@@ -110,7 +115,7 @@ func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 // joinShadow has the shadow of a flow count in one slot again, before the flow leaves hardware.
 func (m *mover) joinShadow(ctx context.Context, c *flowState) error {
 	for len(c.lost) > 0 {
-		if _, err := m.stack.software.CountApart(ctx, []backend.Placed{c.Placed}, c.lost[0].name, false); err != nil {
+		if _, err := m.countApart(ctx, []*flowState{c}, c.lost[0].name, false); err != nil {
 			return err
 		}
 		c.lost = c.lost[1:]

@@ -33,7 +33,8 @@
 // # Lifetime and locks
 //
 // [New] starts the instance, [Engine.Close] ends it. The methods of [dataplane.Service] may be called from any
-// goroutine. Engine.ctl serialises the control calls. A method returns within about 1 s of its cancellation, even if a
-// device is slow; the call then ends in the background and is undone. The poller's lock is held for one cycle or one
-// change, and never across a call into the kernel or a device.
+// goroutine. Engine.ctl serialises the calls that change something; those that read wait for none, and find the set in
+// force (inforce.go). A method returns within about 1 s of its cancellation, even if a device is slow; the call then ends
+// in the background and is undone. The poller's lock is held for one cycle or one change, and never across a call into
+// the kernel or a device.
 package engine

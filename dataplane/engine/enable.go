@@ -49,7 +49,7 @@ func (p *placement) enableOffload() {
 // joinStack makes a flow that XDP counts a flow of the stack, in the state shadow.
 func (p *placement) joinStack(c *flowState) {
 	again := p.newFlow(c.Placed)
-	c.rejected, c.offload = again.rejected, again.offload
+	c.edit().rejected, c.offload = again.rejected, again.offload
 	c.shadow = backend.Installed{ID: c.id, Cookie: c.slot, Source: c.source, Basis: c.basis}
 	c.hasShadow, c.shadowBase = true, c.base
 }
@@ -62,11 +62,12 @@ func (p *placement) updateRejections(name string) {
 		if at < 0 {
 			continue
 		}
-		c.rejected = slices.Clone(c.rejected) // callers have the slice
-		for i := range c.rejected {
-			if c.rejected[i].Backend == name {
-				c.rejected[i] = refused[at]
+		rejected := slices.Clone(c.rejected) // callers have the slice
+		for i := range rejected {
+			if rejected[i].Backend == name {
+				rejected[i] = refused[at]
 			}
 		}
+		c.edit().rejected = rejected
 	}
 }

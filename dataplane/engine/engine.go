@@ -75,6 +75,9 @@ type Engine struct {
 	adding  []*flowState          // flows that have entries and are not in flows yet
 	order   uint32                // of the next flow
 	place   uint64                // flowState.place of the next flow
+	pending *pending
+
+	inForce inForce
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -93,15 +96,17 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, err
 	}
 	e := &Engine{
-		cfg: withDefaults(cfg), log: opts.Logger, ctl: control.New(), bound: backend.CloseBound,
+		cfg: withDefaults(cfg), log: opts.Logger, bound: backend.CloseBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
-		flows: make(map[string]*flowState),
+		flows: make(map[string]*flowState), pending: new(pending),
+		inForce: inForce{flows: make(map[string]*shown), refused: make(map[string]*refusal)},
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	e.given = e.cfg.Interfaces
-	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal)}
+	e.ctl = control.New(e.commit)
+	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal), pending: e.pending}
 	host, isHosted := hosted.From(ctx)
 	if isHosted && opts.Trial.Path == "" {
 		opts.Trial = SelfTrial()
@@ -172,7 +177,12 @@ func (e *Engine) assemble(absent map[string]error, given bool, ticker *tick.Tick
 	})
 	e.pairs, e.Service = newQueuePairs(e), newWords(e)
 	e.mover = &mover{
-		stack: newStack(e.backends, absent, e.cfg.RDMA.Audit), catalogue: e.catalogue, plan: e.plan, events: &e.events, log: e.log,
+		ctl:       e.ctl,
+		stack:     newStack(e.backends, absent, e.cfg.RDMA.Audit),
+		catalogue: e.catalogue,
+		plan:      e.plan,
+		pending:   e.pending,
+		log:       e.log,
 	}
 	e.arranger = &arranger{mover: e.mover, poller: e.poller, flows: e.flows}
 	e.placement = &placement{
@@ -229,8 +239,26 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, words: e.Set, guard: e.guard, unconfined: e.unconfined, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) }, noteChange: e.noteChange,
-		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
+		ctl:        e.ctl,
+		log:        e.log,
+		backends:   e.backends,
+		pairs:      e.pairs,
+		words:      e.Set,
+		guard:      e.guard,
+		unconfined: e.unconfined,
+		poller:     e.poller,
+		flows:      e.flows,
+		refused:    e.refused,
+		inForce:    &e.inForce,
+		retry:      func(ctx context.Context) { retryRefused(ctx, e) },
+		noteChange: e.noteChange,
+		mover:      e.mover,
+		placement:  e.placement,
+		auditor:    e.auditor,
+		health:     e.health,
+		life:       e.life,
+		stopped:    &e.stopped,
+		asked:      make([]asked, len(e.backends)),
 	}
 	// The hooks that this start has taken are declared before somebody can kill an instance that has started.
 	e.ctl.Lock()
@@ -304,6 +332,7 @@ func (e *Engine) end() error {
 	e.watcher.showSources() // the next process does not see that a hook was lost and taken again
 	e.stop()
 	e.stopped.Wait()
+	e.commit() // and send what the last look has found
 	e.events.Close()
 	return errors.Join(err, e.release(e.cfg.XDP.KeepPins, (*shm.Writer).Close))
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +16,12 @@ import (
 
 // flowState is a flow of the instance: the backend that counts it, its entry in the mirror, and the base of its total.
 type flowState struct {
-	backend.Placed
-	id       uint32 // of its slot, for a flow that the stack does not place; see Installed
-	slot     uint64 // the cookie of that slot
-	handle   shm.Handle
-	backend  backend.Backend       // feeds the total
-	rejected []dataplane.Rejection // shared by flows: replaced, never written to
-	source   dataplane.Source
+	*shown                   // to be written to by edit alone
+	held     bool            // readers have shown, or an alteration that may be undone
+	pending  *pending        // Engine.pending
+	id       uint32          // of its slot, for a flow that the stack does not place; see Installed
+	slot     uint64          // the cookie of that slot
+	backend  backend.Backend // feeds the total
 	basis    string
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
@@ -82,6 +80,9 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 	if err := ch.apply(ctx, commit); err != nil {
 		return nil, err
 	}
+	if !e.catalogue.Inheriting() {
+		ch.report()
+	}
 	out := make([]dataplane.Placement, len(ch.added))
 	for i, c := range ch.added {
 		out[i] = c.placement()
@@ -110,7 +111,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		// A change by a file goes on as a start with the file does.
 		before := e.refused.begin(opts.Config != nil && opts.Config.Start == dataplane.StartDegraded)
 		for _, p := range ch.add {
-			delete(e.refused.flows, p.Name)
+			e.refused.remove(p.Name)
 		}
 		if err := ch.apply(ctx, commit); err != nil {
 			e.refused.end(before)
@@ -118,10 +119,11 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		}
 		e.refused.end(nil)
 		e.refused.set(flows, opts, e.flows)
-		ch.announce(diff)
 		if err := e.catalogue.RemoveInherited(e.refused.entries()); err != nil {
 			e.log.Warn("removing the totals of flows that were refused", "err", err)
 		}
+		ch.report()
+		ch.announce(diff)
 		return nil
 	})
 	if decided := (*dataplane.UnfinishedError)(nil); err != nil && !errors.As(err, &decided) {
@@ -164,11 +166,12 @@ func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) erro
 
 // Interfaces implements dataplane.Service.
 func (e *Engine) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
-	if err := e.lock(ctx, "listing the interfaces"); err != nil {
+	if err := e.mayRead(ctx, "listing the interfaces"); err != nil {
 		return nil, err
 	}
-	defer e.ctl.Unlock()
-	return slices.Clone(e.cfg.Interfaces), nil
+	e.inForce.mu.Lock()
+	defer e.inForce.mu.Unlock()
+	return slices.Clone(e.inForce.interfaces), nil
 }
 
 // giveInterfaces has the backends count on the interfaces of a list, all or none.
@@ -180,10 +183,10 @@ func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
 		if !ok {
 			continue
 		}
-		if err := s.SetInterfaces(list); err != nil {
+		if err := e.ctl.Outside(func() error { return s.SetInterfaces(list) }); err != nil {
 			err = fmt.Errorf("interfaces: backend %s: %w", b.Name(), err)
 			for _, s := range done {
-				err = errors.Join(err, s.SetInterfaces(was))
+				err = errors.Join(err, e.ctl.Outside(func() error { return s.SetInterfaces(was) }))
 			}
 			return err
 		}
@@ -221,18 +224,19 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := (&change{e: e, remove: going}).apply(ctx, nil); err != nil {
+	ch := &change{e: e, remove: going}
+	if err := ch.apply(ctx, nil); err != nil {
 		return err
 	}
 	e.refused.drop(names)
-	return e.catalogue.RemoveInherited(e.refused.entries())
+	err := e.catalogue.RemoveInherited(e.refused.entries())
+	ch.report()
+	return err
 }
 
 // forget removes a flow from the plan and the mirror.
 func (e *Engine) forget(c *flowState) error {
-	delete(e.flows, c.Name)
-	e.log.Info("flow removed", "flow", c.Name)
-	e.events.Send(dataplane.FlowRemoved, c.Name, c.Flow.Identity())
+	e.drop(c.Name)
 	if err := e.catalogue.Remove(c.handle); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}
@@ -241,37 +245,19 @@ func (e *Engine) forget(c *flowState) error {
 
 // Placements implements dataplane.Service.
 func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
-	if err := e.lock(ctx, "listing the flows"); err != nil {
+	if err := e.mayRead(ctx, "listing the flows"); err != nil {
 		return nil, err
 	}
-	defer e.ctl.Unlock()
-	var out []dataplane.Placement
-	if len(names) == 0 {
-		out = make([]dataplane.Placement, 0, len(e.flows))
-		for _, c := range e.flows {
-			out = append(out, c.placement())
-		}
-		for _, x := range e.refused.flows {
-			out = append(out, x.placement())
-		}
-	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if c := e.flows[name]; c != nil {
-			out = append(out, c.placement())
-		} else if x := e.refused.flows[name]; x != nil {
-			out = append(out, x.placement())
-		}
-	}
-	slices.SortFunc(out, func(a, b dataplane.Placement) int { return cmp.Compare(a.Flow.Name, b.Flow.Name) })
-	return out, nil
+	return e.inForce.placements(names), nil
 }
 
-func (c *flowState) placement() dataplane.Placement {
-	return dataplane.Placement{
-		Flow: c.Flow.Clone(), Order: placeOf(c.Placed), Source: c.source, Rejected: c.rejected,
-		Counter: c.handle,
+// mayRead returns why a call that reads the set in force is refused. Such a call waits for no other.
+func (e *Engine) mayRead(ctx context.Context, doing string) error {
+	if e.closed() {
+		return dataplane.ErrClosed
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }
-
-// placeOf is [dataplane.Placement.Order], which begins at 1.
-func placeOf(f backend.Placed) uint32 { return f.Order + 1 }

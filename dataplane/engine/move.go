@@ -10,18 +10,36 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
-	"github.com/flowtally/flowtally/dataplane/engine/event"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 )
 
 // mover moves single flows between hardware and their shadows, and keeps their totals. Its methods are called with
 // Engine.ctl held.
 type mover struct {
+	ctl       control.Lock
 	stack     *stack // nil: no backend counts in hardware yet
 	catalogue *catalogue.Catalogue
 	plan      *poll.Plan
-	events    *event.Broadcaster
+	pending   *pending
 	log       *slog.Logger
+}
+
+// setActive is SoftwareBackend.SetActive outside ctl, as are countApart and removeFromHardware of their names.
+func (m *mover) setActive(ctx context.Context, flows []*flowState, on bool) error {
+	return m.ctl.Outside(func() error { return m.stack.software.SetActive(ctx, placedOf(flows), on) })
+}
+
+func (m *mover) countApart(ctx context.Context, flows []*flowState, ifname string, on bool) (ids []uint32, err error) {
+	err = m.ctl.Outside(func() (err error) {
+		ids, err = m.stack.software.CountApart(ctx, placedOf(flows), ifname, on)
+		return err
+	})
+	return ids, err
+}
+
+func (m *mover) removeFromHardware(ctx context.Context, c *flowState) error {
+	return m.ctl.Outside(func() error { return m.stack.hardware.Remove(ctx, []backend.Placed{c.Placed}) })
 }
 
 // shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
@@ -39,7 +57,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 		return before, nil
 	}
 	if s.audit {
-		if err := s.software.SetActive(ctx, placedOf(list), true); err != nil {
+		if err := m.setActive(ctx, list, true); err != nil {
 			return nil, fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), err)
 		}
 	}
@@ -64,7 +82,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 // lacks no packet.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
-	if err := s.software.SetActive(ctx, []backend.Placed{c.Placed}, true); err != nil {
+	if err := m.setActive(ctx, []*flowState{c}, true); err != nil {
 		return err
 	}
 	if err := m.joinShadow(ctx, c); err != nil {
@@ -72,7 +90,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	}
 	whole := m.shadowComplete(c)
 	if !lost { // its counter is read to the end below
-		if err := s.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+		if err := m.removeFromHardware(ctx, c); err != nil {
 			return fmt.Errorf("removing it from %s: %w", s.hardware.Name(), err)
 		}
 	}
@@ -100,12 +118,12 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 		return err
 	}
 	if lost {
-		if err := s.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+		if err := m.removeFromHardware(ctx, c); err != nil {
 			m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
 		}
 	}
 	c.offloaded, c.gone = false, nil
-	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
+	c.backend, c.basis, c.edit().source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
 	c.missed, _ = s.software.Refused(c.Placed)
 	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
@@ -146,7 +164,7 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.software.Epoch(c.Placed)
 	}
 	c.gone, c.missed = nil, false
-	c.backend, c.basis, c.source = s.hardware, c.hardware.Basis, c.hardware.Source
+	c.backend, c.basis, c.edit().source = s.hardware, c.hardware.Basis, c.hardware.Source
 	if c.needsAlign = false; lacks.Unknown {
 		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
@@ -167,7 +185,7 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 
 // suspend leaves a flow that its device lost at its last value, without a source.
 func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
-	if err := m.stack.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+	if err := m.removeFromHardware(ctx, c); err != nil {
 		m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
 	}
 	if err := m.joinShadow(ctx, c); err != nil {
@@ -175,8 +193,8 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	}
 	m.plan.Hold(c.handle)
 	c.offloaded = false
-	c.source = dataplane.Source{}
-	c.rejected = m.stack.reasons(c, why)
+	c.edit().source = dataplane.Source{}
+	c.edit().rejected = m.stack.reasons(c, why)
 	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
 	if err := m.writeSource(c); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
@@ -206,7 +224,7 @@ func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
 	}
 	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
 		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
-	m.events.Publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
+	m.pending.send(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }
 
 // noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.

@@ -25,7 +25,7 @@ type placement struct {
 func (p *placement) newFlow(f backend.Placed) *flowState {
 	stack := p.mover.stack
 	of := p.choices.of(f.Flow)
-	c := &flowState{Placed: f, rejected: of.refused}
+	c := &flowState{shown: &shown{Placed: f, rejected: of.refused}, pending: p.mover.pending}
 	if stack == nil {
 		return c
 	}
@@ -72,14 +72,16 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 	}
 	flows := placedOf(set)
 	for _, b := range of.open {
-		installed, err := b.Install(ctx, flows)
+		var installed []backend.Installed
+		err := p.mover.ctl.Outside(func() (err error) { installed, err = b.Install(ctx, flows); return err })
 		if err != nil {
 			rejected = append(rejected, dataplane.Rejection{Backend: b.Name(), Reason: err.Error()})
 			errs = append(errs, fmt.Errorf("%s: %w", b.Name(), err))
 			continue
 		}
 		for i, c := range set {
-			c.backend, c.rejected, c.source, c.id = b, rejected, installed[i].Source, installed[i].ID
+			c.backend, c.id = b, installed[i].ID
+			c.edit().rejected, c.edit().source = rejected, installed[i].Source
 		}
 		var left []backend.Placed
 		for i, c := range set {
@@ -97,7 +99,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 			}
 		}
 		if len(left) > 0 {
-			return b.Remove(ctx, left)
+			return p.mover.ctl.Outside(func() error { return b.Remove(ctx, left) })
 		}
 		return nil
 	}
@@ -105,7 +107,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		errs = usual
 	}
 	for _, c := range set {
-		c.rejected = rejected
+		c.edit().rejected = rejected
 	}
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }
@@ -119,7 +121,8 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 	stack.relate(flows)
 	fresh := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.hasShadow })
 	if u := stack.software; u != nil && len(fresh) > 0 {
-		in, err := u.AddShadows(ctx, placedOf(fresh))
+		var in []backend.Installed
+		err := p.mover.ctl.Outside(func() (err error) { in, err = u.AddShadows(ctx, placedOf(fresh)); return err })
 		for i, c := range fresh {
 			if err != nil {
 				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})

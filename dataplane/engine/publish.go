@@ -22,7 +22,7 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 			_, c.missed = u.Refused(c.Placed)          // from here on, as an earlier process may have counted there
 		}
 	}
-	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie, catalogue.Undeclared(in.Cookie)}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie, catalogue.Undeclared(in.Cookie)}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		past, err := catalogue.CarryOn(c.backend, old, in)
 		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
 		return past, err
@@ -41,7 +41,7 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 
 // publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it.
 func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
-	c.backend, c.source = m.stack.software, m.stack.software.Source(c.Placed)
+	c.backend, c.edit().source = m.stack.software, m.stack.software.Source(c.Placed)
 	err := m.publish(c, c.shadow, displaced)
 	c.shadowBase = c.base
 	return err
@@ -50,10 +50,10 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left
 // the shadow pinned with a known total, the total goes on from there.
 func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
-	c.backend, c.basis, c.source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
+	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
 	var err error
-	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		if old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie && !c.shadow.Gap {
 			known = true
 			return old.Continuity, nil

@@ -25,7 +25,7 @@ func newWords(e *Engine) words.Service {
 			Path: m.Path, Mode: m.WordsMode, Group: m.WordsGroup, QueuePairs: e.cfg.QueuePairs, Logger: e.log, Mirror: e.writer,
 			Entry: e.catalogue.Completion, Remove: e.catalogue.Remove, SetSource: e.plan.SetSource, Publish: e.events.Publish,
 		}),
-		Lock: e.lock, Unlock: e.ctl.Unlock,
+		Lock: e.lock, Unlock: e.ctl.Unlock, MayRead: e.mayRead,
 		Taken: func(name string) bool {
 			return e.flows[name] != nil || e.refused.flows[name] != nil || e.pairs.HasCounter(name)
 		},

@@ -18,13 +18,14 @@ import (
 // refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are
 // flows of the set, for Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
 type refusals struct {
-	log   *slog.Logger
-	goOn  bool // a flow that is refused is added here
-	flows map[string]*refusal
-	again bool // the set of flows or the interfaces have changed: a flow may find room now
+	log     *slog.Logger
+	goOn    bool                // a flow that is refused is added here
+	flows   map[string]*refusal // to be changed by put, remove and end
+	again   bool                // the set of flows or the interfaces have changed: a flow may find room now
+	pending *pending            // Engine.pending
 }
 
-// refusal is a flow that is not counted.
+// refusal is a flow that is not counted. Readers have it: nobody writes to it.
 type refusal struct {
 	backend.Placed
 	rejected []dataplane.Rejection
@@ -46,7 +47,21 @@ func (r *refusals) add(c *flowState, err error) {
 	if len(rejected) == 0 {
 		rejected = []dataplane.Rejection{{Backend: string(cmp.Or(c.Backend, flow.Auto)), Reason: err.Error()}}
 	}
-	r.flows[c.Name] = &refusal{Placed: c.Placed, rejected: rejected, err: err}
+	r.put(&refusal{Placed: c.Placed, rejected: rejected, err: err})
+}
+
+// put notes a refused flow.
+func (r *refusals) put(x *refusal) {
+	r.flows[x.Name] = x
+	r.pending.names = append(r.pending.names, x.Name)
+}
+
+// remove forgets a refused flow.
+func (r *refusals) remove(name string) {
+	if r.flows[name] != nil {
+		delete(r.flows, name)
+		r.pending.names = append(r.pending.names, name)
+	}
 }
 
 // begin lets a change go on without refused flows, if it is to. It returns the flows for end.
@@ -63,9 +78,9 @@ func (r *refusals) end(before map[string]*refusal) {
 }
 
 // inOrder returns the refused flows in the order in which they were configured.
-func (r *refusals) inOrder() []*refusal {
-	return slices.SortedFunc(maps.Values(r.flows), func(a, b *refusal) int { return cmp.Compare(a.Order, b.Order) })
-}
+func (r *refusals) inOrder() []*refusal { return slices.SortedFunc(maps.Values(r.flows), byOrder) }
+
+func byOrder(a, b *refusal) int { return cmp.Compare(a.Order, b.Order) }
 
 func (x *refusal) placement() dataplane.Placement {
 	return dataplane.Placement{Flow: x.Flow.Clone(), Order: placeOf(x.Placed), Rejected: x.rejected}
@@ -74,7 +89,7 @@ func (x *refusal) placement() dataplane.Placement {
 // drop forgets the refused flows among names.
 func (r *refusals) drop(names []string) {
 	for _, n := range names {
-		delete(r.flows, n)
+		r.remove(n)
 	}
 	r.again = true
 }
@@ -85,7 +100,11 @@ func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions, counted map
 	if !opts.KeepOthers {
 		r.drop(r.unset(flows, opts.Keep))
 	}
-	maps.DeleteFunc(r.flows, func(name string, _ *refusal) bool { return counted[name] != nil })
+	for name := range r.flows {
+		if counted[name] != nil {
+			r.remove(name)
+		}
+	}
 }
 
 // unset returns the names of the refused flows that a set of flows ends, in order.
@@ -111,10 +130,10 @@ func (r *refusals) entries() (out []shm.Entry) {
 // mostRefusalsShown bounds the number of conditions about flows.
 const mostRefusalsShown = 64
 
-// conditions lists the refused flows, and the number of those beyond the first ones.
-func (r *refusals) conditions() (out []dataplane.Condition) {
+// refusalConditions lists refused flows, and the number of those beyond the first ones.
+func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 	const fix = "remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change; or remove the flow from the configuration, then: flowtally apply"
-	all := r.inOrder()
+	slices.SortFunc(all, byOrder)
 	for _, x := range all[:min(len(all), mostRefusalsShown)] {
 		out = append(out, dataplane.Condition{Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: x.Name, Text: x.err.Error(), Fix: fix})
 	}
@@ -133,10 +152,10 @@ func retryRefused(ctx context.Context, e *Engine) {
 		if failed == mostRefusalsShown {
 			return // the others have the same cause, mostly
 		}
-		delete(e.refused.flows, x.Name)
+		e.refused.remove(x.Name)
 		if _, err := e.add(ctx, []flow.Flow{x.Flow}, nil); err != nil {
-			failed, x.err = failed+1, err
-			e.refused.flows[x.Name] = x
+			failed++
+			e.refused.put(&refusal{Placed: x.Placed, rejected: x.rejected, err: err})
 		}
 	}
 }

@@ -40,6 +40,8 @@ func (s *stacked) kill(t *testing.T) {
 
 func (s *stacked) close(t *testing.T) {
 	t.Helper()
+	s.e.commit() // a test that calls a part of the engine does not hold ctl
+	s.checkInForce(t)
 	if err := s.e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +246,8 @@ func (s *stacked) addTooLate(t *testing.T, name string) {
 	defer end()
 	s.over.during = end
 	defer func() { s.over.during = nil }()
+	s.e.ctl.Lock()
+	defer s.e.ctl.Unlock()
 	x := s.e.refused.flows[name]
 	delete(s.e.refused.flows, name)
 	if _, err := s.e.add(ctx, []flow.Flow{x.Flow}, control.NewCommit(s.e.life, "adding")); !errors.Is(err, context.Canceled) {

@@ -16,7 +16,7 @@ import (
 func stackOf(flows []flow.Flow) []*flowState {
 	out := make([]*flowState, len(flows))
 	for i, f := range flows {
-		out[i] = &flowState{Placed: backend.Placed{Flow: f, Order: uint32(i)}, offload: &offload{}}
+		out[i] = &flowState{shown: &shown{Placed: backend.Placed{Flow: f, Order: uint32(i)}}, offload: &offload{}}
 	}
 	return out
 }

@@ -27,7 +27,8 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 		if len(from[b]) == 0 {
 			continue
 		}
-		if err := b.Remove(ctx, from[b]); err != nil {
+		err := p.mover.ctl.Outside(func() error { return b.Remove(ctx, from[b]) })
+		if err != nil {
 			err = fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
 			for _, c := range all { // a flow that stays has lost its place in hardware, and its total goes on
 				if c.offload != nil && c.offloaded && b != backend.Backend(p.mover.stack.hardware) {

@@ -78,14 +78,21 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 		e.watcher.arrange(stays) // so that the sources are right when the call returns
 		e.watcher.showSources()
 	}
-	if starting {
-		return nil
+	return nil
+}
+
+// report puts the change in force, and then logs the removed and added flows and sends an event for each.
+func (ch *change) report() {
+	e := ch.e
+	e.commit()
+	for _, c := range ch.remove {
+		e.log.Info("flow removed", "flow", c.Name)
+		e.events.Send(dataplane.FlowRemoved, c.Name, c.Flow.Identity())
 	}
 	for _, c := range ch.added {
 		e.log.Info("flow added", "flow", c.Name, "backend", c.source.Backend, "device", c.source.DeviceNames(), "mode", c.source.Modes())
 		e.events.Send(dataplane.FlowAdded, c.Name, c.Flow.Identity())
 	}
-	return nil
 }
 
 // noteChange notes beside the pins whether a change is under way.
@@ -113,7 +120,7 @@ func (ch *change) install(ctx context.Context) error {
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
 	slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
 	for _, c := range ch.added {
-		e.flows[c.Name] = c
+		e.put(c)
 	}
 	e.adding = nil
 	return nil
@@ -126,10 +133,10 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	for _, c := range flows {
 		if c.published() { // Engine.entries has its entry until then
 			errs = append(errs, e.catalogue.GiveBack(c.handle))
-			c.handle = shm.Handle{}
+			c.edit().handle = shm.Handle{}
 		}
 		if e.flows[c.Name] == c {
-			delete(e.flows, c.Name)
+			e.drop(c.Name)
 		}
 	}
 	room := countOffloaded(flows)

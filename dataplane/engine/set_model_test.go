@@ -34,6 +34,7 @@ func (o *fakeHardware) Rename(was, now backend.Placed) {
 
 // Alter implements alterer.
 func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]backend.Installed, func(bool) error, error) {
+	u.call()
 	for i, f := range now {
 		_, known := u.left[f.Flow.Identity()+" "+f.Name]
 		if u.full != nil && u.full(f.Flow) != nil && !known && f.Flow.Identity() != was[i].Flow.Identity() {
@@ -61,6 +62,7 @@ func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]ba
 		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f)}
 	}
 	return out, func(keep bool) error {
+		u.call()
 		clear(u.left)
 		if !keep {
 			u.flows, u.ids, u.served = flows, ids, served
@@ -243,6 +245,7 @@ func TestSetFlowsAsAMap(t *testing.T) {
 			if got := s.live(); !slices.Equal(got, want) {
 				t.Fatalf("flows are %q, want %q", got, want)
 			}
+			s.checkInForce(t)
 			if w.over.broken != "" {
 				t.Fatal(w.over.broken)
 			}

@@ -19,7 +19,7 @@ func (m *mover) updateSource(c *flowState) error {
 			}
 			if gap {
 				// The hook was lost or refused for a while, or counting moved between XDP and TCX.
-				c.source = c.backend.Source(c.Placed)
+				c.edit().source = c.backend.Source(c.Placed)
 				m.sendMoved(c, "its hook was lost for a while, or counting moved between XDP and TCX", dataplane.Uncounted{Unknown: true})
 			}
 			if gap || c.missed != was {
@@ -47,8 +47,8 @@ func (m *mover) updateSource(c *flowState) error {
 	if err != nil || src.Equal(c.source) {
 		return err
 	}
-	c.source = src
-	m.events.Send(dataplane.SourceChanged, c.Name, src.String())
+	c.edit().source = src
+	m.pending.send(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: src.String()})
 	return m.writeSource(c)
 }
 

@@ -31,6 +31,14 @@ type table struct {
 	flows map[string]backend.Placed
 	ids   map[string]uint32
 	pairs []backend.Pair
+	// called is called by each method that may take its time in a real backend; nil: not.
+	called func()
+}
+
+func (t *table) call() {
+	if t.called != nil {
+		t.called()
+	}
 }
 
 func newTable() table {
@@ -120,10 +128,12 @@ func (o *fakeHardware) Absent() error                { return nil }
 func (o *fakeHardware) Lost(backend.Placed) []string { return nil }
 
 func (o *fakeHardware) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
+	o.call()
 	return fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
 func (o *fakeHardware) Return(f backend.Placed, above []backend.Placed, ifname string) (uint64, error) {
+	o.call()
 	return 0, fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
@@ -145,6 +155,7 @@ func (o *fakeHardware) Gone() map[string]error       { return o.gone }
 func (o *fakeHardware) Name() string                 { return "rdma" }
 
 func (o *fakeHardware) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	o.call()
 	var out []backend.Installed
 	if o.during != nil {
 		o.during()
@@ -165,6 +176,7 @@ func (o *fakeHardware) Install(_ context.Context, flows []backend.Placed) ([]bac
 }
 
 func (o *fakeHardware) Remove(_ context.Context, flows []backend.Placed) error {
+	o.call()
 	for _, f := range flows {
 		delete(o.flows, f.Name)
 		delete(o.gone, f.Name)
@@ -221,6 +233,7 @@ func (u *fakeSoftware) see(p linear.Packet) {
 func (u *fakeSoftware) Name() string { return "xdp" }
 
 func (u *fakeSoftware) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	u.call()
 	out := make([]backend.Installed, len(flows))
 	for _, f := range flows {
 		if u.full != nil && u.full(f.Flow) != nil {
@@ -240,6 +253,7 @@ func (u *fakeSoftware) AddShadows(_ context.Context, flows []backend.Placed) ([]
 }
 
 func (u *fakeSoftware) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	u.call()
 	out, err := u.AddShadows(ctx, flows)
 	if err == nil {
 		err = u.SetActive(ctx, flows, true)
@@ -248,6 +262,7 @@ func (u *fakeSoftware) Install(ctx context.Context, flows []backend.Placed) ([]b
 }
 
 func (u *fakeSoftware) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
+	u.call()
 	if on && u.busy != nil {
 		return u.busy
 	}
@@ -270,6 +285,7 @@ func (u *fakeSoftware) trim() {
 }
 
 func (u *fakeSoftware) CountApart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
+	u.call()
 	return nil, fmt.Errorf("%s: there is one interface", backend.Describe(flows))
 }
 
@@ -286,6 +302,7 @@ func (u *fakeSoftware) Refused(f backend.Placed) (is, counted bool) {
 }
 
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {
+	u.call()
 	if u.stuck != nil {
 		return u.stuck
 	}

@@ -309,8 +309,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.over.during = nil
-	s.e.watcher.updateConditions()
-	s.e.watcher.updateConditions()
+	s.look()
+	s.look()
 	send(8)
 	if got := s.total(t, "dns"); got.Packets != 10 {
 		t.Errorf("counted %d, want 10: 2 passed between the two", got.Packets)
@@ -329,8 +329,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
 		t.Errorf("moves %+v", moves)
 	}
-	s.e.watcher.updateConditions()
-	s.e.watcher.updateConditions()
+	s.look()
+	s.look()
 	if got := s.total(t, "dns"); got.Packets != 26 {
 		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
 	}
@@ -338,8 +338,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
 	w.under.see(packetTo(53)) // hardware does not see this one
-	s.e.watcher.updateConditions()
-	s.e.watcher.updateConditions()
+	s.look()
+	s.look()
 	conditions, err := s.e.Conditions(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +357,7 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	if _, err := s.e.SetFlows(t.Context(), []flow.Flow{software}, dataplane.SetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.e.watcher.updateConditions()
+	s.look()
 	if conditions, err = s.e.Conditions(t.Context()); err != nil || len(conditions) != 0 {
 		t.Errorf("conditions %+v, %v after the fix", conditions, err)
 	}

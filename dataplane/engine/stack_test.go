@@ -39,9 +39,12 @@ func newStacked(t rapid.TB, dir string, w *world, audit bool) *stacked {
 func (s *stacked) start(t rapid.TB) {
 	t.Helper()
 	var err error
+	s.over.called, s.under.called = nil, nil
 	if s.e, err = New(inject.Backends(context.Background(), s.over, s.under), s.cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
+	s.over.called = func() { s.checkCall(t) }
+	s.under.called = s.over.called
 	s.e.stop() // its goroutines: the test does their work
 	s.e.stopped.Wait()
 	if s.events, err = s.e.Events(context.Background()); err != nil {
@@ -64,8 +67,15 @@ func (s *stacked) total(t rapid.TB, name string) backend.Pair {
 	return backend.Pair{Packets: v.Packets, Bytes: v.Bytes}
 }
 
+// look is what the watcher does once a second.
+func (s *stacked) look() {
+	s.e.watcher.audit()
+	s.e.watcher.updateConditions()
+}
+
 // moves are the changes of sources since the last call, oldest first.
 func (s *stacked) moves() (out []dataplane.Event) {
+	s.e.commit() // a test that calls a part of the engine does not hold ctl
 	for {
 		select {
 		case ev := <-s.events:
@@ -83,6 +93,7 @@ func (s *stacked) refresh(t rapid.TB) {
 	if !s.e.watcher.refreshSources(context.Background()) {
 		t.Fatal("a control call is under way")
 	}
+	s.checkInForce(t)
 }
 
 func (s *stacked) source(name string) string { return string(s.e.flows[name].source.Backend) }
@@ -291,8 +302,8 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 					w.over.during = func() { w.send(packetTo(53)) }
 				}
 				s.start(t)
-				s.e.watcher.updateConditions()
-				s.e.watcher.updateConditions()
+				s.look()
+				s.look()
 				if audit {
 					want += late
 				}

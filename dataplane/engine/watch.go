@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -19,7 +19,12 @@ import (
 // healthPeriod is how often conditions that have no signal are updated.
 const healthPeriod = time.Second
 
-// watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the instance ends.
+// answerPatience is how long the watcher waits when it has asked a backend for its conditions.
+const answerPatience = healthPeriod / 2
+
+// watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the
+// instance ends. One goroutine moves flows when it finds ctl free, and may then wait for a kernel or a device. Another one
+// does the rest, and waits for neither.
 type watcher struct {
 	ctl        control.Lock
 	log        *slog.Logger
@@ -31,6 +36,7 @@ type watcher struct {
 	poller     *poll.Poller
 	flows      map[string]*flowState // Engine.flows
 	refused    *refusals
+	inForce    *inForce
 	retry      func(context.Context) // retryRefused
 	noteChange func(underWay bool)   // Engine.noteChange
 	mover      *mover
@@ -40,25 +46,48 @@ type watcher struct {
 	life       context.Context     // of control calls
 	unshown    map[*flowState]bool // flows whose entries could not be written: the mirror may lack discontinuities
 	stopped    *sync.WaitGroup
+
+	differ atomic.Pointer[[]dataplane.Condition] // what the last audit has found
+	asked  []asked                               // by backend
 }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) {
-	tick := time.NewTicker(healthPeriod)
-	defer tick.Stop()
-	changed := make(chan struct{}, 1)
+	moved, changed := make(chan struct{}, 1), make(chan struct{}, 1)
 	for _, b := range w.backends {
 		if c := b.Changed(); c != nil {
-			w.stopped.Go(func() { forward(ctx, c, changed) })
+			w.stopped.Go(func() { forward(ctx, c, moved, changed) })
 		}
 	}
-	w.stopped.Go(func() { forward(ctx, w.pairs.Changed(), changed) })
-	moved := false // sources may differ from the mirror
+	w.stopped.Go(func() { forward(ctx, w.pairs.Changed(), moved, changed) })
+	w.stopped.Go(func() { w.moveFlows(ctx, moved, changed) })
+
+	tick := time.NewTicker(healthPeriod)
+	defer tick.Stop()
 	for {
-		if moved {
-			moved = !w.refreshSources(w.life)
-		}
 		w.updateConditions()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.repairMirror()
+		case <-changed:
+		}
+	}
+}
+
+// moveFlows moves flows until ctx ends: after a signal of moved, and while some wait. It signals changed when conditions
+// may have changed.
+func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed chan<- struct{}) {
+	tick := time.NewTicker(healthPeriod)
+	defer tick.Stop()
+	stale := false // sources may differ from the mirror
+	for {
+		if stale {
+			stale = !w.refreshSources(w.life)
+			signal(changed)
+		}
+		w.audit()
 		for waiting := true; waiting; {
 			var soon <-chan time.Time
 			if w.auditor.alignIdle() {
@@ -70,13 +99,12 @@ func (w *watcher) run(ctx context.Context) {
 				return
 			case <-tick.C:
 				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
-					w.mover.catalogue.Repair()
 					w.noteChange(false) // also the caller of the last change knows its end by now
 					w.ctl.Unlock()
 				}
-				moved = moved || w.hasWaiting()
-			case <-changed:
-				moved = true
+				stale = stale || w.hasWaiting()
+			case <-moved:
+				stale = true
 			case <-soon:
 				waiting = true
 			}
@@ -84,30 +112,53 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
+// repairMirror makes the mirror anew where it is damaged, unless flows are being changed at this instant.
+func (w *watcher) repairMirror() {
+	if w.ctl.TryRead() {
+		defer w.ctl.EndRead()
+		w.mover.catalogue.Repair()
+	}
+}
+
+func forward(ctx context.Context, from <-chan struct{}, to ...chan<- struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-from:
-			select {
-			case to <- struct{}{}:
-			default: // one is pending
+			for _, c := range to {
+				signal(c)
 			}
 		}
 	}
 }
 
-// updateConditions compares the current conditions with the raised ones.
-func (w *watcher) updateConditions() {
-	now, all := time.Now(), w.collectConditions()
-	// Close holds ctl while it waits for this goroutine, so this must not wait for ctl.
-	if !w.ctl.TryLock() {
+// signal sends to a channel of one signal.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// audit notes which flows the audit finds to differ. It does nothing when a control call is under way.
+func (w *watcher) audit() {
+	if !w.placement.audit || !w.ctl.TryLock() {
 		return
 	}
 	defer w.ctl.Unlock()
+	differ := w.auditor.audit(time.Now())
+	w.differ.Store(&differ)
+}
+
+// updateConditions compares the current conditions with the raised ones. It waits for no control call.
+func (w *watcher) updateConditions() {
+	now, all := time.Now(), append(w.collectConditions(), w.inForce.conditions()...)
+	if differ := w.differ.Load(); differ != nil {
+		all = append(all, *differ...)
+	}
 	current := make(map[string]dataplane.Condition)
-	for _, c := range slices.Concat(all, w.auditor.audit(now), w.refused.conditions()) {
+	for _, c := range all {
 		if c.Since.IsZero() {
 			c.Since = now
 		}
@@ -184,8 +235,36 @@ func (w *watcher) collectConditions() []dataplane.Condition {
 	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
 	out = append(out, w.unconfined...)
-	for _, b := range w.backends {
-		out = append(out, b.Conditions()...)
+	for i, b := range w.backends {
+		out = append(out, w.asked[i].conditions(b)...)
 	}
 	return out
+}
+
+// asked holds what a backend has answered about its conditions. A backend that changes its rules may answer after the
+// change only: its last answer holds until then.
+type asked struct {
+	last   []dataplane.Condition
+	answer chan []dataplane.Condition // nil: no answer is awaited
+}
+
+// conditions asks b, unless b still owes an answer.
+func (a *asked) conditions(b backend.Backend) []dataplane.Condition {
+	if a.answer != nil {
+		select {
+		case a.last = <-a.answer:
+			a.answer = nil
+		default:
+		}
+		return a.last
+	}
+
+	answer := make(chan []dataplane.Condition, 1)
+	go func() { answer <- b.Conditions() }()
+	select {
+	case a.last = <-answer:
+	case <-time.After(answerPatience):
+		a.answer = answer
+	}
+	return a.last
 }

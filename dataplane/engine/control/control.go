@@ -8,27 +8,75 @@ import (
 	"sync"
 )
 
-// Lock is the lock that serialises control calls. Unlike a mutex it can be waited for with a context.
-type Lock chan struct{}
+// Lock is the lock that serialises control calls, and guards what they change. Unlike a mutex it can be waited for with
+// a context. While its holder waits for a kernel or a device (Outside), others may read what it guards.
+type Lock struct {
+	turn   chan struct{} // full: somebody holds the lock
+	state  chan struct{} // full: the holder may be changing something, or a reader reads
+	commit func()
+}
 
-// New returns an unlocked lock.
-func New() Lock { return make(Lock, 1) }
+// New returns an unlocked lock. Each Unlock calls commit first.
+func New(commit func()) Lock {
+	return Lock{turn: make(chan struct{}, 1), state: make(chan struct{}, 1), commit: commit}
+}
 
 // Lock takes the lock.
-func (l Lock) Lock() { l <- struct{}{} }
+func (l Lock) Lock() { l.LockUntil(nil, nil) }
 
-// Unlock releases the lock.
-func (l Lock) Unlock() { <-l }
+// LockUntil takes the lock, unless one of the channels is closed before. It reports whether it did.
+func (l Lock) LockUntil(done, closed <-chan struct{}) bool {
+	if l.TryLock() {
+		return true
+	}
+	select {
+	case l.turn <- struct{}{}:
+		l.state <- struct{}{}
+		return true
+	case <-done:
+	case <-closed:
+	}
+	return false
+}
 
-// TryLock takes the lock if it is free, and reports whether it did.
+// TryLock takes the lock if nobody holds it, and reports whether it did. It waits for a reader.
 func (l Lock) TryLock() bool {
 	select {
-	case l <- struct{}{}:
+	case l.turn <- struct{}{}:
+		l.state <- struct{}{}
 		return true
 	default:
 		return false
 	}
 }
+
+// Unlock releases the lock.
+func (l Lock) Unlock() {
+	l.commit()
+	<-l.state
+	<-l.turn
+}
+
+// Outside runs call, which the holder makes into a kernel or a device. Until it returns, the holder changes nothing that
+// the lock guards.
+func (l Lock) Outside(call func() error) error {
+	<-l.state
+	defer func() { l.state <- struct{}{} }()
+	return call()
+}
+
+// TryRead lets the caller read what the lock guards until EndRead, if nobody changes it. It reports whether it did.
+func (l Lock) TryRead() bool {
+	select {
+	case l.state <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// EndRead ends what TryRead has begun.
+func (l Lock) EndRead() { <-l.state }
 
 // Commit is the decision whether the changes of a call stay. It is made once.
 type Commit struct {

@@ -56,10 +56,12 @@ func (b *Broadcaster) Send(kind dataplane.EventKind, object, text string) {
 	b.Publish(dataplane.Event{Kind: kind, Object: object, Text: text})
 }
 
-// Publish delivers an event to every receiver, with the time. A receiver whose buffer is full loses its oldest event; the
+// Publish delivers an event to every receiver, with the time if it has none. A receiver whose buffer is full loses its oldest event; the
 // next one says how many it lost.
 func (b *Broadcaster) Publish(ev dataplane.Event) {
-	ev.Time = time.Now()
+	if ev.Time.IsZero() {
+		ev.Time = time.Now()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.subs {

@@ -1,0 +1,288 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/inject"
+	"github.com/flowtally/flowtally/internal/tick"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// gatedBackend does not return from Install, or from Conditions, before the test lets it.
+type gatedBackend struct {
+	*handBackend
+	install, conditions atomic.Pointer[chan struct{}] // nil: they return at once
+	refuse              error                         // of Install, behind its gate
+}
+
+func closeGate(at *atomic.Pointer[chan struct{}]) (open func()) {
+	gate := make(chan struct{})
+	at.Store(&gate)
+	return func() {
+		at.Store(nil)
+		close(gate)
+	}
+}
+
+func (b *gatedBackend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	if gate := b.install.Load(); gate != nil {
+		<-*gate
+		if b.refuse != nil {
+			return nil, b.refuse
+		}
+	}
+	return b.handBackend.Install(ctx, flows)
+}
+
+func (b *gatedBackend) Conditions() []dataplane.Condition {
+	if gate := b.conditions.Load(); gate != nil {
+		<-*gate
+	}
+	return b.handBackend.Conditions()
+}
+
+// raise makes these the backend's conditions.
+func (b *gatedBackend) raise(codes ...dataplane.ConditionCode) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.raised = nil
+	for _, code := range codes {
+		b.raised = append(b.raised, dataplane.Condition{Code: code, Severity: dataplane.Low, Object: "v0", Text: "text"})
+	}
+}
+
+// startGated starts an instance with the flow old in the bubble of a test.
+func startGated(t *testing.T) (*Engine, *gatedBackend) {
+	t.Helper()
+	b := &gatedBackend{handBackend: newHand("hand")}
+	cfg := config(t, flow.Flow{Name: "old", Match: match(t, "udp")})
+	cfg.Poll.Period = 100 * time.Millisecond
+	cfg.Interfaces = []dataplane.Interface{{Name: "v0"}}
+	ctx := inject.Ticker(inject.Backends(context.Background(), b), tick.NewRuntime())
+	e, err := New(ctx, cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.count("old", backend.Pair{Packets: 5, Bytes: 500})
+	time.Sleep(time.Second)
+	return e, b
+}
+
+// wantFlows checks what Placements lists, at once.
+func wantFlows(t *testing.T, e *Engine, want ...string) {
+	t.Helper()
+	begin := time.Now()
+	placed, err := e.Placements(t.Context())
+	var got []string
+	for _, p := range placed {
+		got = append(got, p.Flow.Name)
+		if _, err := e.writer.Last(p.Counter); err != nil {
+			t.Errorf("flow %s: %v", p.Flow.Name, err)
+		}
+	}
+	if err != nil || !slices.Equal(got, want) || time.Since(begin) != 0 {
+		t.Errorf("flows %q after %v, %v; want %q at once", got, time.Since(begin), err, want)
+	}
+}
+
+func codes(t *testing.T, e *Engine) (out []string) {
+	t.Helper()
+	conditions, err := e.Conditions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range conditions {
+		out = append(out, string(c.Code))
+	}
+	return out
+}
+
+// TestReadersSeeTheSetBeforeAChangeUntilItEnds: a backend takes a minute over a change. Flows, interfaces, information and
+// conditions are read meanwhile, a condition that comes is raised, and a removed mirror is made anew, each within a second or
+// two. When the call has returned, the next list has its outcome.
+func TestReadersSeeTheSetBeforeAChangeUntilItEnds(t *testing.T) {
+	fresh := flow.Flow{Name: "new", Match: match(t, "tcp")}
+	settings := func(e *Engine) *dataplane.Config {
+		cfg := e.cfg
+		cfg.Interfaces = []dataplane.Interface{{Name: "v1"}}
+		return &cfg
+	}
+	for name, test := range map[string]struct {
+		change     func(*Engine) error
+		refuse     error
+		want       []string
+		interfaces string
+	}{
+		"added": {
+			change: func(e *Engine) error { _, err := e.AddFlows(context.Background(), fresh); return err },
+			want:   []string{"new", "old"}, interfaces: "v0",
+		},
+		"set, with other interfaces": {
+			change: func(e *Engine) error {
+				_, err := e.SetFlows(context.Background(), []flow.Flow{fresh}, dataplane.SetOptions{Config: settings(e)})
+				return err
+			},
+			want: []string{"new"}, interfaces: "v1",
+		},
+		"refused": {
+			change: func(e *Engine) error {
+				_, err := e.SetFlows(context.Background(), []flow.Flow{fresh}, dataplane.SetOptions{Config: settings(e)})
+				return err
+			},
+			refuse: errors.New("no room"), want: []string{"old"}, interfaces: "v0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, b := startGated(t)
+				defer e.Close()
+				b.refuse = test.refuse
+				open := closeGate(&b.install)
+				changed := behind(func() error { return test.change(e) })
+				synctest.Wait()
+
+				check := func() {
+					t.Helper()
+					wantFlows(t, e, "old")
+					_, err1 := e.Info(t.Context())
+					_, err2 := e.ReservedWords(t.Context())
+					list, err3 := e.Interfaces(t.Context())
+					if err := errors.Join(err1, err2, err3); err != nil || list[0].Name != "v0" {
+						t.Errorf("interfaces %v, %v", list, err)
+					}
+				}
+				check()
+				b.raise(dataplane.CodeXDPGeneric)
+				if err := os.Remove(e.cfg.Mirror.Path); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * healthPeriod)
+				synctest.Wait()
+				check()
+				if got := codes(t, e); !slices.Contains(got, string(dataplane.CodeXDPGeneric)) || !slices.Contains(got, string(dataplane.CodeMirrorRemade)) {
+					t.Errorf("conditions %q", got)
+				}
+				wantInMirror(t, e, "old", 5)
+
+				time.Sleep(time.Minute)
+				open()
+				if err := <-changed; !errors.Is(err, test.refuse) {
+					t.Fatal(err)
+				}
+				wantFlows(t, e, test.want...)
+				if list, err := e.Interfaces(t.Context()); err != nil || list[0].Name != test.interfaces {
+					t.Errorf("interfaces %v, %v; want %s", list, err, test.interfaces)
+				}
+				time.Sleep(time.Second)
+				for _, name := range test.want {
+					wantInMirror(t, e, name, map[string]uint64{"old": 5}[name])
+				}
+			})
+		})
+	}
+}
+
+// TestABackendThatIsSilentHoldsUpNoOtherCondition: a backend does not answer, as XDP while it builds the trees. Its last
+// conditions stay, the others are raised, and the mirror is made anew.
+func TestABackendThatIsSilentHoldsUpNoOtherCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, b := startGated(t)
+		defer e.Close()
+		b.raise(dataplane.CodeXDPGeneric)
+		time.Sleep(2 * healthPeriod)
+		open := closeGate(&b.conditions)
+		if err := os.Remove(e.cfg.Mirror.Path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * healthPeriod)
+		synctest.Wait()
+		if got := codes(t, e); !slices.Contains(got, string(dataplane.CodeXDPGeneric)) || !slices.Contains(got, string(dataplane.CodeMirrorRemade)) {
+			t.Errorf("conditions %q", got)
+		}
+		b.raise()
+		open()
+		time.Sleep(3 * healthPeriod)
+		if got := codes(t, e); slices.Contains(got, string(dataplane.CodeXDPGeneric)) {
+			t.Errorf("conditions %q after the backend has answered", got)
+		}
+	})
+}
+
+// wantInMirror looks a counter up in the file, as a reader that comes now does.
+func wantInMirror(t *testing.T, e *Engine, name string, packets uint64) {
+	t.Helper()
+	r := reader(t, e.cfg)
+	h, err := r.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Counter(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Load(); err != nil || v.Packets != packets {
+		t.Errorf("%s: %+v, %v; want %d packets", name, v, err, packets)
+	}
+}
+
+// checkCall is called by a backend that the engine waits for. The mirror could be made anew at this instant: the engine
+// knows the entries that are there, and no discontinuity would be lost.
+func (s *stacked) checkCall(t rapid.TB) {
+	t.Helper()
+	if !s.e.ctl.TryRead() {
+		t.Error("the engine waits for a backend and lets nobody read")
+		return
+	}
+	defer s.e.ctl.EndRead()
+	if s.e.writer.Intact() != nil {
+		return // the test has damaged it
+	}
+	known := make(map[string]shm.Entry)
+	for _, entry := range s.e.entries() {
+		known[entry.Name] = entry
+	}
+	for _, entry := range s.e.writer.Entries() {
+		if strings.HasPrefix(entry.Name, "~") { // it waits for its flow: the catalogue knows it
+			continue
+		}
+		k, ok := known[entry.Name]
+		if !ok || k.Handle != entry.Handle || k.Latency != entry.Latency || k.Continuity.Discontinuities < entry.Continuity.Discontinuities {
+			t.Errorf("the mirror has\n%+v, the engine\n%+v, %v", entry, k, ok)
+		}
+		delete(known, entry.Name)
+	}
+	if len(known) > 0 {
+		t.Errorf("the engine has %+v, which the mirror has not", known)
+	}
+}
+
+// checkInForce compares the set in force with the flows of the engine, between two calls.
+func (s *stacked) checkInForce(t rapid.TB) {
+	t.Helper()
+	placed := s.e.inForce.placements(nil)
+	for _, p := range placed {
+		c, x := s.e.flows[p.Flow.Name], s.e.refused.flows[p.Flow.Name]
+		switch {
+		case c != nil && c.shown == s.e.inForce.flows[c.Name]:
+		case c == nil && x != nil && x == s.e.inForce.refused[x.Name]:
+		default:
+			t.Errorf("the set in force has %+v, which is not a flow as it is", p)
+		}
+	}
+	if want := len(s.e.flows) + len(s.e.refused.flows); len(placed) != want {
+		t.Errorf("the set in force has %d flows, want %d", len(placed), want)
+	}
+}
