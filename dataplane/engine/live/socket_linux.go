@@ -171,8 +171,8 @@ func (s *Socket) run(l *listener) {
 	}
 }
 
-// errUnread: a user has been sent as many descriptors as may wait.
-var errUnread = errors.New("the clients of its user have not received the descriptors that they asked for")
+// errUnread: as many messages as may wait are unread, of this user or of all.
+var errUnread = errors.New("clients have not received the descriptors that they asked for")
 
 // hand sends the descriptor to a client, and takes over its connection.
 func (s *Socket) hand(conn int, rights []byte) error {

@@ -9,19 +9,19 @@ import (
 const (
 	// mostUnread bounds the messages of one user that have not been received.
 	mostUnread = 64
-	// mostUnreadOfAll bounds the descriptors that count them: these are the server's.
+	// mostUnreadOfAll bounds the messages of all users: to count one, the server keeps its connection open.
 	mostUnreadOfAll = 512
 )
 
 // Unread bounds the messages with a descriptor that clients have not received. Each counts against RLIMIT_NOFILE of the
-// server's user until its client receives it or ends, also after the server has closed the connection (unix_inflight,
-// net/unix/garbage.c). So the clients of one user could keep the server from passing any descriptor to another one. The
-// zero value is ready.
+// server's user until its client receives it or ends, even after the server has closed the connection (unix_inflight,
+// net/unix/garbage.c). Without a bound, the clients of one user could keep the server from passing a descriptor to any
+// other user. The zero value is ready.
 type Unread struct {
 	mu     sync.Mutex
 	closed bool
 	byUser map[uint32][]int // connections, each with one message
-	n      int              // of all users
+	n      int              // connections of all users
 }
 
 // Room reports whether a user may be sent another message.
@@ -32,7 +32,7 @@ func (u *Unread) Room(uid uint32) bool {
 	return !u.closed && u.n < mostUnreadOfAll && len(u.byUser[uid]) < mostUnread
 }
 
-// Keep ends a connection, and counts the message that was sent on it until it is received. It takes over conn.
+// Keep ends a connection, and counts the message on it until the client receives it. It takes over conn.
 func (u *Unread) Keep(uid uint32, conn int) {
 	_ = unix.Shutdown(conn, unix.SHUT_RDWR)
 	u.mu.Lock()

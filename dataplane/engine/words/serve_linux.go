@@ -38,7 +38,7 @@ type client struct {
 	handed bool   // it was sent a descriptor
 }
 
-// end ends the connection.
+// end ends the connection. A reply with a descriptor counts as unread until the client receives it.
 func (c *client) end() {
 	c.once.Do(func() {
 		if c.handed {
@@ -217,6 +217,7 @@ func (s *Set) read(c *client, number uint64) {
 		return
 	}
 	c.handed = c.reply(shmwords.Reply{Number: number}, file) == nil
+	c.end() // with mu held: the reply counts before another client of the user asks for room
 }
 
 // descriptor returns a duplicate of the connection's descriptor.

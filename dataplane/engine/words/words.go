@@ -74,7 +74,7 @@ type Set struct {
 	serving sync.WaitGroup
 	clients map[*client]bool
 	turns   uint64      // clients that came
-	unread  live.Unread // of the clients that read words
+	unread  live.Unread // replies with a descriptor that no client has received
 	// totalRead is set by tests alone. withdraw calls it between reading a total and keeping it.
 	totalRead func(*reservation)
 }
