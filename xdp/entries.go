@@ -8,7 +8,7 @@ const (
 	entryFree = iota // 0: the unit does not begin an entry
 	entryLive
 	entryDead   // being removed: no slot is to point at it any more
-	entryComing // of a change under way: live if the change was committed, else dead
+	entryComing // being added: live once its change is committed, dead if the process dies before that
 )
 
 // dirWord is the directory word of an entry, with fields that only user space may use.
@@ -23,11 +23,16 @@ func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {
 }
 
 func (d dirWord) state() uint8    { return uint8(d) }
-func (d dirWord) isFound() bool   { return d.state() == entryLive || d.state() == entryComing } // by programs
 func (d dirWord) tuple() uint8    { return uint8(d >> 8) }
 func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
 func (d dirWord) drop() bool      { return d>>24&1 != 0 }
 func (d dirWord) counter() uint32 { return uint32(d >> 32) }
+
+// isFound reports whether programs may find the entry.
+func (d dirWord) isFound() bool { return d.state() == entryLive || d.state() == entryComing }
+
+// with returns the word of the same entry in another state.
+func (d dirWord) with(state uint8) dirWord { return d&^0xff | dirWord(state) }
 
 // entryStore hands out units of the entries' map. An entry that was retired is
 // only used again after a grace period, because a program may still look at it.

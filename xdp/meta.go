@@ -10,7 +10,7 @@ import (
 // The meta map is one value that no program reads: the state that the next process needs to take
 // over the other maps. Records are committed by their first word, stored last. In 64-bit words:
 //
-//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, what is under way
+//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook; 0 from earlier versions)
@@ -22,7 +22,7 @@ const (
 	metaLayout = 10
 
 	metaHeader      = 10
-	metaUnderWay    = 9 // in the header; 0 from earlier versions of layout 10
+	metaUnderWay    = 9 // in the header; earlier versions of layout 10 left it 0
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
 	metaLoadedWords = 3 + maxTuples*(1+Words)
@@ -90,21 +90,22 @@ func geometryOf(mem []uint64) (geometry, error) {
 	}, nil
 }
 
-// What is under way.
+// Changes under way, each a bit of the header's last word.
 const (
-	rulesComing = 1 << iota // entries that are coming are not committed
-	setChanging             // see RuleSet.NoteChange
+	rulesComing = 1 << iota // entries of state entryComing are not committed
+	setChanging             // the caller has not ended a change of several calls; see RuleSet.NoteChange
 )
 
-func (m *meta) setUnderWay(what uint64, is bool) {
-	word := m.header[metaUnderWay] &^ what
+// setUnderWay notes that a change begins or ends. Like every write of the header, it needs RuleSet.mu.
+func (m *meta) setUnderWay(change uint64, is bool) {
+	word := m.header[metaUnderWay] &^ change
 	if is {
-		word |= what
+		word |= change
 	}
 	atomic.StoreUint64(&m.header[metaUnderWay], word)
 }
 
-func (m *meta) underWay(what uint64) bool { return m.header[metaUnderWay]&what != 0 }
+func (m *meta) underWay(change uint64) bool { return m.header[metaUnderWay]&change != 0 }
 
 func (m *meta) tuple(id uint8) []uint64 { return m.tuples[int(id)*metaTupleWords:][:metaTupleWords] }
 

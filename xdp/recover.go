@@ -6,12 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// recover takes up tables that a process left behind, perhaps in the middle of
-// a change, while programs count on them: live entries are the rules, dead ones
-// are taken out to the end, and every slot is made to say so. Entries that were
-// coming are dead, unless the change was committed. It ends with
-// tables that any program of that process reads right; the caller loads new
-// ones, for which constants decides anew, and calls finishLoad.
+// recover takes up tables that a process left behind, perhaps in the middle of a change, while programs count on them. Live
+// entries are the rules. Entries that the change was adding are live if it was committed, else dead. recover removes the
+// dead ones, and makes every slot lead to a live one. Any program of that process reads the tables right then. The caller
+// loads new programs, for which constants decides anew, and calls finishLoad.
 func (t *tables) recover(masks map[uint8]*words) error {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
@@ -51,13 +49,13 @@ func (t *tables) recoverEntries() (dead []uint32) {
 			continue
 		}
 		t.entries.take(int(unit), size)
+
 		if d.state() == entryComing {
-			state := dirWord(entryLive)
+			d = d.with(entryLive)
 			if t.store.underWay(rulesComing) {
-				state = entryDead
+				d = d.with(entryDead)
 				t.dropped = append(t.dropped, t.rule(u, unit))
 			}
-			d = d&^0xff | state
 			t.entries.setDir(unit, d)
 		}
 		if d.state() == entryDead {
@@ -77,7 +75,7 @@ func (t *tables) recoverEntries() (dead []uint32) {
 	return dead
 }
 
-// tupleAt is the tuple of the entry at a unit, or nil.
+// tupleAt returns the tuple of the entry at a unit, or nil.
 func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	switch {
 	case d.state() == entryFree || int(unit) >= t.entries.units():
@@ -188,7 +186,7 @@ func (t *tables) recoverTuple(u *tuple) {
 		if !t.table.insert(c.hash, t.entries.slot(c.entries[0], c.hash)) {
 			for _, e := range c.entries {
 				d := t.entries.dirWord(e)
-				t.entries.setDir(e, d&^0xff|entryDead)
+				t.entries.setDir(e, d.with(entryDead))
 				t.entries.retire(e)
 				t.counted(u, d.counter(), -1)
 			}

@@ -71,7 +71,7 @@ func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error
 	}
 	err = rs.class.come(ctx, come)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
-		// A load drops the masks of rules that are gone.
+		// Reloading the programs drops the masks that no rule uses.
 		err = rs.class.come(ctx, come)
 	}
 	if err != nil {
@@ -80,18 +80,21 @@ func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error
 	return rs.class.leave(leave)
 }
 
-// NoteChange notes, beside the pins, that the caller is changing its rules by several calls. If the process dies before the
-// change is noted to have ended, Unfinished tells the next one.
+// NoteChange notes beside the pins whether the caller is changing its rules by several calls. If the process dies in
+// between, Unfinished tells the next one, until that one notes an end.
 func (rs *RuleSet) NoteChange(underWay bool) {
 	if rs.enter() != nil {
 		return
 	}
 	defer rs.mu.Unlock()
 	rs.meta.setUnderWay(setChanging, underWay)
+	if !underWay {
+		rs.class.dropped = nil
+	}
 }
 
-// Unfinished reports whether a process died within a change, and returns the rules that it was adding. Programs may have
-// counted packets by them until Open took them out.
+// Unfinished reports whether the last process died within a change that it had noted, and returns the rules that it was
+// adding. Programs may have counted packets by them until Open dropped them.
 func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
 	if rs.enter() != nil {
 		return false, nil

@@ -43,12 +43,12 @@ type tables struct {
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
 	unhashed bool            // no mask is to be hashed
-	dropped  []Rule          // by recover: programs may have counted by them, and they were not committed
+	dropped  []Rule          // by recover: the last process was adding them; see RuleSet.Unfinished
 	// worstCost is Options.WorstCost.
 	worstCost int
 
 	// Of the change under way:
-	coming   []uint32 // entries that are live once the change is committed
+	coming   []uint32 // entries of added rules, live once the change is committed
 	pending  []*Rule  // that come or go when the trees are changed, if the change keeps to an order
 	unloaded []*Rule  // that come with the next load
 	wanted   uint32   // layers of all rules that come
@@ -66,12 +66,12 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 	return t
 }
 
-// tableStore keeps the masks by id where they outlive the process, and what the process is doing.
+// tableStore keeps what must outlive the process: the masks by id, and the changes under way.
 type tableStore interface {
 	setTuple(id uint8, mask *words)
 	clearTuple(id uint8)
-	setUnderWay(what uint64, is bool)
-	underWay(what uint64) bool
+	setUnderWay(change uint64, is bool)
+	underWay(change uint64) bool
 }
 
 // rank orders rules: lower wins.
@@ -79,7 +79,7 @@ func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
 
 const noRank = ^uint64(0)
 
-// hashedTuple is the tuple of a mask whose rules are in the slot table, or nil.
+// hashedTuple returns the tuple of a mask whose rules are in the slot table, or nil.
 func (t *tables) hashedTuple(mask *words) *tuple {
 	for _, u := range t.tuples {
 		if u != nil && u.mask == *mask {
@@ -89,7 +89,7 @@ func (t *tables) hashedTuple(mask *words) *tuple {
 	return nil
 }
 
-// tuplesOf are the tuples that may have a rule.
+// tuplesOf returns the tuples that may hold r.
 func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
 	if !r.ranged() {
 		all[0] = t.hashedTuple(r.Mask.words())
@@ -110,7 +110,7 @@ func (t *tables) everyTuple(f func(u *tuple)) {
 	}
 }
 
-// tupleFor is the tuple that takes a rule of a mask. A mask that no rule has is hashed if it was chosen for that.
+// tupleFor returns the tuple that takes r. A mask without rules is hashed if choose has chosen it.
 func (t *tables) tupleFor(r *Rule) *tuple {
 	mask := r.Mask.words()
 	if !r.ranged() {
@@ -247,6 +247,7 @@ func (t *tables) placeIn(c *chain, rank uint64) int {
 	return at
 }
 
+// newEntry writes an entry for r in this state. No slot and no tree leads to it yet.
 func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint32, error) {
 	align := 1
 	if u.inTree() {

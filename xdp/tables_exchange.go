@@ -13,12 +13,12 @@ import (
 // has no from, and a rule that is removed has no to.
 type move struct{ from, to *Rule }
 
-// raises says whether the rule wins over fewer rules than before.
+// raises reports whether the rule wins over fewer rules than before.
 func (m move) raises() bool {
 	return m.to == nil || m.from != nil && m.to.rank() > m.from.rank()
 }
 
-// stays says whether the rule is there before and after.
+// stays reports whether the rule exists before and after the move.
 func (m move) stays() bool { return m.from != nil && m.to != nil }
 
 // place is the place of a move among those that raise, or among the others.
@@ -129,11 +129,13 @@ const (
 	carefulLoads = 4   // most loads of one call for the order: the last one ends it
 )
 
-// come carries out moves by which rules win over more rules than before, all or none. If the process dies before the end, the
-// next one finds none of the rules that are added: it need not have room for them. The end of ctx is an error.
+// come carries out moves by which rules win over more rules than before, all or none. If the process dies before commit, the
+// next one drops the added rules, and needs no room for them. If ctx ends first, come takes the moves back and returns the
+// error of ctx.
 func (t *tables) come(ctx context.Context, moves []move) error {
 	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
+
 	t.forest.set.Stop = ctx.Err
 
 	if !t.unhashed && len(moves) > 0 {
@@ -143,26 +145,29 @@ func (t *tables) come(ctx context.Context, moves []move) error {
 		t.wanted |= needOf(m.to)
 	}
 	defer func() { t.wanted = 0 }()
+
 	n, err := t.run(moves)
 	if err == nil {
-		err = ctx.Err()
+		err = ctx.Err() // moves outside the trees ask nobody
 	}
 	if err == nil && len(t.unloaded) > 0 {
 		err = t.load()
 	}
-	t.forest.set.Stop = nil
+
+	t.forest.set.Stop = nil // abandon goes on to its end
 	if err != nil {
 		t.abandon(moves[:n])
 	}
 	return err
 }
 
-// commit ends come.
+// commit ends come. Its one store to the header commits all added rules: from there on recover takes their entries for live.
+// After abandon none of them is left.
 func (t *tables) commit() {
 	t.store.setUnderWay(rulesComing, false)
 	for _, unit := range t.coming {
 		if d := t.entries.dirWord(unit); d.state() == entryComing {
-			t.entries.setDir(unit, d&^0xff|entryLive)
+			t.entries.setDir(unit, d.with(entryLive))
 		}
 	}
 	t.coming = t.coming[:0]
@@ -238,7 +243,7 @@ func (t *tables) run(moves []move) (done int, err error) {
 // match both r and a rule that programs find only after a load.
 func (t *tables) await(r *Rule) error {
 	if needOf(r)&^t.need == 0 {
-		if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.overlaps) {
+		if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.Overlaps) {
 			return nil
 		}
 		t.loads--
@@ -257,7 +262,7 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 	case t.loads == 0:
 	case u.inTree():
 		t.pending = append(t.pending, r)
-	case slices.ContainsFunc(t.pending, r.overlaps):
+	case slices.ContainsFunc(t.pending, r.Overlaps):
 		t.pending = nil
 		t.forest.flush()
 	}
@@ -266,17 +271,14 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 // crosses reports whether a packet that matches both rules sees a third order if it has met o
 // before its move and m behind its own.
 func (m move) crosses(o move) bool {
-	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.overlaps(o.to)
+	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.Overlaps(o.to)
 }
 
-// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
-func (r *Rule) Overlaps(o *Rule) bool { return r.overlaps(o) }
-
 // WinsOver reports whether a packet may match both rules and count for r.
-func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.overlaps(o) }
+func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.Overlaps(o) }
 
-// overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
-func (r *Rule) overlaps(o *Rule) bool {
+// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
+func (r *Rule) Overlaps(o *Rule) bool {
 	rk, rm, ok, om := r.Key.words(), r.Mask.words(), o.Key.words(), o.Mask.words()
 	for w := range rk {
 		if (rk[w]^ok[w])&rm[w]&om[w] != 0 {
@@ -297,7 +299,9 @@ func (t *tables) moveRule(m move) *tuple {
 	unit, head := c.entries[at], c.entries[0]
 	delete(t.leaving, unit)
 	if u.inTree() {
-		if err := t.moveInTree(u, c, at, m.to); err != nil {
+		err := t.moveInTree(u, c, at, m.to)
+		stopped := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // come returns it
+		if err != nil && !stopped {
 			t.log.Error("giving a rule another rank", "error", err)
 		}
 		return u
@@ -339,7 +343,7 @@ func (t *tables) moveInTree(u *tuple, c *chain, at int, to *Rule) error {
 	if t.entries.rank(old) == t.forest.best {
 		t.forest.best = 0
 	}
-	t.entries.setDir(old, t.entries.dirWord(old)&^0xff|entryDead)
+	t.entries.setDir(old, t.entries.dirWord(old).with(entryDead))
 	t.entries.retire(old)
 	return nil
 }

@@ -42,7 +42,7 @@ func (t *tables) removeRule(r *Rule) {
 	c := u.chains[key]
 	unit := c.entries[at]
 	d := t.entries.dirWord(unit)
-	t.entries.setDir(unit, d&^0xff|entryDead)
+	t.entries.setDir(unit, d.with(entryDead))
 	switch {
 	case at > 0:
 	case len(c.entries) > 1:

@@ -14,15 +14,15 @@ type builder struct {
 	depth  int     // cuts above the node that is being built
 
 	// Bounds of the group.
-	last   bool    // there is no next group
-	copies int     // leaves of a rule
-	nsWord float64 // weight of memory
-	words  float64 // nodes of a cut for each of its rules
-	leaf   int     // rules that are a list without a look for a cut
-	quota  int     // words that are left
-	work   int     // that may be done still: copies of rules, and a 32nd of those by which windows are judged
-	stop   func() error
-	built  int // nodes, also of earlier groups
+	last   bool         // there is no next group
+	copies int          // leaves of a rule
+	nsWord float64      // weight of memory
+	words  float64      // nodes of a cut for each of its rules
+	leaf   int          // rules that are a list without a look for a cut
+	quota  int          // words that are left
+	work   int          // that may be done still: copies of rules, and a 32nd of those by which windows are judged
+	stop   func() error // Set.stopped
+	built  int          // nodes, of all groups and of all changes
 
 	blocks []uint32         // allocated
 	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
@@ -43,13 +43,14 @@ type builder struct {
 	spans   []int32
 }
 
-// nodesPerStop is the number of nodes after which Set.Stop is asked. They take a fraction of a millisecond, except near a root.
+// nodesPerStop is the number of nodes between two calls of Set.Stop. To build them takes a fraction of a millisecond, except
+// near a root.
 const nodesPerStop = 64
 
 // errQuota ends the build of a group that takes too many words.
 var errQuota = errors.New("tree: over the quota")
 
-// newBuilder returns a builder without blocks. It has the scratch memory of the one before.
+// newBuilder returns a builder without blocks, with the scratch memory of the builder before.
 func (s *Set) newBuilder() *builder {
 	b := s.builder
 	if b == nil {

@@ -44,7 +44,8 @@ type Set struct {
 	// Bound is the most steps of the worst path of a class that Exchange makes when it adds more rules than it removes.
 	// Where the worst path is above it already, such an exchange does not make it longer. 0: no bound.
 	Bound int
-	// Stop is asked while Build and Exchange work: its error ends them, and the set stays as it is. nil: nothing ends them.
+	// Stop is called again and again while Build and Exchange work. Its error ends them, and the set stays as it is. nil:
+	// nothing ends them.
 	Stop func() error
 	// paths are at least as long as the longest way through each tree.
 	paths paths

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAStoppedChangeLeavesTheSet stops a build of many rules at its first question, its second, and so on.
-func TestAStoppedChangeLeavesTheSet(t *testing.T) {
+// The exchange is stopped at the first call of Stop, then at the second, the fourth, the eighth and so on, until it succeeds.
+func TestStoppedExchangeLeavesTheSetAsItWas(t *testing.T) {
 	rules := hard(2000)["crossed"]
 	few, many := rules[:100], rules[100:]
 	s := New(make([]uint64, 1<<19), Options{Class: testClass})
