@@ -18,7 +18,7 @@ type alteration struct {
 	in         []backend.Installed
 	rules      [2][]xdp.Rule // of was and now, those that differ
 	exchanged  bool
-	needed     int // so many of now have their hooks needed
+	demanded   bool // the demand has the flows of now
 	owners     []xdp.CounterInfo
 	made       []uint32 // counters that only fresh count in
 }
@@ -58,8 +58,9 @@ func (a *alteration) prepare(ctx context.Context) error {
 			b.hooks.demand.add(a.now[i].Flow, 1)
 			added.add(a.now[i].Flow, 1)
 		}
-		a.needed++
 	}
+	a.demanded = true
+
 	if err := b.hooks.attach(true, added); err != nil {
 		return err
 	}
@@ -166,8 +167,8 @@ func (a *alteration) takeBack() error {
 		a.put(a.now, a.was, a.old)
 	}
 	var errs []error
-	for i, y := range a.fresh[:a.needed] {
-		if y.active {
+	for i, y := range a.fresh {
+		if y.active && a.demanded {
 			b.hooks.demand.add(a.now[i].Flow, -1)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
-// waited for, unless known is false and no interface was ever found: then the configuration is wrong.
-// known says that an earlier process, or this one, has counted on some interface. added are the flows for which attach is
-// called, as far as their demand is new.
+// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and waited for, unless
+// known is false and no interface was ever found: then the configuration is wrong. known says that an earlier process, or
+// this one, has counted on some interface. added is the part of the demand that comes from flows whose totals begin; nil
+// if all totals go on.
 func (h *hooks) attach(known bool, added demands) error {
 	defer h.refresh()
 	var absent []error
@@ -54,18 +54,18 @@ func (h *hooks) attach(known bool, added demands) error {
 	return nil
 }
 
-// declareFirst declares what was just attached for the first flows of a hook: no total goes on there that could have missed
-// a packet. Without it, a kill before the engine declares the hook would cost these flows a discontinuity. Flows that a start
-// goes on with may have missed packets.
+// declareFirst declares the attachments of hooks that only the added flows need: no total counted there before, so none
+// has missed a packet. A kill before the engine declares the hook would cost these flows a discontinuity. During a start
+// it declares nothing, because the flows may go on from an earlier process.
 func (h *hooks) declareFirst(i dataplane.Interface, done []xdp.Attachment, added demands) {
 	if !h.started {
 		return
 	}
 
-	before := h.demand.without(added).of(i)
+	before := h.demand.without(added).hooksOn(i)
 	for _, a := range done {
-		needed := a.Hook == xdp.HookIngress && before.Ingress || a.Hook == xdp.HookEgress && before.Egress
-		if a.Fresh && !needed {
+		neededBefore := a.Hook == xdp.HookIngress && before.Ingress || a.Hook == xdp.HookEgress && before.Egress
+		if a.Fresh && !neededBefore {
 			h.rules.Declared(a)
 		}
 	}

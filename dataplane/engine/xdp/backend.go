@@ -162,7 +162,7 @@ func (b *Backend) RemoveStale(context.Context) error {
 	if err := b.hooks.detachUnconfigured(); err != nil {
 		return err
 	}
-	b.rules.NoteChange(false) // the flows have declared what an earlier process had left unfinished
+	b.rules.NoteChange(false) // the installed flows have declared what the last process left unfinished
 	return b.hooks.trim()
 }
 
@@ -297,7 +297,7 @@ func (b *Backend) Close(keep bool) error {
 	}
 	b.hooks.closed = true
 	keep = keep && (b.staleRemoved || b.adopted)
-	if b.staleRemoved {
+	if b.staleRemoved { // else the next process has to declare what this start has found
 		b.rules.NoteChange(false)
 	}
 	b.mu.Unlock()

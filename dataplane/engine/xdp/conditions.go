@@ -61,7 +61,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 	return out
 }
 
-// refusedFix returns the step after an interface was refused. Where the interface lacks something, the error knows it.
+// refusedFix returns the next step for an interface that refused. If it lacks something, the error has a step of its own.
 func refusedFix(err error) string {
 	var lacks *probe.UnsupportedError
 	if errors.As(err, &lacks) && lacks.Fix != "" {
@@ -150,7 +150,7 @@ func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	return c
 }
 
-// restartUnpinned is the restart that gives up a place among the programs of a hook: pins keep it.
+// restartUnpinned gives up our place among the programs of a hook. Pins would keep it over a restart.
 const restartUnpinned = "apply xdp.keep_pins: false, then restart flowtally"
 
 // tcxBefore is the condition of TCX programs that run before ours. Where the

@@ -81,15 +81,15 @@ func (d demands) add(f flow.Flow, n int) {
 	d[f.Interface] = need
 }
 
-// without returns the demand of the other flows.
-func (d demands) without(some demands) demands {
+// without returns what is left of the demand without a part of it.
+func (d demands) without(part demands) demands {
 	rest := maps.Clone(d)
-	for name, of := range some {
+	for name, less := range part {
 		need := rest[name]
-		need.ingress -= of.ingress
-		need.egress -= of.egress
-		need.taggedIngress -= of.taggedIngress
-		need.taggedEgress -= of.taggedEgress
+		need.ingress -= less.ingress
+		need.egress -= less.egress
+		need.taggedIngress -= less.taggedIngress
+		need.taggedEgress -= less.taggedEgress
 		rest[name] = need
 	}
 	return rest
@@ -101,8 +101,8 @@ func (d demands) sum(name string) demand {
 	return demand{ingress: all.ingress + own.ingress, egress: all.egress + own.egress}
 }
 
-// of returns the hooks of an interface that the flows need.
-func (d demands) of(i dataplane.Interface) xdp.AttachOptions {
+// hooksOn returns the hooks of an interface that the flows need.
+func (d demands) hooksOn(i dataplane.Interface) xdp.AttachOptions {
 	need := d.sum(i.Name)
 	return xdp.AttachOptions{
 		Ingress: need.ingress > 0 && i.Counts(flow.Ingress),
@@ -115,10 +115,10 @@ type absence uint8
 
 const (
 	lost    absence = iota + 1 // it was held: packets have passed uncounted since
-	gone                       // the same, and its link is not there under the name: none has passed
+	gone                       // it was held, and its interface went away with it: no packet was missed
 	renamed                    // its interface was counted on under another name
-	early                      // its interface was not there, or refused, before the start had ended: an earlier process may have held it
-	unheld                     // the same, afterwards, or it is refused, and it was not held before
+	early                      // a start did not find its interface, or was refused: an earlier process may have held it
+	unheld                     // no process held it: its interface came after the start, or has refused it from the beginning
 )
 
 // hookName is one hook of one interface.
@@ -236,7 +236,7 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 	if !ok {
 		return xdp.AttachOptions{}
 	}
-	return h.demand.of(i)
+	return h.demand.hooksOn(i)
 }
 
 // refresh asks the kernel about every held hook. Its cost grows with their number: it is called once for a change of any
@@ -419,7 +419,7 @@ func (h *hooks) holds(name hookName) bool { return h.heldNames[name] }
 
 // complete reports whether every wanted hook of an interface is held.
 func (h *hooks) complete(i dataplane.Interface) bool {
-	want := h.demand.of(i)
+	want := h.demand.hooksOn(i)
 	return (!want.Ingress || h.holds(hookName{i.Name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{i.Name, xdp.HookEgress}))
 }
 

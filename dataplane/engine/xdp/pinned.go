@@ -19,15 +19,18 @@ type pinned struct {
 	rules int // how many there are
 }
 
-// owner is the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
+// owner returns the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
 // name. The identity comes first, so that a renamed flow can be found.
 func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
-// apartOwner is the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
+// apartOwner returns the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
 // counter over: neither the flow itself, changed to one of that interface, nor a flow of the next process.
-func apartOwner(f backend.Placed, ifname string) string { return apart + owner(f.On(ifname).Flow) }
+func apartOwner(f backend.Placed, ifname string) string {
+	return apartPrefix + owner(f.On(ifname).Flow)
+}
 
-const apart = "apart "
+// apartPrefix is what only owners of apartOwner begin with.
+const apartPrefix = "apart "
 
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))
@@ -52,7 +55,7 @@ func (b *Backend) disown() error {
 			if !has[hashed(f.Identity())+strings.TrimPrefix(c.Owner, id)] {
 				continue
 			}
-			if err := b.rules.Rename(c.ID, apart+c.Owner); err != nil {
+			if err := b.rules.Rename(c.ID, apartPrefix+c.Owner); err != nil {
 				return translate(err)
 			}
 		}

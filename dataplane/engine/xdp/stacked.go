@@ -126,8 +126,8 @@ func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.
 	return stackConditions(list, on, links.Stacks(all, indexes), need)
 }
 
-// longFix is the length of a fix, in bytes, beyond which one condition has it and the others refer to it. It lists the
-// interfaces, so that with each condition the text would grow by the square of their number.
+// longFix is the most bytes of a fix that each condition repeats. The first condition has a longer fix, and the others refer
+// to it: the fix lists all interfaces, so the text of all conditions would grow with the square of their number.
 const longFix = 400
 
 // stackConditions returns a condition for the upper interface of each stack, if a flow counts on both. A flow with an
@@ -163,7 +163,7 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	}
 
 	fix := stackFix(patterns, on, twice, need)
-	told := "" // the interface whose condition has the whole fix
+	first := "" // the interface whose condition has the whole fix
 	var out []dataplane.Condition
 	for _, c := range on {
 		lowers := lowersByUpper[c.index]
@@ -171,10 +171,10 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 			continue
 		}
 
-		if told == "" {
-			told = c.Name
+		if first == "" {
+			first = c.Name
 		} else if len(fix) > longFix {
-			fix = fmt.Sprintf("do what the condition of %s says, which ends this one too", told)
+			fix = fmt.Sprintf("do what the condition of %s says, which ends this one too", first)
 		}
 
 		slices.Sort(lowers)
