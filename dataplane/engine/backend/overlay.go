@@ -72,9 +72,10 @@ type Declarer interface {
 	Declaring() (declared func())
 }
 
-// ChangeNoter is a backend whose rules outlive the process. If the process dies within a change, the next one declares the
-// flows whose packets may have counted for others: Install returns Gap.
+// ChangeNoter is a backend whose rules outlive the process. If the process dies within a change, the next one finds the
+// note, and Install returns Gap for the flows whose packets may have counted for others.
 type ChangeNoter interface {
+	// NoteChange notes whether a change of the flows is under way.
 	NoteChange(underWay bool)
 }
 

@@ -260,13 +260,14 @@ func (m *Catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// Undeclared returns the cookie of an entry while a loss of its slot is still to be declared. If the process ends before, the
-// next one knows the slot by it, and declares the loss.
+// Undeclared returns the cookie of an entry whose slot has a loss that is not declared yet. If the process ends before it
+// declares the loss, the next one knows the slot by this cookie, and declares it.
 func Undeclared(cookie uint64) uint64 { return ^cookie }
 
 // CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the total goes on from its
-// base: the slot has missed no packet but those of a gap, or of a loss that was not declared. Otherwise it goes on from the last published total, with one more
-// discontinuity. A slot that was adopted with another cookie has counted before; that count is not added.
+// base. A gap, or a loss that was not declared, adds one discontinuity; else the slot has missed no packet. If the cookie
+// names another slot, the total goes on from the last published one, with one more discontinuity. What an adopted slot has
+// counted before is not added then.
 func CarryOn(b backend.Counters, old *Inherited, in backend.Installed) (shm.Continuity, error) {
 	if old == nil {
 		return shm.Continuity{Cookie: in.Cookie}, nil
