@@ -228,7 +228,7 @@ func (c *Client) finish(s *session) error {
 		return errors.Join(fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err), c.releasePins())
 	case errors.Is(err, errKilled):
 		return errors.Join(fmt.Errorf("closing: %w", err), c.releasePins())
-	case err != nil: // it has ended without its programs, as during a call that does not return
+	case err != nil: // it ended without closing its instance, for example because a call did not return
 		return errors.Join(err, c.releasePins())
 	}
 	return nil

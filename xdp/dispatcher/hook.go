@@ -224,8 +224,8 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook, if the interface exists and one does, and closes it. It does not
-// take the lock of the pins: a process that has it and hangs would hold up every look at every hook.
+// look calls f with the dispatcher that holds the hook, and closes it. Without an interface or a dispatcher it does nothing.
+// It does not take the lock of the pins: a process that hangs with the lock would stop every look at every hook.
 func (h *Hook) look(f func(*dispatcher) error) error {
 	d, err := h.settled()
 	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
@@ -238,7 +238,8 @@ func (h *Hook) look(f func(*dispatcher) error) error {
 	return f(d)
 }
 
-// settled reads the dispatcher that holds the hook, again where it was exchanged meanwhile: its pins are gone then.
+// settled reads the dispatcher that holds the hook. If another process exchanges it meanwhile, the pins of the old one are
+// gone, and settled reads the new one. An exchange takes milliseconds, so three tries are enough.
 func (h *Hook) settled() (d *dispatcher, err error) {
 	pins, err := openTrusted()
 	if errors.Is(err, os.ErrNotExist) {

@@ -134,10 +134,10 @@ func (p *Pusher) push(ctx context.Context) error {
 	return err
 }
 
-// cutError is an error whose text is cut: a collector writes a part of it.
+// cutError cuts the text of an error, because a collector writes a part of that text.
 type cutError struct{ error }
 
-// mostErrorText is the most of its bytes that are shown.
+// mostErrorText is how many bytes of it are shown.
 const mostErrorText = 500
 
 func (e cutError) Error() string {

@@ -31,7 +31,7 @@ const (
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
 	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers of
-	// its socket. A process may have 1,024 descriptors.
+	// its socket. The usual limit of a process is 1,024 descriptors.
 	mostConnections = 768
 	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
 	// response alone may be longer.
@@ -67,17 +67,22 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	}
 	server := &http.Server{
 		Handler:           e.Handler(),
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
-		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		ConnState: newVisitors(e.mostConnections).note,
-		Protocols: new(http.Protocols),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState:         newVisitors(e.mostConnections).note,
+		Protocols:         new(http.Protocols),
 	}
-	// A connection of HTTP/2 has many requests, and connections are what is bounded.
+	// Without HTTP/2, which sends many requests over one connection: the bound is one of connections.
 	server.Protocols.SetHTTP1(true)
 
 	if o.WebConfig == "" { // else TLS and users keep foreign pages out
 		server.Handler = sameHost(o.Listen, server.Handler)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopped := make(chan struct{})

@@ -7,80 +7,82 @@ import (
 	"sync"
 )
 
-// visitors bounds the connections of a server. Where all are taken, the address with the most of them loses its oldest
-// one: clients of one address, which connect and rest or read nothing, keep no other address from its scrape. A client
-// whose connection rested connects again.
+// visitors bounds the connections of a server. When one comes that is too many, the address with the most connections loses
+// its oldest one. So the clients of one address, which connect and send or read nothing, keep no other address from its
+// scrape. An honest client that loses an idle connection connects again.
 type visitors struct {
 	most int
 
-	mu     sync.Mutex
-	came   uint64
-	byConn map[net.Conn]visit
-	each   map[netip.Addr]int // connections of an address
+	mu             sync.Mutex
+	came           uint64 // connections so far
+	visitByConn    map[net.Conn]visit
+	countByAddress map[netip.Addr]int // of connections
 }
 
 // visit is one connection.
 type visit struct {
 	from netip.Addr
-	turn uint64 // when it came
+	turn uint64 // of came
 }
 
 func newVisitors(most int) *visitors {
-	return &visitors{most: most, byConn: make(map[net.Conn]visit), each: make(map[netip.Addr]int)}
+	return &visitors{most: most, visitByConn: make(map[net.Conn]visit), countByAddress: make(map[netip.Addr]int)}
 }
 
 // note is a server's ConnState.
 func (v *visitors) note(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		v.come(c)
+		v.add(c)
 	case http.StateClosed, http.StateHijacked:
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.leave(c)
+		v.forget(c)
 	}
 }
 
-func (v *visitors) come(c net.Conn) {
+// add counts a connection, and ends others if there are too many now.
+func (v *visitors) add(c net.Conn) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.came++
 	from := addressOf(c)
-	v.byConn[c] = visit{from: from, turn: v.came}
-	v.each[from]++
+	v.visitByConn[c] = visit{from: from, turn: v.came}
+	v.countByAddress[from]++
 
-	for len(v.byConn) > v.most {
+	for len(v.visitByConn) > v.most {
 		oldest := v.oldestOfMost()
-		v.leave(oldest)
+		v.forget(oldest)
 		cut(oldest)
 	}
 }
 
 // oldestOfMost returns the oldest connection of the address that has the most. It is called with mu held.
 func (v *visitors) oldestOfMost() (oldest net.Conn) {
-	var at visit
-	for c, o := range v.byConn {
-		more := v.each[o.from] - v.each[at.from]
-		if oldest == nil || more > 0 || more == 0 && o.turn < at.turn {
-			oldest, at = c, o
+	var found visit // of oldest
+	for c, o := range v.visitByConn {
+		more := v.countByAddress[o.from] - v.countByAddress[found.from]
+		if oldest == nil || more > 0 || more == 0 && o.turn < found.turn {
+			oldest, found = c, o
 		}
 	}
 	return oldest
 }
 
-// leave forgets a connection. It is called with mu held.
-func (v *visitors) leave(c net.Conn) {
-	o, known := v.byConn[c]
-	if !known {
+// forget counts a connection no more. add may have forgotten it already. It is called with mu held.
+func (v *visitors) forget(c net.Conn) {
+	o, counted := v.visitByConn[c]
+	if !counted {
 		return
 	}
-	delete(v.byConn, c)
-	if v.each[o.from]--; v.each[o.from] == 0 {
-		delete(v.each, o.from)
+	delete(v.visitByConn, c)
+	if v.countByAddress[o.from]--; v.countByAddress[o.from] == 0 {
+		delete(v.countByAddress, o.from)
 	}
 }
 
-// cut ends a connection without a word: TLS would wait until its client reads that it ends.
+// cut ends a connection at once. To close one of TLS would wait until the client reads that it ends.
 func cut(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -88,7 +90,8 @@ func cut(c net.Conn) {
 	_ = c.Close()
 }
 
-// addressOf returns the address of a client; of IPv6 the network, in which one host may have any address.
+// addressOf returns the address of a client. Of an IPv6 address it returns the network of 64 bits, because one host may have
+// every address in it.
 func addressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

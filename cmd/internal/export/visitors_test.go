@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// Clients of one address, which connect and rest, or have their response and rest, or begin with TLS and go on with
-// nothing, take no more than the connections of the exporter. The connections of another address stay, and another one
-// gets its scrape.
+// The clients of one address take every connection, and are silent: from the start, or within a request, or after a
+// response, or within the greeting of TLS. The connection of another address stays, and a third address gets its scrape.
 func TestConnectionsOfOneAddressStarveNoOther(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
