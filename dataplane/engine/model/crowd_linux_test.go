@@ -86,13 +86,13 @@ func TestAKillWhileManyFlowsAreAddedLeavesThoseOfBefore(t *testing.T) {
 func TestACancelledCallForManyFlowsEndsAtOnce(t *testing.T) {
 	beforeCrowd(t, func(w *world) {
 		ctx, cancel := context.WithCancel(context.Background())
-		w.atStep = func(what string) {
+		w.setAtStep(func(what string) {
 			if what == "wait" {
 				cancel()
 			}
-		}
+		})
 		_, err := w.engine.AddFlows(ctx, crowd(4000)...)
-		w.atStep = nil
+		w.setAtStep(nil)
 		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "has not replied") {
 			t.Errorf("the call ends with %v", err)
 		}

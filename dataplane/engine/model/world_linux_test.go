@@ -59,11 +59,11 @@ type world struct {
 		mu     sync.Mutex
 		after  int // steps of the process until it is killed; 0: it is not to be killed
 		killed bool
-		only   string // the steps that count, by their text; "": all do
-		then   func() // called at the kill; nil: nothing is
-		steps  int    // that were counted
+		only   string            // the steps that count, by their text; "": all do
+		then   func()            // called at the kill; nil: nothing is
+		steps  int               // that were counted
+		atStep func(what string) // called at each step, with mu held; nil: nothing is
 	}
-	atStep func(what string) // called at each step of the process; nil: nothing is
 	counts counts
 	began  int // counts.starts before the first one
 }
@@ -172,11 +172,11 @@ func (w *world) start() error {
 
 // step is called by the process ahead of each thing that it does to what is durable.
 func (w *world) step(what string) {
-	if w.atStep != nil {
-		w.atStep(what)
-	}
 	w.kill.mu.Lock()
 	defer w.kill.mu.Unlock()
+	if w.kill.atStep != nil {
+		w.kill.atStep(what)
+	}
 	w.kill.steps++
 	if w.kill.killed || w.kill.after == 0 || w.kill.only != "" && w.kill.only != what {
 		return
@@ -210,7 +210,7 @@ func (w *world) fork() error {
 	return w.process.Kill(filepath.Join(from, "pins"), filepath.Join(to, "pins"))
 }
 
-// readStill reads a file between two stores of its writer, as a kill stops the process: the poller may be in a cycle.
+// readStill reads a file until two reads agree: a kill stops the process between two stores, but here the poller goes on.
 func readStill(path string) ([]byte, error) {
 	last, err := os.ReadFile(path)
 	for err == nil {
@@ -283,16 +283,23 @@ func (w *world) cancelledAt(n int) (ctx context.Context, done func()) {
 	if n == 0 {
 		return ctx, cancel
 	}
-	var mu sync.Mutex
-	w.atStep = func(string) {
-		mu.Lock()
-		defer mu.Unlock()
+	w.setAtStep(func(string) {
 		if n--; n == 0 {
 			w.counts.cancels++
 			cancel()
 		}
+	})
+	return ctx, func() {
+		w.setAtStep(nil)
+		cancel()
 	}
-	return ctx, func() { w.atStep = nil; cancel() }
+}
+
+// setAtStep makes f the function that each step of the process calls. Goroutines of the engine may be in a step.
+func (w *world) setAtStep(f func(what string)) {
+	w.kill.mu.Lock()
+	defer w.kill.mu.Unlock()
+	w.kill.atStep = f
 }
 
 // within runs fn, and kills the process at its step n; 0: it does not. changes: fn changes the set of flows.
@@ -358,23 +365,23 @@ func (w *world) send(port uint16, ifname string, egress bool, n int) error {
 	if err := w.noteWithout(); err != nil {
 		return err
 	}
-	winner := func(set []flow.Flow) (name, counts string) {
-		i := slices.IndexFunc(set, func(f flow.Flow) bool { return counts1(f, port, ifname, egress) && !w.without[f.Name] })
+	winner := func(set []flow.Flow) (name, identity string) {
+		i := slices.IndexFunc(set, func(f flow.Flow) bool { return matches(f, port, ifname, egress) && !w.without[f.Name] })
 		if i < 0 {
 			return "", ""
 		}
 		return set[i].Name, set[i].Identity()
 	}
-	name, counts := winner(w.flows)
+	name, identity := winner(w.flows)
 	if w.uncertain {
 		for _, set := range w.perhaps {
-			if other, also := winner(set); other != name || also != counts {
+			if other, its := winner(set); other != name || its != identity {
 				return w.sendUnsure(name, other, ifname, egress, memkernel.Packet{Port: port, Bytes: 60}, n)
 			}
 		}
 	}
 	// A flow that is not counted lacks what it would have won, if its total has begun.
-	first := slices.IndexFunc(w.flows, func(f flow.Flow) bool { return counts1(f, port, ifname, egress) })
+	first := slices.IndexFunc(w.flows, func(f flow.Flow) bool { return matches(f, port, ifname, egress) })
 	if first >= 0 && w.without[w.flows[first].Name] {
 		if t := w.truthOf(w.flows[first].Name); t.known {
 			t.missed += uint64(n)
@@ -428,7 +435,8 @@ func (w *world) noteWithout() error {
 	return nil
 }
 
-// sendUnsure sends packets that the set of before gives to one flow and another possible set to another flow; "" is none.
+// sendUnsure sends packets that count for the flow before if the change did not come to its end, and for the flow perhaps if
+// it did. Either may be "", for none.
 func (w *world) sendUnsure(before, perhaps, ifname string, egress bool, p memkernel.Packet, n int) error {
 	for range n {
 		if _, _, err := w.host.Pass(ifname, egress, p); err != nil {
@@ -455,8 +463,8 @@ func (w *world) exists(name string) bool {
 	return ok
 }
 
-// counts1 reports whether a flow matches a packet.
-func counts1(f flow.Flow, port uint16, ifname string, egress bool) bool {
+// matches reports whether a flow matches a packet.
+func matches(f flow.Flow, port uint16, ifname string, egress bool) bool {
 	if f.Interface != "" && f.Interface != ifname || (f.Direction == flow.Egress) != egress {
 		return false
 	}
