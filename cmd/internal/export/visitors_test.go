@@ -75,6 +75,9 @@ func TestConnectionsOfOneAddressStarveNoOther(t *testing.T) {
 				}
 			}
 			scrape := func(conn net.Conn) error {
+				if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+					return err
+				}
 				if _, err := io.WriteString(conn, request); err != nil {
 					return err
 				}
