@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Step returns the step of a fix, as it is printed, that pattern describes: in pattern … is a value. words are pairs, of a
-// placeholder in the step and of its value for this test. The test does then what the step says. By pattern the list of
-// fixes in internal/rules finds the test.
+// Step returns the step of a printed fix that pattern describes. In pattern, … stands for a value. words are pairs: a
+// placeholder in the step, and its value in this test. The test then does what the step says. internal/rules finds the test
+// of a fix by pattern.
 func Step(t testing.TB, fix, pattern string, words ...string) string {
 	t.Helper()
 	text := strings.ReplaceAll(regexp.QuoteMeta(pattern), "…", `[^\s;,]+`)

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Do carries out a command of a fix on the host of the end. Of ethtool and bpftool, which a host may lack, it does what the
-// command says by itself.
+// Do carries out a command of a fix on the host of the end. What ethtool and bpftool would do it does by itself, because a
+// host may lack them.
 func (e *End) Do(t testing.TB, command string) {
 	t.Helper()
 	words := strings.Fields(command)

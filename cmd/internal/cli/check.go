@@ -167,7 +167,7 @@ func printWarnings(w io.Writer, kinds [][]warningJSON) {
 			fmt.Fprintf(w, "flowtally: warning: %s: %s\n  = %s\n", one.Object, one.Text, one.Suggestion)
 		}
 		if more := len(list) - mostWarnings; more > 0 {
-			fmt.Fprintf(w, "flowtally: and %s of this kind, which -o json shows\n", format.Plural(uint64(more), "warning more", "warnings more"))
+			fmt.Fprintf(w, "flowtally: %s of this kind: -o json shows all\n", format.Plural(uint64(more), "more warning", "more warnings"))
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestWarningsOfManyFlowsFitAScreen(t *testing.T) {
 	if n := strings.Count(text, "\n"); n > 2*mostWarnings+10 {
 		t.Errorf("%d lines of warnings", n)
 	}
-	for _, want := range []string{fmt.Sprintf("flowtally: and %s warnings more of this kind, which -o json shows", "1,980"), "interface absent0: it is not on this host"} {
+	for _, want := range []string{fmt.Sprintf("flowtally: %s more warnings of this kind: -o json shows all", "1,980"), "interface absent0: it is not on this host"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the warnings lack %q", want)
 		}
