@@ -152,6 +152,7 @@ func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool
 			known, all = append(known, f), append(all, x)
 		}
 	}
+	ctx = context.WithoutCancel(ctx) // half of the flows with their actions would be neither before nor after
 	if on {
 		return b.serveEntries(ctx, known, all)
 	}
