@@ -318,6 +318,14 @@ func (r *route) observe(m mode, s scenario, c *tally, p *kprobe) {
 	}
 	before := c.must(r.T)
 	r.carry(s, m, p)
+	isShort := func() bool { // a slow sender fills no buffer above 64 KB
+		r.must(near.read())
+		r.must(far.read())
+		return s.big && (m.ingress != "native" || s.from == "router") && max(near.longest, far.longest) <= 65_536
+	}
+	for tries := 1; isShort() && tries < 20; tries++ {
+		r.carry(s, m, p)
+	}
 
 	var claims []claim
 	holds := func() bool {
@@ -353,8 +361,8 @@ func (r *route) observe(m mode, s scenario, c *tally, p *kprobe) {
 			r.Errorf("%s: counted %v, want %v", claim.name, claim.got, claim.want)
 		}
 	}
-	if longest := max(near.longest, far.longest); s.big && longest <= 65_536 && (m.ingress != "native" || s.from == "router") {
-		r.Errorf("the longest buffer has %d bytes: the test shows nothing", longest)
+	if isShort() {
+		r.Errorf("the longest buffer has %d bytes: the test shows nothing", max(near.longest, far.longest))
 	}
 }
 
