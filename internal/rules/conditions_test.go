@@ -57,18 +57,7 @@ func TestConditionsAreRegistered(t *testing.T) {
 // codes returns the values that a file gives to fields of the name Code.
 func codes(file *ast.File) (found []ast.Expr) {
 	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Code" {
-				found = append(found, n.Value)
-			}
-		case *ast.AssignStmt:
-			for i, to := range n.Lhs {
-				if field, ok := to.(*ast.SelectorExpr); ok && field.Sel.Name == "Code" && len(n.Rhs) == len(n.Lhs) {
-					found = append(found, n.Rhs[i])
-				}
-			}
-		}
+		found = append(found, valuesOf("Code", n)...)
 		return true
 	})
 	return found

@@ -62,7 +62,7 @@ func fixTexts(t *testing.T, p pkg) []string {
 		for _, d := range file.Decls {
 			f, _ := d.(*ast.FuncDecl)
 			ast.Inspect(d, func(n ast.Node) bool {
-				for _, value := range fixValues(n) {
+				for _, value := range valuesOf("Fix", n) {
 					for _, text := range s.texts(value, f) {
 						texts[text] = true
 					}
@@ -168,16 +168,16 @@ func (s *fixSource) noteLiteral(lit *ast.CompositeLit, names []string, in *ast.F
 	}
 }
 
-// fixValues returns the values that a node gives to a field of the name Fix.
-func fixValues(n ast.Node) (values []ast.Expr) {
+// valuesOf returns the values that a node gives to a field of that name.
+func valuesOf(field string, n ast.Node) (values []ast.Expr) {
 	switch n := n.(type) {
 	case *ast.KeyValueExpr:
-		if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Fix" {
+		if key, ok := n.Key.(*ast.Ident); ok && key.Name == field {
 			values = append(values, n.Value)
 		}
 	case *ast.AssignStmt:
 		for i, to := range n.Lhs {
-			if field, ok := to.(*ast.SelectorExpr); ok && field.Sel.Name == "Fix" && len(n.Rhs) == len(n.Lhs) {
+			if at, ok := to.(*ast.SelectorExpr); ok && at.Sel.Name == field && len(n.Rhs) == len(n.Lhs) {
 				values = append(values, n.Rhs[i])
 			}
 		}

@@ -118,7 +118,9 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 // apply makes the instance the configuration. An apply that leaves no flow asks for --yes.
 func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) (dataplane.Difference, error) {
 	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
-	if len(cfg.Flows) == 0 && !c.DryRun && !c.Yes {                  // the flows of a file that has some stay
+
+	// Only a file without flows can leave the instance without any.
+	if len(cfg.Flows) == 0 && !c.DryRun && !c.Yes {
 		d, err := reload.Apply(ctx, svc, cfg, reload.Options{DryRun: true, Prune: c.Prune})
 		if err != nil {
 			return d, fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)

@@ -63,7 +63,7 @@ func (c *checkCmd) checkConfig(env *Env) error {
 			// The plan of a hundred thousand ranges takes minutes.
 			plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
 		}
-		if err != nil && err == env.Context.Err() {
+		if err != nil && errors.Is(err, env.Context.Err()) {
 			return fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
 		}
 		if err != nil {

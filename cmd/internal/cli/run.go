@@ -219,7 +219,7 @@ func (c *runCmd) load(ctx context.Context) (dataplane.Config, error) {
 // loadConfig reads a configuration file, and adds the remedy if the file is missing.
 func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
-	if err != nil && err == ctx.Err() { // before the writer of a FIFO came
+	if err != nil && errors.Is(err, ctx.Err()) { // before the writer of a FIFO came
 		err = fmt.Errorf("%s: reading configuration: %w", path, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -114,10 +114,11 @@ func (r *running) announce() error {
 	for _, r := range shared {
 		log.Info("none by "+r.Backend, "reason", r.Reason)
 	}
-	for _, p := range placements {
-		if !log.Enabled(ctx, level) {
-			break
-		}
+	logged := placements
+	if !log.Enabled(ctx, level) { // their text would cost much of the start of a large set
+		logged = nil
+	}
+	for _, p := range logged {
 		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", view.Source(p.Source)}
 		for _, rejected := range p.Rejected {
 			if !slices.Contains(shared, rejected) {
