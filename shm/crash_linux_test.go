@@ -72,7 +72,7 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	cycle()
 	h := handles["a"]
 	err = errors.Join(err, w.SetSource(h, "after", "l2"), w.SetFlags(h, true, false, false),
-		w.SetContinuity(h, Continuity{1, 100, 100 * packetSize, 0}), w.SetLive(h, LiveSlot{Map: 7, Epoch: 1, Slot: 3, BasePackets: 5}))
+		w.SetContinuity(h, Continuity{1, 100, 100 * packetSize, 0, 0}), w.SetLive(h, LiveSlot{Map: 7, Epoch: 1, Slot: 3, BasePackets: 5}))
 	say("begin devices")
 	err = errors.Join(err, useDevices(w, handles))
 	say("end devices")

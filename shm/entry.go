@@ -64,6 +64,7 @@ func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 			BasePackets:     s.basePackets,
 			BaseBytes:       s.baseBytes,
 			Discontinuities: s.discontinuities,
+			Seen:            s.seen,
 		},
 	}
 }
@@ -128,7 +129,8 @@ func (s *slotMem) setFlags(valid, stale, ambiguous bool) {
 }
 
 func (s *slotMem) setContinuity(c Continuity) {
-	s.cookie, s.basePackets, s.baseBytes, s.discontinuities = c.Cookie, c.BasePackets, c.BaseBytes, c.Discontinuities
+	s.cookie, s.basePackets, s.baseBytes = c.Cookie, c.BasePackets, c.BaseBytes
+	s.discontinuities, s.seen = c.Discontinuities, c.Seen
 }
 
 func (s *slotMem) setSource(source, basis string) error {

@@ -20,7 +20,7 @@ const goldenPath = "testdata/v1.mirror.gz"
 // goldenEntries lists the contents of the golden file.
 var goldenEntries = []Entry{
 	{Name: "web", Kind: "flow", Text: "ipv4 dst 192.0.2.10 tcp dport 443", Labels: map[string]string{"team": "edge", "a": "1"},
-		Source: "xdp eth0 native", ByteBasis: "l2", Width: 64, Valid: true, Continuity: Continuity{7, 100, 6400, 1}},
+		Source: "xdp eth0 native", ByteBasis: "l2", Width: 64, Valid: true, Continuity: Continuity{7, 100, 6400, 1, 0}},
 	{Name: "dns", Kind: "flow", Unit: "packets", Text: "udp dport 53", Source: "xdp eth0 native", ByteBasis: "l2", Stale: true},
 	{Name: "reused", Kind: "flow", Text: "icmp", Ambiguous: true},
 	{Name: "never", Kind: "completion", Text: "qp 17"},

@@ -134,7 +134,8 @@ const (
 	entFlagTextCut = 1 << 0 // Text did not fit: see TextSum
 
 	slotSize            = 128
-	slotFlags           = 0
+	slotFlags           = 0 // u32
+	slotSeen            = 4 // u32, on the source's clock of losses
 	slotCookie          = 8
 	slotBasePackets     = 16
 	slotBaseBytes       = 24

@@ -39,7 +39,7 @@ var overlays = map[string]map[string]struct {
 		"live_state": {"live", entLiveState}, "live_map": {"liveMap", entLiveMap}, "live_base": {"liveBase", entLiveBase}, "slots": {"slots", entSlots},
 	},
 	"slot": {
-		"flags": {"flags", slotFlags}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},
+		"flags": {"flags", slotFlags}, "seen": {"seen", slotSeen}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},
 		"base_bytes": {"baseBytes", slotBaseBytes}, "discontinuities": {"discontinuities", slotDiscontinuities},
 		"width": {"width", slotWidth}, "device": {"device", slotDevice}, "byte_basis": {"basis", slotBasis}, "source": {"source", slotSource},
 	},

@@ -13,7 +13,7 @@ import (
 func TestPublishAndLoad(t *testing.T) {
 	w, r := heapMirror(t, 128, 4, 8, Options{CoolDown: -1, HeartbeatPeriod: time.Hour})
 	a := mustAdd(t, w, Entry{Name: "a", Kind: "flow", Text: "udp dport 1", Labels: map[string]string{"z": "1", "a": "b=c"},
-		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4}})
+		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4, 5}})
 	l := mustAdd(t, w, Entry{Name: "é 計 ع", Latency: true})
 	if (a != Handle{0, 1}) || (l != Handle{4096, 1}) {
 		t.Fatalf("handles %v, %v", a, l)
@@ -51,7 +51,7 @@ func TestPublishAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Entry{Handle: a, Name: "a", Kind: "flow", Text: "udp dport 1", Labels: map[string]string{"z": "1", "a": "b=c"},
-		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4}, AddedAt: got.AddedAt}
+		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4, 5}, AddedAt: got.AddedAt}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}

@@ -66,7 +66,7 @@ func TestRemake(t *testing.T) {
 			var entries []Entry
 			for _, e := range []Entry{
 				{Name: "web", Text: "tcp dport 443", Labels: map[string]string{"team": "edge"}, Source: "xdp eth0", ByteBasis: "l2", Width: 64,
-					Valid: true, Continuity: Continuity{7, 100, 6400, 1}},
+					Valid: true, Continuity: Continuity{7, 100, 6400, 1, 0}},
 				{Name: "gone"}, {Name: "dns", Width: 64}, {Name: "fast", Latency: true, Width: 64},
 			} {
 				e.Handle = mustAdd(t, w, e)

@@ -69,4 +69,5 @@ type Continuity struct {
 	BasePackets     uint64
 	BaseBytes       uint64
 	Discontinuities uint64 // times that something may have been lost or counted twice
+	Seen            uint32 // on the source's own clock of losses: Discontinuities has those until then
 }

@@ -123,7 +123,8 @@ type entryMem struct {
 }
 
 type slotMem struct {
-	flags           uint64
+	flags           uint32
+	seen            uint32
 	cookie          uint64
 	basePackets     uint64
 	baseBytes       uint64

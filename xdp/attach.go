@@ -47,6 +47,9 @@ func (rs *RuleSet) port(ifname string) (uint16, error) {
 		}
 	}
 	rs.meta.number(uint16(unused), ifname)
+	for _, at := range []Hook{HookIngress, HookEgress} {
+		rs.ledger.release(hookKey{uint16(unused), at})
+	}
 	return uint16(unused), nil
 }
 
@@ -72,7 +75,7 @@ func (rs *RuleSet) idlePort() int {
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
 // that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
 // came back with another index, is attached again. When one hook cannot be taken those attached by this call are
-// detached again; beside the error is one Attachment of which only Interface and Again have values.
+// detached again.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
@@ -86,7 +89,6 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err != nil {
 		return nil, err
 	}
-	before := []Attachment{{Interface: ifname, Again: rs.meta.port(port).ifindex() == ifi.Index}}
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
@@ -98,20 +100,18 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			for _, h := range fresh {
 				rs.drop(h)
 			}
-			return before, err
+			return nil, err
 		}
 		if isNew {
 			fresh = append(fresh, h)
 		}
 		h.local = dev.local()
 		a := rs.attachment(h)
-		a.Fresh, a.Rejected, a.Moved = isNew, rejected, h.moved
+		a.Fresh, a.Rejected = isNew, rejected
 		done = append(done, a)
 	}
-	for _, at := range []Hook{HookIngress, HookEgress} {
-		if h := rs.hooks[hookKey{port, at}]; h != nil {
-			h.moved = false // the caller knows
-		}
+	for _, h := range fresh {
+		rs.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
 }
@@ -185,6 +185,11 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				return h, false, nil, nil
 			}
 		}
+		if h.ifindex == ifi.Index {
+			rs.ledger.begin(k)
+		} else {
+			rs.ledger.leave(k, alive) // another interface has its name
+		}
 		rs.drop(h)
 		level = slog.LevelDebug // again
 	}
@@ -232,9 +237,7 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	h.numbered = at.slot || rs.named.has(at.port)
 	r := rs.meta.port(k.port)
 	was := slices.Clone(r)
-	h.again = r.ifindex() == ifi.Index
-	*r.gap(k.hook) = 1 // until Declared
-	if at.slot {       // it outlives a process that dies behind attachLink
+	if at.slot { // it outlives a process that dies behind attachLink
 		r.setHook(at, ifi.Index, mode)
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -307,38 +310,46 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
 }
 
-// Detach takes the programs off hooks of an interface; off all of them where none
-// is named. The interface's number stays.
+// Detach takes the programs off hooks of an interface on which no counter relies any more; off all of them where none is
+// named. The interface's number stays.
 func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
+	if len(hooks) == 0 {
+		hooks = []Hook{HookIngress, HookEgress}
+	}
+	return rs.takeOff(ifname, hooks, func(k hookKey) { rs.ledger.release(k) })
+}
+
+// Leave takes the programs off an interface that does not belong to the counted ones any more, or that does not exist
+// under this name, in the network namespace of the calling thread. Counters that relied on it stay: an outage ends here.
+// isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
+// and lacks packets until then.
+func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
+	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
+		h := rs.hooks[k]
+		joins := h != nil && h.alive() && isCounted(rs.nameOf(h.ifindex))
+		rs.ledger.leave(k, joins)
+	})
+}
+
+// takeOff takes the programs off hooks. end tells the ledger first why.
+func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
 	if err := rs.enter(); err != nil {
 		return err
 	}
 	defer rs.mu.Unlock()
-	found := false
+	port, numbered := rs.meta.portOf(ifname)
+	if !numbered {
+		return nil
+	}
 	var errs []error
-	port, _ := rs.meta.portOf(ifname)
-	for _, at := range []Hook{HookIngress, HookEgress} {
-		if h := rs.hooks[hookKey{port, at}]; h != nil && (len(hooks) == 0 || slices.Contains(hooks, at)) {
-			found = true
+	for _, at := range hooks {
+		k := hookKey{port, at}
+		end(k)
+		if h := rs.hooks[k]; h != nil {
 			errs = append(errs, rs.drop(h))
 		}
 	}
-	if !found {
-		return fmt.Errorf("detaching from %s: %w: nothing is attached", ifname, ErrNotFound)
-	}
 	return errors.Join(errs...)
-}
-
-// Declared ends the gap of hooks. The caller no longer takes the counts from before the gap for exact. A move keeps its gap
-// until Attach has returned it.
-func (rs *RuleSet) Declared(hooks ...Attachment) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for _, a := range hooks {
-		if h := rs.hooks[hookKey{a.Port, a.Hook}]; h != nil && !h.moved {
-			*rs.meta.port(a.Port).gap(a.Hook) = 0
-		}
-	}
 }
 
 // Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
@@ -354,17 +365,32 @@ func (rs *RuleSet) Held() (n int) {
 	return n
 }
 
+// Look is Attachments, and notes in the ledger which interfaces have lost their programs. It is called in the network
+// namespace of the interfaces.
+func (rs *RuleSet) Look(ifnames ...string) []Attachment {
+	return rs.list(ifnames, rs.lapse)
+}
+
 // Attachments lists the attached programs, ordered by port and hook, without deleted interfaces: those of the named
 // interfaces, or of all where none is named. It costs a system call for each hook.
 func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
+	return rs.list(ifnames, func(*hook) {})
+}
+
+// list lists the attached programs, and calls lapsed for each hook whose program is not attached any more.
+func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
 	if rs.enter() != nil {
 		return nil
 	}
 	defer rs.mu.Unlock()
 	var all []Attachment
 	note := func(h *hook) {
-		if h != nil && h.alive() {
+		switch {
+		case h == nil:
+		case h.alive():
 			all = append(all, rs.attachment(h))
+		default:
+			lapsed(h)
 		}
 	}
 	if len(ifnames) == 0 {

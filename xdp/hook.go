@@ -49,11 +49,9 @@ type hook struct {
 	mode    string
 	local   bool // device.local, of ingress
 	adopted bool
-	again   bool
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
 	pin     string        // "" when nothing is pinned
-	moved   bool          // the next Attach returns Attachment.Moved
 
 	numbered bool // the program has the number of the interface; see share.go
 }
@@ -67,8 +65,6 @@ func (rs *RuleSet) attachment(h *hook) Attachment {
 		Mode:      h.mode,
 		Layer3:    h.layer3,
 		Adopted:   h.adopted,
-		Again:     h.again,
-		Gap:       *rs.meta.port(h.port).gap(h.hook) != 0,
 		HarmsSCTP: h.mode == modeGeneric && h.local,
 	}
 }

@@ -49,6 +49,20 @@ func (rs *RuleSet) interfaceByName(name string) (*net.Interface, device, error) 
 	return &net.Interface{Index: i.Index, Name: i.Name}, device{name: i.Name, link: "ether", kind: i.Kind, program: i.Program}, nil
 }
 
+// nameOf asks for the name of an interface, in the network namespace of the calling thread. It is "" without an interface of
+// the index.
+func (rs *RuleSet) nameOf(ifindex int) string {
+	if rs.kernel == nil {
+		return nameOf(ifindex)
+	}
+	for _, name := range rs.kernel.Interfaces() {
+		if i, ok := rs.kernel.Interface(name); ok && i.Index == ifindex {
+			return name
+		}
+	}
+	return ""
+}
+
 // kernelHook describes a hook to the kernel of Options.
 func kernelHook(ifindex int, at site, mode string) kernel.Hook {
 	return kernel.Hook{Index: ifindex, Egress: at.hook == HookEgress, TCX: at.tcx, Mode: mode, Port: at.port}

@@ -15,8 +15,8 @@ import (
 // maps are the kernel memory of a rule set, each one value, mapped. All but
 // the meta map stand in for a data section of the object.
 type maps struct {
-	all                                         []*sharedMap
-	counters, slots, entries, ranks, tree, meta *sharedMap
+	all                                                 []*sharedMap
+	counters, slots, entries, ranks, tree, ledger, meta *sharedMap
 }
 
 type sharedMap struct {
@@ -37,15 +37,16 @@ func newMaps() *maps {
 		entries:  &sharedMap{name: "entries", section: ".data.entries"},
 		ranks:    &sharedMap{name: "ranks", section: ".data.ranks"},
 		tree:     &sharedMap{name: "tree", section: ".data.tree"},
+		ledger:   &sharedMap{name: "ledger"},
 		meta:     &sharedMap{name: "meta"},
 	}
 	// The meta map is pinned last: where it is, all are.
-	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.tree, s.meta}
+	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.tree, s.ledger, s.meta}
 	return s
 }
 
 func (s *maps) sizes(g geometry) []int {
-	return []int{g.counterBytes() + epochBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), metaBytes(g)}
+	return []int{g.counterBytes() + epochBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), ledgerBytes(), metaBytes(g)}
 }
 
 // create makes and maps all maps.
@@ -81,6 +82,18 @@ func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable})
 	return hostMap{m}, err
+}
+
+// newPinned makes a map of zeros beside pins that exist.
+func newPinned(k kernel.Kernel, name, path string, size int) (kernel.Map, error) {
+	m, err := newMap(k, "ft_"+name, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Pin(path); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 func openMap(k kernel.Kernel, path string) (kernel.Map, error) {
@@ -147,6 +160,9 @@ func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 		m := s.all[i]
 		path := filepath.Join(dir, m.name)
 		pinned, err := openMap(k, path)
+		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // earlier versions had none
+			pinned, err = newPinned(k, m.name, path, s.sizes(g)[i])
+		}
 		if err != nil {
 			if errors.Is(err, os.ErrNotExist) && m != s.meta {
 				err = fmt.Errorf("%w: %w", ErrIncompatible, err)

@@ -13,7 +13,7 @@ import (
 //	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
-//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook; 0 from earlier versions)
+//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook, of earlier versions)
 //	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each)
 //	entries   the directory: one word a unit
@@ -248,8 +248,10 @@ func (r portRecord) setHook(at site, ifindex int, mode string) {
 	atomic.StoreUint64(&r[hookWord(at.hook)], uint64(slices.Index(modeNames[:], mode)))
 }
 
-// gap is where Attachment.Gap is noted, as 0 or 1.
-func (r portRecord) gap(h Hook) *byte { return &bytesOf(r[7:])[hookWord(h)-hookWord(HookIngress)] }
+// hasGap reports whether an earlier version has noted that packets may have passed a hook uncounted.
+func (r portRecord) hasGap(h Hook) bool {
+	return bytesOf(r[7:])[hookWord(h)-hookWord(HookIngress)] != 0
+}
 
 func (r portRecord) layer3() bool { return r[6] != 0 }
 

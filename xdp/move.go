@@ -13,7 +13,8 @@ import (
 // dropping flows would reach the host, and another program could take the hook. After a refusal the interface would have
 // no program at all.
 //
-// move notes the gap of the hook first. So the next process declares the move after a kill.
+// A move is an outage, because of the packets that both count. It begins first, so that the next process knows of it after
+// a kill.
 func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site.in(mode)
 	failed := func(err error) (*hook, error) {
@@ -34,16 +35,12 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		ifindex:  old.ifindex,
 		mode:     mode,
 		pin:      rs.pinPath(at),
-		again:    true,
-		moved:    true,
 		prog:     p,
 		numbered: at.slot || rs.named.has(at.port),
 	}
 
 	r := rs.meta.port(at.port)
-	gap := r.gap(at.hook)
-	noted := *gap
-	*gap = 1 // until Declared
+	rs.ledger.begin(at.hookKey)
 	rs.step("noted")
 
 	if at.slot { // the slot outlives a process that dies after attachLink, so record it ahead
@@ -51,7 +48,7 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		r.setHook(old.site, old.ifindex, old.mode)
-		*gap = noted
+		rs.ledger.revoke(at.hookKey)
 		return failed(errors.Join(rs.refusal(err, ifi, at.hook, mode), h.close()))
 	}
 	rs.step("attached")
@@ -61,14 +58,16 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	}
 	if old.slot { // unlike a link, the dispatcher may refuse to let the program go
 		if err := old.detach(); err != nil {
-			old.moved = true
-			return failed(errors.Join(err, h.detach(), h.close()))
+			err = errors.Join(err, h.detach(), h.close())
+			rs.ledger.cover(at.hookKey, old.ifindex) // both have counted
+			return failed(err)
 		}
 	}
 	rs.replace(old, h)
 	if at.tcx {
 		rs.awaitPassed()
 	}
+	rs.ledger.cover(at.hookKey, h.ifindex)
 	rs.log.Info("moved", "interface", h.name, "from", old.mode, "to", h.mode)
 	return h, nil
 }

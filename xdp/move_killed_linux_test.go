@@ -61,7 +61,8 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 		t.Fatal(err)
 	}
 	ids := floodRules(t, rs, 2)
-	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: from, Ingress: true})...)
+	attach(t, rs, w.Near, AttachOptions{Mode: from, Ingress: true})
+	before := rs.Now()
 	if err := rs.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,16 +81,16 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	if len(found) != left || left > 1 {
 		t.Errorf("%d programs are left and %d found, want the same number, and 1 at most", left, len(found))
 	}
-	if len(found) == 1 && !found[0].Gap {
-		t.Errorf("the next process finds %+v, without a gap", found[0])
+	if last, open := rs.Lost(w.Near.Name, HookIngress); open != (len(found) == 0) || !open && !last.After(before) {
+		t.Errorf("the next process finds %+v, the last outage at %d, one under way: %t", found, last, open)
 	}
 	if byXDP := xdpHeld(t, w.Near); len(found) == 1 && byXDP == (found[0].Mode == modeTCX) {
 		t.Errorf("the next process finds %+v; a program on the hook of XDP: %t", found[0], byXDP)
 	}
 
 	a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
-	if !a[0].Gap {
-		t.Errorf("attachment %+v, want a gap", a[0])
+	if last, open := rs.Lost(w.Near.Name, HookIngress); open || !last.After(before) {
+		t.Errorf("attachment %+v, the last outage ended at %d, one is under way: %t", a[0], last, open)
 	}
 	if n := ingressPrograms(t, w.Near); n != 1 {
 		t.Errorf("%d programs on the interface, want 1", n)
@@ -100,11 +101,6 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 		t.Fatal(err)
 	}
 	compareCounts(t, rs, ids, s)
-
-	rs.Declared(attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})...)
-	if a := rs.Attachments(); len(a) != 1 || a[0].Gap {
-		t.Errorf("after the declaration: %+v, want one hook without a gap", a)
-	}
 }
 
 // xdpHeld reports whether a program is on the XDP hook of an end.
@@ -116,35 +112,31 @@ func xdpHeld(t *testing.T, e *lab.End) (held bool) {
 	return held
 }
 
-// A move keeps its gap until Attach has returned it, even if the move has failed.
-func TestMoveKeepsItsGapUntilAttachReturnsIt(t *testing.T) {
+// A move is an outage that ends with it. A hook that stays as it is has none, also if a move is refused.
+func TestAMoveIsAnOutage(t *testing.T) {
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 1024})
-	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	rs.Declared(a...)
-	check := func(doing string, gap bool) {
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	last := rs.Now()
+	check := func(doing string, outage bool) {
 		t.Helper()
-		if got := rs.Attachments(); len(got) != 1 || got[0].Gap != gap {
-			t.Errorf("%s: got %+v, want one hook, with a gap: %t", doing, got, gap)
+		was := last
+		var open bool
+		if last, open = rs.Lost(w.Near.Name, HookIngress); open || last.After(was) != outage {
+			t.Errorf("%s: the last outage ended at %d, and it was %d before; want another one: %t; one is under way: %t",
+				doing, last, was, outage, open)
 		}
 	}
-	check("declared", false)
-	for _, to := range []Mode{ModeTCX, ModeNative} {
-		a = attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
-		if !a[0].Moved || a[0].Fresh {
+	check("attached", false)
+	for _, to := range []Mode{ModeTCX, ModeNative, ModeTCX} {
+		if a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true}); a[0].Fresh {
 			t.Errorf("attachment %+v, want a moved one", a[0])
 		}
 		check("moved", true)
-		rs.Declared(a...)
-		check("moved and declared", false)
-		if a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true}); a[0].Moved {
-			t.Errorf("attachment %+v, want one that stays", a[0])
-		}
+		attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
+		check("a hook that stays", false)
 	}
 
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
-	a = attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
-	rs.Declared(a...)
 	owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
 	err := w.Near.NS.Do(func() error {
 		_, err := rs.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
@@ -154,14 +146,4 @@ func TestMoveKeepsItsGapUntilAttachReturnsIt(t *testing.T) {
 		t.Errorf("moving to a hook that is taken: %v", err)
 	}
 	check("a refused move, which changed nothing", false)
-
-	rs.hooks[hookKey{a[0].Port, HookIngress}].moved = true // as a move that the dispatcher refuses
-	*rs.meta.port(a[0].Port).gap(HookIngress) = 1
-	rs.Declared(a...)
-	check("a failed move, declared before Attach has returned it", true)
-	if a = attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true}); !a[0].Moved {
-		t.Errorf("attachment %+v, want the move returned", a[0])
-	}
-	rs.Declared(a...)
-	check("a failed move, declared", false)
 }

@@ -79,10 +79,7 @@ type Attachment struct {
 	Mode      string // "native", "generic", "tcx" or "dispatcher"
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
-	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
-	Gap       bool   // packets passed uncounted before it was attached, or were counted twice in a move, perhaps. Declared ends it; a kill does not
 	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
-	Moved     bool   // a move between XDP and TCX, even a failed one, has counted packets twice since the last Attach
 	// HarmsSCTP: the mode is generic, and the device receives buffers of this host. Generic XDP makes each buffer linear, for
 	// any program. A linear buffer of SCTP has no valid segments, and Linux 6.12 to 7.3 crashes on forwarding it.
 	HarmsSCTP bool

@@ -130,3 +130,12 @@ func interfaceByName(name string) (*net.Interface, device, error) {
 	}
 	return &net.Interface{Index: a.Index, Name: name}, dev, nil
 }
+
+// nameOf asks the kernel for the name of an interface. It is "" without an interface of the index.
+func nameOf(ifindex int) string {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return ""
+	}
+	return l.Attrs().Name
+}

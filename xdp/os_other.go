@@ -27,6 +27,8 @@ func evict(*os.File, string) (int, error) { return 0, supported() }
 
 func xdpProgram(int) uint32 { return 0 }
 
+func nameOf(int) string { return "" }
+
 func interfaceByName(string) (*net.Interface, device, error) { return nil, device{}, supported() }
 
 type holder struct{ program uint32 }

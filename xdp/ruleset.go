@@ -30,6 +30,7 @@ type RuleSet struct {
 	g        geometry
 	maps     *maps
 	meta     *meta
+	ledger   *ledger
 	grace    *grace
 	load     *loader
 	pool     *counterPool
@@ -215,6 +216,7 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 // build makes the model of the maps.
 func (rs *RuleSet) build() error {
 	rs.meta = metaOf(rs.maps.meta.words, rs.g)
+	rs.ledger = ledgerOf(rs.maps.ledger.words, rs.meta)
 	rs.pool = newCounterPool(rs.meta, rs.g.counters)
 	rs.values = rs.g.values(rs.maps.counters.words)
 	for _, id := range rs.pool.owners {
@@ -245,6 +247,7 @@ func (rs *RuleSet) resume() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.adoptHooks()
+	rs.adoptSites()
 	// Programs may still read rules that the dead process removed.
 	if err := rs.wait(); err != nil {
 		return err
@@ -314,11 +317,17 @@ func (rs *RuleSet) reload() error {
 	return nil
 }
 
-// give exchanges the program of a hook. A link that does not take it is reported and lost.
+// give exchanges the program of a hook. A link that does not take it is reported and lost. Why a link is not attached any
+// more, the next Look finds out.
 func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
 	if err := h.update(p); err != nil {
+		if !h.alive() {
+			p.Close()
+			return
+		}
 		rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
 		p.Close()
+		rs.ledger.begin(h.hookKey)
 		rs.drop(h)
 		return
 	}

@@ -20,6 +20,7 @@ type alteration struct {
 	anew   bool // it counts other packets: its total begins at 0
 
 	in     backend.Installed // set by prepare, where a backend that is no overlay has it
+	at     backend.Moment    // before in began, where that is of a SoftwareBackend
 	was    flowState         // as prepare left it
 	handle shm.Handle        // of the entry that was made anew
 	former *flowState        // where an earlier alteration is taken back: c as it was before
@@ -145,6 +146,10 @@ func (a *alterations) alterRules(ctx context.Context) error {
 			was[i], now[i] = x.c.Placed, x.to
 		}
 		var in []backend.Installed
+		var at backend.Moment
+		if s, hasHooks := b.(backend.SoftwareBackend); hasHooks {
+			at = s.Now()
+		}
 		var end func(keep bool) error
 		err := a.e.ctl.Outside(func() (err error) { in, end, err = u.Alter(ctx, was, now); return err })
 		if err != nil {
@@ -152,7 +157,7 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		}
 		a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
 		for i, x := range list {
-			x.in = in[i]
+			x.in, x.at = in[i], at
 		}
 	}
 	for _, x := range a.list {
@@ -251,7 +256,7 @@ func (a *alterations) relist() error {
 // past returns the past of a flow that counts other packets than before.
 func (x *alteration) past() shm.Continuity {
 	if x.former == nil {
-		return shm.Continuity{Cookie: x.in.Cookie}
+		return shm.Continuity{Cookie: x.in.Cookie, Seen: uint32(x.at)}
 	}
 	past := x.former.past
 	past.Discontinuities++ // its rules were out for a while
@@ -314,12 +319,9 @@ func (x *alteration) updateTotal(e *Engine) {
 	if !x.anew { // its hooks are the same: a loss of one is still to be declared
 		return
 	}
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		c.epoch, c.missed = u.Epoch(c.Placed), false
-	}
 	c.past, c.base, c.slot = x.past(), backend.Pair{}, x.in.Cookie
 	if x.former != nil {
-		c.base, c.epoch, c.missed = x.former.base, x.former.epoch, x.former.missed // a loss of a hook is still to be declared
+		c.base = x.former.base
 	}
 	if c.offload != nil {
 		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""

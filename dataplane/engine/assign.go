@@ -29,8 +29,8 @@ type stack struct {
 // the software backend (hasShadow). A flow is in one of these states:
 //
 //	fresh       not published
-//	offloaded   offloaded is set; flowState.backend is the hardware. shadowBase and epoch hold if the shadow
-//	            counts too (audit), or if its hooks are held for other flows; otherwise epoch is 0
+//	offloaded   offloaded is set; flowState.backend is the hardware. follows is set if the shadow counts too
+//	            (audit), or if its hooks are held for other flows
 //	divided     as offloaded, with lost: on those interfaces the shadow counts in place of the devices
 //	gone        as offloaded, with gone: the hardware has reported a loss; the next arrange ends this state
 //	shadow      not offloaded, and gone is nil: flowState.backend is the software
@@ -57,7 +57,8 @@ type offload struct {
 	needsAlign bool            // the total may lack packets that passed while the flow moved to hardware
 	lost       []lostInterface // with offloaded: interfaces whose devices are lost
 
-	// total = shadowBase + count of the shadow, while the shadow's epoch is flowState.epoch and not 0.
+	// With follows, total = shadowBase + count of the shadow, as long as the shadow has been complete since past.Seen.
+	follows    bool
 	shadowBase backend.Pair
 }
 

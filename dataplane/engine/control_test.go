@@ -264,8 +264,8 @@ func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want the context's", err)
 	}
-	if moves := s.moves(); len(moves) != 0 || s.source("below") != "rdma" || s.under.takings != 0 {
-		t.Errorf("below is counted by %s after %+v; the hook was taken %d times", s.source("below"), moves, s.under.takings)
+	if moves := s.moves(); len(moves) != 0 || s.source("below") != "rdma" || s.under.clock != 0 {
+		t.Errorf("below is counted by %s after %+v; the hook was taken %d times", s.source("below"), moves, s.under.clock)
 	}
 	if n := s.e.flows["below"].past.Discontinuities; n != 0 {
 		t.Errorf("%d discontinuities", n)

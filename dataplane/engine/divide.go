@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // lostInterface is an interface of an offloaded flow whose device is lost, while other devices count the flow.
@@ -15,7 +14,6 @@ type lostInterface struct {
 	id     uint32 // of the shadow's slot for this interface, with ready
 	ready  bool   // the shadow counts in that slot
 	active bool   // the flow's total includes that slot
-	epoch  uint64 // of the shadow on this interface
 }
 
 // hasLost reports whether the device of c on an interface is lost.
@@ -55,14 +53,12 @@ func (m *mover) divide(c *flowState, why error) error {
 		if err != nil {
 			return err
 		}
-		a.active, a.epoch = true, software.Epoch(c.On(a.name))
-		if refused, _ := software.Refused(c.On(a.name)); refused {
-			a.epoch = backend.Partial // the epoch of the hook that it waits for is another one
-		}
+		a.active = true
+		software.Rely(c.On(a.name))
 	}
 	c.gone = nil
 	c.edit().rejected = m.stack.reasons(c, why)
-	c.epoch = 0 // the shadow's own counter lacks the packets that are counted apart
+	c.follows = false // the shadow's own counter lacks the packets that are counted apart
 	return m.publishDivided(c, why.Error(), true)
 }
 
@@ -84,8 +80,8 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 		return err
 	}
 	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
-	was := c.lost[i].epoch
-	lacks := missed > 0 || was != 0 && was != m.stack.software.Epoch(c.On(ifname))
+	last, open := m.stack.software.Outage(c.On(ifname))
+	lacks := missed > 0 || open || last.After(c.seen())
 	c.lost = slices.Delete(c.lost, i, i+1)
 	if len(c.lost) == 0 {
 		c.edit().rejected = m.stack.reasons(c, nil)
@@ -109,7 +105,11 @@ func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 	c.resets = m.resets(c) // the counters are not the same ones
 	c.edit().source = m.sourceOf(c)
 	m.sendMoved(c, why, dataplane.Uncounted{Unknown: lacks})
-	return m.writeContinuity(c, c.hardware.Cookie, c.base, lacks)
+	past := c.goesOn(c.hardware.Cookie, c.base)
+	if lacks {
+		past = broken(past, m.stack.software.Now())
+	}
+	return m.writeContinuity(c, past)
 }
 
 // joinShadow has the shadow of a flow count in one slot again, before the flow leaves hardware.

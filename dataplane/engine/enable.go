@@ -51,7 +51,7 @@ func (p *placement) joinStack(c *flowState) {
 	again := p.newFlow(c.Placed)
 	c.edit().rejected, c.offload = again.rejected, again.offload
 	c.shadow = backend.Installed{ID: c.id, Cookie: c.slot, Source: c.source, Basis: c.basis}
-	c.hasShadow, c.shadowBase = true, c.base
+	c.hasShadow, c.follows, c.shadowBase = true, true, c.base
 }
 
 // updateRejections writes to the flows that may go to a backend why it has nothing to count with.

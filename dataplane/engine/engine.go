@@ -260,11 +260,6 @@ func (e *Engine) start() {
 		stopped:    &e.stopped,
 		asked:      make([]asked, len(e.backends)),
 	}
-	// The hooks that this start has taken are declared before somebody can kill an instance that has started.
-	e.ctl.Lock()
-	e.watcher.showSources()
-	e.ctl.Unlock()
-
 	e.writer.SetState(shm.Run)
 	e.stopped.Go(func() { e.poller.Run(ctx) })
 	e.stopped.Go(func() { e.watcher.run(ctx) })

@@ -8,7 +8,6 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
@@ -25,8 +24,6 @@ type flowState struct {
 	basis    string
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
-	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
-	missed   bool           // a hook of its shadow is lost or refused, which is not declared yet
 	place    uint64         // in the list of flows that a restart would get; see flow.Rank
 	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack
@@ -35,23 +32,21 @@ type flowState struct {
 // published reports whether the flow has its entry in the mirror.
 func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 
-// lostHook reports whether, at the epoch now, a hook of the shadow is lost or was, without a declaration since. Until
-// the hook is taken again, the declaration waits.
-func (c *flowState) lostHook(now uint64) bool {
-	return c.missed || c.epoch != 0 && now != c.epoch && (now == 0 || now > c.epoch&^backend.Partial)
+// seen returns until when the discontinuities of the flow have each loss of a hook.
+func (c *flowState) seen() backend.Moment { return backend.Moment(c.past.Seen) }
+
+// slotCookie returns the cookie by which the next process knows the slot of a flow that software counts.
+func (c *flowState) slotCookie() uint64 {
+	if c.offload != nil {
+		return c.shadow.Cookie
+	}
+	return c.slot
 }
 
-// cookie returns the cookie by which the next process knows the slot of a flow that software counts, and whether it has to
-// declare a loss.
-func (c *flowState) cookie() uint64 {
-	cookie := c.slot
-	if c.offload != nil {
-		cookie = c.shadow.Cookie
-	}
-	if c.missed {
-		return catalogue.Undeclared(cookie)
-	}
-	return cookie
+// missedPackets reports whether software may have missed packets of the flow since its last discontinuity, or does now.
+func (c *flowState) missedPackets(u backend.SoftwareBackend) bool {
+	last, open := u.Outage(c.Placed)
+	return open || last.After(c.seen())
 }
 
 // AddFlows implements dataplane.Service.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,11 +11,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
-	kernel "github.com/flowtally/flowtally/xdp"
 )
 
 // kill ends an instance, and leaves the mirror and the state beside the pins as a kill at this moment does. The caller holds
@@ -34,28 +31,26 @@ func (b *bench) kill(t *testing.T, e *Engine) {
 	if err != stop {
 		t.Fatal(err)
 	}
-	meta, err := ebpf.LoadPinnedMap(filepath.Join(b.cfg.XDP.PinDir, "meta"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer meta.Close()
-	state, err := meta.LookupBytes(uint32(0))
-	if err != nil {
-		t.Fatal(err)
+	var again []func() error
+	for _, name := range []string{"meta", "ledger"} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(b.cfg.XDP.PinDir, name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		state, err := m.LookupBytes(uint32(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = append(again, func() error { return m.Put(uint32(0), state) })
 	}
 	e.ctl.Unlock()
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(b.cfg.Mirror.Path, mirror, 0o644), meta.Put(uint32(0), state)); err != nil {
+	if err := errors.Join(os.WriteFile(b.cfg.Mirror.Path, mirror, 0o644), again[0](), again[1]()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// gap reports whether a kill now would be declared.
-func gap(e *Engine) bool {
-	all := e.backends[0].(*xdp.Backend).Inspect().Rules.Attachments()
-	return slices.ContainsFunc(all, func(a kernel.Attachment) bool { return a.Gap })
 }
 
 // An instance is killed after it has attached to a hook. If the hook was lost before, the next instance declares that, unless
@@ -65,7 +60,6 @@ func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
 	start := func(want uint64) *Engine {
 		t.Helper()
 		e := b.start(t)
-		lab.Eventually(t, "the note of the gap removed", func() bool { return !gap(e) })
 		e.ctl.Lock()
 		if n := e.flows["a"].past.Discontinuities; n != want {
 			t.Errorf("%d discontinuities, want %d", n, want)
@@ -77,25 +71,12 @@ func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
 	e = start(0)
 	lose := func() {
 		t.Helper()
-		was := e.backends[0].(*xdp.Backend).Inspect().Epochs
+		x := e.backends[0].(*xdp.Backend)
+		was := x.Now()
 		detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
-		lab.Eventually(t, "the hook taken again", func() bool { return e.backends[0].(*xdp.Backend).Inspect().Epochs > was })
+		lab.Eventually(t, "the hook taken again", func() bool { return x.Now().After(was) })
 	}
-	declared := e.backends[0].(*xdp.Backend).Declaring()
 	lose()
-	if declared(); !gap(e) {
-		t.Error("a declaration that has begun before the loss removes the note")
-	}
-	a := e.flows["a"]
-	handle := a.handle
-	a.handle = shm.Handle{}
-	if e.watcher.showSources(); !gap(e) {
-		t.Error("a declaration that cannot be written removes the note")
-	}
-	a.handle = handle
-	if e.watcher.showSources(); gap(e) {
-		t.Error("a declaration that was written at last does not remove the note")
-	}
 	b.kill(t, e)
 	e = start(1)
 	b.kill(t, e) // it has declared the loss
@@ -108,6 +89,32 @@ func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
 	start(2).ctl.Unlock()
 }
 
+// A discontinuity that cannot be written is written by the next look.
+func TestADiscontinuityThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	b := refusedBench(t)
+	b.cfg.XDP.KeepPins = false
+	e := b.start(t)
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	x := e.backends[0].(*xdp.Backend)
+	was := x.Now()
+	detachByForce(t, b.cfg.XDP.PinDir, "link-*-xdp")
+	lab.Eventually(t, "the hook taken again", func() bool { return x.Now().After(was) })
+
+	a := e.flows["a"]
+	handle := a.handle
+	a.edit().handle = shm.Handle{}
+	e.watcher.showSources()
+	if n := a.past.Discontinuities; n != 0 {
+		t.Errorf("%d discontinuities, and none was written", n)
+	}
+	a.edit().handle = handle
+	e.watcher.showSources()
+	if n := a.past.Discontinuities; n != 1 {
+		t.Errorf("%d discontinuities, want 1", n)
+	}
+}
+
 // A kill ends an instance after a move between XDP and TCX, before the mirror declares the move. The next instance declares
 // the move once, even if it moves the interface back.
 func TestNextInstanceDeclaresAKilledMoveOnce(t *testing.T) {
@@ -116,37 +123,23 @@ func TestNextInstanceDeclaresAKilledMoveOnce(t *testing.T) {
 		t.Run("next "+string(next), func(t *testing.T) {
 			b := refusedBench(t)
 			e := b.start(t)
-			lab.Eventually(t, "no gap", func() bool { return !gap(e) })
+			x := e.backends[0].(*xdp.Backend)
+			was := x.Now()
 
 			e.ctl.Lock() // a control call delays the declaration
-			err := e.backends[0].(*xdp.Backend).SetInterfaces([]dataplane.Interface{{Name: b.wire.Near.Name, Mode: dataplane.ModeTCX}})
+			err := x.SetInterfaces([]dataplane.Interface{{Name: b.wire.Near.Name, Mode: dataplane.ModeTCX}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !gap(e) {
-				t.Error("the move leaves no gap")
+			if last, _ := x.Outage(e.flows["a"].Placed); !last.After(was) {
+				t.Error("the move is no outage")
 			}
 			b.kill(t, e)
 
 			b.cfg.Interfaces[0].Mode = next
 			m := newMoving(t, b, b.start(t))
 			m.moves = 1
-			lab.Eventually(t, "no gap", func() bool { return !gap(m.e) })
 			m.exact("after the next start")
 		})
 	}
-}
-
-// A flow that is added needs another hook. When the call has returned, the note of that hook is removed soon.
-func TestTheNoteOnAHookThatAFlowNeeds(t *testing.T) {
-	need.TCX(t)
-	b := refusedBench(t)
-	b.cfg.XDP.KeepPins = false
-	e := b.start(t)
-	removed := func() bool { return !gap(e) }
-	lab.Eventually(t, "the note removed after the start", removed)
-	if _, err := e.AddFlows(t.Context(), flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress}); err != nil {
-		t.Fatal(err)
-	}
-	lab.Eventually(t, "the note removed after the call", removed)
 }

@@ -54,14 +54,14 @@ func TestAHookIsLostWithinAStart(t *testing.T) {
 					return err
 				}
 				all := []backend.Backend{&losing{x, func(retaken bool) {
-					was, foreign := x.Inspect().Epochs, takeHook(t, b.cfg.XDP.PinDir, b.wire.Near)
+					was, foreign := x.Now(), takeHook(t, b.cfg.XDP.PinDir, b.wire.Near)
 					b.send(t, 500, frames) // nothing counts them
 					if err := foreign.Close(); err != nil {
 						t.Error(err)
 					}
 					lab.Eventually(t, "the hook taken again", func() bool {
 						x.CheckAll()
-						return !retaken || x.Inspect().Epochs > was
+						return !retaken || x.Now() > was
 					})
 				}}}
 				if over != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // mover moves single flows between hardware and their shadows, and keeps their totals. Its methods are called with
@@ -45,14 +45,24 @@ func (m *mover) removeFromHardware(ctx context.Context, c *flowState) error {
 // shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
 // packets away sees none.
 func (m *mover) shadowComplete(c *flowState) bool {
-	return c.hasShadow && c.epoch != 0 && c.epoch&backend.Partial == 0 && !c.hardware.Takes && m.stack.software.Epoch(c.Placed) == c.epoch
+	if !c.hasShadow || !c.follows || c.hardware.Takes {
+		return false
+	}
+	since, ok := m.stack.software.CompleteSince(c.Placed)
+	return ok && !since.After(c.seen())
 }
 
-// readShadows returns the counts of the shadows of a list, before hardware counts too. From then on both count, and
-// hardware has never counted more than the shadow has seen.
-func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.Pair, error) {
+// shadowRead is a count of a flow's shadow, and when it was read.
+type shadowRead struct {
+	backend.Pair
+	at backend.Moment
+}
+
+// readShadows reads the shadows of a list, before hardware counts too. From then on both count, and hardware has never
+// counted more than the shadow has seen.
+func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRead, error) {
 	s := m.stack
-	before := make([]backend.Pair, len(list))
+	before := make([]shadowRead, len(list))
 	if s.software == nil {
 		return before, nil
 	}
@@ -65,12 +75,9 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 		if !c.hasShadow {
 			continue
 		}
-		if !c.published() {
-			c.epoch = s.software.Epoch(c.Placed)
-			c.shadow.Gap = c.shadow.Gap || c.shadow.Adopted && (c.epoch == 0 || c.shadow.Epoch < c.epoch&^backend.Partial)
-		}
+		before[i].at = s.software.Now()
 		var err error
-		if before[i], err = backend.ReadOne(s.software, c.shadow.ID); err != nil {
+		if before[i].Pair, err = backend.ReadOne(s.software, c.shadow.ID); err != nil {
 			return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
 	}
@@ -88,6 +95,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	if err := m.joinShadow(ctx, c); err != nil {
 		return err
 	}
+	now := s.software.Now()
 	whole := m.shadowComplete(c)
 	if !lost { // its counter is read to the end below
 		if err := m.removeFromHardware(ctx, c); err != nil {
@@ -124,28 +132,30 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	}
 	c.offloaded, c.gone = false, nil
 	c.backend, c.basis, c.edit().source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	c.missed, _ = s.software.Refused(c.Placed)
-	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
+	c.shadowBase, c.follows = c.base, true
+	s.software.Rely(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
-	return m.writeContinuity(c, c.cookie(), c.base, !clean)
+	past := c.goesOn(c.slotCookie(), c.base)
+	if !clean {
+		past = broken(past, now)
+	}
+	return m.writeContinuity(c, past)
 }
 
 // toHardware makes hardware the source of a flow. before is the count of its shadow before hardware began to count.
-func (m *mover) toHardware(c *flowState, before backend.Pair) error {
+func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	s := m.stack
 	var lacks dataplane.Uncounted
 	suspended := c.gone != nil
 	whole := suspended && m.shadowComplete(c)
 	text := ""
 	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-		c.base = backend.Add(c.shadowBase, before)
+		c.base = backend.Add(c.shadowBase, before.Pair)
 		if suspended && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
 		}
 		if !suspended {
-			now := s.software.Epoch(c.Placed)
-			c.missed, c.epoch = c.lostHook(now), now
-			lacks.Unknown = c.missed
+			lacks.Unknown = c.missedPackets(s.software)
 			after, err := backend.ReadOne(s.software, c.shadow.ID)
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
@@ -161,9 +171,10 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 		return err
 	}
 	if suspended && !whole && c.hasShadow {
-		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.software.Epoch(c.Placed)
+		c.shadowBase = backend.Sub(c.base, before.Pair)
 	}
-	c.gone, c.missed = nil, false
+	c.follows, c.past.Seen = c.hasShadow, uint32(before.at)
+	c.gone = nil
 	c.backend, c.basis, c.edit().source = s.hardware, c.hardware.Basis, c.hardware.Source
 	if c.needsAlign = false; lacks.Unknown {
 		m.noteNeedsAlign(c)
@@ -177,10 +188,10 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 // shadow's count, where that is pinned and complete, otherwise from the last value.
 func (m *mover) writeHardwareContinuity(c *flowState) error {
 	if m.shadowComplete(c) {
-		return m.writeContinuity(c, c.shadow.Cookie, c.shadowBase, false)
+		return m.writeContinuity(c, c.goesOn(c.shadow.Cookie, c.shadowBase))
 	}
-	c.epoch = 0
-	return m.writeContinuity(c, c.hardware.Cookie, c.base, false)
+	c.follows = false
+	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 
 // suspend leaves a flow that its device lost at its last value, without a source.
@@ -201,13 +212,29 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	}
 }
 
-// writeContinuity writes the source to the mirror, and the values from which the next process goes on with the total.
-func (m *mover) writeContinuity(c *flowState, cookie uint64, base backend.Pair, broken bool) error {
-	c.past.Cookie, c.past.BasePackets, c.past.BaseBytes = cookie, base.Packets, base.Bytes
-	if broken {
-		c.past.Discontinuities++
+// goesOn returns the values from which the next process goes on with the total: the base of a slot, and the cookie of the
+// slot.
+func (c *flowState) goesOn(cookie uint64, base backend.Pair) shm.Continuity {
+	past := c.past
+	past.Cookie, past.BasePackets, past.BaseBytes = cookie, base.Packets, base.Bytes
+	return past
+}
+
+// broken returns past with one more discontinuity, which stands for each loss until seen.
+func broken(past shm.Continuity, seen backend.Moment) shm.Continuity {
+	past.Discontinuities++
+	past.Seen = uint32(seen)
+	return past
+}
+
+// writeContinuity writes the source to the mirror, and how the total goes on. If it cannot write that, c stays as it was:
+// a loss of a hook is declared the next time.
+func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
+	if err := m.catalogue.SetContinuity(c.handle, past); err != nil {
+		return err
 	}
-	return errors.Join(m.catalogue.SetContinuity(c.handle, c.past), m.writeSource(c))
+	c.past = past
+	return m.writeSource(c)
 }
 
 // sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.

@@ -15,20 +15,26 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 			return err
 		}
 	}
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if c.epoch = u.Epoch(c.Placed); in.Adopted {
-			in.Gap = in.Gap || in.Epoch < c.epoch&^backend.Partial
-			c.epoch = max(c.epoch, backend.FirstEpoch) // of its earlier counting: the epoch of the hook that it waits for is a later one
-			_, c.missed = u.Refused(c.Placed)          // from here on, as an earlier process may have counted there
+	u, hasHooks := c.backend.(backend.SoftwareBackend)
+	movedHere := false // the total has counted elsewhere
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
+		var now backend.Moment
+		if hasHooks {
+			now = u.Now()
+			last, _ := u.Outage(c.Placed)
+			in.Gap = in.Gap || old != nil && last.After(backend.Moment(old.Continuity.Seen))
 		}
-	}
-	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie, catalogue.Undeclared(in.Cookie)}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		past, err := catalogue.CarryOn(c.backend, old, in)
+		past.Seen = uint32(now)
 		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
 		return past, err
 	})
 	if err != nil {
 		return err
+	}
+	if hasHooks && movedHere {
+		u.Rely(c.Placed)
 	}
 	c.basis, c.slot = in.Basis, in.Cookie
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
@@ -43,38 +49,42 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	c.backend, c.edit().source = m.stack.software, m.stack.software.Source(c.Placed)
 	err := m.publish(c, c.shadow, displaced)
-	c.shadowBase = c.base
+	c.shadowBase, c.follows = c.base, true
 	return err
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left
 // the shadow pinned with a known total, the total goes on from there.
-func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
+func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
 	var err error
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
-		if old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie && !c.shadow.Gap {
-			known = true
-			return old.Continuity, nil
+		var past shm.Continuity
+		var err error
+		if known = old != nil && m.knowsTotal(c, old.Continuity); known {
+			past = old.Continuity
+		} else {
+			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
 		}
-		return catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
+		past.Seen = uint32(before.at)
+		return past, err
 	})
 	if err != nil {
 		return err
 	}
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	if known {
-		c.shadowBase, c.base = c.base, backend.Add(c.base, before)
+	if c.follows = c.hasShadow; known {
+		c.shadowBase, c.base = c.base, backend.Add(c.base, before.Pair)
 	} else {
-		c.shadowBase = backend.Sub(c.base, before)
+		c.shadowBase = backend.Sub(c.base, before.Pair)
 	}
 	if c.hasShadow {
 		after, err := backend.ReadOne(m.stack.software, c.shadow.ID)
 		if err != nil {
 			return err
 		}
-		if c.needsAlign = false; after != before {
+		if c.needsAlign = false; after != before.Pair {
 			m.noteNeedsAlign(c)
 			if known {
 				c.past.Discontinuities++
@@ -84,6 +94,15 @@ func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
 	}
 	m.plan.SetSource(c.handle, m.stack.hardware, c.hardware.ID, c.base)
 	return nil
+}
+
+// knowsTotal reports whether the shadow of a flow, which an earlier process has left, has seen every packet since past.
+func (m *mover) knowsTotal(c *flowState, past shm.Continuity) bool {
+	if !c.hasShadow || c.shadow.Gap || past.Cookie != c.shadow.Cookie {
+		return false
+	}
+	since, ok := m.stack.software.CompleteSince(c.Placed)
+	return ok && !since.After(backend.Moment(past.Seen))
 }
 
 // writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and

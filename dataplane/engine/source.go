@@ -7,67 +7,58 @@ import (
 
 // updateSource finds out whether the source of a flow has changed where it is: a lost hook, reset counters, another link.
 func (m *mover) updateSource(c *flowState) error {
-	lost := c.offload != nil && c.gone != nil
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if now := u.Epoch(c.Placed); c.missed || now != c.epoch {
-			refused, counted := u.Refused(c.Placed)
-			taken := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
-			gap, was := taken || c.missed && !refused, c.missed
-			c.missed = refused && c.missed || counted && c.lostHook(now)
-			if now != 0 {
-				c.epoch = now
-			}
-			if gap {
-				// The hook was lost or refused for a while, or counting moved between XDP and TCX.
-				c.edit().source = c.backend.Source(c.Placed)
-				m.sendMoved(c, "its hook was lost for a while, or counting moved between XDP and TCX", dataplane.Uncounted{Unknown: true})
-			}
-			if gap || c.missed != was {
-				if err := m.writeContinuity(c, c.cookie(), c.base, gap); err != nil {
-					return err
-				}
-			}
-		}
-	} else if n := m.resets(c); c.offload != nil && !lost && n != c.resets {
-		c.resets = n
-		m.noteNeedsAlign(c)
-		c.past.Discontinuities++
-		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
-		return m.catalogue.SetContinuity(c.handle, c.past)
-	} else if c.offload != nil && c.epoch != 0 && !m.shadowComplete(c) {
-		// The shadow has missed packets: the total no longer follows from its count, also where the device is lost.
-		if err := m.writeHardwareContinuity(c); err != nil {
-			return err
-		}
+	if err := m.declareLosses(c); err != nil {
+		return err
 	}
-	if lost {
+	if c.offload != nil && c.gone != nil {
 		return nil
 	}
-	err, src := m.updateDivided(c), m.sourceOf(c)
-	if err != nil || src.Equal(c.source) {
-		return err
+	src := m.sourceOf(c)
+	if src.Equal(c.source) {
+		return nil
 	}
 	c.edit().source = src
 	m.pending.send(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: src.String()})
 	return m.writeSource(c)
 }
 
-// updateDivided notes whether a hook was lost for a while on an interface where the shadow of a divided flow counts.
-func (m *mover) updateDivided(c *flowState) error {
+// outage is why a total has a discontinuity where it is counted by hooks.
+const outage = "its hook was lost for a while, or counting moved between XDP and TCX"
+
+// declareLosses adds a discontinuity to the total of a flow, if its source may have missed packets since the last one.
+func (m *mover) declareLosses(c *flowState) error {
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		if last, _ := u.Outage(c.Placed); !last.After(c.seen()) {
+			return nil
+		}
+		c.edit().source = u.Source(c.Placed)
+		m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
+		return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
+	}
 	if c.offload == nil {
 		return nil
 	}
-	for i := range c.lost {
-		a := &c.lost[i]
-		now := m.stack.software.Epoch(c.On(a.name))
-		if !a.active || now == 0 || now == a.epoch {
-			continue
+	if n := m.resets(c); c.gone == nil && n != c.resets {
+		c.resets = n
+		m.noteNeedsAlign(c)
+		c.past.Discontinuities++
+		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
+		return m.catalogue.SetContinuity(c.handle, c.past)
+	}
+	if c.follows && !m.shadowComplete(c) {
+		// The total no longer follows from the shadow's count, also where the device is lost.
+		if err := m.writeHardwareContinuity(c); err != nil {
+			return err
 		}
-		gap := a.epoch != 0
-		if a.epoch = now; gap {
-			if err := m.publishDivided(c, "its hook was lost for a while, or counting moved between XDP and TCX", true); err != nil {
-				return err
-			}
+	}
+	return m.declareDivided(c)
+}
+
+// declareDivided is declareLosses for the interfaces on which the shadow of a flow counts in place of lost devices.
+func (m *mover) declareDivided(c *flowState) error {
+	for _, a := range c.lost {
+		if last, _ := m.stack.software.Outage(c.On(a.name)); a.active && last.After(c.seen()) {
+			return m.publishDivided(c, outage, true)
 		}
 	}
 	return nil

@@ -214,9 +214,10 @@ type fakeSoftware struct {
 	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
 	stuck    error                 // rules cannot be removed
-	takings  uint64
-	unheld   bool              // the hooks that are not held never were
-	partial  uint64            // backend.Partial while one of several hooks is lost
+	clock    backend.Moment
+	since    backend.Moment    // of the hook
+	lost     backend.Moment    // when the last outage ended
+	open     bool              // an outage is under way
 	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
 }
 
@@ -247,7 +248,7 @@ func (u *fakeSoftware) AddShadows(_ context.Context, flows []backend.Placed) ([]
 		} else {
 			id = u.put(f)
 		}
-		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there, Epoch: u.takings}
+		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there}
 	}
 	return out, nil
 }
@@ -278,10 +279,33 @@ func (u *fakeSoftware) trim() {
 	for name := range u.flows {
 		need = need || u.served[name]
 	}
-	if need && !u.attached {
-		u.takings++
+	switch {
+	case need && !u.attached:
+		u.take()
+	case !need:
+		u.attached, u.open = false, false
 	}
-	u.attached = need
+}
+
+// take takes the hook, which ends an outage.
+func (u *fakeSoftware) take() {
+	u.clock++
+	if u.open {
+		u.lost = u.clock
+	}
+	u.since, u.attached, u.open = u.clock, true, false
+}
+
+// lose loses the hook.
+func (u *fakeSoftware) lose() { u.attached, u.open = false, true }
+
+// loseOne loses one of several hooks.
+func (u *fakeSoftware) loseOne() { u.open = true }
+
+// leave ends an outage: the interface of a lost hook goes.
+func (u *fakeSoftware) leave() {
+	u.clock++
+	u.lost, u.open = u.clock, false
 }
 
 func (u *fakeSoftware) CountApart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
@@ -289,16 +313,14 @@ func (u *fakeSoftware) CountApart(_ context.Context, flows []backend.Placed, ifn
 	return nil, fmt.Errorf("%s: there is one interface", backend.Describe(flows))
 }
 
-func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
-	if !u.attached {
-		return 0
-	}
-	return u.takings | u.partial
-}
+func (u *fakeSoftware) Now() backend.Moment { return u.clock }
 
-func (u *fakeSoftware) Refused(f backend.Placed) (is, counted bool) {
-	is = u.served[f.Name] && (!u.attached || u.partial != 0)
-	return is, is && !u.unheld
+func (u *fakeSoftware) Outage(backend.Placed) (last backend.Moment, open bool) { return u.lost, u.open }
+
+func (u *fakeSoftware) Rely(backend.Placed) { u.open = u.open || !u.attached }
+
+func (u *fakeSoftware) CompleteSince(backend.Placed) (since backend.Moment, ok bool) {
+	return u.since, u.attached && !u.open
 }
 
 func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {

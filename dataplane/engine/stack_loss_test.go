@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 )
@@ -80,9 +79,9 @@ func TestAReturnDeclaresALostHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose, meanwhile func(*fakeSoftware)
 	}{
-		"before the hook": {func(u *fakeSoftware) { u.attached = false }, func(*fakeSoftware) {}},
-		"with the hook":   {func(u *fakeSoftware) { u.attached = false }, func(u *fakeSoftware) { u.attached, u.takings = true, u.takings+1 }},
-		"of several":      {func(u *fakeSoftware) { u.partial = backend.Partial }, func(*fakeSoftware) {}},
+		"before the hook": {(*fakeSoftware).lose, func(*fakeSoftware) {}},
+		"with the hook":   {(*fakeSoftware).lose, (*fakeSoftware).take},
+		"of several":      {(*fakeSoftware).loseOne, func(*fakeSoftware) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
@@ -114,53 +113,6 @@ func TestAReturnDeclaresALostHook(t *testing.T) {
 	}
 }
 
-// A hook of a flow is lost and refused. The flow declares that when the hook is taken again, and when no hook is refused
-// any more because the interface is gone. A hook that was refused when the flow came has missed none of its packets.
-func TestAFlowDeclaresALostHookThatIsRefused(t *testing.T) {
-	const partial = backend.Partial
-	type step struct {
-		lost            bool   // all hooks
-		taken           uint64 // how many hooks are taken anew
-		partial         uint64
-		missed          bool
-		discontinuities uint64
-		unheld          bool // none of the refused hooks was held before
-	}
-	for name, c := range map[string]struct {
-		partial uint64 // when the flow comes
-		steps   []step
-	}{
-		"the only hook": {0, []step{{true, 0, 0, true, 0, false}, {false, 1, 0, false, 1, false}}},
-		"the only hook, of an interface that is new": {0, []step{{true, 0, 0, true, 0, false}, {false, 0, 0, false, 1, false}}},
-		"one of two": {0, []step{{false, 0, partial, true, 0, false}, {false, 1, 0, false, 1, false}}},
-		"one of two, while the other is taken again": {0, []step{{false, 1, partial, true, 1, false}, {false, 0, 0, false, 2, false}}},
-		"refused before": {partial, []step{{false, 1, partial, false, 1, true}, {false, 0, 0, false, 1, true}}},
-		"one of three, while the second is taken again and the third was refused before": {partial, []step{
-			{false, 1, partial, true, 1, false}, {false, 0, 0, false, 2, false},
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
-			w.under.partial, w.under.unheld = c.partial, c.partial != 0
-			s := newStacked(t, t.TempDir()+"/", w, false)
-			defer s.e.Close()
-			f := udpFlow(t, "dns", "udp dport 53", 5)
-			f.Backend = flow.XDP
-			if _, err := s.e.AddFlows(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
-			for i, x := range c.steps {
-				w.under.attached, w.under.partial, w.under.unheld = !x.lost, x.partial, x.unheld
-				w.under.takings += x.taken
-				s.e.watcher.showSources()
-				if f := s.e.flows["dns"]; f.missed != x.missed || f.past.Discontinuities != x.discontinuities {
-					t.Errorf("step %d: missed %v with %d discontinuities, want %+v", i, f.missed, f.past.Discontinuities, x)
-				}
-			}
-		})
-	}
-}
-
 // A hook of a flow's shadow is lost, and the process ends, before the flow's device returns: the next one declares that.
 func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
@@ -171,7 +123,7 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	}
 	w.over.lose()
 	s.refresh(t)
-	w.under.partial = backend.Partial
+	w.under.loseOne()
 	s.e.watcher.showSources()
 	was := s.e.flows["dns"].past.Discontinuities
 	if err := s.e.Close(); err != nil {
@@ -189,10 +141,13 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 // lost, and the process ends: the next one takes no total from the shadow without a discontinuity.
 func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
 	for name, lose := range map[string]func(*fakeSoftware){
-		"no hook":                    func(*fakeSoftware) {},
-		"a hook, and it is taken":    func(u *fakeSoftware) { u.takings++ },
-		"one of two hooks":           func(u *fakeSoftware) { u.partial = backend.Partial },
-		"the only hook, for a while": func(u *fakeSoftware) { u.attached = false },
+		"no hook": nil,
+		"a hook, and it is taken": func(u *fakeSoftware) {
+			u.lose()
+			u.take()
+		},
+		"one of two hooks":           (*fakeSoftware).loseOne,
+		"the only hook, for a while": (*fakeSoftware).lose,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
@@ -212,14 +167,17 @@ func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
 			w.over.lose()
 			s.refresh(t)
 			send()
-			was, want, declared := *w.under, uint64(30), uint64(0)
-			if lose(w.under); was.takings != w.under.takings || was.partial != w.under.partial || !w.under.attached {
+			want, declared := uint64(30), uint64(0)
+			if lose != nil {
+				lose(w.under)
 				want, declared = 20, 1 // the total goes on from the value of hardware
 			}
 			s.e.watcher.showSources()
 			s.close(t)
 			w.over = newFakeHardware(true)
-			w.under.attached, w.under.partial = true, 0
+			if w.under.open {
+				w.under.take()
+			}
 			send() // the shadow counts on between the processes
 			s.start(t)
 			defer s.close(t)
@@ -230,41 +188,6 @@ func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
 				t.Errorf("counted %d with %d discontinuities, want %d with %d", got, n, want, declared)
 			}
 		})
-	}
-}
-
-// A hook is refused at a start. A flow that an earlier process has counted has missed packets there when the interface goes,
-// once for any number of starts. A new flow has missed none.
-func TestAHookIsRefusedAtTheStart(t *testing.T) {
-	for _, counted := range []bool{true, false} {
-		w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
-		s := newStacked(t, t.TempDir()+"/", w, false)
-		s.cfg.Flows = []flow.Flow{udpFlow(t, "dns", "udp dport 53", 5)}
-		s.cfg.Flows[0].Backend = flow.XDP
-		if counted {
-			if _, err := s.e.AddFlows(t.Context(), s.cfg.Flows...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		starts, want := 1, uint64(0)
-		if counted {
-			starts, want = 3, 1
-		}
-		for range starts {
-			s.close(t)
-			w.under.partial = backend.Partial
-			s.start(t)
-			s.e.watcher.showSources()
-			if n := s.e.flows["dns"].past.Discontinuities; n != 0 {
-				t.Errorf("counted before %v: %d discontinuities after a start, want 0", counted, n)
-			}
-		}
-		w.under.partial = 0 // the interface is gone
-		s.e.watcher.showSources()
-		if n := s.e.flows["dns"].past.Discontinuities; n != want {
-			t.Errorf("counted before %v: %d discontinuities, want %d", counted, n, want)
-		}
-		s.close(t)
 	}
 }
 

@@ -43,8 +43,7 @@ type watcher struct {
 	placement  *placement
 	auditor    *auditor
 	health     *health
-	life       context.Context     // of control calls
-	unshown    map[*flowState]bool // flows whose entries could not be written: the mirror may lack discontinuities
+	life       context.Context // of control calls
 	stopped    *sync.WaitGroup
 
 	differ atomic.Pointer[[]dataplane.Condition] // what the last audit has found
@@ -189,33 +188,12 @@ func (w *watcher) arrange(ctx context.Context) {
 	}
 }
 
-// showSources writes the sources to the mirror. If one cannot be written, the mirror may lack its discontinuity: the next
-// call writes it again, and until then the backends take no loss for declared.
+// showSources writes the sources and the discontinuities to the mirror.
 func (w *watcher) showSources() {
-	var declared []func()
-	for _, b := range w.backends {
-		if d, is := b.(backend.Declarer); is {
-			declared = append(declared, d.Declaring())
-		}
-	}
-
-	was := w.unshown
-	w.unshown = make(map[*flowState]bool)
 	for _, c := range w.flows {
-		err := w.mover.updateSource(c)
-		if err == nil && was[c] {
-			err = w.mover.catalogue.SetContinuity(c.handle, c.past)
-		}
-		if err != nil {
+		if err := w.mover.updateSource(c); err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
-			w.unshown[c] = true
 		}
-	}
-	if len(w.unshown) > 0 {
-		return
-	}
-	for _, declare := range declared {
-		declare()
 	}
 }
 

@@ -119,7 +119,7 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 		ft_fence(); /* barrier entry-fence */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
 
-		const uint64_t flags = ft_u64(slot, FT_SLOT_FLAGS);
+		const uint32_t flags = ft_u32(slot, FT_SLOT_FLAGS);
 		out->valid = (int)(flags & 1);
 		out->stale = (int)(flags >> 1 & 1);
 		out->ambiguous = (int)(flags >> 2 & 1);

@@ -78,10 +78,7 @@ type Installed struct {
 	Basis  string // the unit of bytes: "l2" (without FCS), "l3", "payload", "unknown"
 	// Adopted: the slot existed before, and may stand at more than 0.
 	Adopted bool
-	// Epoch is the latest epoch in which an adopted slot of a SoftwareBackend has missed no packet. The flow's hooks may be lost
-	// and taken again at any time.
-	Epoch uint64
-	// Gap: packets may have passed uncounted since the slot began, although its cookie is the same.
+	// Gap: packets may have counted for another slot, although the cookie is the same: the last process died in a change.
 	Gap bool
 	// Takes: packets that the slot counts do not reach the backends behind this one (drop, steal).
 	Takes bool

@@ -16,8 +16,8 @@
 //
 // A [HardwareBackend] lies over a [SoftwareBackend]: a flow that devices count is offloaded, and its rules and its
 // slot in the software backend are its shadow. The engine publishes the shadow's slot when the devices are lost.
-// An epoch of a shadow is a time in which it has seen every packet of its flow. While the epoch is unchanged, the
-// total of an offloaded flow is its shadow base plus the value of the shadow's slot.
+// While the shadow sees every packet of its flow, the total of an offloaded flow is its shadow base plus the value of the
+// shadow's slot.
 //
 // # Rules for implementations
 //

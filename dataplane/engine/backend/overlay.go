@@ -55,21 +55,17 @@ type SoftwareBackend interface {
 	// activates these there, for all of flows or none. Without on it ends that: the shadows' slots count these
 	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
-	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen
-	// every packet of its flow. Partial in an epoch says that an interface is not counted on now: the shadow has
-	// seen every packet of the others.
-	Epoch(f Placed) uint64
-	// Refused reports whether an interface on which a flow's shadow is to count is there, and is not counted on: packets
-	// pass uncounted. counted says that such an interface may have been counted on before, perhaps by an earlier process.
-	Refused(f Placed) (is, counted bool)
-}
-
-// Declarer is a backend whose hooks outlive the process, and which notes beside them, as they are attached, that they may
-// have missed packets. After a kill the next process finds that, and Install returns Gap.
-type Declarer interface {
-	// Declaring comes before the engine compares the epochs of all flows. The engine calls declared once the mirror has
-	// every discontinuity that they show: the note on hooks of these epochs is removed then.
-	Declaring() (declared func())
+	// Now returns the time on the clock of losses.
+	Now() Moment
+	// Outage returns when the last outage of a hook that counts for f ended, and whether one is under way. A count of f from
+	// before that end may lack packets. An outage that is under way ends later than now.
+	Outage(f Placed) (last Moment, open bool)
+	// Rely tells that a total of f that has counted elsewhere counts by the hooks of f from now on. A hook that is refused is
+	// an outage then.
+	Rely(f Placed)
+	// CompleteSince returns from when on the shadow of f has seen every packet of its flow. ok is false if it does not see
+	// all of them now.
+	CompleteSince(f Placed) (since Moment, ok bool)
 }
 
 // ChangeNoter is a backend whose rules outlive the process. If the process dies within a change, the next one finds the
@@ -87,8 +83,9 @@ type InterfaceSetter interface {
 	CheckInterfaces(list []dataplane.Interface) error
 }
 
-// Partial is a bit of an epoch; see SoftwareBackend.Epoch.
-const Partial = uint64(1) << 63
+// Moment is a time on the clock of losses of a SoftwareBackend. The clock ticks each time that a program is attached. It is
+// as durable as the slots.
+type Moment uint32
 
-// FirstEpoch is the least epoch.
-const FirstEpoch = uint64(1)
+// After reports whether m is later than o. The clock wraps around.
+func (m Moment) After(o Moment) bool { return int32(m-o) > 0 }

@@ -39,23 +39,23 @@ func (p Patterns) Waiting(name string) (dataplane.Interface, bool) {
 	return i, true
 }
 
-// Resolve returns the interfaces of the entries in a network namespace, and the names of those that may come and go.
-func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, later []string, err error) {
+// Resolve returns the interfaces of the entries in a network namespace.
+func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, err error) {
 	for _, i := range p {
 		if !i.Waits() {
 			list = append(list, i)
 		}
 	}
 	if len(list) == len(p) {
-		return list, nil, nil
+		return list, nil
 	}
 	all, err := ns.Interfaces()
 	for _, name := range all {
 		if i, ok := p.Waiting(name); ok {
-			list, later = append(list, i), append(later, name)
+			list = append(list, i)
 		}
 	}
-	return list, later, err
+	return list, err
 }
 
 // Unmatched returns the patterns that are not optional and that no interface of a list matches.

@@ -260,25 +260,18 @@ func (m *Catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// Undeclared returns the cookie of an entry whose slot has a loss that is not declared yet. If the process ends before it
-// declares the loss, the next one knows the slot by this cookie, and declares it.
-func Undeclared(cookie uint64) uint64 { return ^cookie }
-
 // CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the total goes on from its
-// base. A gap, or a loss that was not declared, adds one discontinuity; else the slot has missed no packet. If the cookie
-// names another slot, the total goes on from the last published one, with one more discontinuity. What an adopted slot has
+// base. A gap adds one discontinuity; else the slot has missed no packet. If the cookie names another slot, the total goes on from the last published one, with one more discontinuity. What an adopted slot has
 // counted before is not added then.
 func CarryOn(b backend.Counters, old *Inherited, in backend.Installed) (shm.Continuity, error) {
 	if old == nil {
 		return shm.Continuity{Cookie: in.Cookie}, nil
 	}
 	c := old.Continuity
-	undeclared := c.Cookie == Undeclared(in.Cookie)
-	if c.Cookie == in.Cookie || undeclared {
-		if in.Gap || undeclared {
+	if c.Cookie == in.Cookie {
+		if in.Gap {
 			c.Discontinuities++
 		}
-		c.Cookie = in.Cookie
 		return c, nil
 	}
 	if old.err != nil {

@@ -178,6 +178,10 @@ func (w *world) do(s step) error {
 		for _, at := range hooksOf(s.egress) {
 			if w.host.Detach(arg(0), at) {
 				w.unheld(arg(0), s.egress)
+				if w.unlooked == nil {
+					w.unlooked = make(map[site]bool)
+				}
+				w.unlooked[site{arg(0), s.egress}] = true
 			}
 		}
 	case "refuse", "allow":
@@ -195,7 +199,11 @@ func (w *world) do(s step) error {
 		w.host.Hold(arg(0), 0)
 		w.unheld(arg(0), false) // counting moves back to XDP
 	case "delete":
+		w.noteDeleted(arg(0))
 		w.host.Delete(arg(0))
+		if w.engine == nil {
+			w.noteUnseen()
+		}
 	case "add":
 		if !w.exists(arg(0)) {
 			kind := ""

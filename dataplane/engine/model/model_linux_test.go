@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,18 +11,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// faulty are the steps after which today's engine has faults: see knownFaults. The model does not draw them by itself.
-var faulty = []string{"refuse", "allow", "delete", "add"}
-
-var draw = flag.String("draw", "", "steps to draw beside those that hold today, separated by spaces; \"all\" are all")
-
-// drawHistory draws a history of the steps that hold today, and of more.
-func drawHistory(t *rapid.T, more []string) string {
+// drawHistory draws a history.
+func drawHistory(t *rapid.T) string {
 	verbs := []string{
 		"set", "plus", "minus", "rename", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop",
-		"detach", "wait", "unlink", "unpin", "hold", "free", "strict", "degraded", "kill@", "kill@", "cancel@",
+		"detach", "refuse", "allow", "delete", "add", "hold", "free", "wait", "unlink", "unpin", "strict", "degraded",
+		"kill@", "kill@", "cancel@",
 	}
-	verbs = append(verbs, more...)
 	steps := []string{"set " + drawFlows(t), "start", "check"}
 	if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
 		steps = append([]string{"tight"}, steps...)
@@ -31,8 +25,7 @@ func drawHistory(t *rapid.T, more []string) string {
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
 		step := drawStep(t, rapid.SampledFrom(verbs).Draw(t, "verb"), verbs)
 		switch verb, at, _ := strings.Cut(step, " "); {
-		case strings.HasPrefix(verb, "detach") && !slices.Contains(more, "detach"):
-			// A flow that is born before the loss is noticed is a known fault.
+		case strings.HasPrefix(verb, "detach") && rapid.Bool().Draw(t, "seen"):
 			arrow := strings.TrimPrefix(verb, "detach")
 			step += fmt.Sprintf("; send%s 1 %s 2; send%s 2 %s 1; ", arrow, at, arrow, at)
 			if n := rapid.IntRange(0, 8).Draw(t, "kill"); n > 0 {
@@ -122,12 +115,8 @@ func TestModel(t *testing.T) {
 	}
 	var c counts
 	began := time.Now()
-	more := strings.Fields(*draw)
-	if *draw == "all" {
-		more = append(faulty, "detach")
-	}
 	rapid.Check(t, func(rt *rapid.T) {
-		h := drawHistory(rt, more)
+		h := drawHistory(rt)
 		if err := play(t, h, &c); err != nil {
 			rt.Fatalf("%v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", err, h)
 		}

@@ -60,13 +60,3 @@ func (s *stepped) Source(f backend.Placed) dataplane.Source {
 	s.step("source of " + f.Name)
 	return s.Backend.Source(f)
 }
-
-// Declaring implements backend.Declarer.
-func (s *stepped) Declaring() func() {
-	declared := s.Backend.Declaring()
-	s.step("declaring")
-	return func() {
-		s.step("declared")
-		declared()
-	}
-}

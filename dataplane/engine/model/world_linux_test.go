@@ -40,6 +40,9 @@ type world struct {
 
 	interfaces []string
 	refusing   map[site]bool
+	unlooked   map[site]bool   // sites whose programs were taken off since the last look
+	deleted    []string        // interfaces that went since the process could look
+	relied     map[site]bool   // sites that have counted for the flows of the set
 	fresh      map[string]bool // interfaces that have come, and that no program has counted on since
 	keep       bool            // xdp.keep_pins of the next start
 	kept       bool            // keep of the process that runs
@@ -258,6 +261,7 @@ func (w *world) bury() {
 	w.boots++
 	w.pinned = true
 	w.kill.killed = false
+	w.noteUnseen()
 }
 
 // killNow kills the process between two calls.
@@ -331,6 +335,38 @@ func (w *world) allPossible() {
 func (w *world) settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+	if w.engine != nil && !w.kill.killed {
+		w.deleted = nil
+	}
+	if d >= time.Second { // longer than the period of looks
+		w.unlooked = nil
+	}
+}
+
+// noteDeleted notes that an interface goes. If its hook was lost, and no look has seen that, the engine takes the hook for
+// held until then: docs/reliability.md.
+func (w *world) noteDeleted(name string) {
+	w.deleted = append(w.deleted, name)
+	for s := range w.unlooked {
+		if s.name != name {
+			continue
+		}
+		for _, f := range w.flows {
+			if slices.Contains(w.sites(f), s) {
+				t := w.truthOf(f.Name)
+				t.missed, t.possible = 0, true
+			}
+		}
+	}
+}
+
+// noteUnseen notes that no process has seen some interfaces go: nobody knows whether their hooks were held until then.
+func (w *world) noteUnseen() {
+	for _, name := range w.deleted {
+		w.unheld(name, false)
+		w.unheld(name, true)
+	}
+	w.deleted = nil
 }
 
 // stop ends the instance as SIGTERM does.
@@ -340,6 +376,7 @@ func (w *world) stop() error {
 	}
 	err := w.engine.Close()
 	w.engine = nil
+	w.noteUnseen()
 	w.pinned = w.kept
 	if !w.kept {
 		w.allPossible()
@@ -601,6 +638,7 @@ func (w *world) may(list []flow.Flow) {
 		w.perhaps = nil
 	}
 	w.perhaps = append(w.perhaps, list)
+	w.changed = time.Now() // also if the change is refused
 }
 
 // adopt makes list the flows of the next start. A flow that counted the same packets under the same name goes on, or
@@ -657,8 +695,24 @@ func (w *world) held(f flow.Flow) bool {
 	return !slices.ContainsFunc(w.sites(f), func(s site) bool { return !w.holds(s) })
 }
 
-// noteRefused notes the sites that do not count for a flow whose total has just begun.
+// noteRefused notes the sites that do not count for a flow whose total has just begun. If other flows have counted there, the
+// site's outage is one of the new flow, too.
 func (w *world) noteRefused() {
+	needed := make(map[site]bool)
+	for _, f := range w.flows {
+		for _, s := range w.sites(f) {
+			needed[s] = true
+			if t := w.truthOf(f.Name); !t.known && w.relied[s] && !w.holds(s) {
+				t.possible = true
+			}
+		}
+	}
+	was := w.relied
+	w.relied = make(map[site]bool)
+	for s := range needed {
+		w.relied[s] = w.holds(s) || was[s]
+	}
+
 	for _, f := range w.flows {
 		t := w.truthOf(f.Name)
 		if t.known {

@@ -142,7 +142,7 @@ func (b *Backend) follow() (changed bool, err error) {
 	b.mu.Lock()
 	p := b.patterns
 	b.mu.Unlock()
-	list, _, err := p.Resolve(b.ns)
+	list, err := p.Resolve(b.ns)
 	if err != nil {
 		return false, fmt.Errorf("listing the interfaces: %w", err)
 	}

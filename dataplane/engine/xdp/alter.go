@@ -52,16 +52,14 @@ func (a *alteration) prepare(ctx context.Context) error {
 		}
 		a.old, a.fresh, a.in = append(a.old, x), append(a.fresh, y), append(a.in, in)
 	}
-	added := make(demands)
 	for i, y := range a.fresh {
 		if y.active {
 			b.hooks.demand.add(a.now[i].Flow, 1)
-			added.add(a.now[i].Flow, 1)
 		}
 	}
 	a.demanded = true
 
-	if err := b.hooks.attach(true, added); err != nil {
+	if err := b.hooks.attach(true); err != nil {
 		return err
 	}
 	for i, y := range a.fresh {

@@ -41,7 +41,7 @@ func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname s
 	if !on {
 		return ids, b.trim()
 	}
-	err = b.hooks.attach(b.adopted || b.staleRemoved, nil)
+	err = b.hooks.attach(b.adopted || b.staleRemoved)
 	for _, f := range changed {
 		if err == nil {
 			err = b.hooks.checkReach(f.On(ifname).Flow)

@@ -43,8 +43,7 @@ type Backend struct {
 	configured []flow.Flow // until RemoveStale
 	log        *slog.Logger
 	rules      *xdp.RuleSet
-	adopted    bool   // the pins held counters, whose counts go on
-	inherited  uint64 // the last epoch that began before this process
+	adopted    bool // the pins held counters, whose counts go on
 
 	mu           sync.Mutex // guards the fields below; link events take it too
 	hooks        *hooks
@@ -103,8 +102,6 @@ func New(o Options) (*Backend, error) {
 		return nil, errors.Join(err, rules.Close(), ns.Close())
 	}
 	b.hooks.replace = b.replaceInterfaces
-	b.inherited = b.hooks.epochs
-	b.hooks.beginGaps()
 	if found := rules.Rules(); len(found) > 0 {
 		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)
 		for _, r := range found {
@@ -201,34 +198,28 @@ func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	return b.hooks.source(f.Flow)
 }
 
-// Epoch implements backend.SoftwareBackend.
-func (b *Backend) Epoch(f backend.Placed) uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.hooks.epoch(f.Flow)
+// Now implements backend.SoftwareBackend.
+func (b *Backend) Now() backend.Moment { return backend.Moment(b.rules.Now()) }
+
+// Outage implements backend.SoftwareBackend.
+func (b *Backend) Outage(f backend.Placed) (last backend.Moment, open bool) {
+	at, open := b.hooks.lost(f.Flow)
+	return backend.Moment(at), open
 }
 
-// Declaring implements backend.Declarer.
-func (b *Backend) Declaring() (declared func()) {
+// Rely implements backend.SoftwareBackend.
+func (b *Backend) Rely(f backend.Placed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	latest := b.hooks.epochs
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, a := range b.hooks.held {
-			if at := b.hooks.since[hookName{a.Interface, a.Hook}]; at != 0 && at <= latest {
-				b.rules.Declared(a)
-			}
-		}
-	}
+	b.hooks.rely(f.Flow)
 }
 
-// Refused implements backend.SoftwareBackend.
-func (b *Backend) Refused(f backend.Placed) (is, counted bool) {
+// CompleteSince implements backend.SoftwareBackend.
+func (b *Backend) CompleteSince(f backend.Placed) (since backend.Moment, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.hooks.refused(f.Flow)
+	at, ok := b.hooks.completeSince(f.Flow)
+	return backend.Moment(at), ok
 }
 
 // Conditions lists the interfaces that are not counted on, and the interfaces that are counted
@@ -266,18 +257,13 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	}
 	if err == nil {
 		h.askAgain(was)
-		for _, i := range now {
-			if !slices.ContainsFunc(was, func(o dataplane.Interface) bool { return o.Name == i.Name }) {
-				h.noteFresh(i.Name)
-			}
-		}
-		err = h.attach(true, nil)
+		err = h.attach(true)
 	}
 	if err != nil {
 		h.patterns = wasPatterns
 		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
 		h.askAgain(now)
-		err = errors.Join(err, h.attach(true, nil))
+		err = errors.Join(err, h.attach(true))
 		was, now = now, was
 	}
 	h.forgetOthers(was)
@@ -321,9 +307,8 @@ func (b *Backend) trim() error {
 // State is the part of a Backend's state that tests of the whole engine check.
 type State struct {
 	Rules  *xdp.RuleSet
-	Epochs uint64 // how many epochs have begun
-	Demand int    // how many needs of hooks there are
-	Kept   int    // compiled rules that are kept in memory
+	Demand int // how many needs of hooks there are
+	Kept   int // compiled rules that are kept in memory
 	// Refreshes is how often the held hooks were listed, which costs a system call for each.
 	Refreshes uint64
 	// HeldPeriod is how often the held hooks are queried.
@@ -334,7 +319,7 @@ type State struct {
 func (b *Backend) Inspect() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
+	s := State{Rules: b.rules, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
 	for _, d := range b.hooks.demand {
 		s.Demand += d.ingress + d.egress
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,13 +35,9 @@ type hooks struct {
 
 	mu         *sync.Mutex // Backend.mu: a link event and a control call exclude each other
 	demand     demands
-	held       []xdp.Attachment     // as of the last refresh
-	heldNames  map[hookName]bool    // of held
-	heldTicker heldTicker           // of watchHeld
-	since      map[hookName]uint64  // the epoch of each held hook
-	absent     map[hookName]absence // hooks that are not held, until they are, as far as the reason matters
-	left       map[int]struct{}     // by index: links that were counted on, and lost the name
-	epochs     uint64               // how many epochs have begun; the first is the counting of an earlier process
+	held       []xdp.Attachment  // as of the last refresh
+	heldNames  map[hookName]bool // of held
+	heldTicker heldTicker        // of watchHeld
 	// refreshes is the number of calls of refreshHeld.
 	refreshes uint64
 	asked     map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
@@ -81,20 +76,6 @@ func (d demands) add(f flow.Flow, n int) {
 	d[f.Interface] = need
 }
 
-// without returns what is left of the demand without a part of it.
-func (d demands) without(part demands) demands {
-	rest := maps.Clone(d)
-	for name, less := range part {
-		need := rest[name]
-		need.ingress -= less.ingress
-		need.egress -= less.egress
-		need.taggedIngress -= less.taggedIngress
-		need.taggedEgress -= less.taggedEgress
-		rest[name] = need
-	}
-	return rest
-}
-
 // sum returns how many flows need an interface, in each direction.
 func (d demands) sum(name string) demand {
 	all, own := d[""], d[name]
@@ -109,17 +90,6 @@ func (d demands) hooksOn(i dataplane.Interface) xdp.AttachOptions {
 		Egress:  need.egress > 0 && i.Counts(flow.Egress),
 	}
 }
-
-// absence is why a hook is not held.
-type absence uint8
-
-const (
-	lost    absence = iota + 1 // it was held: packets have passed uncounted since
-	gone                       // it was held, and its interface went away with it: no packet was missed
-	renamed                    // its interface was counted on under another name
-	early                      // a start did not find its interface, or was refused: an earlier process may have held it
-	unheld                     // no process held it: its interface came after the start, or has refused it from the beginning
-)
 
 // hookName is one hook of one interface.
 type hookName struct {
@@ -138,10 +108,6 @@ func newHooks(o Options, rules *xdp.RuleSet, ns namespace, mu *sync.Mutex) (*hoo
 		mu:       mu,
 		changed:  make(chan struct{}, 1),
 		demand:   make(demands),
-		since:    make(map[hookName]uint64),
-		absent:   make(map[hookName]absence),
-		left:     make(map[int]struct{}),
-		epochs:   1,
 		asked:    make(map[string]xdp.AttachOptions),
 		missing:  make(map[string]error),
 		rejected: make(map[string]error),
@@ -166,12 +132,9 @@ func hookOf(f flow.Flow) xdp.Hook {
 
 // resolve returns the interfaces of the configuration, as they are now.
 func (h *hooks) resolve() ([]dataplane.Interface, error) {
-	list, later, err := h.patterns.Resolve(h.ns)
+	list, err := h.patterns.Resolve(h.ns)
 	if err != nil {
 		return nil, fmt.Errorf("listing the interfaces: %w", err)
-	}
-	for _, name := range later {
-		h.noteFresh(name)
 	}
 	return list, nil
 }
@@ -186,48 +149,6 @@ func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool)
 		}
 	}
 	return dataplane.Interface{}, false
-}
-
-// noteFresh notes that the hooks of an interface that are not held were not lost, unless its link was counted on under
-// another name.
-func (h *hooks) noteFresh(name string) {
-	why := early
-	if h.started {
-		why = unheld
-	}
-	if len(h.left)+len(h.held) > 0 {
-		_ = h.ns.Do(func() error {
-			index, err := h.ns.index(name)
-			if err == nil {
-				_, was := h.left[index]
-				if was || slices.ContainsFunc(h.held, func(a xdp.Attachment) bool { return a.Index == index && a.Interface != name }) {
-					why = renamed
-				}
-			}
-			return err
-		})
-	}
-	for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
-		if at := (hookName{name, hook}); h.since[at] == 0 && h.absent[at] == 0 {
-			h.absent[at] = why
-		}
-	}
-}
-
-// comesLater reports whether the flows are counted on a hook from now on, so that they have missed no packet there: its
-// interface has come, or is new among the configured ones, or has refused until now. A program of an earlier process,
-// or an earlier program of this one, may have been attached to the same interface.
-func (h *hooks) comesLater(a xdp.Attachment) bool {
-	switch h.absent[hookName{a.Interface, a.Hook}] {
-	case unheld:
-		return true
-	case renamed, lost:
-		return false
-	case early:
-		return !a.Again
-	}
-	_, waits := h.patterns.Waiting(a.Interface)
-	return waits && !a.Again
 }
 
 // wanted returns the hooks of an interface that active flows need.
@@ -257,7 +178,7 @@ func (h *hooks) refreshOf(some func(name string) bool) {
 		}
 	}
 	if len(names) > 0 {
-		now = append(now, h.rules.Attachments(names...)...)
+		now = append(now, h.look(names...)...)
 	}
 	slices.SortFunc(now, func(a, b xdp.Attachment) int { return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook)) })
 	h.setHeld(now)
@@ -269,68 +190,26 @@ func everyInterface(string) bool { return true }
 // refreshHeld lists the held hooks.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
-	h.setHeld(h.rules.Attachments())
+	h.setHeld(h.look())
 }
 
-// setHeld notes the held hooks. A hook that was not held before begins another epoch, except the first one of an interface
-// that came later: it counts from its start on, and has missed nothing.
+// look lists the held hooks of some interfaces, or of all where none is named. The ledger learns of those that were lost.
+func (h *hooks) look(ifnames ...string) (held []xdp.Attachment) {
+	_ = h.ns.Do(func() error {
+		held = h.rules.Look(ifnames...)
+		return nil
+	})
+	return held
+}
+
+// setHeld notes the held hooks.
 func (h *hooks) setHeld(now []xdp.Attachment) {
-	was := h.held
 	h.held = now
 	h.heldNames = make(map[hookName]bool, len(now))
 	for _, a := range now {
 		h.heldNames[hookName{a.Interface, a.Hook}] = true
 	}
 	h.heldTicker.setHeld(len(h.held))
-	for name := range h.since {
-		if !h.holds(name) {
-			delete(h.since, name)
-			if h.needs(name) {
-				h.absent[name] = lost
-				if h.linkGone(was, name) {
-					h.absent[name] = gone
-				}
-			}
-		}
-	}
-	for _, a := range h.held {
-		name := hookName{a.Interface, a.Hook}
-		switch {
-		case h.since[name] != 0:
-			continue
-		case h.absent[name] == unheld || h.epochs > 1 && h.comesLater(a):
-			h.since[name] = 1
-		default:
-			h.epochs++
-			h.since[name] = h.epochs
-		}
-		delete(h.absent, name)
-		delete(h.left, a.Index)
-	}
-}
-
-// linkGone reports whether the link of a hook among was is gone, or has another name. Another link may have its name.
-func (h *hooks) linkGone(was []xdp.Attachment, name hookName) (is bool) {
-	_ = h.ns.Do(func() error {
-		index, err := h.ns.index(name.ifname)
-		is = err != nil && !h.ns.exists(name.ifname) || err == nil && !slices.ContainsFunc(was, func(a xdp.Attachment) bool {
-			return a.Index == index && a.Interface == name.ifname && a.Hook == name.hook
-		})
-		return nil
-	})
-	return is
-}
-
-// beginGaps begins an epoch of this process on each adopted hook that has a gap: the process before was killed between the
-// attach and the declaration.
-func (h *hooks) beginGaps() {
-	for _, a := range h.held {
-		if a.Gap {
-			h.epochs++
-			h.since[hookName{a.Interface, a.Hook}] = h.epochs
-			h.signal() // the engine declares it
-		}
-	}
 }
 
 // refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
@@ -429,38 +308,44 @@ func (h *hooks) needs(name hookName) bool {
 	return name.hook == xdp.HookIngress && want.Ingress || name.hook == xdp.HookEgress && want.Egress
 }
 
-// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when none of them is held. A hook
-// that is not held sets backend.Partial.
-func (h *hooks) epoch(f flow.Flow) (latest uint64) {
-	partial := uint64(0)
-	for _, i := range h.interfaces {
-		if f.Interface != "" && f.Interface != i.Name || !i.Counts(f.Direction) {
-			continue
-		}
-		name := hookName{i.Name, hookOf(f)}
-		if at := h.since[name]; at != 0 {
-			latest = max(latest, at)
-		} else {
-			partial = backend.Partial
-		}
-	}
-	if latest == 0 {
-		return 0
-	}
-	return latest | partial
+// lost returns when the last outage of the hooks that a flow's rules count on ended, and whether one is under way.
+func (h *hooks) lost(f flow.Flow) (last xdp.Moment, open bool) {
+	return h.rules.Lost(f.Interface, hookOf(f))
 }
 
-// refused reports whether a hook that the flow's rules are to count on is not held, although its interface is there, and
-// whether such a hook may have been held before.
-func (h *hooks) refused(f flow.Flow) (is, counted bool) {
+// rely notes that a total counts by the hooks of a flow from now on. A hook of an interface that does not exist misses no
+// packet.
+func (h *hooks) rely(f flow.Flow) {
 	for _, i := range h.interfaces {
-		name, err := hookName{i.Name, hookOf(f)}, h.missing[i.Name]
-		there := !errors.Is(err, xdp.ErrNotFound) && (err != nil || h.absent[name] != gone) // the watcher may not know it yet
-		if (f.Interface == "" || f.Interface == i.Name) && h.needs(name) && h.since[name] == 0 && there {
-			is, counted = true, counted || h.absent[name] != unheld
+		if !h.countsOn(f, i) || h.holds(hookName{i.Name, hookOf(f)}) || errors.Is(h.missing[i.Name], xdp.ErrNotFound) {
+			continue
+		}
+		if err := h.rules.Expect(i.Name, hookOf(f)); err != nil {
+			h.log.Warn("noting that packets pass uncounted", "interface", i.Name, "err", err)
 		}
 	}
-	return is, counted
+}
+
+// countsOn reports whether the rules of a flow are to count on an interface.
+func (h *hooks) countsOn(f flow.Flow, i dataplane.Interface) bool {
+	return (f.Interface == "" || f.Interface == i.Name) && i.Counts(f.Direction)
+}
+
+// completeSince returns from when on every hook that the flow's rules are to count on is held. ok is false if one is not.
+func (h *hooks) completeSince(f flow.Flow) (since xdp.Moment, ok bool) {
+	for _, i := range h.interfaces {
+		if !h.countsOn(f, i) {
+			continue
+		}
+		at, covered := h.rules.CoveredSince(i.Name, hookOf(f))
+		switch {
+		case !covered:
+			return 0, false
+		case !ok || at.After(since):
+			since, ok = at, true
+		}
+	}
+	return since, ok
 }
 
 // source returns the held interfaces that count a flow, and their modes.

@@ -79,7 +79,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 		if !counter.Adopted {
 			counters = append(counters, counter.ID)
 		}
-		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Epoch: b.inherited}
+		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
 		x := &entry{owner: owners[i], counter: counter.ID, order: order[i]}
 		drops := serve || was[x.owner].drops
 		rules, err := b.compile(f, x, drops)
@@ -167,13 +167,11 @@ func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool
 
 // serveEntries attaches to the hooks that the flows need. On error the demand is as before.
 func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
-	added := make(demands)
 	for i, f := range flows {
 		all[i].active = true
 		b.hooks.demand.add(f.Flow, 1)
-		added.add(f.Flow, 1)
 	}
-	err := b.hooks.attach(b.adopted || b.staleRemoved, added)
+	err := b.hooks.attach(b.adopted || b.staleRemoved)
 	for i, f := range flows {
 		if err == nil {
 			err = b.hooks.checkReach(f.Flow)

@@ -194,12 +194,8 @@ func (h *hooks) follow(ev links.Event, list []dataplane.Interface) []dataplane.I
 		return h.join(ev.Name, list)
 	case links.Removed:
 		list = h.leave(ev.Name, list)
-		delete(h.left, ev.Index)
 	case links.Renamed:
 		list = h.join(ev.Name, h.leave(ev.OldName, list))
-		if _, waits := h.patterns.Waiting(ev.Name); !waits {
-			delete(h.left, ev.Index)
-		}
 	}
 	return list
 }
@@ -210,12 +206,10 @@ func (h *hooks) join(name string, list []dataplane.Interface) []dataplane.Interf
 	if _, there := findIn(list, name); !ok || there {
 		return list
 	}
-	h.noteFresh(name)
 	return append(list, i)
 }
 
-// leave removes an interface that is gone, if an entry waits for it. It notes the link: after a rename the link may join
-// under another name.
+// leave removes an interface that is gone, if an entry waits for it.
 func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Interface {
 	_, waits := h.patterns.Waiting(name)
 	if _, there := findIn(list, name); !waits || !there {
@@ -224,11 +218,6 @@ func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Inter
 	exists := true
 	if err := h.ns.Do(func() error { exists = h.ns.exists(name); return nil }); err != nil || exists {
 		return list // another one of the name is there by now
-	}
-	for _, a := range h.held {
-		if a.Interface == name {
-			h.left[a.Index] = struct{}{}
-		}
 	}
 	return slices.DeleteFunc(list, func(i dataplane.Interface) bool { return i.Name == name })
 }
@@ -263,7 +252,6 @@ func (h *hooks) relist() {
 		return
 	}
 	h.changeInterfaces(now)
-	clear(h.left) // those within a pattern have joined
 }
 
 // forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs. The caller
@@ -285,16 +273,11 @@ func (h *hooks) forgetOthers(was []dataplane.Interface) {
 			}
 		}
 	}
-	for name := range h.absent {
-		if !listed[name.ifname] {
-			delete(h.absent, name)
-		}
-	}
 	for _, i := range was {
 		if listed[i.Name] {
 			continue
 		}
-		if err := h.rules.Detach(i.Name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+		if err := h.leaveLink(i.Name); err != nil {
 			h.log.Warn("detaching from an interface that is not counted on", "interface", i.Name, "err", err)
 		}
 	}
@@ -361,7 +344,7 @@ func (h *hooks) retake() (tried bool) {
 		}
 		want := h.wanted(i.Name)
 		want.Retake = true
-		if _, err := h.attachTo(i, want); err != nil {
+		if err := h.attachTo(i, want); err != nil {
 			h.log.Warn("moving an interface from TCX to XDP", "interface", i.Name, "err", err)
 		}
 		tried = true
@@ -391,7 +374,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 		return
 	}
 	was, lacked := h.missing[i.Name], !h.complete(i)
-	_, err := h.attachTo(i, want)
+	err := h.attachTo(i, want)
 	switch {
 	case err == nil:
 		delete(h.missing, i.Name)

@@ -1,6 +1,8 @@
 package xdp
 
 import (
+	"fmt"
+	"net"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -13,7 +15,7 @@ import (
 )
 
 // An interface of a pattern is deleted, and another one has its name before the watcher has handled an event. The flow has
-// missed packets there only if another program had taken the hook before: then its epoch is another one.
+// missed packets there only if another program had taken the hook before: that was an outage.
 func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -40,8 +42,8 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 			first := plug()
 			b.CheckAll()
 			f = f.On("eth2")
-			was := b.Epoch(f)
-			if was == 0 {
+			was := b.Now()
+			if _, counted := b.CompleteSince(f); !counted {
 				t.Fatal("eth2 is not counted on")
 			}
 			if taken {
@@ -55,8 +57,9 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 			plug()
 			refresh()
 			b.CheckAll()
-			if now := b.Epoch(f); now == 0 || now > was != taken {
-				t.Errorf("epoch %#x, and %#x before", now, was)
+			last, open := b.Outage(f)
+			if _, counted := b.CompleteSince(f); !counted || open || last.After(was) != taken {
+				t.Errorf("an outage ended at %d, and it was %d before; an outage is under way: %t; counted: %t", last, was, open, counted)
 			}
 		})
 	}
@@ -66,7 +69,7 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
 	t.Helper()
 	if err := e.NS.Do(func() error {
-		if err := b.rules.Detach(e.Name); err != nil {
+		if err := detach(e.Name); err != nil {
 			return err
 		}
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -83,4 +86,27 @@ func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
 		t.Fatal(err)
 	}
 	return foreign
+}
+
+// detach takes our program off the hook of an interface, as somebody else does.
+func detach(ifname string) error {
+	index, err := net.InterfaceByName(ifname)
+	if err != nil {
+		return err
+	}
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		info, err := it.Link.Info()
+		if err != nil || info.XDP() == nil && info.TCX() == nil {
+			continue
+		}
+		if x := info.XDP(); x != nil && int(x.Ifindex) == index.Index {
+			return it.Link.Detach()
+		}
+		if x := info.TCX(); x != nil && int(x.Ifindex) == index.Index {
+			return it.Link.Detach()
+		}
+	}
+	return fmt.Errorf("%s has no program: %w", ifname, it.Err())
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/internal/kernel"
 	"github.com/flowtally/flowtally/internal/tick"
@@ -50,22 +48,6 @@ func (n namespace) Interfaces() ([]string, error) {
 		return n.kernel.Interfaces(), nil
 	}
 	return n.Netns.Interfaces()
-}
-
-// index returns the index of an interface.
-func (n namespace) index(name string) (int, error) {
-	if n.kernel != nil {
-		i, ok := n.kernel.Interface(name)
-		if !ok {
-			return 0, xdp.ErrNotFound
-		}
-		return i.Index, nil
-	}
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		return 0, err
-	}
-	return l.Attrs().Index, nil
 }
 
 // exists is xdp.Exists.

@@ -15,8 +15,8 @@ import (
 )
 
 // An interface of a pattern is renamed again before the watcher has handled the first event. Its packets pass uncounted
-// until its last name is counted on: that name begins another epoch, also where the events were lost. An interface that
-// comes with a name of the pattern, and is renamed within it, has missed nothing.
+// until its last name is counted on: that is an outage, also where the events were lost. An interface that comes with a
+// name of the pattern, and is renamed within it, has missed nothing.
 func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -41,7 +41,7 @@ func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 			counts := func(ifname string) bool {
 				return slices.ContainsFunc(b.Source(f).Devices, func(d dataplane.Device) bool { return d.Name == ifname })
 			}
-			was := b.Epoch(f)
+			was := b.Now()
 			if c.lost {
 				b.hooks.stop()
 				b.hooks.stopped.Wait()
@@ -54,8 +54,8 @@ func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 				b.CheckAll()
 			}
 			lab.Eventually(t, "the count under the last name", func() bool { return counts(c.last) })
-			if now := b.Epoch(f); (now > was) != c.missed {
-				t.Errorf("epoch %#x, and %#x before the renames", now, was)
+			if last, open := b.Outage(f); open || last.After(was) != c.missed {
+				t.Errorf("an outage ended at %d, and the renames came after %d; an outage is under way: %t", last, was, open)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	was := b.Epoch(f)
+	was := b.Now()
 	rename("other0")
 	b.mu.Lock()
 	b.hooks.leaves("eth0") // as the check every 2 s does
@@ -85,26 +85,26 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	if !slices.ContainsFunc(b.Source(f).Devices, func(d dataplane.Device) bool { return d.Name == "eth7" }) {
 		t.Fatalf("counted by %v", b.Source(f))
 	}
-	if now := b.Epoch(f); now > was {
-		t.Errorf("epoch %#x, and %#x before", now, was)
+	if last, open := b.Outage(f); open || last.After(was) {
+		t.Errorf("an outage ended at %d, and the renames came after %d; an outage is under way: %t", last, was, open)
 	}
 }
 
-// A hook that is lost is refused, until it is taken again. With its interface gone it is not, also before the watcher knows
-// that: no packet passes there.
-func TestAHookOfAGoneInterfaceIsNotRefused(t *testing.T) {
+// A hook that is lost is an outage. With its interface gone it is none, also before the watcher knows that: no packet passes
+// there.
+func TestAHookOfAGoneInterfaceIsNoOutage(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	for _, goes := range []bool{false, true} {
 		b, w, f := onWire(t, "eth0")
 		b.hooks.stop()
 		b.hooks.stopped.Wait()
-		if is, _ := b.Refused(f); is {
-			t.Error("refused with every hook held")
+		if _, open := b.Outage(f); open {
+			t.Error("an outage with every hook held")
 		}
 		if err := w.Near.NS.Do(func() error {
 			if !goes {
-				return b.rules.Detach("eth1")
+				return detach("eth1")
 			}
 			return netlink.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}})
 		}); err != nil {
@@ -113,8 +113,9 @@ func TestAHookOfAGoneInterfaceIsNotRefused(t *testing.T) {
 		b.mu.Lock()
 		b.hooks.refresh() // as a control call does
 		b.mu.Unlock()
-		if is, _ := b.Refused(f); b.Epoch(f)&backend.Partial == 0 || is == goes {
-			t.Errorf("interface gone %v: epoch %#x, refused %v", goes, b.Epoch(f), is)
+		_, open := b.Outage(f)
+		if _, complete := b.CompleteSince(f); complete || open == goes {
+			t.Errorf("interface gone %v: an outage %v, the shadow complete %v", goes, open, complete)
 		}
 	}
 }

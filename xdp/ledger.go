@@ -1,0 +1,293 @@
+package xdp
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// The ledger says when packets may have passed uncounted. It is a map of its own beside the meta map, and no program
+// reads it. In 64-bit words:
+//
+//	header  magic, clock
+//	sites   2 for each hook of each number of an interface: lost << 32 | state, since << 32 | index of the interface
+//
+// A site is one hook of one interface. It is in one of three states:
+//
+//	unused   no counter relies on it, or none ever has counted there
+//	covered  a program of this rule set counts its packets
+//	open     counters rely on it, and packets may pass uncounted now: an outage
+//
+// The clock ticks whenever a site becomes covered. since is the tick at which that happened last. lost is the tick at
+// which the last outage of the site ended. A count of the site from before that tick may lack packets.
+//
+// Each change of a state is one store, after the stores that it depends on. A process that dies before the store leaves
+// the site as it was: the next process finds a covered site without a program, or a program on a site that is not
+// covered, and goes on from there. A tick that was stored and not used means nothing.
+const (
+	ledgerMagic  = 0x72656764656c7466 // "ftledger"
+	ledgerHeader = 2
+	ledgerPorts  = 1024 // more than maxPorts: the map's size does not change with it
+	ledgerWords  = 2    // of a site
+)
+
+func ledgerBytes() int { return pages(8 * (ledgerHeader + 2*ledgerPorts*ledgerWords)) }
+
+// Moment is a time on the clock of a rule set's losses.
+type Moment uint32
+
+// After reports whether m is later than o. The clock wraps around.
+func (m Moment) After(o Moment) bool { return int32(m-o) > 0 }
+
+type siteState uint32
+
+const (
+	siteUnused siteState = iota
+	siteCovered
+	siteOpen
+)
+
+// ledger is the map, with what follows from its records. RuleSet.mu guards it.
+type ledger struct {
+	words []uint64
+	lost  map[Hook]Moment // the latest of all sites of a hook
+	open  map[Hook]int    // how many sites of a hook are open
+}
+
+// ledgerOf reads a ledger. The ports tell which sites an earlier version of flowtally covered, which had no ledger.
+func ledgerOf(words []uint64, ports *meta) *ledger {
+	l := &ledger{words: words, lost: make(map[Hook]Moment), open: make(map[Hook]int)}
+	if words[0] != ledgerMagic {
+		clear(words)
+		l.takeFrom(ports)
+		atomic.StoreUint64(&words[0], ledgerMagic)
+	}
+	for port := range uint16(maxPorts) {
+		for _, at := range []Hook{HookIngress, HookEgress} {
+			r := l.site(hookKey{port, at})
+			if r.lost().After(l.lost[at]) {
+				l.lost[at] = r.lost()
+			}
+			if r.state() == siteOpen {
+				l.open[at]++
+			}
+		}
+	}
+	return l
+}
+
+// takeFrom makes the records of sites from the records of interfaces.
+func (l *ledger) takeFrom(ports *meta) {
+	for port := range uint16(maxPorts) {
+		r := ports.port(port)
+		for _, at := range []Hook{HookIngress, HookEgress} {
+			switch site := l.site(hookKey{port, at}); {
+			case !r.used() || r.mode(at) == "":
+			case r.hasGap(at):
+				site.set(0, siteOpen)
+			default:
+				site.setSince(0, r.ifindex())
+				site.set(0, siteCovered)
+			}
+		}
+	}
+}
+
+// siteRecord is the record of a site.
+type siteRecord []uint64
+
+func (l *ledger) site(k hookKey) siteRecord {
+	n := 2 * int(k.port)
+	if k.hook == HookEgress {
+		n++
+	}
+	return l.words[ledgerHeader+n*ledgerWords:][:ledgerWords]
+}
+
+func (r siteRecord) lost() Moment     { return Moment(r[0] >> 32) }
+func (r siteRecord) state() siteState { return siteState(r[0]) }
+func (r siteRecord) since() Moment    { return Moment(r[1] >> 32) }
+func (r siteRecord) ifindex() int     { return int(uint32(r[1])) }
+
+func (r siteRecord) set(lost Moment, s siteState) {
+	atomic.StoreUint64(&r[0], uint64(lost)<<32|uint64(s))
+}
+
+func (r siteRecord) setSince(since Moment, ifindex int) {
+	atomic.StoreUint64(&r[1], uint64(since)<<32|uint64(uint32(ifindex)))
+}
+
+func (l *ledger) now() Moment { return Moment(l.words[1]) }
+
+func (l *ledger) tick() Moment {
+	atomic.StoreUint64(&l.words[1], uint64(l.now()+1))
+	return l.now()
+}
+
+// set changes the state of a site.
+func (l *ledger) set(k hookKey, lost Moment, s siteState) {
+	r := l.site(k)
+	if r.state() == siteOpen {
+		l.open[k.hook]--
+	}
+	if s == siteOpen {
+		l.open[k.hook]++
+	}
+	if lost.After(l.lost[k.hook]) {
+		l.lost[k.hook] = lost
+	}
+	r.set(lost, s)
+}
+
+// begin begins an outage of a covered site: packets pass uncounted, or will, or may count twice.
+func (l *ledger) begin(k hookKey) {
+	if r := l.site(k); r.state() == siteCovered {
+		l.set(k, r.lost(), siteOpen)
+	}
+}
+
+// expect begins an outage of a site that nothing covers: a counter that has counted elsewhere relies on it from now on.
+func (l *ledger) expect(k hookKey) {
+	if r := l.site(k); r.state() == siteUnused {
+		l.set(k, r.lost(), siteOpen)
+	}
+}
+
+// revoke ends an outage in which every packet was counted after all.
+func (l *ledger) revoke(k hookKey) {
+	if r := l.site(k); r.state() == siteOpen {
+		l.set(k, r.lost(), siteCovered)
+	}
+}
+
+// cover notes that a program counts on a site, and ends an outage.
+//
+// The site of an interface that was renamed begins unused. But the counters of all interfaces had its packets under the old
+// name, and lack those that passed since: an outage ends here too.
+func (l *ledger) cover(k hookKey, ifindex int) {
+	r := l.site(k)
+	missed := r.state() == siteOpen
+	for port := range uint16(maxPorts) {
+		other := hookKey{port, k.hook}
+		if o := l.site(other); other != k && o.ifindex() == ifindex {
+			missed = true
+			o.setSince(o.since(), 0)
+		} else if other == k && o.ifindex() == ifindex && o.state() == siteUnused {
+			missed = true
+		}
+	}
+
+	now, lost := l.tick(), r.lost()
+	if missed {
+		lost = now
+	}
+	r.setSince(now, ifindex)
+	l.set(k, lost, siteCovered)
+}
+
+// release notes that no counter relies on a site any more. It comes before the detaching.
+func (l *ledger) release(k hookKey) {
+	r := l.site(k)
+	l.set(k, r.lost(), siteUnused)
+	r.setSince(r.since(), 0)
+}
+
+// leave notes that the interface of a site does not belong to the counted ones any more. Counters that relied on the site
+// stay, so an outage ends here. joins: the interface has another name now, under which it will be counted on.
+func (l *ledger) leave(k hookKey, joins bool) {
+	r := l.site(k)
+	switch r.state() {
+	case siteOpen:
+		l.set(k, l.tick(), siteUnused)
+	case siteCovered:
+		l.set(k, r.lost(), siteUnused)
+	}
+	if !joins {
+		r.setSince(r.since(), 0)
+	}
+}
+
+// adoptSites compares the ledger of an earlier process with the hooks that it has left.
+func (rs *RuleSet) adoptSites() {
+	for port := range uint16(maxPorts) {
+		for _, at := range []Hook{HookIngress, HookEgress} {
+			k := hookKey{port, at}
+			h := rs.hooks[k]
+			counts := h != nil && h.alive()
+			switch covered := rs.ledger.site(k).state() == siteCovered; {
+			case counts && !covered: // it was killed behind the attaching
+				rs.ledger.cover(k, h.ifindex)
+			case covered && !counts:
+				rs.ledger.begin(k)
+			}
+		}
+	}
+}
+
+// lapse notes that a hook has lost its program. An interface that is gone has taken the program along, after its last
+// packet.
+func (rs *RuleSet) lapse(h *hook) {
+	if rs.ledger.site(h.hookKey).state() != siteCovered {
+		return
+	}
+	ifi, _, err := rs.interfaceByName(h.name)
+	if errors.Is(err, ErrNotFound) || err == nil && ifi.Index != h.ifindex {
+		rs.ledger.leave(h.hookKey, false)
+		return
+	}
+	rs.ledger.begin(h.hookKey)
+}
+
+// Expect notes that a total which has counted elsewhere counts on an interface from now on. If no program is attached
+// there, packets of that total pass uncounted.
+func (rs *RuleSet) Expect(ifname string, at Hook) error {
+	if err := rs.enter(); err != nil {
+		return err
+	}
+	defer rs.mu.Unlock()
+	port, err := rs.port(ifname)
+	if err == nil {
+		rs.ledger.expect(hookKey{port, at})
+	}
+	return err
+}
+
+// Now returns the time on the clock of losses.
+func (rs *RuleSet) Now() Moment {
+	if rs.enter() != nil {
+		return 0
+	}
+	defer rs.mu.Unlock()
+	return rs.ledger.now()
+}
+
+// Lost returns when the latest outage of an interface ended, or of all interfaces that ever were counted on if ifname is
+// "". Counters that began later have missed nothing. open says that an outage is under way: its end will be later.
+func (rs *RuleSet) Lost(ifname string, at Hook) (last Moment, open bool) {
+	if rs.enter() != nil {
+		return 0, false
+	}
+	defer rs.mu.Unlock()
+	if ifname == "" {
+		return rs.ledger.lost[at], rs.ledger.open[at] > 0
+	}
+	port, known := rs.meta.portOf(ifname)
+	if !known {
+		return 0, false
+	}
+	r := rs.ledger.site(hookKey{port, at})
+	return r.lost(), r.state() == siteOpen
+}
+
+// CoveredSince returns when the program on an interface began to count its packets. ok is false if none counts them.
+func (rs *RuleSet) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
+	if rs.enter() != nil {
+		return 0, false
+	}
+	defer rs.mu.Unlock()
+	port, known := rs.meta.portOf(ifname)
+	if !known {
+		return 0, false
+	}
+	r := rs.ledger.site(hookKey{port, at})
+	return r.since(), r.state() == siteCovered
+}
