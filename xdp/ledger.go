@@ -3,6 +3,8 @@ package xdp
 import (
 	"errors"
 	"sync/atomic"
+
+	"github.com/flowtally/flowtally/internal/kernel"
 )
 
 // The ledger says when packets may have passed uncounted. It is a map of its own beside the meta map, and no program
@@ -49,13 +51,17 @@ const (
 // ledger is the map, with what follows from its records. RuleSet.mu guards it.
 type ledger struct {
 	words []uint64
-	lost  map[Hook]Moment // the latest of all sites of a hook
-	open  map[Hook]int    // how many sites of a hook are open
+	lost  map[Hook]Moment   // the latest of all sites of a hook
+	open  map[Hook]int      // how many sites of a hook are open
+	ahead func(what string) // called ahead of each store, for tests
 }
 
 // ledgerOf reads a ledger. The ports tell which sites an earlier version of flowtally covered, which had no ledger.
-func ledgerOf(words []uint64, ports *meta) *ledger {
-	l := &ledger{words: words, lost: make(map[Hook]Moment), open: make(map[Hook]int)}
+func ledgerOf(words []uint64, ports *meta, k kernel.Kernel) *ledger {
+	l := &ledger{words: words, lost: make(map[Hook]Moment), open: make(map[Hook]int), ahead: func(string) {}}
+	if k != nil {
+		l.ahead = k.Store
+	}
 	if words[0] != ledgerMagic {
 		clear(words)
 		l.takeFrom(ports)
@@ -119,6 +125,7 @@ func (r siteRecord) setSince(since Moment, ifindex int) {
 func (l *ledger) now() Moment { return Moment(l.words[1]) }
 
 func (l *ledger) tick() Moment {
+	l.ahead("tick")
 	atomic.StoreUint64(&l.words[1], uint64(l.now()+1))
 	return l.now()
 }
@@ -135,7 +142,14 @@ func (l *ledger) set(k hookKey, lost Moment, s siteState) {
 	if lost.After(l.lost[k.hook]) {
 		l.lost[k.hook] = lost
 	}
+	l.ahead("state of a site")
 	r.set(lost, s)
+}
+
+// setSince notes from when on a program counts on an interface.
+func (l *ledger) setSince(k hookKey, since Moment, ifindex int) {
+	l.ahead("since of a site")
+	l.site(k).setSince(since, ifindex)
 }
 
 // begin begins an outage of a covered site: packets pass uncounted, or will, or may count twice.
@@ -165,30 +179,35 @@ func (l *ledger) revoke(k hookKey) {
 // name, and lack those that passed since: an outage ends here too.
 func (l *ledger) cover(k hookKey, ifindex int) {
 	r := l.site(k)
-	missed := r.state() == siteOpen
+	var renamed []hookKey // sites of the interface under its other names, and this one if it has left and joins again
 	for port := range uint16(maxPorts) {
-		other := hookKey{port, k.hook}
-		if o := l.site(other); other != k && o.ifindex() == ifindex {
-			missed = true
-			o.setSince(o.since(), 0)
-		} else if other == k && o.ifindex() == ifindex && o.state() == siteUnused {
-			missed = true
+		of := hookKey{port, k.hook}
+		if o := l.site(of); o.ifindex() == ifindex && (of != k || o.state() == siteUnused) {
+			renamed = append(renamed, of)
 		}
 	}
 
 	now, lost := l.tick(), r.lost()
-	if missed {
+	if r.state() == siteOpen || len(renamed) > 0 {
 		lost = now
 	}
-	r.setSince(now, ifindex)
+	l.setSince(k, now, ifindex)
 	l.set(k, lost, siteCovered)
+	for _, of := range renamed { // after the store by which the loss is known
+		if of != k {
+			l.setSince(of, l.site(of).since(), 0)
+		}
+	}
 }
 
 // release notes that no counter relies on a site any more. It comes before the detaching.
 func (l *ledger) release(k hookKey) {
 	r := l.site(k)
+	if r.state() == siteUnused && r.ifindex() == 0 {
+		return
+	}
 	l.set(k, r.lost(), siteUnused)
-	r.setSince(r.since(), 0)
+	l.setSince(k, r.since(), 0)
 }
 
 // leave notes that the interface of a site does not belong to the counted ones any more. Counters that relied on the site
@@ -201,8 +220,8 @@ func (l *ledger) leave(k hookKey, joins bool) {
 	case siteCovered:
 		l.set(k, r.lost(), siteUnused)
 	}
-	if !joins {
-		r.setSince(r.since(), 0)
+	if !joins && r.ifindex() != 0 {
+		l.setSince(k, r.since(), 0)
 	}
 }
 

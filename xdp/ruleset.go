@@ -216,7 +216,7 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 // build makes the model of the maps.
 func (rs *RuleSet) build() error {
 	rs.meta = metaOf(rs.maps.meta.words, rs.g)
-	rs.ledger = ledgerOf(rs.maps.ledger.words, rs.meta)
+	rs.ledger = ledgerOf(rs.maps.ledger.words, rs.meta, rs.kernel)
 	rs.pool = newCounterPool(rs.meta, rs.g.counters)
 	rs.values = rs.g.values(rs.maps.counters.words)
 	for _, id := range rs.pool.owners {

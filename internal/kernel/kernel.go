@@ -23,6 +23,9 @@ type Kernel interface {
 	NewMap(name string, size int) (Map, error)
 	// OpenMap opens a pinned map. Without a pin, the error satisfies errors.Is(err, os.ErrNotExist).
 	OpenMap(path string) (Map, error)
+	// Store is called ahead of each store to the memory of a map by which the next process knows what was lost. It stores
+	// nothing: a test ends the process there.
+	Store(what string)
 	// Wait waits until no program runs that runs now.
 	Wait() error
 

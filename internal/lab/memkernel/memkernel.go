@@ -114,6 +114,13 @@ func (p *Process) do(what string, fn func(h *Host) error) error {
 	return fn(p.host)
 }
 
+// Store implements kernel.Kernel.
+func (p *Process) Store(what string) {
+	if p.step != nil {
+		p.step(what)
+	}
+}
+
 // Kill ends the process. What it has pinned in from stays, and is found pinned in to.
 func (p *Process) Kill(from, to string) error {
 	h := p.host
