@@ -13,8 +13,8 @@ const MostRules = 1 << 20
 // Limits of the layout: a slot has 24 bits for the unit of its entry and 20 for its counter.
 const (
 	maxCounters = 1 << 20
-	maxTuples   = 8 // masks that are hashed
-	maxPorts    = 256
+	maxTuples   = 8    // masks that are hashed
+	maxPorts    = 1024 // numbers of interfaces; 0 is none
 
 	defaultRules = 1 << 16
 

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,6 +140,37 @@ func TestCounters(t *testing.T) {
 	}
 	if _, err := rs.AllocCounter("one too many"); !errors.Is(err, ErrFull) {
 		t.Errorf("a fifth counter: %v", err)
+	}
+}
+
+// A rule set numbers 1,023 interfaces, takes rules for the last of them, and refuses one more while rules name all.
+func TestThousandInterfacesHaveNumbers(t *testing.T) {
+	rs := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, rs, "a")
+	var rules []Rule
+	for i := 1; i < maxPorts; i++ {
+		n, err := rs.Port(fmt.Sprintf("eth%d", i))
+		if err != nil || n != uint16(i) {
+			t.Fatalf("interface %d has the number %d: %v", i, n, err)
+		}
+		r := exact4(1, 2, 3, 4, id)
+		r.Key.Out.Port, r.Mask.Out.Port = n, 0xffff
+		rules = append(rules, r)
+	}
+	mustAdd(t, rs, rules...)
+	if _, err := rs.Port("eth1024"); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "1023 interfaces") {
+		t.Errorf("one interface too many: %v", err)
+	}
+
+	runFrame(t, program(t, rs, HookIngress, maxPorts-1), udp4(1, 2, 3, 4, 100))
+	if got := readOne(t, rs, id); got != (Pair{1, 100}) {
+		t.Errorf("counted %+v on the last interface", got)
+	}
+	if err := rs.Remove(rules[7]); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := rs.Port("eth1024"); err != nil || n != 8 {
+		t.Errorf("the number of an interface that no rule names any more was not given out: %d, %v", n, err)
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 //	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
-//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook, of earlier versions)
+//	ports     1024 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook, of earlier versions)
 //	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 10
+	metaLayout = 11
 
 	metaHeader      = 10
 	metaUnderWay    = 9 // in the header; earlier versions of layout 10 left it 0

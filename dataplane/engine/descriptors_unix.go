@@ -22,6 +22,6 @@ func enoughDescriptors(cfg dataplane.Config) error {
 	if uint64(limit.Cur) >= needed {
 		return nil
 	}
-	return fmt.Errorf("opening file descriptors: this process may open %d (RLIMIT_NOFILE), and takes up to %d: raise the limit: ulimit -n 1024, or LimitNOFILE= in the systemd unit",
+	return fmt.Errorf("opening file descriptors: this process may open %d (RLIMIT_NOFILE), and takes up to %d: raise the limit: ulimit -n 8192, or LimitNOFILE= in the systemd unit",
 		uint64(limit.Cur), needed)
 }

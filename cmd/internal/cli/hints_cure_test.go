@@ -229,7 +229,7 @@ var notCarriedOut = map[string]string{
 	// They need a privilege less, another user, or a tool.
 	"SUDO": "needs a demo without namespaces; user.txtar carries out the same command of others",
 	"SUDO # or give the process the capability (AmbientCapabilities= in its systemd unit)":   "a mirror of a user, which the command names then, is not one for root; user.txtar carries out the same command of others",
-	"ulimit -n 1024 # as root, or LimitNOFILE=1024 in the systemd unit; then start it again": "Go raises the soft limit by itself, so the hard one is too low, and raising it takes CAP_SYS_RESOURCE, which containers lack; refused.txtar has the cause",
+	"ulimit -n 8192 # as root, or LimitNOFILE=8192 in the systemd unit; then start it again": "Go raises the soft limit by itself, so the hard one is too low, and raising it takes CAP_SYS_RESOURCE, which containers lack; refused.txtar has the cause",
 	"--plugin PATH names a binary that only root can write":                                  "TestNextStepMakesThePluginUsable (package plugin) carries out the command that is printed in its place",
 	"capinfos or tcpdump -r names the fault too; take the capture again":                     "needs Wireshark's tools",
 	"tcpdump -i NAME -w FILE writes a capture":                                               "needs tcpdump and traffic",

@@ -54,7 +54,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"flowtally run --config FILE # or":                       {"testdata/script/run.txtar", "try: flowtally run --config FILE"},
 	"check the path; configs":                                {"testdata/script/config.txtar", "try: check the path; configs/default.yaml"},
 	"flowtally run --config FILE # starts":                   {"testdata/script/flows.txtar", "try: flowtally run --config FILE # starts an instance"},
-	"ulimit -n 1024":                                         {"testdata/script/refused.txtar", "try: ulimit -n 1024"},
+	"ulimit -n 8192":                                         {"testdata/script/refused.txtar", "try: ulimit -n 8192"},
 	"the path of a file in this directory":                   {"testdata/script/refused.txtar", "try: the path of a file in this directory"},
 	"decompress it first":                                    {"inflated_test.go", "try: decompress it first"},
 	"capinfos or tcpdump":                                    {"testdata/script/replay.txtar", "try: capinfos or tcpdump -r"},

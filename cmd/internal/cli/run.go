@@ -122,7 +122,7 @@ func (c *runCmd) startError(err error, cfg dataplane.Config) error {
 		}
 	}
 	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) { // the plugin's too
-		err = withHint(err, "ulimit -n 1024 # as root, or LimitNOFILE=1024 in the systemd unit; then start it again")
+		err = withHint(err, "ulimit -n 8192 # as root, or LimitNOFILE=8192 in the systemd unit; then start it again")
 	}
 	return withDead(withMissingInterfaces(err, cfg), cfg)
 }
