@@ -10,24 +10,27 @@ import (
 // The meta map is one value that no program reads: the state that the next process needs to take
 // over the other maps. Records are committed by their first word, stored last. In 64-bit words:
 //
-//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way
+//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way, 22 of 0
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
 //	ports     1024 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook, of earlier versions)
 //	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
-//	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each)
+//	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each), 3 of 0
 //	entries   the directory: one word a unit
+//
+// Words that are 0 are room: the header's for the number of the committed set, a counter's for the generations of its parts
+// and the clock of its birth. A cookie is random, so it also names a counter for ever.
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
 	metaLayout = 11
 
-	metaHeader      = 10
-	metaUnderWay    = 9 // in the header; earlier versions of layout 10 left it 0
+	metaHeader      = 32
+	metaUnderWay    = 9 // in the header
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
 	metaLoadedWords = 3 + maxTuples*(1+Words)
-	metaCountWords  = 16
-	metaOwnerWords  = (metaCountWords - 4) / 2
+	metaCountWords  = 19
+	metaOwnerWords  = 6
 	metaOwnerMax    = metaOwnerWords * 8
 	metaInterfaceSz = 16
 )
