@@ -20,7 +20,7 @@ var (
 	ErrDense = errors.New("too many rules match one packet")
 	// ErrCostly: some packet could touch more nodes and entries than Options.WorstCost. More room does not help.
 	ErrCostly = errors.New("too costly for one packet")
-	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
+	// ErrIncompatible: the pins were made by a version with a layout that this one does not know, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
 	// ErrBusy: another program holds the hook; the text names it.
 	ErrBusy = errors.New("hook is taken")

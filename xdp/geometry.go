@@ -32,6 +32,7 @@ const (
 // geometry is the size of everything that is shared with the programs. It is
 // fixed when the maps are made, and kept in the meta map.
 type geometry struct {
+	layout   int
 	rules    int
 	counters int // a power of two
 	slots    int // a power of two, at least twice the rules; the slots of single tuples come before them
@@ -48,7 +49,7 @@ const marked = 4
 func MostCounters(cpus int) int { return 1 << (bits.Len(uint(maxOffset/(2*16*cpus))) - 1) }
 
 func newGeometry(o Options, cpus int) (geometry, error) {
-	g := geometry{rules: cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))), cpus: cpus}
+	g := geometry{layout: metaLayout, rules: cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))), cpus: cpus}
 	g.counters = cmp.Or(o.MaxCounters, g.rules)
 	if g.rules < 0 || g.rules > MostRules {
 		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, MostRules)

@@ -193,15 +193,20 @@ func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 	return g, nil
 }
 
+func (m *sharedMap) unmap() error {
+	var err error
+	if m.mem != nil {
+		err = unix.Munmap(m.mem)
+	}
+	m.mem, m.words = nil, nil
+	return err
+}
+
 // close unmaps and closes; pins stay.
 func (s *maps) close() error {
 	var errs []error
 	for _, m := range s.all {
-		if m.mem != nil {
-			errs = append(errs, unix.Munmap(m.mem))
-			m.mem = nil
-		}
-		m.words = nil
+		errs = append(errs, m.unmap())
 		if m.m != nil {
 			errs = append(errs, m.m.Close())
 			m.m = nil

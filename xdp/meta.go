@@ -42,26 +42,29 @@ type meta struct {
 }
 
 func metaBytes(g geometry) int {
-	return pages(8 * (metaHeader + secretWords + maxTuples*metaTupleWords + maxPorts*metaPortWords + metaLoadedWords + g.counters*metaCountWords + g.units))
+	s := metaSizes[g.layout]
+	return pages(8 * (s.header + secretWords + maxTuples*metaTupleWords + s.ports*metaPortWords + metaLoadedWords + g.counters*s.counter + g.units))
 }
 
+// metaOf returns the meta map in mem. The counters of an earlier layout are for copyFrom alone: their records are shorter.
 func metaOf(mem []uint64, g geometry) *meta {
+	size := metaSizes[g.layout]
 	cut := func(n int) []uint64 {
 		s := mem[:n:n]
 		mem = mem[n:]
 		return s
 	}
 	m := &meta{
-		header:   cut(metaHeader),
+		header:   cut(size.header),
 		secret:   cut(secretWords),
 		tuples:   cut(maxTuples * metaTupleWords),
-		ports:    cut(maxPorts * metaPortWords),
+		ports:    cut(size.ports * metaPortWords),
 		loaded:   cut(metaLoadedWords),
-		counters: cut(g.counters * metaCountWords),
+		counters: cut(g.counters * size.counter),
 		dir:      cut(g.units),
 	}
 	m.portByName = make(map[string]uint16)
-	for n := range uint16(maxPorts) {
+	for n := range uint16(size.ports) {
 		if r := m.port(n); n > 0 && r.used() {
 			m.portByName[r.name()] = n
 		}
@@ -72,23 +75,24 @@ func metaOf(mem []uint64, g geometry) *meta {
 // format draws the secret and writes the header; the maps are whole with its last word.
 func (m *meta) format(g geometry) {
 	drawSecret(m.secret)
-	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
+	for i, v := range []int{g.layout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
 		atomic.StoreUint64(&m.header[1+i], uint64(v))
 	}
 	atomic.StoreUint64(&m.header[0], metaMagic)
 }
 
-// geometryOf reads the header of a value that was found.
+// geometryOf reads the header of a value that was found: of this layout, or of one that convert takes.
 func geometryOf(mem []uint64) (geometry, error) {
 	h := mem[:metaHeader]
 	if h[0] != metaMagic {
 		return geometry{}, errUnfinished
 	}
-	if h[1] != metaLayout {
+	if _, known := metaSizes[int(h[1])]; !known {
 		return geometry{}, fmt.Errorf("%w: layout %d, this version has %d", ErrIncompatible, h[1], metaLayout)
 	}
 	return geometry{
-		rules: int(h[2]), counters: int(h[3]), slots: int(h[4]), units: int(h[5]), cpus: int(h[6]), block: int(h[7]),
+		layout: int(h[1]),
+		rules:  int(h[2]), counters: int(h[3]), slots: int(h[4]), units: int(h[5]), cpus: int(h[6]), block: int(h[7]),
 		words: int(h[8]),
 	}, nil
 }

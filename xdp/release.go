@@ -37,7 +37,7 @@ const detachedPin = "detached"
 
 // isOurPin reports whether a name in a directory of pins is of this package.
 func isOurPin(name string) bool {
-	return isLinkPin(name) || name == detachedPin || slices.ContainsFunc(newMaps().all, func(m *sharedMap) bool { return m.name == name })
+	return isLinkPin(name) || name == detachedPin || name == convertedPin || slices.ContainsFunc(newMaps().all, func(m *sharedMap) bool { return m.name == name })
 }
 
 // PinsIn lists the names of the pins in a directory, the names of other files left out. A directory that does not exist

@@ -209,6 +209,19 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 			"to give up their counts: flowtally clean --pin-dir %s", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
 			want.rules, want.counters, want.cpus, rs.dir)
 	}
+	if g.layout != metaLayout {
+		err := rs.convert(m.meta, g)
+		m.close()
+		if err != nil {
+			return false, fmt.Errorf("converting the pins in %s from layout %d: %w", rs.dir, g.layout, err)
+		}
+		rs.log.Info("converted the pins of an earlier version", "dir", rs.dir, "layout", g.layout)
+		m = newMaps()
+		if g, err = m.adopt(rs.dir, rs.kernel); err != nil {
+			m.close()
+			return false, err
+		}
+	}
 	rs.g, rs.maps = g, m
 	return true, nil
 }

@@ -1,0 +1,73 @@
+package xdp
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Layout 10 had another meta map than this version. Everything that programs reach was the same, so a start gives such pins
+// a meta map of this layout, and the programs count on meanwhile: every counter keeps its slot, its base and its cookie.
+
+// metaSize holds the sizes of a meta map that differ between layouts.
+type metaSize struct {
+	header  int // words
+	ports   int // records
+	counter int // words of a record
+}
+
+var metaSizes = map[int]metaSize{
+	10:         {header: 10, ports: 256, counter: 16},
+	metaLayout: {header: metaHeader, ports: maxPorts, counter: metaCountWords},
+}
+
+// convertedPin is the name of the new meta map until it takes the place of the old one.
+const convertedPin = "meta-next"
+
+// convert replaces the pinned meta map of an earlier layout. A rename commits it: a process that is killed before leaves
+// the pins as they were, apart from a convertedPin, and one that is killed later leaves pins of this layout.
+func (rs *RuleSet) convert(old *sharedMap, g geometry) error {
+	if err := unpin(rs.lock, convertedPin); err != nil {
+		return err
+	}
+	to := g
+	to.layout = metaLayout
+	m, err := newMap(rs.kernel, "ft_meta", metaBytes(to))
+	if err != nil {
+		return fmt.Errorf("creating map meta of %d bytes: %w", metaBytes(to), explain(err))
+	}
+	defer m.Close()
+	next := &sharedMap{name: old.name, m: m}
+	if err := next.mmap(); err != nil {
+		return err
+	}
+	defer next.unmap()
+	metaOf(next.words, to).copyFrom(metaOf(old.words, g))
+
+	if err := m.Pin(filepath.Join(rs.dir, convertedPin)); err != nil {
+		return fmt.Errorf("pinning map meta in %s: %w", rs.dir, explain(err))
+	}
+	dir := int(rs.lock.Fd())
+	if err := unix.Renameat(dir, convertedPin, dir, old.name); err != nil {
+		return fmt.Errorf("exchanging the pin of map meta in %s: %w", rs.dir, explain(err))
+	}
+	return nil
+}
+
+// copyFrom fills m, which is all 0, from the meta map of an earlier layout.
+func (m *meta) copyFrom(old *meta) {
+	copy(m.secret, old.secret)
+	copy(m.tuples, old.tuples)
+	copy(m.ports, old.ports)
+	copy(m.loaded, old.loaded)
+	copy(m.dir, old.dir)
+	words := len(old.counters) / (len(m.counters) / metaCountWords)
+	for id := range len(old.counters) / words {
+		copy(m.counter(uint32(id)), old.counters[id*words:][:words])
+	}
+	copy(m.header[2:], old.header[2:])
+	m.header[1] = metaLayout
+	atomic.StoreUint64(&m.header[0], metaMagic)
+}
