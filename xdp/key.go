@@ -40,7 +40,7 @@ type Headers struct {
 	TOS      uint8      // or traffic class
 	TTL      uint8      // or hop limit
 	Next     uint8      // protocol or next header as the fixed header has it
-	_        uint8      //
+	TCPHigh  uint8      // the four bits before TCPFlags, under the same flag: three reserved, AE
 	Label    [4]byte    // IPv6 flow label, the low 20 bits
 	EthDst   [6]byte    //
 	EthType  [2]byte    // behind the tags

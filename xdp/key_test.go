@@ -83,7 +83,7 @@ func TestConstantsOfTheObject(t *testing.T) {
 	for name, want := range map[string]uint64{
 		"FT_N_ETH": needEth, "FT_N_IPV4": needIPv4, "FT_N_IPV6": needIPv6, "FT_N_MISC": needMisc, "FT_N_L4": needL4,
 		"FT_N_TAGS": needTags, "FT_N_VXLAN": needVXLAN, "FT_N_GRE": needGRE, "FT_N_INNER": needInner,
-		"FT_N_TCPFLAGS": needTCPFlags, "FT_N_ESP": needESP, "FT_N_MPLS": needMPLS,
+		"FT_N_TCPFLAGS": needTCPFlags, "FT_N_ESP": needESP, "FT_N_MPLS": needMPLS, "FT_N_TCPHIGH": needTCPHigh,
 	} {
 		if got := need[name]; got != want {
 			t.Errorf("%s: got %#x, want %#x", name, got, want)

@@ -15,7 +15,8 @@ const (
 	needTCPFlags // with needL4
 	needESP      // with needL4
 	needMPLS
-	needInner = 16 // shift
+	needTCPHigh      // with needTCPFlags and needMisc
+	needInner   = 16 // shift
 
 	// needClass is the shift of the classes of frames that some rule may match: enum ft_class of bpf/tree.h.
 	needClass = 28
@@ -122,6 +123,9 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	}
 	if mask.TCPFlags != 0 || mask.Flags&(FlagTCPFlags|FlagIncomplete) != 0 {
 		need |= needTCPFlags | needL4 | ipNeed(key, mask)
+	}
+	if mask.TCPHigh != 0 {
+		need |= needTCPHigh | needTCPFlags | needMisc | needL4 | ipNeed(key, mask)
 	}
 	l4 := mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0
 	if l4 && protoESP&mask.Proto == key.Proto || mask.Flags&FlagIncomplete != 0 {

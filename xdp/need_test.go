@@ -32,6 +32,8 @@ func TestNeed(t *testing.T) {
 	}
 	flags := l4(6, FlagTCPFlags)
 	flags.mask.L4, flags.mask.TCPFlags = [4]byte{}, 0x12
+	high := l4(6, FlagTCPFlags)
+	high.mask.L4, high.mask.TCPHigh = [4]byte{}, 1
 	mpls := side{flags: FlagMPLS, set: FlagMPLS, mask: Headers{Tunnel: [4]byte{0, 1}}}
 	for _, c := range []struct {
 		name string
@@ -42,6 +44,7 @@ func TestNeed(t *testing.T) {
 		{"untagged", rule(side{flags: FlagEth | FlagTag1, set: FlagEth}, side{}), 0},
 		{"tcp with a port", rule(l4(6, 0), side{}), needIPv4 | needL4},
 		{"udp with a port", rule(l4(17, 0), side{}), needIPv4 | needL4},
+		{"high tcp flags", rule(high, side{}), needIPv4 | needMisc | needL4 | needTCPFlags | needTCPHigh},
 		{"tcp flags", rule(flags, side{}), needIPv4 | needL4 | needTCPFlags},
 		{"esp with an SPI", rule(l4(50, 0), side{}), needIPv4 | needL4 | needESP},
 		{"esp", rule(proto(50, Headers{}), side{}), needIPv4 | needIPv6},

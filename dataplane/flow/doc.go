@@ -26,7 +26,7 @@
 //	mac    = address [ "/" address ] .                02:00:00:00:00:00/ff:ff:ff:00:00:00
 //	frag   = "any" | "no" | "yes" | "first" | "later" .
 //	flags  = names [ "/" names ] | number .           syn/syn,ack: value/mask, SYN set and ACK clear
-//	names  = "none" | name { ( "," | "|" ) name } .  fin, syn, rst, psh, ack, urg, ece, cwr
+//	names  = "none" | name { ( "," | "|" ) name } .  fin, syn, rst, psh, ack, urg, ece, cwr, ae
 //	digits = decimal, without leading zeros, or "0x" hexadecimal .
 //
 // Words are separated by white space. Each clause stands once, in any order, and each field

@@ -136,8 +136,9 @@ type TCP struct {
 	Flags Masked[TCPFlags]
 }
 
-// TCPFlags are the flags of a TCP header, the byte behind the data offset (RFC 9293).
-type TCPFlags uint8
+// TCPFlags are the 12 bits behind the data offset of a TCP header (RFC 9293). The highest three are reserved, and have
+// no names.
+type TCPFlags uint16
 
 const (
 	FIN TCPFlags = 1 << iota // no more data from the sender
@@ -148,6 +149,7 @@ const (
 	URG                      // the urgent pointer is valid
 	ECE                      // ECN echo (RFC 3168)
 	CWR                      // congestion window reduced (RFC 3168)
+	AE                       // accurate ECN (RFC 9768), once NS
 )
 
 // Port matches a port number: anything (the zero Port), a masked value, or,

@@ -73,7 +73,7 @@ func (f *field) format(ref any) string {
 		switch p.Mask {
 		case 0:
 			return ""
-		case 0xff:
+		case plainFlags | p.Value:
 			return p.Value.String()
 		}
 		return p.Value.String() + "/" + p.Mask.String()

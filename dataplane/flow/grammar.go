@@ -63,7 +63,7 @@ var clauses = []clause{
 	{name: "tcp", has: func(m *Match) bool { return m.TCP != nil }, add: func(m *Match) { m.TCP = new(TCP) }, fields: []field{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.TCP.Src }},
 		{"dport", 16, false, func(m *Match, _ int) any { return &m.TCP.Dst }},
-		{"flags", 8, false, func(m *Match, _ int) any { return &m.TCP.Flags }},
+		{"flags", 12, false, func(m *Match, _ int) any { return &m.TCP.Flags }},
 	}},
 	{name: "udp", has: func(m *Match) bool { return m.UDP != nil }, add: func(m *Match) { m.UDP = new(Ports) }, fields: []field{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.UDP.Src }},

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -9,10 +10,16 @@ import (
 const wordNone = "none"
 
 // flagWords are the names of TCP flags, the lowest bit first.
-var flagWords = [...]string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
+var flagWords = [...]string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"}
 
-// String returns the names of the flags, "syn,ack", or "none".
+// plainFlags are the flags that a value without a mask compares. It also compares the other bits that it sets.
+const plainFlags TCPFlags = 0xff
+
+// String returns the names of the flags, "syn,ack", or "none"; a number where a reserved bit is set.
 func (f TCPFlags) String() string {
+	if f>>len(flagWords) != 0 {
+		return fmt.Sprintf("0x%03x", uint16(f))
+	}
 	var names []string
 	for i, name := range flagWords {
 		if f>>i&1 != 0 {
@@ -32,7 +39,7 @@ func (f *field) parseFlags(p *Masked[TCPFlags], text string) error {
 	if err != nil {
 		return err
 	}
-	mask := TCPFlags(ones(f.bits))
+	mask := plainFlags | value
 	if masked {
 		if mask, err = f.parseFlagNames(second); err != nil {
 			return err
@@ -67,6 +74,9 @@ func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 
 // checkFlags finds flags outside their mask, as of a mask that is written before the flags.
 func (f *field) checkFlags(p Masked[TCPFlags]) (cause, fix string) {
+	if uint32(p.Mask)&^ones(f.bits) != 0 {
+		return f.checkNumber(uint32(p.Value), uint32(p.Mask))
+	}
 	if p.Value&^p.Mask == 0 {
 		return "", ""
 	}

@@ -69,6 +69,7 @@ func TestMatchValidate(t *testing.T) {
 		{"incomplete with a tunnel", flow.Match{Incomplete: true, GRE: &flow.GRE{}}, []string{"incomplete"}},
 		{"incomplete in a later fragment", flow.Match{Incomplete: true, IPv4: &flow.IPv4{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
 		{"incomplete in a later fragment of IPv6", flow.Match{Incomplete: true, IPv6: &flow.IPv6{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
+		{"a mask of flags of more than 12 bits", flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: 0x1002}}}, []string{"tcp.flags"}},
 		{"flags outside their mask", flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: flow.ACK}}}, []string{"tcp.flags"}},
 		{"an SPI outside its mask", flow.Match{ESP: &flow.ESP{SPI: number[uint32](3, 1)}}, []string{"esp.spi"}},
 		{"a label too wide", flow.Match{MPLS: &flow.MPLS{Label: number[uint32](1<<20, 1<<21-1)}}, []string{"mpls.label"}},

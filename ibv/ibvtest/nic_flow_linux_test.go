@@ -90,6 +90,9 @@ func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
 		v.Sport, mask.Sport, v.Dport, mask.Dport = p.Src.Value, p.Src.Mask, p.Dst.Value, p.Dst.Mask
 	}
 	if m.TCP != nil {
+		if m.TCP.Flags.Mask&^0x1ff != 0 {
+			return false // the field has no reserved bits
+		}
 		has(nicTCP)
 		ports(&m.TCP.Ports)
 		v.TCPFlags, mask.TCPFlags = uint16(m.TCP.Flags.Value), uint16(m.TCP.Flags.Mask)

@@ -51,7 +51,7 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 		if h.upper == 6 {
 			m.TCP = &flow.TCP{Ports: p}
 			if h.flags != nil {
-				m.TCP.Flags = exact(flow.TCPFlags(*h.flags), 8)
+				m.TCP.Flags = flow.Masked[flow.TCPFlags]{Value: flow.TCPFlags(*h.flags), Mask: flow.TCPFlags(*h.flags) | 0xff}
 			}
 			return
 		}

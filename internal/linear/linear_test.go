@@ -84,6 +84,8 @@ func TestMatch(t *testing.T) {
 	arp := raw(make([]byte, 46)...)
 	http4 := build(t, eth(tIPv4), ip4(pTCP), tcp(40000, 443), raw(1, 2, 3))
 	synECN := build(t, eth(tIPv4), ip4(pTCP), &layers.TCP{SrcPort: 40000, DstPort: 443, SYN: true, ECE: true, CWR: true, NS: true})
+	synAE := bytes.Clone(synECN)
+	synAE[14+20+12] |= 4
 	tiny := build(t, eth(tIPv4), fragment4(pTCP, true, 0), raw(0, 1, 443>>8, 443&255, 0, 0, 0, 0))
 	esp4 := build(t, eth(tIPv4), ip4(50), raw(0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9))
 	labels := build(t, eth(0x8847), raw(0, 1, 0x0a, 64, 0, 2, 1, 64), ip4(pTCP), tcp(1, 2))
@@ -137,6 +139,7 @@ func TestMatch(t *testing.T) {
 		{"thirteen bytes of tcp", http4[:14+20+13], "tcp dport 443 incomplete", "tcp flags none/syn"},
 		{"fourteen bytes of tcp", http4[:14+20+14], "tcp dport 443; tcp flags none; tcp dport 443 flags none/syn,ack", "incomplete; tcp flags syn"},
 		{"a SYN with ECN", synECN, "tcp flags syn/syn,ack; tcp flags syn/fin,syn,rst,ack; tcp flags syn,ece,cwr; tcp dport 443 flags 0xc2; tcp flags syn/syn; tcp flags cwr/cwr", "tcp flags syn; tcp flags syn,ack/syn,ack; tcp flags ack/ack; tcp flags none; tcp dport 80 flags syn/syn"},
+		{"a SYN with accurate ECN and a reserved bit", synAE, "tcp flags syn,ece,cwr; tcp flags ae/ae; tcp flags 0x5c2; tcp flags none/0x200; tcp flags 0x400/0x400", "tcp flags syn,ece,cwr/0xfff; tcp flags none/ae; tcp flags syn,ece,cwr,ae/0xfff; tcp flags 0x200/0x200"},
 		{"ports of a first fragment, flags in the next one", tiny, "ipv4 frag first tcp dport 443; incomplete", "tcp flags syn/syn; tcp flags none/ack"},
 		{"the same over ipv6", tiny6, "ipv6 frag first tcp dport 443; incomplete", "tcp flags syn/syn; tcp flags none/ack"},
 		{"a first fragment with its flags", build(t, eth(tIPv4), fragment4(pTCP, true, 0), tcp(1, 443), raw(0, 0, 0, 0)), "ipv4 frag first tcp dport 443 flags none", "incomplete"},

@@ -18,7 +18,7 @@ type headers struct {
 
 	room  int          // bytes above IP by the lengths of IP, in a first fragment
 	ports *portsHeader // of upper 6 and 17
-	flags *uint8       // of upper 6
+	flags *uint16      // of upper 6, 12 bits
 	spi   *uint32      // of upper 50
 	icmp  *icmpHeader
 	vxlan *tunnelHeader
@@ -215,7 +215,8 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 		h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
 		first := h.ip4 != nil && h.ip4.more || h.ip6 != nil && h.ip6.more
 		if h.upper == 6 && len(b) >= 14 && !(first && h.room < 14) {
-			h.flags = &b[13]
+			flags := be.Uint16(b[12:]) & 0xfff
+			h.flags = &flags
 		}
 		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
 			h.parseVXLAN(b[4:])

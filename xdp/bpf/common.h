@@ -71,6 +71,13 @@ static __always_inline _Bool ft_common_flags(void *p, void *end, __u32 tcp, __u6
 	return 1;
 }
 
+/* The bits before those flags. The caller has filled the words of the key. */
+static __always_inline void ft_common_high(void *p, void *end, __u32 tcp, struct ft_key *k)
+{
+	if (p + tcp + 14 <= end)
+		k->w[FT_W_MISC] |= FT_TCP_HIGH(p + tcp);
+}
+
 /* The hot word of a frame of IPv4 without ports; 0: the frame is not a common one. */
 static __always_inline __u64 ft_portless4(const volatile struct ft_config *c, void *p, __u8 proto)
 {
@@ -106,6 +113,8 @@ static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c
 		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
 		ft_fill_common(c, p, k, need, 1);
+		if (need & FT_N_TCPHIGH && proto == 6)
+			ft_common_high(p, end, 34, k);
 	}
 	return 1;
 }
@@ -128,5 +137,7 @@ static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c
 		return 0;
 	*addr = ft_load64(p, 22);
 	ft_fill_common(c, p, k, need, 0);
+	if (need & FT_N_TCPHIGH && proto == 6)
+		ft_common_high(p, end, 54, k);
 	return 1;
 }

@@ -22,6 +22,7 @@ enum ft_need {
 	FT_N_TCPFLAGS = 1 << 8, /* with FT_N_L4 */
 	FT_N_ESP = 1 << 9,      /* with FT_N_L4 */
 	FT_N_MPLS = 1 << 10,
+	FT_N_TCPHIGH = 1 << 11, /* with FT_N_TCPFLAGS and FT_N_MISC */
 	FT_N_INNER = 16,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
 };
 

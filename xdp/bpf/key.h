@@ -18,7 +18,7 @@ struct ft_headers {
 	__u8 tos;
 	__u8 ttl;
 	__u8 next;
-	__u8 spare1;
+	__u8 tcp_high;
 	__u8 label[4];
 	__u8 eth_dst[6];
 	__u8 eth_type[2];
@@ -51,7 +51,7 @@ enum ft_word {
 	FT_W_HOT,    /* l4, proto, tcp_flags, flags */
 	FT_W_ADDR,   /* IPv4 source and destination, or the first half of the IPv6 source */
 	FT_W_ADDR6,  /* the other three words of the IPv6 addresses */
-	FT_W_MISC = FT_W_ADDR6 + 3, /* tos, ttl, next, label */
+	FT_W_MISC = FT_W_ADDR6 + 3, /* tos, ttl, next, tcp_high, label */
 	FT_W_DST,    /* eth_dst, eth_type */
 	FT_W_SRC,    /* eth_src, port */
 	FT_W_TAGS,   /* vlan, tunnel */

@@ -15,6 +15,9 @@
 #define FT_MPLS_MULTICAST bpf_htons(0x8848)
 #define FT_EXT_STEPS 8
 
+/* The bits before the flags of a TCP header, in the word that they share with fields of IP. */
+#define FT_TCP_HIGH(tcp) FT_PACK(ft_load8(tcp, 12) & 0xf, 3, 1)
+
 static __always_inline __u64 ft_hot(const struct ft_level *l)
 {
 	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->tcp_flags, 5, 1) | FT_PACK(l->flags, 6, 2);
@@ -219,6 +222,8 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 				} else if (p + 14 <= end && l->room >= 14) {
 					l->tcp_flags = ft_load8(p, 13);
 					l->flags = (l->flags | FT_TCPFLAGS) & ~FT_INCOMPLETE;
+					if (need & FT_N_TCPHIGH)
+						w[FT_W_MISC] |= FT_TCP_HIGH(p);
 				}
 			}
 		} else if (l->proto == icmp) {

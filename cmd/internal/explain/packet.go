@@ -170,7 +170,7 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 	switch {
 	case later:
 	case m.TCP != nil:
-		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9), Flags: uint8(m.TCP.Flags.Value)}}
+		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9), Flags: uint16(m.TCP.Flags.Value)}}
 	case m.VXLAN != nil:
 		udp := frame.UDP{Src: 40000, Dst: flow.PortVXLAN, NoSum: true}
 		if m.UDP != nil {

@@ -49,7 +49,8 @@ import (
 //	ports, all may be 0       refused: a later fragment has      refused
 //	                          none, and may look like 0
 //	tcp flags                 refused: no spec                   exact (tcp_flags), but not when
-//	                                                             all may be clear (as ports)
+//	                                                             all may be clear (as ports), and
+//	                                                             not the reserved bits
 //	esp                       exact, as tcp                      exact, as tcp
 //	esp spi                   exact, but not SPI 0 (as ports),   exact, but not SPI 0 (as ports)
 //	                          nor inside a tunnel: mlx5 sets

@@ -102,6 +102,8 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 		switch {
 		case by == withVerbs:
 			return no("tcp flags", "the TCP spec has no flags")
+		case t.Flags.Mask&^0x1ff != 0:
+			return no("tcp flags", "NICs have no field for the reserved bits")
 		case t.Flags.Value == 0 && (t.Ports == flow.Ports{} || mayBeZero(t.Ports)):
 			return no("tcp flags", "a later fragment has no flags, and may look like a packet without any")
 		case t.Flags.Value != 0:

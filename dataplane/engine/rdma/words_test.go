@@ -24,7 +24,7 @@ var words = []string{
 	"ipv4 frag no", "ipv4 frag yes", "ipv4 frag first", "ipv4 frag later",
 	"ipv6", "ipv6 src 2001:db8::/32", "ipv6 dst 2001:db8::1", "ipv6 label 0x00007", "ipv6 nexthdr 89", "ipv6 tclass 0x10",
 	"ipv6 hoplimit 1", "ipv6 frag no", "ipv6 frag yes", "ipv6 frag first", "ipv6 frag later",
-	"tcp", "tcp sport 1024", "tcp dport 443", "tcp dport 1000-2000", "tcp flags syn/syn,ack", "tcp flags none/syn",
+	"tcp", "tcp sport 1024", "tcp dport 443", "tcp dport 1000-2000", "tcp flags syn/syn,ack", "tcp flags none/syn", "tcp flags ae", "tcp flags 0x200/0x200",
 	"udp", "udp sport 1024", "udp dport 53", "udp dport 0",
 	"icmp", "icmp type 8", "icmp code 0",
 	"esp", "esp spi 0x00001000", "esp spi 0x00000000",

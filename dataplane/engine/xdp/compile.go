@@ -144,6 +144,7 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 		if f := m.TCP.Flags; f.Mask != 0 {
 			setFlag(k, mask, xdp.FlagTCPFlags, true)
 			k.TCPFlags, mask.TCPFlags = uint8(f.Value), uint8(f.Mask)
+			k.TCPHigh, mask.TCPHigh = uint8(f.Value>>8), uint8(f.Mask>>8)
 		}
 	}
 	if m.UDP != nil {

@@ -40,7 +40,11 @@ func maskText(m *xdp.Key) string {
 		add("tos", h.TOS)
 		add("ttl", h.TTL)
 		add("ports", h.L4[:]...)
-		add("tcp flags", h.TCPFlags)
+		if h.TCPHigh != 0 {
+			add("tcp flags", h.TCPHigh, h.TCPFlags)
+		} else {
+			add("tcp flags", h.TCPFlags)
+		}
 		add("tunnel", h.Tunnel[:]...)
 	}
 	if len(out) == 0 {

@@ -41,7 +41,7 @@ const (
 type TCP struct {
 	Src, Dst uint16
 	Seq, Ack uint32
-	Flags    uint8
+	Flags    uint16 // 12 bits
 	Window   uint16
 	Options  []byte // padded to whole words with End of Options
 }
@@ -53,8 +53,7 @@ func (t TCP) appendTo(b []byte, s stack, at int, rest []byte) []byte {
 	binary.BigEndian.PutUint16(h[2:], t.Dst)
 	binary.BigEndian.PutUint32(h[4:], t.Seq)
 	binary.BigEndian.PutUint32(h[8:], t.Ack)
-	h[12] = uint8(size/4) << 4
-	h[13] = or(t.Flags, ACK)
+	binary.BigEndian.PutUint16(h[12:], uint16(size/4)<<12|or(t.Flags, ACK))
 	binary.BigEndian.PutUint16(h[14:], or(t.Window, 0xffff))
 	copy(h[20:], t.Options)
 	sum := checksum(s.pseudoHeader(at, protoTCP, size+len(rest)), h, rest)

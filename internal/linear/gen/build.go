@@ -6,8 +6,6 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // frame builds the bytes of an Ethernet frame.
@@ -127,11 +125,12 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 	payload := noise(rng, rng.IntN(64))
 	switch p.upper {
 	case 6:
-		has := func(f flow.TCPFlags) bool { return p.flags&f != 0 }
-		return []gopacket.SerializableLayer{&layers.TCP{
-			SrcPort: layers.TCPPort(p.sport), DstPort: layers.TCPPort(p.dport), NS: often(rng, 4),
-			FIN: has(flow.FIN), SYN: has(flow.SYN), RST: has(flow.RST), PSH: has(flow.PSH), ACK: has(flow.ACK), URG: has(flow.URG), ECE: has(flow.ECE), CWR: has(flow.CWR),
-		}, payload}
+		// By hand: gopacket writes no reserved bits.
+		b := binary.BigEndian.AppendUint16(nil, p.sport)
+		b = binary.BigEndian.AppendUint16(b, p.dport)
+		b = append(b, noise(rng, 8)...)
+		b = binary.BigEndian.AppendUint16(b, 5<<12|uint16(p.flags))
+		return []gopacket.SerializableLayer{gopacket.Payload(append(b, noise(rng, 6)...)), payload}
 	case 50:
 		return []gopacket.SerializableLayer{gopacket.Payload(binary.BigEndian.AppendUint32(nil, p.spi)), payload}
 	case 17:

@@ -74,7 +74,7 @@ func drawEntry(rng *rand.Rand) uint32 {
 
 // drawFlags draws flags of TCP: mostly such as hosts send.
 func drawFlags(rng *rand.Rand) flow.TCPFlags {
-	return one(rng, flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK, flow.SYN|flow.ECE|flow.CWR, 0, flow.TCPFlags(rng.Uint32()))
+	return one(rng, flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK, flow.SYN|flow.ECE|flow.CWR, flow.SYN|flow.ECE|flow.CWR|flow.AE, 0, flow.TCPFlags(rng.Uint32()&0xfff))
 }
 
 func drawEtherType(rng *rand.Rand) uint16 {

@@ -102,7 +102,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 			m.TCP.Ports = *d.ports()
 		}
 		if often(d.masks, 2) {
-			mask := one(d.masks, flow.SYN, flow.SYN|flow.ACK, flow.SYN|flow.ACK|flow.RST|flow.FIN, 0xff, flow.TCPFlags(d.masks.Uint32()))
+			mask := one(d.masks, flow.SYN, flow.SYN|flow.ACK, flow.SYN|flow.ACK|flow.RST|flow.FIN, 0xff, 0xfff, flow.AE, flow.TCPFlags(d.masks.Uint32()&0xfff))
 			m.TCP.Flags = flow.Masked[flow.TCPFlags]{Value: drawFlags(d.values) & mask, Mask: mask}
 		}
 	case 4:
