@@ -115,7 +115,7 @@ func TestPinsOfLayout10GoOn(t *testing.T) {
 		t.Errorf("the pins have layout %d, want %d", got, metaLayout)
 	}
 	names, err := PinsIn(dir)
-	if want := []string{"counters", "entries", "meta", "ranks", "slots", "tree"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"counters", "entries", "ledger", "meta", "ranks", "slots", "tree"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("pins %v, %v; want %v", names, err, want)
 	}
 	after := make(map[uint32]record)

@@ -28,11 +28,10 @@ import (
 const (
 	ledgerMagic  = 0x72656764656c7466 // "ftledger"
 	ledgerHeader = 2
-	ledgerPorts  = 1024 // more than maxPorts: the map's size does not change with it
-	ledgerWords  = 2    // of a site
+	ledgerWords  = 2 // of a site
 )
 
-func ledgerBytes() int { return pages(8 * (ledgerHeader + 2*ledgerPorts*ledgerWords)) }
+func ledgerBytes() int { return pages(8 * (ledgerHeader + 2*maxPorts*ledgerWords)) }
 
 // Moment is a time on the clock of a rule set's losses.
 type Moment uint32

@@ -84,18 +84,6 @@ func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
 	return hostMap{m}, err
 }
 
-// newPinned makes a map of zeros beside pins that exist.
-func newPinned(k kernel.Kernel, name, path string, size int) (kernel.Map, error) {
-	m, err := newMap(k, "ft_"+name, size)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.Pin(path); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
-}
-
 func openMap(k kernel.Kernel, path string) (kernel.Map, error) {
 	if k != nil {
 		return k.OpenMap(path)
@@ -160,8 +148,8 @@ func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 		m := s.all[i]
 		path := filepath.Join(dir, m.name)
 		pinned, err := openMap(k, path)
-		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // earlier versions had none
-			pinned, err = newPinned(k, m.name, path, s.sizes(g)[i])
+		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // layout 10 had none: see addLedger
+			continue
 		}
 		if err != nil {
 			if errors.Is(err, os.ErrNotExist) && m != s.meta {
@@ -191,6 +179,18 @@ func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 		}
 	}
 	return g, nil
+}
+
+// addLedger makes an empty ledger beside pins without one.
+func (s *maps) addLedger(dir string, k kernel.Kernel) error {
+	var err error
+	if s.ledger.m, err = newMap(k, "ft_ledger", ledgerBytes()); err != nil {
+		return fmt.Errorf("creating map ledger: %w", explain(err))
+	}
+	if err := s.ledger.m.Pin(filepath.Join(dir, s.ledger.name)); err != nil {
+		return fmt.Errorf("pinning map ledger in %s: %w", dir, explain(err))
+	}
+	return s.ledger.mmap()
 }
 
 func (m *sharedMap) unmap() error {

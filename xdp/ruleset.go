@@ -222,6 +222,12 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 			return false, err
 		}
 	}
+	if m.ledger.m == nil {
+		if err := m.addLedger(rs.dir, rs.kernel); err != nil {
+			m.close()
+			return false, err
+		}
+	}
 	rs.g, rs.maps = g, m
 	return true, nil
 }
