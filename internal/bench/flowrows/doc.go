@@ -1,5 +1,5 @@
 // Package flowrows holds the rows of the bench that are about the control plane: the cost of one
-// change among 65,536 flows, against the same change among 1,024.
+// change among 65,536 flows, against the same change among 1,024, and the cost of a whole set.
 //
 //   - flow.add.64k, flow.remove.64k: Engine.AddFlows, or RemoveFlows, of one flow, in this
 //     process, counted by XDP.
@@ -15,6 +15,12 @@
 //
 //   - flow.memory.64k: anonymous memory (RssAnon) of `flowtally run` and its plugin together, after
 //     a collection: the difference between 65,536 flows and 1,024, for each flow, against 2.5 KiB.
+//
+//   - set.start.100k: the start of `flowtally run` with 100,000 flows, until it says that it counts. CPU time of it and
+//     its plugin, against reading the file's YAML into nodes: the library's part of every command that takes the file.
+//
+//   - set.apply.1of100k: one `flowtally apply` of a file in which one of 100,000 flows differs. CPU time of the command
+//     and of both processes of the instance, against the same. The short form has 10,000 flows in place of these.
 //
 //   - hooks.start.240, hooks.burst.240, hooks.idle.240, hooks.stop.240: CPU time per interface of an instance that
 //     counts both directions of 240 veths, against 16: its start, the coming of the interfaces while it runs, a second

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,57 +24,87 @@ import (
 // patience bounds the start of an instance, which reads 65,536 flows from a file.
 const patience = 2 * time.Minute
 
-// run starts `flowtally run` with n flows, and returns when it replies on its socket.
+// run starts `flowtally run` with n flows, which runs until the site closes.
 func (s *site) run(ctx context.Context, cfg dataplane.Config, n int) (*subject, error) {
+	file, err := write(cfg, n, usual)
+	if err != nil {
+		return nil, err
+	}
+	to, end, err := s.launch(ctx, file)
+	if err == nil {
+		s.open.Add(end)
+	}
+	return to, err
+}
+
+// launch starts `flowtally run` with a file, and returns when the instance is ready.
+func (s *site) launch(ctx context.Context, file string) (_ *subject, end func() error, err error) {
 	program := filepath.Join(s.bin, "flowtally")
 	for _, path := range []string{program, program + "-plugin"} {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("looking for the programs that `make build` makes: %w", err)
+			return nil, nil, fmt.Errorf("looking for the programs that `make build` makes: %w", err)
 		}
 	}
-	base := strings.TrimSuffix(cfg.Mirror.Path, ".mirror")
-	file, socket := base+".yaml", base+".sock"
-	if err := os.WriteFile(file, configuration(cfg, n), 0o600); err != nil {
-		return nil, fmt.Errorf("writing a configuration: %w", err)
+	var open bench.Closers
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, open.Close())
+		}
+	}()
+
+	base := strings.TrimSuffix(file, ".yaml")
+	notes, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: base + ".notify", Net: "unixgram"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("listening for the instance to be ready: %w", err)
 	}
+	open.Add(func() error { return errors.Join(notes.Close(), os.Remove(base+".notify")) })
+
 	var said bytes.Buffer
+	socket := base + ".sock"
 	cmd := exec.Command(program, "run", "--config", file, "--socket", socket)
 	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+base+".notify")
 	if err := s.ground.ns.Do(cmd.Start); err != nil {
-		return nil, fmt.Errorf("starting flowtally run: %w", err)
+		return nil, nil, fmt.Errorf("starting flowtally run: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	s.open.Add(func() error { return stop(cmd.Process, ended) })
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	svc, info, err := dial(ctx, socket, ended)
-	if err != nil {
-		return nil, fmt.Errorf("flowtally run: %w: %s", err, said.String())
+	go func() {
+		ended <- cmd.Wait()
+		notes.SetReadDeadline(time.Unix(1, 0)) // ready waits no longer
+	}()
+	open.Add(func() error { return stop(cmd.Process, ended) })
+
+	if err := ready(ctx, notes); err != nil {
+		err = errors.Join(err, stop(cmd.Process, ended)) // then nothing more is said
+		return nil, nil, fmt.Errorf("flowtally run: %w: %s", err, said.String())
 	}
-	s.open.Add(svc.Close)
+	svc, err := plugin.Dial(ctx, socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	open.Add(svc.Close)
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	pids := []int{cmd.Process.Pid, info.PID}
-	return &subject{svc: svc, socket: socket, pids: pids, cpu: cpuOf(pids)}, nil
+	return &subject{svc: svc, socket: socket, pids: pids, cpu: cpuOf(pids)}, open.Close, nil
 }
 
-// dial waits until an instance replies at socket.
-func dial(ctx context.Context, socket string, ended chan error) (dataplane.Service, dataplane.Info, error) {
+// ready waits until an instance tells its service manager that it counts.
+func ready(ctx context.Context, notes *net.UnixConn) error {
+	defer context.AfterFunc(ctx, func() { notes.SetReadDeadline(time.Unix(1, 0)) })()
+	if err := notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	state := make([]byte, 4096)
 	for {
-		svc, err := plugin.Dial(ctx, socket)
-		if err == nil {
-			info, err := svc.Info(ctx)
-			if err == nil {
-				return svc, info, nil
-			}
-			svc.Close()
+		n, err := notes.Read(state)
+		if err != nil {
+			return fmt.Errorf("waiting for the instance to be ready: %w", errors.Join(ctx.Err(), err))
 		}
-		select {
-		case err := <-ended:
-			ended <- err
-			return nil, dataplane.Info{}, fmt.Errorf("it ended: %w", errors.Join(err, errors.New("before it replied")))
-		case <-ctx.Done():
-			return nil, dataplane.Info{}, fmt.Errorf("waiting for its control socket: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(20 * time.Millisecond):
+		if bytes.HasPrefix(state[:n], []byte("READY=1")) {
+			return nil
 		}
 	}
 }
@@ -89,17 +120,36 @@ func stop(p *os.Process, ended chan error) error {
 	}
 }
 
-// configuration is the file of an instance of n flows.
-func configuration(cfg dataplane.Config, n int) []byte {
+// usual is the port of every flow of a file that differs in none.
+const usual = 443
+
+// write writes the file of an instance of n flows. The flow in the middle has a port of its own.
+func write(cfg dataplane.Config, n, port int) (path string, err error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "instance: %s\nbackend: %s\ninterfaces: [%s]\n", cfg.Instance, cfg.Backend, cfg.Interfaces[0].Name)
 	fmt.Fprintf(&b, "mirror: {path: %s, counters: %d}\n", cfg.Mirror.Path, cfg.Mirror.Counters)
 	fmt.Fprintf(&b, "poll: {period: %s}\n", cfg.Poll.Period)
 	fmt.Fprintf(&b, "xdp: {pin_dir: %s, max_flows: %d}\nflows:\n", cfg.XDP.PinDir, cfg.XDP.MaxFlows)
 	for i := range n {
-		fmt.Fprintf(&b, "- {name: %s, match: %s}\n", numbered(i).Name, match(i))
+		text := match(i)
+		if i == n/2 {
+			text = fmt.Sprintf("ipv4 dst %s tcp dport %d", address(i), port)
+		}
+		fmt.Fprintf(&b, "- {name: %s, match: %s}\n", numbered(i).Name, text)
 	}
-	return b.Bytes()
+
+	path = strings.TrimSuffix(cfg.Mirror.Path, ".mirror") + ".yaml"
+	if port != usual {
+		path = strings.TrimSuffix(path, ".yaml") + fmt.Sprintf("-%d.yaml", port)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		return "", fmt.Errorf("writing a configuration: %w", err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil { // apply waits for a file that has just changed
+		return "", fmt.Errorf("writing a configuration: %w", err)
+	}
+	return path, nil
 }
 
 // cpuOf is the CPU time of other processes and of this one.
@@ -131,20 +181,24 @@ func cpuTime(pid int) (int64, error) {
 
 // addByCommand adds a flow as a person does.
 func (s *site) addByCommand(ctx context.Context, to *subject) (int64, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "flowtally"), "flows", "add", "--socket", to.socket, numbered(many).Name, match(many))
+	return s.command(ctx, "flows", "add", "--socket", to.socket, numbered(many).Name, match(many))
+}
+
+// command runs flowtally, and returns its CPU time.
+func (s *site) command(ctx context.Context, args ...string) (spent int64, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "flowtally"), args...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("starting flowtally flows add: %w", err)
+		return 0, fmt.Errorf("starting flowtally %s: %w", args[0], err)
 	}
 	// Its clock is read before it is reaped: wait4 returns times in ticks.
-	var spent int64
-	err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+	err = unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	if err == nil {
 		spent, err = cpuTime(cmd.Process.Pid)
 	}
 	if err := errors.Join(cmd.Wait(), err); err != nil {
-		return 0, fmt.Errorf("flowtally flows add: %w: %s", err, said.String())
+		return 0, fmt.Errorf("flowtally %s: %w: %s", args[0], err, said.String())
 	}
 	return spent, nil
 }

@@ -17,32 +17,40 @@ const cooling = 32768
 
 // start starts an instance of n flows.
 func (s *site) start(ctx context.Context, k kind, n int) (*subject, error) {
-	g, err := s.prepare()
+	cfg, err := s.config(n)
 	if err != nil {
 		return nil, err
-	}
-	link, err := g.link()
-	if err != nil {
-		return nil, err
-	}
-	cfg := dataplane.Config{
-		Instance:   fmt.Sprintf("%s-%s", g.name, link),
-		Backend:    "xdp",
-		Interfaces: []dataplane.Interface{{Name: link}},
-		Mirror:     dataplane.MirrorConfig{Path: filepath.Join(g.dir, link+".mirror"), Counters: n + cooling},
-		Poll:       dataplane.PollConfig{Period: time.Second},
-		XDP:        dataplane.XDPConfig{PinDir: filepath.Join(g.bpf, link), MaxFlows: 2 * many},
 	}
 	switch k {
 	case running:
 		return s.run(ctx, cfg, n)
 	case onNIC:
-		if err := s.onNIC(&cfg, link); err != nil {
+		if err := s.onNIC(&cfg, cfg.Interfaces[0].Name); err != nil {
 			return nil, err
 		}
 	}
 	cfg.Flows = flows(n)
 	return s.embed(ctx, cfg)
+}
+
+// config returns the configuration of an instance with room for n flows, on a link of its own.
+func (s *site) config(n int) (cfg dataplane.Config, err error) {
+	g, err := s.prepare()
+	if err != nil {
+		return cfg, err
+	}
+	link, err := g.link()
+	if err != nil {
+		return cfg, err
+	}
+	return dataplane.Config{
+		Instance:   fmt.Sprintf("%s-%s", g.name, link),
+		Backend:    "xdp",
+		Interfaces: []dataplane.Interface{{Name: link}},
+		Mirror:     dataplane.MirrorConfig{Path: filepath.Join(g.dir, link+".mirror"), Counters: n + cooling},
+		Poll:       dataplane.PollConfig{Period: time.Second},
+		XDP:        dataplane.XDPConfig{PinDir: filepath.Join(g.bpf, link), MaxFlows: 2 * max(n, many)},
+	}, nil
 }
 
 // embed starts an instance in this process.
