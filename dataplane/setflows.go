@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -245,24 +244,20 @@ func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[stri
 
 // changes lists the fields in which two flows differ. anew says whether they may count different packets.
 func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
-	note := func(field, a, b string) bool {
-		if a != b {
-			out = append(out, FieldChange{Field: field, From: a, To: b})
+	note := func(field string, differs bool, text func(*flow.Flow) string) bool {
+		if differs { // as few flows of a large set do
+			out = append(out, FieldChange{Field: field, From: text(from), To: text(to)})
 		}
-		return a != b
+		return differs
 	}
-	if !reflect.DeepEqual(from.Match, to.Match) { // nearly all matches of a large set are equal, and their text costs more
-		anew = note("match", from.Match.String(), to.Match.String())
-	}
-	note("priority", strconv.Itoa(int(from.Priority)), strconv.Itoa(int(to.Priority)))
-	anew = note("direction", from.Direction.String(), to.Direction.String()) || anew
-	note("action", from.Action.String(), to.Action.String())
-	anew = note("interface", cmp.Or(from.Interface, "any"), cmp.Or(to.Interface, "any")) || anew
-	note("latency", strconv.FormatBool(from.Latency), strconv.FormatBool(to.Latency))
-	note("backend", cmp.Or(string(from.Backend), "default"), cmp.Or(string(to.Backend), "default"))
-	if !maps.Equal(from.Labels, to.Labels) {
-		note("labels", labelText(from.Labels), labelText(to.Labels))
-	}
+	anew = note("match", !from.Match.Equal(to.Match), func(f *flow.Flow) string { return f.Match.String() })
+	note("priority", from.Priority != to.Priority, func(f *flow.Flow) string { return strconv.Itoa(int(f.Priority)) })
+	anew = note("direction", from.Direction != to.Direction, func(f *flow.Flow) string { return f.Direction.String() }) || anew
+	note("action", from.Action != to.Action, func(f *flow.Flow) string { return f.Action.String() })
+	anew = note("interface", cmp.Or(from.Interface, "any") != cmp.Or(to.Interface, "any"), func(f *flow.Flow) string { return cmp.Or(f.Interface, "any") }) || anew
+	note("latency", from.Latency != to.Latency, func(f *flow.Flow) string { return strconv.FormatBool(f.Latency) })
+	note("backend", cmp.Or(from.Backend, "default") != cmp.Or(to.Backend, "default"), func(f *flow.Flow) string { return cmp.Or(string(f.Backend), "default") })
+	note("labels", !maps.Equal(from.Labels, to.Labels), func(f *flow.Flow) string { return labelText(f.Labels) })
 	return out, anew
 }
 

@@ -67,14 +67,23 @@ func (f *field) check(ref any) (cause, fix string) {
 		}
 		return "", ""
 	case *MAC:
-		fixed := *p
-		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		if !within(p.Addr[:], p.Mask[:]) {
+			fixed := *p
+			return f.fixAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		}
+		return "", ""
 	case *Addr4:
-		fixed := *p
-		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		if !within(p.Addr[:], p.Mask[:]) {
+			fixed := *p
+			return f.fixAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		}
+		return "", ""
 	case *Addr6:
-		fixed := *p
-		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		if !within(p.Addr[:], p.Mask[:]) {
+			fixed := *p
+			return f.fixAddr(&fixed, fixed.Addr[:], p.Mask[:])
+		}
+		return "", ""
 	case *Port:
 		switch {
 		case p.Last != 0 && p.Mask != 0:
@@ -99,20 +108,28 @@ func (f *field) checkNumber(value, mask uint32) (cause, fix string) {
 	case mask&^ones(f.bits) != 0:
 		return fmt.Sprintf("mask 0x%x does not fit in %d bits", mask, f.bits), fmt.Sprintf("the widest is 0x%x", ones(f.bits))
 	case value&^mask != 0:
-		return "the value has bits outside its mask", didYouMeanValue(f.formatNumber(value&mask, mask))
+		if mask == 0 {
+			return "the value has bits outside its mask", didYouMeanValue("")
+		}
+		return "the value has bits outside its mask", didYouMeanValue(string(f.appendNumber(nil, value&mask, mask)))
 	}
 	return "", ""
 }
 
-// checkAddr checks an address; addr lies in fixed, a copy that it may correct.
-func (f *field) checkAddr(fixed any, addr, mask []byte) (cause, fix string) {
-	had := false
+// within reports whether an address has no bit outside its mask.
+func within(addr, mask []byte) bool {
 	for i := range addr {
-		had = had || addr[i]&^mask[i] != 0
-		addr[i] &= mask[i]
+		if addr[i]&^mask[i] != 0 {
+			return false
+		}
 	}
-	if !had {
-		return "", ""
+	return true
+}
+
+// fixAddr explains an address that is not within its mask. It corrects addr, which lies in fixed.
+func (f *field) fixAddr(fixed any, addr, mask []byte) (cause, fix string) {
+	for i := range addr {
+		addr[i] &= mask[i]
 	}
 	return "the address has bits outside its mask", didYouMeanValue(f.format(fixed))
 }

@@ -6,33 +6,39 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 )
 
 // String writes the match in its canonical text form: for a valid match,
 // ParseMatch reads the same match back.
 func (m Match) String() string {
-	words := m.appendWords(nil, false)
-	if len(words) == 0 {
-		return wordAny
-	}
-	return strings.Join(words, " ")
+	return string(m.append(make([]byte, 0, 64)))
 }
 
-// appendWords does not look into a tunnel inside a tunnel: no valid match has
+// append appends the text form.
+func (m *Match) append(text []byte) []byte { return m.appendClauses(text, false) }
+
+// appendClauses does not look into a tunnel inside a tunnel: no valid match has
 // one, and a match that holds itself must not hang its printer.
-func (m *Match) appendWords(words []string, inside bool) []string {
+func (m *Match) appendClauses(text []byte, inside bool) []byte {
+	start := len(text)
+	word := func(w string) {
+		if len(text) > start {
+			text = append(text, ' ')
+		}
+		text = append(text, w...)
+	}
 	for i := range clauses {
 		c := &clauses[i]
 		if !c.has(m) {
 			continue
 		}
 		for tag := range c.times(m) {
-			words = append(words, c.name)
+			word(c.name)
 			for j := range c.fields {
 				f := &c.fields[j]
-				if text := f.format(f.ref(m, tag)); text != "" {
-					words = append(words, f.name, text)
+				if ref := f.ref(m, tag); f.looks(ref) {
+					word(f.name)
+					text = f.append(append(text, ' '), ref)
 				}
 			}
 		}
@@ -40,80 +46,100 @@ func (m *Match) appendWords(words []string, inside bool) []string {
 			continue
 		}
 		if inner := *c.inner(m); inner != nil {
-			words = append(words, wordInner)
-			before := len(words)
-			if words = inner.appendWords(words, true); len(words) == before {
-				words = append(words, wordAny)
-			}
+			word(wordInner)
+			text = inner.appendClauses(append(text, ' '), true)
 		}
 	}
-	return words
+	if len(text) == start {
+		text = append(text, wordAny...)
+	}
+	return text
+}
+
+// looks reports whether a match looks at a field.
+func (f *field) looks(ref any) bool {
+	switch p := ref.(type) {
+	case *MAC:
+		return p.Mask != [6]byte{}
+	case *Addr4:
+		return p.Mask != [4]byte{}
+	case *Addr6:
+		return p.Mask != [16]byte{}
+	case *Port:
+		return p.Last != 0 || p.Mask != 0
+	case *Fragment:
+		return *p != FragmentAny
+	}
+	_, mask, _ := number(ref)
+	return mask != 0
 }
 
 // format writes a field's value; empty when the field is not looked at.
 func (f *field) format(ref any) string {
+	if !f.looks(ref) {
+		return ""
+	}
+	return string(f.append(nil, ref))
+}
+
+// append appends the value of a field that is looked at.
+func (f *field) append(text []byte, ref any) []byte {
 	switch p := ref.(type) {
 	case *MAC:
-		return formatMasked(p.Addr[:], p.Mask[:], func(b []byte) string { return net.HardwareAddr(b).String() }, false)
+		return appendMasked(text, p.Addr[:], p.Mask[:], appendMAC, false)
 	case *Addr4:
-		return formatMasked(p.Addr[:], p.Mask[:], formatAddr, true)
+		return appendMasked(text, p.Addr[:], p.Mask[:], appendAddr, true)
 	case *Addr6:
-		return formatMasked(p.Addr[:], p.Mask[:], formatAddr, true)
+		return appendMasked(text, p.Addr[:], p.Mask[:], appendAddr, true)
 	case *Port:
 		if p.Last != 0 {
-			return fmt.Sprintf("%d-%d", p.Value, p.Last)
+			return fmt.Appendf(text, "%d-%d", p.Value, p.Last)
 		}
-		return f.formatNumber(uint32(p.Value), uint32(p.Mask))
+		return f.appendNumber(text, uint32(p.Value), uint32(p.Mask))
 	case *Fragment:
-		if *p == FragmentAny {
-			return ""
-		}
-		return p.String()
+		return append(text, p.String()...)
 	case *Masked[TCPFlags]:
-		switch p.Mask {
-		case 0:
-			return ""
-		case plainFlags | p.Value:
-			return p.Value.String()
+		text = append(text, p.Value.String()...)
+		if p.Mask != plainFlags|p.Value {
+			text = append(append(text, '/'), p.Mask.String()...)
 		}
-		return p.Value.String() + "/" + p.Mask.String()
+		return text
 	default:
 		value, mask, _ := number(ref)
-		return f.formatNumber(value, mask)
+		return f.appendNumber(text, value, mask)
 	}
 }
 
-func (f *field) formatNumber(value, mask uint32) string {
+func (f *field) appendNumber(text []byte, value, mask uint32) []byte {
 	digits := (f.bits + 3) / 4
-	text := strconv.FormatUint(uint64(value), 10)
 	if f.hex {
-		text = fmt.Sprintf("0x%0*x", digits, value)
+		text = fmt.Appendf(text, "0x%0*x", digits, value)
+	} else {
+		text = strconv.AppendUint(text, uint64(value), 10)
 	}
-	switch mask {
-	case 0:
-		return ""
-	case ones(f.bits):
-		return text
+	if mask != ones(f.bits) {
+		text = fmt.Appendf(text, "/0x%0*x", digits, mask)
 	}
-	return fmt.Sprintf("%s/0x%0*x", text, digits, mask)
+	return text
 }
 
-func formatAddr(b []byte) string {
+func appendAddr(text, b []byte) []byte {
 	addr, _ := netip.AddrFromSlice(b)
-	return addr.String()
+	return addr.AppendTo(text)
 }
 
-func formatMasked(addr, mask []byte, text func([]byte) string, cidr bool) string {
+func appendMAC(text, b []byte) []byte { return append(text, net.HardwareAddr(b).String()...) }
+
+func appendMasked(text, addr, mask []byte, one func(text, b []byte) []byte, cidr bool) []byte {
+	text = one(text, addr)
 	n, isPrefix := prefixLen(mask)
 	switch {
-	case isPrefix && n == 0:
-		return ""
 	case isPrefix && n == 8*len(mask):
-		return text(addr)
+		return text
 	case isPrefix && cidr:
-		return text(addr) + "/" + strconv.Itoa(n)
+		return strconv.AppendInt(append(text, '/'), int64(n), 10)
 	}
-	return text(addr) + "/" + text(mask)
+	return one(append(text, '/'), mask)
 }
 
 // prefixLen counts the leading ones of a mask; ok when nothing follows them.

@@ -12,8 +12,14 @@ const anyInterface = "any"
 // "ingress on any: tcp dport 443". Flows of one name and one identity count the same packets, and so share a
 // total. The interface "any" is every interface of the instance.
 func (f Flow) Identity() string {
-	d, _ := f.Direction.MarshalText()
-	return string(d) + " on " + cmp.Or(f.Interface, anyInterface) + ": " + f.Match.String()
+	text := make([]byte, 0, 96)
+	if int(f.Direction) < len(directionWords) {
+		text = append(text, directionWords[f.Direction]...)
+	}
+	text = append(text, " on "...)
+	text = append(text, cmp.Or(f.Interface, anyInterface)...)
+	text = append(text, ": "...)
+	return string(f.Match.append(text))
 }
 
 // ParseIdentity returns the direction and the interface of the text of a flow's counter. The interface is empty for

@@ -79,7 +79,7 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 
 func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 	next := m.IPv6.NextHeader
-	if upper != "" && !next.holdsAny(append([]uint32{protoOver(upper, true)}, extensions...)) {
+	if upper != "" && !next.admits(protoOver(upper, true)) && !next.holdsAny(extensions) {
 		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", upper), `leave "nexthdr" out`)
 	}
 	if m.IPv6.Fragment.only() && !next.holdsAny(extensions) {
@@ -115,7 +115,7 @@ func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 }
 
 func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
-	if upper != "" && !m.IPv4.Proto.holdsAny([]uint32{protoOver(upper, false)}) {
+	if upper != "" && !m.IPv4.Proto.admits(protoOver(upper, false)) {
 		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
 	}
 	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // ParseMatch reads the text form of a match (see the package comment). Every mistake is reported at
@@ -52,11 +53,17 @@ type parser struct {
 	end   int // length of the text
 	at    int // the next word
 	errs  ParseErrors
-	where map[string]int // field path → index of its word
+	spots []spot
+}
+
+// spot is the word of a clause, or of a field of it.
+type spot struct {
+	clause, field string // field is empty for the clause itself
+	index         int    // of the word
 }
 
 func parse(words []word, end int) (Match, error) {
-	p := &parser{words: words, end: end, where: map[string]int{}}
+	p := &parser{words: words, end: end, spots: make([]spot, 0, 8)}
 	var m Match
 	if len(words) == 0 {
 		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
@@ -73,8 +80,23 @@ func parse(words []word, end int) (Match, error) {
 // check gives the rules of Validate the place of the word that breaks them.
 func (p *parser) check(m *Match) {
 	for _, broken := range m.check("", false) {
-		p.fail(p.where[broken.Field], broken.Cause, broken.Fix)
+		p.fail(p.wordOf(broken.Field), broken.Cause, broken.Fix)
 	}
+}
+
+// wordOf returns the index of the word at a field path, such as "vlan[0].id", and 0 where no word is.
+func (p *parser) wordOf(path string) int {
+	for _, s := range slices.Backward(p.spots) {
+		if s.clause == path && s.field == "" || s.clause+"."+s.field == path {
+			return s.index
+		}
+	}
+	return 0
+}
+
+// given reports whether a field of a clause was read already.
+func (p *parser) given(clause, field string) bool {
+	return slices.ContainsFunc(p.spots, func(s spot) bool { return s.clause == clause && s.field == field })
 }
 
 func (p *parser) fail(index int, message, suggestion string) {
@@ -112,7 +134,7 @@ func (p *parser) match(path string, m *Match, inside bool) {
 			if target != m {
 				name += "?"
 			}
-			p.where[name] = index
+			p.spots = append(p.spots, spot{name, "", index})
 			if len(next.fields) == 0 {
 				open = nil
 			}
@@ -130,10 +152,10 @@ func (p *parser) match(path string, m *Match, inside bool) {
 				p.fail(p.at, `the match ends after "inner": expected a protocol`, `write "inner any" for any inner packet`)
 			}
 			*open.inner(target) = new(Match)
-			p.where[name+".inner"] = index
+			p.spots = append(p.spots, spot{name, wordInner, index})
 			p.match(name+".inner.", *open.inner(target), true)
 		case open != nil && open.field(text) != nil:
-			p.field(name+"."+text, open.field(text), index, target, tag)
+			p.field(name, open.field(text), index, target, tag)
 		default:
 			p.fail(index, "", "")
 			value := ""
@@ -156,8 +178,8 @@ func (p *parser) match(path string, m *Match, inside bool) {
 	}
 }
 
-// field reads the value that follows a field's word.
-func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
+// field reads the value that follows a field's word. clause is the way to its clause.
+func (p *parser) field(clause string, f *field, index int, m *Match, tag int) {
 	if p.at == len(p.words) {
 		p.fail(p.at, fmt.Sprintf("the match ends after %q: expected %s", f.name, f.expects()), "")
 		return
@@ -170,14 +192,17 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
 		return
 	}
-	if _, twice := p.where[path]; twice {
+	if p.given(clause, f.name) {
 		p.fail(index, "given twice", "leave one out")
 	}
-	p.where[path] = p.at
+	p.spots = append(p.spots, spot{clause, f.name, p.at})
 	at := p.at
 	p.at++
-	var bad *valueError
-	if err := f.parse(f.ref(m, tag), value); errors.As(err, &bad) {
+	err := f.parse(f.ref(m, tag), value)
+	if err == nil {
+		return
+	}
+	if bad := (*valueError)(nil); errors.As(err, &bad) {
 		if bad.fix != "" {
 			suggestion = bad.fix
 		} else if suggestion == "" {
@@ -304,21 +329,22 @@ func elsewhere(text, value string) string {
 }
 
 // keyword says that a word is never a value (but for `frag any`).
-func keyword(text string) bool {
-	if text == wordAny || text == wordInner {
-		return true
-	}
+func keyword(text string) bool { return keywords()[text] }
+
+var keywords = sync.OnceValue(func() map[string]bool {
+	words := map[string]bool{wordAny: true, wordInner: true}
 	for i := range clauses {
-		if clauses[i].name == text || clauses[i].field(text) != nil {
-			return true
+		words[clauses[i].name] = true
+		for j := range clauses[i].fields {
+			words[clauses[i].fields[j].name] = true
 		}
 	}
-	return false
-}
+	return words
+})
 
 // split cuts a text at ASCII white space.
 func split(text string) []word {
-	var words []word
+	words := make([]word, 0, 8)
 	start := -1
 	for i := range len(text) + 1 {
 		if i < len(text) && !isSpace(text[i]) {

@@ -15,7 +15,7 @@ func (m Match) Terms() []Match {
 			terms = append(terms, c.term(tag))
 			for j := range c.fields {
 				f := &c.fields[j]
-				if ref := f.ref(&m, tag); f.format(ref) != "" {
+				if ref := f.ref(&m, tag); f.looks(ref) {
 					t := c.term(tag)
 					copyField(f.ref(&t, tag), ref)
 					terms = append(terms, t)
@@ -45,7 +45,7 @@ func (m Match) ValuesIn(packet Match) (values Match) {
 		for tag := range min(c.times(&m), c.times(&packet)) {
 			c.add(&values)
 			for j := range c.fields {
-				if f := &c.fields[j]; f.format(f.ref(&m, tag)) != "" {
+				if f := &c.fields[j]; f.looks(f.ref(&m, tag)) {
 					copyField(f.ref(&values, tag), f.ref(&packet, tag))
 				}
 			}

@@ -67,6 +67,9 @@ func (f Flow) Validate() error {
 func (m Match) Validate() error { return join(m.check("", false)) }
 
 func join(broken []*FieldError) error {
+	if len(broken) == 0 {
+		return nil
+	}
 	errs := make([]error, len(broken))
 	for i, e := range broken {
 		errs[i] = e
