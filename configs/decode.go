@@ -24,6 +24,7 @@ type decoder struct {
 	hidden   bool                // it is not one of ours: no line of it is shown
 	problems []Problem           // the first mostProblems
 	count    int                 // of all
+	in       element             // that is being read
 	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
 	opened   *os.File            // the file, which may include others; nil for a text
 	included []*fragment
@@ -51,11 +52,24 @@ func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
 	d.badAt(n.Line, n.Column, width, msg, suggestion)
 }
 
+// element is one of a list. Its text begins the messages about it, in which the rest of a path follows.
+type element struct {
+	list  string // empty: none
+	index int
+}
+
+func (e element) String() string {
+	if e.list == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s[%d]", e.list, e.index)
+}
+
 func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
 	if d.count++; d.count > mostProblems {
 		return
 	}
-	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion}
+	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: d.in.String() + msg, Suggestion: suggestion}
 	length := d.src.runes(line)
 	if !d.hidden {
 		p.Source = d.src.line(line)
@@ -75,14 +89,17 @@ type entry struct {
 // an empty field is left out.
 func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
 	d.fields(n, what, func(key, value *yaml.Node) {
-		names := make([]string, len(entries))
-		for i, e := range entries {
-			if names[i] = e.name; e.name == key.Value {
+		for i := range entries {
+			if e := &entries[i]; e.name == key.Value {
 				if !isNull(value) {
 					e.read(key, value)
 				}
 				return
 			}
+		}
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			names[i] = e.name
 		}
 		d.unknown(key, what, names)
 	})
@@ -112,20 +129,51 @@ func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.N
 		d.bad(n, fmt.Sprintf("%s is a mapping of fields, not %s", what, kindOf(n)), "write it as: field: value")
 		return
 	}
-	first := make(map[string]int)
+	earlier := newKeys(n)
 	for i := 0; i+1 < len(n.Content) && d.count <= mostCounted; i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
 			d.bad(key, fmt.Sprintf("%s: a field's name is a word, not %s", what, kindOf(key)), "")
 			continue
 		}
-		if line, twice := first[key.Value]; twice {
-			d.bad(key, fmt.Sprintf("%s: %q is given twice, first on line %d", what, clip(key.Value), line), "leave one out")
+		if first := earlier.add(i); first != nil {
+			d.bad(key, fmt.Sprintf("%s: %q is given twice, first on line %d", what, clip(key.Value), first.Line), "leave one out")
 			continue
 		}
-		first[key.Value] = key.Line
 		read(key, value)
 	}
+}
+
+// keys finds the keys of a mapping that are given twice.
+type keys struct {
+	content []*yaml.Node          // keys and values in turns
+	byName  map[string]*yaml.Node // of a mapping in which looking at all earlier keys would take long
+}
+
+func newKeys(n *yaml.Node) keys {
+	const few = 16
+	if len(n.Content) <= 2*few {
+		return keys{content: n.Content}
+	}
+	return keys{n.Content, make(map[string]*yaml.Node)}
+}
+
+// add returns the first key of the name of content[i], or nil if that is the first itself.
+func (k keys) add(i int) *yaml.Node {
+	key := k.content[i]
+	if k.byName != nil {
+		first := k.byName[key.Value]
+		if first == nil {
+			k.byName[key.Value] = key
+		}
+		return first
+	}
+	for j := 0; j < i; j += 2 {
+		if other := k.content[j]; other.Kind == yaml.ScalarNode && other.Value == key.Value {
+			return other
+		}
+	}
+	return nil
 }
 
 // sequence calls read with each element. An empty value has no element.

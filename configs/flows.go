@@ -18,19 +18,21 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 	for i, in := range cfg.Interfaces {
 		names[i] = in.Name
 	}
+	r := newFlowReader(d)
+	defer func() { d.in = element{} }()
 	d.sequence(n, "flows", func(i int, n *yaml.Node) {
-		what := fmt.Sprintf("flows[%d]", i)
+		d.in = element{"flows", i}
 		before := d.count
-		f, at := d.flow(n, what)
+		f := r.read(n)
 		if there, twice := first[f.Name]; twice && f.Name != "" {
-			d.bad(at["name"], fmt.Sprintf("%s: flow %q is there already, %s", what, clip(f.Name), there.from(d)), "rename one of them")
-		} else if node := at["name"]; node != nil {
+			d.bad(r.at["name"], fmt.Sprintf(": flow %q is there already, %s", clip(f.Name), there.from(d)), "rename one of them")
+		} else if node := r.at["name"]; node != nil {
 			first[f.Name] = place{d.file, node.Line}
 		}
 		if sure && len(cfg.Interfaces) > 0 && d.count == before {
-			d.reach(f, names, cfg.Interfaces, what, n, at)
+			d.reach(f, names, cfg.Interfaces, n, r.at)
 		} else if sure && f.Interface != "" && len(cfg.Interfaces) == 0 {
-			d.bad(at["interface"], fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), "add it there")
+			d.bad(r.at["interface"], fmt.Sprintf(": interface %q is not listed under interfaces", clip(f.Interface)), "add it there")
 		}
 		if d.count == before {
 			cfg.Flows = append(cfg.Flows, f)
@@ -39,7 +41,7 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 }
 
 // reach reports a flow that is counted on no interface.
-func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface, what string, n *yaml.Node, at map[string]*yaml.Node) {
+func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface, n *yaml.Node, at map[string]*yaml.Node) {
 	if dataplane.ReachesInterface(list, f) == nil {
 		return
 	}
@@ -52,84 +54,104 @@ func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface,
 	i, listed := dataplane.FindInterface(list, f.Interface)
 	switch {
 	case f.Interface == "":
-		d.bad(where, fmt.Sprintf("%s: no interface counts %s flows", what, f.Direction), fmt.Sprintf("give one of them direction both or %s", f.Direction))
+		d.bad(where, fmt.Sprintf(": no interface counts %s flows", f.Direction), fmt.Sprintf("give one of them direction both or %s", f.Direction))
 	case !listed:
 		suggestion := "add it there"
 		if near := flow.Nearest(f.Interface, names); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
-		d.bad(where, fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), suggestion)
+		d.bad(where, fmt.Sprintf(": interface %q is not listed under interfaces", clip(f.Interface)), suggestion)
 	case i.IsPattern() && i.Name == f.Interface:
-		d.bad(where, fmt.Sprintf("%s: interface %q is a pattern", what, clip(f.Interface)), "name one interface, or leave the interface out for all of them")
+		d.bad(where, fmt.Sprintf(": interface %q is a pattern", clip(f.Interface)), "name one interface, or leave the interface out for all of them")
 	default:
-		d.bad(where, fmt.Sprintf("%s: interface %q counts %s flows alone", what, clip(f.Interface), i.Direction), "change its direction or the flow's")
+		d.bad(where, fmt.Sprintf(": interface %q counts %s flows alone", clip(f.Interface), i.Direction), "change its direction or the flow's")
 	}
 }
 
-// flow reads one flow; at says where its parts stand.
-func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*yaml.Node) {
-	at = make(map[string]*yaml.Node)
+// flowReader reads flows one after the other. What it needs for a flow it keeps for the next: a set has many.
+type flowReader struct {
+	d       *decoder
+	entries []entry
+	at      map[string]*yaml.Node // the parts of the flow that was read last
+
+	// The flow that is being read, and its fields of other types.
+	f                 flow.Flow
+	priority          int
+	direction, action string
+}
+
+func newFlowReader(d *decoder) *flowReader {
+	r := &flowReader{d: d, at: make(map[string]*yaml.Node)}
 	note := func(read func(key, value *yaml.Node)) func(key, value *yaml.Node) {
 		return func(key, value *yaml.Node) {
-			at[key.Value] = value
+			r.at[key.Value] = value
 			read(key, value)
 		}
 	}
-	var priority int
-	var direction, action string
-	before := d.count
-	d.mapping(n, what,
-		entry{"name", note(d.text(&f.Name, what+".name"))},
-		entry{"match", note(func(_, v *yaml.Node) { f.Match = d.match(v, what+".match") })},
-		entry{"priority", d.int(&priority, what+".priority", 0, 65535)},
-		entry{"direction", note(word(d, &direction, what+".direction", "ingress", "egress"))},
-		entry{"action", word(d, &action, what+".action", "count", "drop")},
-		entry{"interface", note(d.text(&f.Interface, what+".interface"))},
-		entry{"backend", word(d, &f.Backend, what+".backend", flow.Backends()...)},
-		entry{"latency", d.bool(&f.Latency, what+".latency")},
-		entry{"labels", note(func(_, v *yaml.Node) {
-			total := 0
-			defer func() {
-				if total > mostLabelBytes {
-					f.Labels = nil
-					d.bad(v, fmt.Sprintf("%s.labels: they take %d bytes together, more than %d", what, total, mostLabelBytes), "shorten them or leave some out")
-				}
-			}()
-			d.fields(v, what+".labels", func(key, value *yaml.Node) {
-				if total += len(key.Value) + len(value.Value) + 2; total > mostLabelBytes {
-					return // whatever follows, the sum is the mistake
-				}
-				if f.Labels == nil {
-					f.Labels = make(map[string]string)
-				}
-				at["labels["+key.Value+"]"] = key
-				if !isNull(value) {
-					f.Labels[key.Value], _ = d.scalar(value, what+".labels."+clip(key.Value))
-				} else {
-					f.Labels[key.Value] = ""
-				}
-			})
-		})},
-	)
-	if n.Kind != yaml.MappingNode && !isNull(n) {
-		return flow.Flow{}, at
+	r.entries = []entry{
+		{"name", note(d.text(&r.f.Name, ".name"))},
+		{"match", note(func(_, v *yaml.Node) { r.f.Match = d.match(v, ".match") })},
+		{"priority", d.int(&r.priority, ".priority", 0, 65535)},
+		{"direction", note(word(d, &r.direction, ".direction", "ingress", "egress"))},
+		{"action", word(d, &r.action, ".action", "count", "drop")},
+		{"interface", note(d.text(&r.f.Interface, ".interface"))},
+		{"backend", word(d, &r.f.Backend, ".backend", flow.Backends()...)},
+		{"latency", d.bool(&r.f.Latency, ".latency")},
+		{"labels", note(func(_, v *yaml.Node) { r.labels(v) })},
 	}
-	f.Priority = uint16(priority)
-	if direction == "egress" {
+	return r
+}
+
+// read reads one flow.
+func (r *flowReader) read(n *yaml.Node) flow.Flow {
+	d := r.d
+	clear(r.at)
+	r.f, r.priority, r.direction, r.action = flow.Flow{}, 0, "", ""
+	before := d.count
+	d.mapping(n, "", r.entries...)
+	if n.Kind != yaml.MappingNode && !isNull(n) {
+		return flow.Flow{}
+	}
+
+	f := r.f
+	f.Priority = uint16(r.priority)
+	if r.direction == "egress" {
 		f.Direction = flow.Egress
 	}
-	if action == "drop" {
+	if r.action == "drop" {
 		f.Action = flow.Drop
 	}
-	if at["match"] == nil && d.count == before {
-		d.bad(n, what+": the flow has no match", `write the packets to count, or "match: any" for every packet`)
+	if r.at["match"] == nil && d.count == before {
+		d.bad(n, ": the flow has no match", `write the packets to count, or "match: any" for every packet`)
 	}
-	d.rules(n, f, what, at)
-	return f, at
+	d.rules(n, f, r.at)
+	return f
+}
+
+func (r *flowReader) labels(n *yaml.Node) {
+	d, total := r.d, 0
+	d.fields(n, ".labels", func(key, value *yaml.Node) {
+		if total += len(key.Value) + len(value.Value) + 2; total > mostLabelBytes {
+			return // whatever follows, the sum is the mistake
+		}
+		if r.f.Labels == nil {
+			r.f.Labels = make(map[string]string)
+		}
+		r.at["labels["+key.Value+"]"] = key
+		if !isNull(value) {
+			r.f.Labels[key.Value], _ = d.scalar(value, ".labels."+clip(key.Value))
+		} else {
+			r.f.Labels[key.Value] = ""
+		}
+	})
+	if total > mostLabelBytes {
+		r.f.Labels = nil
+		d.bad(n, fmt.Sprintf(".labels: they take %d bytes together, more than %d", total, mostLabelBytes), "shorten them or leave some out")
+	}
 }
 
 // rules gives the errors of package flow their place in the file.
-func (d *decoder) rules(n *yaml.Node, f flow.Flow, what string, at map[string]*yaml.Node) {
+func (d *decoder) rules(n *yaml.Node, f flow.Flow, at map[string]*yaml.Node) {
 	f.Match = flow.Match{} // was checked where it was read
 	err := f.Validate()
 	if err == nil {
@@ -149,6 +171,6 @@ func (d *decoder) rules(n *yaml.Node, f flow.Flow, what string, at map[string]*y
 		if where.Kind != yaml.ScalarNode && strings.HasPrefix(broken.Field, "name") && where != n {
 			continue // what stands there was refused already
 		}
-		d.bad(where, fmt.Sprintf("%s.%s: %s", what, broken.Field, broken.Cause), broken.Fix)
+		d.bad(where, fmt.Sprintf(".%s: %s", broken.Field, broken.Cause), broken.Fix)
 	}
 }

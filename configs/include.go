@@ -218,7 +218,14 @@ func entries(files []*fragment, cfg *dataplane.Config) (sure bool) {
 		}
 	}
 	sure = count() == before
-	first = make(map[string]place)
+	flows := 0
+	for _, f := range files {
+		if f.flows != nil {
+			flows += len(f.flows.Content)
+		}
+	}
+	first = make(map[string]place, flows)
+	cfg.Flows = slices.Grow(cfg.Flows, flows)
 	for _, f := range files {
 		if f.flows != nil {
 			f.decoder.flows(f.flows, cfg, sure, first)

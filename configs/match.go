@@ -22,6 +22,9 @@ func (d *decoder) match(n *yaml.Node, what string) flow.Match {
 		return flow.Match{}
 	}
 	m, err := flow.ParseMatch(s)
+	if err == nil {
+		return m
+	}
 	var mistakes flow.ParseErrors
 	if !errors.As(err, &mistakes) {
 		return m

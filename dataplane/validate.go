@@ -74,7 +74,7 @@ func (c Config) Validate() error {
 	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
 		bad("start %q: use strict or degraded", c.Start)
 	}
-	flows := make(map[string]bool)
+	flows := make(map[string]bool, len(c.Flows))
 	for _, f := range c.Flows {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, err)

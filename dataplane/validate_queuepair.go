@@ -37,6 +37,9 @@ func (e *QueuePairError) Is(target error) bool { return target == ErrInvalid }
 // QueuePairErrors returns every rule that the queue pairs break, each by itself and among the other queue pairs and
 // the flows: part of Validate, for a caller that knows the line of each field.
 func (c Config) QueuePairErrors() []*QueuePairError {
+	if len(c.QueuePairs) == 0 {
+		return nil // as in WordsErrors
+	}
 	v := queuePairRules{cfg: c, names: make(map[string]bool), taken: make(map[string]string)}
 	for _, f := range c.Flows {
 		v.taken[f.Name] = "a flow"
