@@ -26,12 +26,21 @@ func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
 	ends := make([]int, len(flows))
 	for i, f := range flows {
 		var err error
-		if all, err = (proto.MarshalOptions{}).MarshalAppend(all, f); err != nil {
-			return nil, fmt.Errorf("flow %q: encoding: %w", f.Name, err)
+		if all, err = appendFlow(all, f); err != nil {
+			return nil, err
 		}
 		ends[i] = len(all)
 	}
 	return cut(string(all), ends), nil
+}
+
+// appendFlow appends the message of a flow. Equal flows have equal messages.
+func appendFlow(to []byte, f *pluginv1.Flow) ([]byte, error) {
+	to, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(to, f)
+	if err != nil {
+		return nil, fmt.Errorf("flow %q: encoding: %w", f.Name, err)
+	}
+	return to, nil
 }
 
 // cut divides s at ends.
@@ -99,6 +108,48 @@ func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool
 		l.flows[at] = encoded[i]
 		l.put(f.Name, int(at))
 	}
+}
+
+// changed returns those of flows that the list has otherwise, or not at all. inPlace says that setting these alone, beside
+// the others, makes the list what setting all of flows makes it: flows are the list from its beginning, new ones come
+// last, and whatever of the list is not among them is in keep.
+func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pluginv1.Flow, inPlace bool, err error) {
+	var encoded []byte
+	next := 0 // place of the flow of the list that is to come next
+	for _, f := range flows {
+		for next < len(l.flows) && l.flows[next] == "" {
+			next++
+		}
+		at, listed := l.at[f.Name]
+		switch {
+		case !listed && next == len(l.flows):
+			changed = append(changed, f)
+			continue
+		case !listed || int(at) != next:
+			return nil, false, nil
+		}
+		next++
+		if encoded, err = appendFlow(encoded[:0], f); err != nil {
+			return nil, false, err
+		}
+		if string(encoded) != l.flows[at] {
+			changed = append(changed, f)
+		}
+	}
+
+	rest := 0
+	for _, f := range l.flows[next:] {
+		if f != "" {
+			rest++
+		}
+	}
+	kept := make(map[uint32]bool, rest)
+	for _, name := range keep {
+		if at, listed := l.at[name]; listed && int(at) >= next {
+			kept[at] = true
+		}
+	}
+	return changed, len(kept) == rest, nil
 }
 
 // keep appends the flows of was that names lists and that were not renamed, in their order, unless the list has flows of

@@ -34,6 +34,8 @@ type Options struct {
 	Env []string
 	// Config of the instance.
 	Config dataplane.Config
+	// File is the path of the file that Config was read from, which Info tells. Optional.
+	File string
 	// Logger gets the log of the plugin and of the supervisor. nil discards.
 	Logger *slog.Logger
 	// Stderr gets a copy of the plugin's stderr, byte by byte; it is written to

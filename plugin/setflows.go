@@ -29,22 +29,10 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 		if err != nil {
 			return nil, toStatus(err)
 		}
-		flows, err := flowsFromProto(req.GetFlows())
-		if err != nil {
-			return nil, toStatus(fmt.Errorf("setting flows: %w", err))
-		}
-		opts := dataplane.SetOptions{DryRun: req.GetDryRun(), Cost: req.GetCost(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(), Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded()}
-		if req.GetConfig() != nil {
-			cfg, err := configFromProto(req.GetConfig())
-			if err != nil {
-				return nil, toStatus(fmt.Errorf("setting flows: %w", err))
-			}
-			opts.Config = &cfg
-		}
-		if !opts.DryRun {
+		if !req.GetDryRun() {
 			s.asked(ctx, "setting flows")
 		}
-		d, err := svc.SetFlows(ctx, flows, opts)
+		d, err := setFlows(ctx, svc, req)
 		if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
 			select {
 			case err = <-unfinished.Outcome: // the host notes it for a restart
@@ -54,9 +42,25 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 		if err != nil {
 			return nil, toStatus(err)
 		}
-		s.relieve(len(flows) + len(d.Removed))
+		s.relieve(len(req.GetFlows()) + len(d.Removed))
 		return &pluginv1.SetFlowsResponse{Difference: differenceToProto(d)}, nil
 	})
+}
+
+// relay is a service that hands the request on to another process, which reads it.
+type relay interface {
+	relaySet(ctx context.Context, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error)
+}
+
+func setFlows(ctx context.Context, svc dataplane.Service, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
+	if r, is := svc.(relay); is {
+		return r.relaySet(ctx, req)
+	}
+	flows, opts, err := setFromProto(req)
+	if err != nil {
+		return dataplane.Difference{}, fmt.Errorf("setting flows: %w", err)
+	}
+	return svc.SetFlows(ctx, flows, opts)
 }
 
 func (r *remote) setFlows(ctx context.Context, bound time.Duration, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
@@ -88,6 +92,25 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 		}
 	}
 	return req, nil
+}
+
+func setFromProto(req *pluginv1.SetFlowsRequest) ([]flow.Flow, dataplane.SetOptions, error) {
+	opts := dataplane.SetOptions{
+		DryRun: req.GetDryRun(), Cost: req.GetCost(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(),
+		Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded(),
+	}
+	flows, err := flowsFromProto(req.GetFlows())
+	if err != nil {
+		return nil, opts, err
+	}
+	if req.GetConfig() != nil {
+		cfg, err := configFromProto(req.GetConfig())
+		if err != nil {
+			return nil, opts, err
+		}
+		opts.Config = &cfg
+	}
+	return flows, opts, nil
 }
 
 func differenceToProto(d dataplane.Difference) *pluginv1.Difference {

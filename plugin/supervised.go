@@ -149,6 +149,7 @@ func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
 		return dataplane.Info{}, dataplane.ErrClosed
 	}
 	info := c.info
+	info.File = c.opts.File
 	if c.cur == nil {
 		info.PID = 0
 	}
@@ -192,37 +193,51 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 }
 
 // SetFlows implements dataplane.Service. After a restart the plugin has the flows from before the call or from after it.
-func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, err error) {
+func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, error) {
 	req, err := setToProto(flows, opts)
 	if err != nil {
-		return d, err
+		return dataplane.Difference{}, err
 	}
-	encoded, err := encodeFlows(req.Flows)
-	if err != nil {
-		return d, fmt.Errorf("setting flows: %w", err)
+	req.Renames = maps.Clone(req.Renames) // the caller's
+	return c.relaySet(ctx, req)
+}
+
+// relaySet implements relay.
+func (c *Client) relaySet(ctx context.Context, req *pluginv1.SetFlowsRequest) (d dataplane.Difference, err error) {
+	if req.Config != nil {
+		req.Config.Flows = nil
 	}
-	if opts.DryRun {
+	if req.DryRun {
 		s, err := c.turn(ctx)
 		if err != nil {
 			return d, err
 		}
 		c.keepAdded(req)
 		c.keepWords(req.Config)
+		err = c.leaveOut(req)
 		<-c.op
-		d, err = s.svc.setFlows(ctx, 0, req)
+		if err == nil {
+			d, err = s.svc.setFlows(ctx, 0, req)
+		}
 		return d, c.sessionError(ctx, s, err)
 	}
 	var got dataplane.Difference
-	renames := maps.Clone(opts.Renames)
+	var encoded []string
 	err = c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) (err error) {
 			c.keepAdded(req)
 			c.keepWords(req.Config)
+			if err = c.leaveOut(req); err != nil {
+				return err
+			}
+			if encoded, err = encodeFlows(req.Flows); err != nil {
+				return fmt.Errorf("setting flows: %w", err)
+			}
 			got, err = s.svc.setFlows(ctx, 0, req)
 			return err
 		},
 		note: func() {
-			c.flows.set(req.Flows, encoded, opts.KeepOthers, renames, req.Keep)
+			c.flows.set(req.Flows, encoded, req.KeepOthers, req.Renames, req.Keep)
 			for _, f := range req.Flows {
 				delete(c.added, f.Name)
 			}
@@ -236,6 +251,27 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		return d, err // got may be written to still
 	}
 	return got, nil
+}
+
+// leaveOut makes a request one of the flows that it changes, beside all others, where that has the same outcome: then
+// the plugin reads one flow of 100,000. The caller holds op.
+func (c *Client) leaveOut(req *pluginv1.SetFlowsRequest) error {
+	// A plugin that goes on without refused flows tries those again that it is given.
+	if req.KeepOthers || len(req.Renames) > 0 || c.base.GetStart() == string(dataplane.StartDegraded) {
+		return nil
+	}
+	// A flow that AddFlows has added is not added any more once it was given.
+	if slices.ContainsFunc(req.Flows, func(f *pluginv1.Flow) bool { return c.added[f.Name] }) {
+		return nil
+	}
+	changed, inPlace, err := c.flows.changed(req.Flows, req.Keep)
+	if err != nil {
+		return fmt.Errorf("setting flows: %w", err)
+	}
+	if inPlace {
+		req.Flows, req.KeepOthers, req.Keep = changed, true, nil
+	}
+	return nil
 }
 
 // keepAdded names the flows that AddFlows has added in the request, if it asks for that. The caller holds op.

@@ -86,7 +86,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		}
 		return c.startError(err, cfg)
 	}
-	r := &running{env: env, svc: withFile(svc, c.Config), instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
+	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
 		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
 		Load: func(ctx context.Context) (dataplane.Config, error) {
 			again, err := reload.Again(ctx, c.Config)
@@ -274,9 +274,9 @@ func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, erro
 		if err != nil {
 			return nil, err // never a nil *Engine in a Service
 		}
-		return e, nil
+		return filed{e, c.file()}, nil
 	}
-	svc, err := plugin.Launch(env.Context, plugin.Options{Path: c.Plugin, Config: whole, Logger: env.Logger})
+	svc, err := plugin.Launch(env.Context, plugin.Options{Path: c.Plugin, Config: whole, File: c.file(), Logger: env.Logger})
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, plugin.ErrStart) {
 		return nil, withHint(err, "install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded")
 	}
@@ -286,21 +286,10 @@ func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, erro
 	return svc, nil
 }
 
-// filed is an instance that knows the configuration file it came from.
+// filed is an instance in this process that knows the configuration file it came from.
 type filed struct {
 	dataplane.Service
 	file string
-}
-
-// withFile makes an instance tell its configuration file, by a path that does not depend on the working directory.
-func withFile(svc dataplane.Service, file string) dataplane.Service {
-	if file == "" {
-		return svc
-	}
-	if abs, err := filepath.Abs(file); err == nil {
-		file = abs
-	}
-	return filed{svc, file}
 }
 
 // Info implements dataplane.Service.
@@ -308,4 +297,16 @@ func (f filed) Info(ctx context.Context) (dataplane.Info, error) {
 	info, err := f.Service.Info(ctx)
 	info.File = f.file
 	return info, err
+}
+
+// file returns the path of the configuration file, which does not depend on the working directory; empty: there is none.
+func (c *runCmd) file() string {
+	if c.Config == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(c.Config)
+	if err != nil {
+		return c.Config
+	}
+	return abs
 }
