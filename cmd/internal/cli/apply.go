@@ -29,6 +29,7 @@ type applyCmd struct {
 }
 
 func (c *applyCmd) Run(env *Env) error {
+	defer collectLess()()
 	var cfg dataplane.Config
 	var err error
 	if c.File != "" {

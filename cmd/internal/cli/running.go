@@ -31,6 +31,7 @@ type running struct {
 	env      *Env
 	svc      dataplane.Service
 	instance string
+	flows    int // of the configuration
 	strict   bool
 	reload   *reload.Loop
 }
@@ -86,7 +87,7 @@ func (r *running) serve(control *plugin.Control) error {
 	}
 }
 
-// announce logs where every flow is counted, waits for the first values, and
+// announce logs where every flow is counted, unless there are many, waits for the first values, and
 // tells the service manager that the instance is ready.
 func (r *running) announce() error {
 	ctx, log := r.env.Context, r.env.Logger
@@ -94,20 +95,23 @@ func (r *running) announce() error {
 	if err != nil {
 		return fmt.Errorf("reading the identity of instance %s: %w", r.instance, err)
 	}
-	placements, err := r.svc.Placements(ctx)
-	if err != nil {
-		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
+	count, level := r.flows, slog.LevelInfo
+	if count > mostLogged {
+		level = slog.LevelDebug // flows list shows them
+	}
+	var placements []dataplane.Placement
+	if r.strict || log.Enabled(ctx, level) { // to list a large set takes a tenth of its start
+		if placements, err = r.svc.Placements(ctx); err != nil {
+			return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
+		}
+		count = len(placements)
 	}
 	pairs, err := r.svc.QueuePairs().List(ctx)
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // an older plugin has no queue pairs
 		return fmt.Errorf("listing the queue pairs of instance %s: %w", r.instance, err)
 	}
-	log.Info("counting", "instance", info.Instance, "flows", len(placements), "queue_pairs", len(pairs), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
-	level := slog.LevelInfo
-	if len(placements) > mostLogged {
-		level = slog.LevelDebug // flows list shows them
-	}
-	if len(placements) == 0 && len(pairs) == 0 {
+	log.Info("counting", "instance", info.Instance, "flows", count, "queue_pairs", len(pairs), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
+	if count == 0 && len(pairs) == 0 {
 		log.Warn("no flow yet: nothing is counted", "add", "flowtally flows add NAME MATCH")
 	}
 	shared := view.SharedRejections(view.Rejections(placements))
@@ -138,12 +142,12 @@ func (r *running) announce() error {
 			return err
 		}
 	}
-	counted := format.Plural(uint64(len(placements)), "flow", "flows")
+	counted := format.Plural(uint64(count), "flow", "flows")
 	if len(pairs) > 0 {
 		counted += " and " + format.Plural(uint64(len(pairs)), "queue pair", "queue pairs")
 	}
-	if len(placements) > mostLogged {
-		time.AfterFunc(time.Second, func() { // frees the memory of the placements, once this call has ended
+	if count > mostLogged {
+		time.AfterFunc(time.Second, func() { // frees the memory of the start, once this call has ended
 			runtime.GC() // the second collection frees pooled memory
 			debug.FreeOSMemory()
 		})
