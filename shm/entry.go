@@ -109,7 +109,7 @@ func (e *Entry) encode(dst *entryMem, born uint64) error {
 	putString(dst.name[:], e.Name)
 	putString(dst.kind[:], e.Kind)
 	putString(dst.unit[:], e.Unit)
-	if putCut(dst.text[:], e.Text, TextSum(e.Text)) {
+	if putCut(dst.text[:], e.Text, TextSum) {
 		dst.flags |= entFlagTextCut
 	}
 	s := &dst.slots[0]
@@ -139,7 +139,7 @@ func (s *slotMem) setSource(source, basis string) error {
 	}
 	putString(s.basis[:], basis)
 	s.flags &^= slotFlagSourceCut
-	if putCut(s.source[:], source, "…") {
+	if putCut(s.source[:], source, func(string) string { return "…" }) {
 		s.flags |= slotFlagSourceCut
 	}
 	return nil

@@ -21,13 +21,16 @@ func TextSum(s string) string {
 	return fmt.Sprintf(" #%.8x", sha256.Sum256([]byte(s))) // 8 bytes of it
 }
 
-// putCut is putString for text that may be cut at the start of a rune, with the end. It returns whether it was.
-func putCut(field []byte, s, end string) (cut bool) {
+// putCut is putString for text that may be cut at the start of a rune, with the end that endOf makes of all of it. It
+// returns whether it was.
+func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
+	whole := s
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
 	if len(s) < len(field) {
 		putString(field, s)
 		return false
 	}
+	end := endOf(whole)
 	n := len(field) - 1 - len(end)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--

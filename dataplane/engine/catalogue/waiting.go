@@ -104,6 +104,9 @@ func (m *Catalogue) Leave(names []string) (end func()) {
 
 // leftBy returns an entry of Leave for a counter, or nil.
 func (m *Catalogue) leftBy(want shm.Entry) *Inherited {
+	if len(m.left) == 0 {
+		return nil
+	}
 	for _, old := range slices.Concat(m.left[want.Text], m.left[shm.TextSum(want.Text)]) {
 		if old.Kind == want.Kind && m.inherited[old.Name] == old {
 			return old

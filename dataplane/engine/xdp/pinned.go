@@ -40,14 +40,21 @@ func hashed(s string) string {
 // disown gives counters of single interfaces the owner of apartOwner. An earlier version gave them the owner of a flow of
 // that interface. Such a counter is there beside the counter that the flow of its name has on all interfaces.
 func (b *Backend) disown() error {
+	counters := b.rules.Counters()
+	if len(counters) == 0 {
+		return nil
+	}
 	has, all := make(map[string]bool), make(map[string][]xdp.CounterInfo)
-	for _, c := range b.rules.Counters() {
+	for _, c := range counters {
 		id, _, _ := strings.Cut(c.Owner, " ")
 		has[c.Owner], all[id] = true, append(all[id], c)
 	}
 	for _, f := range b.configured {
+		if f.Interface == "" {
+			continue
+		}
 		id := hashed(f.Identity())
-		if f.Interface == "" || len(all[id]) == 0 {
+		if len(all[id]) == 0 {
 			continue
 		}
 		f.Interface = ""
