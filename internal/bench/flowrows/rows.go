@@ -51,7 +51,7 @@ func Rows(bin string) []bench.Row {
 	}
 	row("flow.cli.64k", running, among, "ns of CPU time per command, of all processes", 2.0, one{timed: s.addByCommand, undone: remove, n: 1}.sides)
 	row("flow.memory.64k", running, "2.5 KiB", "bytes per flow", 1.0, memory)
-	rows = append(rows, s.setRows(10_000, "10k", false, 30, 15)...)
-	rows = append(rows, s.setRows(100_000, "100k", true, 30, 15)...)
+	rows = append(rows, s.setRows(10_000, "10k", false, 20, 7)...)
+	rows = append(rows, s.setRows(100_000, "100k", true, 15, 6)...)
 	return append(rows, s.hookRows(manyLinks, fewLinks)...)
 }
