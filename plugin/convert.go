@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -84,7 +85,7 @@ func flowToProto(f *flow.Flow) *pluginv1.Flow {
 
 // flowsFromProto reports every invalid flow, not only the first one.
 func flowsFromProto(in []*pluginv1.Flow) ([]flow.Flow, error) {
-	var out []flow.Flow
+	out := slices.Grow([]flow.Flow(nil), len(in))
 	var errs []error
 	for i, p := range in {
 		f, err := flowFromProto(p)

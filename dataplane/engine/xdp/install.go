@@ -69,7 +69,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 		}
 	}()
 	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
-	var missing []xdp.Rule
+	missing := make([]xdp.Rule, 0, len(flows)) // most flows have one rule
 	compiled := make([][]xdp.Rule, len(flows))
 	for i, f := range flows {
 		counter, err := b.rules.AllocCounter(owners[i])

@@ -18,9 +18,37 @@ func TestRowsAreMeasured(t *testing.T) {
 	if bin == "" {
 		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
 	}
-	// TestHookRowsAreMeasured has fewer interfaces, and the rows of 10,000 flows stand for those of 100,000.
-	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool { return r.Full })
+	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool {
+		return strings.HasPrefix(r.Name, "hooks.") || strings.HasPrefix(r.Name, "set.") // below, with less
+	})
 	rowtest.Measure(t, rows)
+}
+
+func TestSetRowsAreMeasured(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	bin := os.Getenv("FLOWTALLY_BIN")
+	if bin == "" {
+		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
+	}
+	s := &site{bin: bin, made: make(map[kind]pair)}
+	defer s.close()
+	for _, r := range s.setRows(100, "100", false, 0, 0) {
+		sides, err := r.Open(t.Context(), bench.Env{})
+		if err != nil {
+			t.Fatalf("%s: %v", r.Name, err)
+		}
+		for _, side := range []bench.Side{sides.Ours, sides.Ref} {
+			if ns, err := side(t.Context(), 1); err != nil || ns <= 0 {
+				t.Errorf("%s: %v ns, %v", r.Name, ns, err)
+			}
+		}
+		if sides.Close != nil {
+			if err := sides.Close(); err != nil {
+				t.Errorf("%s: %v", r.Name, err)
+			}
+		}
+	}
 }
 
 // The rows of 240 interfaces take minutes. They differ from these in the number alone.
