@@ -22,6 +22,7 @@ type builder struct {
 	quota  int          // words that are left
 	work   int          // that may be done still: copies of rules, and a 32nd of those by which windows are judged
 	stop   func() error // Set.stopped
+	steps  int          // since the last call of stop
 	built  int          // nodes, of all groups and of all changes
 
 	blocks []uint32         // allocated
@@ -43,9 +44,12 @@ type builder struct {
 	spans   []int32
 }
 
-// nodesPerStop is the number of nodes between two calls of Set.Stop. To build them takes a fraction of a millisecond, except
-// near a root.
-const nodesPerStop = 64
+// stepsPerStop is the number of steps between two calls of Set.Stop, a fraction of a millisecond. A step is a rule in a child
+// of a window. A node takes stepsOfNode and, near a root, millions more.
+const (
+	stepsPerStop = 1 << 14
+	stepsOfNode  = stepsPerStop / 64
+)
 
 // errQuota ends the build of a group that takes too many words.
 var errQuota = errors.New("tree: over the quota")
@@ -73,6 +77,14 @@ func (b *builder) alloc(n int) int {
 		b.err = errQuota
 	}
 	return base
+}
+
+// stopped notes steps, and reports whether the build has ended with an error, perhaps that of Set.Stop.
+func (b *builder) stopped(steps int) bool {
+	if b.steps += steps; b.steps >= stepsPerStop && b.err == nil {
+		b.steps, b.err = 0, b.stop()
+	}
+	return b.err != nil
 }
 
 // size is the words of all blocks.
@@ -107,10 +119,8 @@ func (b *builder) room(r *rule) int {
 
 // build returns the node of the region for the rules that are in it.
 func (b *builder) build(rules []int32, hid Node) Node {
-	if b.built++; b.built%nodesPerStop == 0 && b.err == nil {
-		b.err = b.stop()
-	}
-	if b.err != nil {
+	b.built++
+	if b.stopped(stepsOfNode + len(rules)) {
 		return 0
 	}
 	// A rule that covers all packets of a class goes to the next group instead.
@@ -131,6 +141,9 @@ func (b *builder) build(rules []int32, hid Node) Node {
 		return b.list(rules, hid)
 	}
 	w, cost, ok := b.choose(rules)
+	if b.err != nil {
+		return 0
+	}
 	if !ok || b.better(rules, cost) {
 		return b.list(rules, hid)
 	}
@@ -188,6 +201,9 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 			ends[v+1]++
 			n++
 		}
+		if b.stopped(int(n)) {
+			return 0
+		}
 		r.copies += n - 1
 		total += n
 		kept = append(kept, i)
@@ -203,11 +219,14 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	items := b.push(int(total))
 	next := b.push(size)
 	copy(next, ends)
-	for _, i := range kept {
+	for k, i := range kept {
 		b.region.values(b.rules[i], w, math.MaxInt, func(v uint32) {
 			items[next[v]] = i
 			next[v]++
 		})
+		if b.stopped(int(children[k])) {
+			return 0
+		}
 	}
 	base := b.alloc(size)
 	if base < 0 {

@@ -74,6 +74,7 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	if len(x.add) > len(x.remove) {
 		x.bound = s.Bound
 	}
+	built := s.built
 	if err := x.apply(gone); err != nil {
 		return err
 	}
@@ -88,7 +89,9 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 			s.raise(c)
 		}
 	}
-	s.changes += len(x.remove) + len(x.add)
+	if s.built == built {
+		s.changes += len(x.remove) + len(x.add)
+	}
 	return nil
 }
 
@@ -96,6 +99,11 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 func (x *exchange) apply(gone map[*rule]bool) error {
 	s := x.s
 	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
+	// Building the trees of a few rules takes less time than taking many others out of their leaves.
+	fewStay := len(x.add) == 0 && 2*len(x.remove) > len(s.rules)+32
+	if fewStay && x.rebuild(gone) == nil {
+		return nil
+	}
 	if !many && s.decayed() {
 		s.divided = true
 		if x.rebuild(gone) == nil {

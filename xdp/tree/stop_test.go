@@ -55,3 +55,40 @@ func TestStoppedExchangeLeavesTheSetAsItWas(t *testing.T) {
 	}
 	t.Logf("%d stops", stops)
 }
+
+// Many rules are added to few, and taken back. That takes no more work than to build the trees of the few: a caller that
+// gives up does not wait for the leaves of the many.
+func TestTakingBackManyRulesBuildsTheTreesOfTheOthers(t *testing.T) {
+	rules := hard(4000)["crossed"]
+	few, many := rules[:20], rules[20:]
+	s := New(make([]uint64, 1<<20), Options{Class: testClass})
+	if err := s.Build(few); err != nil {
+		t.Fatal(err)
+	}
+	building := s.builder.built
+	if err := s.Exchange(nil, many); err != nil {
+		t.Fatal(err)
+	}
+	added := s.builder.built
+
+	var gone []Entry
+	for i := range many {
+		gone = append(gone, many[i].Entry)
+	}
+	if err := s.Exchange(gone, nil); err != nil {
+		t.Fatal(err)
+	}
+	removing := s.builder.built - added
+	t.Logf("%d nodes to build few rules, %d to add many, %d to take these back", building, added-building, removing)
+	if removing > 2*building {
+		t.Errorf("%d nodes are built to take rules back, %d to build the others", removing, building)
+	}
+	s.Reclaim()
+	checkMemory(t, s)
+	match := entries(rules)
+	for i := range few {
+		if s.Lookup(&few[i].Key, match) == 0 {
+			t.Errorf("rule %d is not found", i)
+		}
+	}
+}

@@ -80,6 +80,9 @@ func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
 			if c, progress := b.judge(w, sample, n); progress && c < cost {
 				best, cost, ok = w, c, true
 			}
+			if b.stopped(len(sample) + len(b.touched)) {
+				return window{}, 0, false
+			}
 		}
 		if width > 4 {
 			width--
