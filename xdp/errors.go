@@ -35,6 +35,8 @@ var (
 	// ErrInvalid: a rule, a name or an option breaks the rules of its type; the text has the
 	// reason.
 	ErrInvalid = errors.New("invalid")
+	// ErrUndone: a change was taken back after packets may have been decided by its rules.
+	ErrUndone = errors.New("some packets were decided by rules that were taken back")
 	// ErrTorn: a counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )

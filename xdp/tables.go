@@ -53,6 +53,7 @@ type tables struct {
 	unloaded []*Rule  // that come with the next load
 	wanted   uint32   // layers of all rules that come
 	loads    int      // that may still be made for the order; 0: it keeps to none
+	found    bool     // programs may have found a rule of it
 }
 
 // newTables makes tables without rules over the memory of the maps.
@@ -113,17 +114,22 @@ func (t *tables) everyTuple(f func(u *tuple)) {
 // tupleFor returns the tuple that takes r. A mask without rules is hashed if choose has chosen it.
 func (t *tables) tupleFor(r *Rule) *tuple {
 	mask := r.Mask.words()
-	if !r.ranged() {
+	if !t.goesIntoTrees(r) {
 		if u := t.hashedTuple(mask); u != nil {
 			return u
 		}
-		if t.chosen[*mask] && t.treed[*mask] == nil {
-			if u := t.newTuple(mask); u != nil {
-				return u
-			}
+		if u := t.newTuple(mask); u != nil {
+			return u
 		}
 	}
 	return t.treeTuple(mask)
+}
+
+// goesIntoTrees reports whether r, which is to be added, comes into the trees. A rule for whose mask no id is left does so
+// too.
+func (t *tables) goesIntoTrees(r *Rule) bool {
+	mask := r.Mask.words()
+	return r.ranged() || t.hashedTuple(mask) == nil && (!t.chosen[*mask] || t.treed[*mask] != nil)
 }
 
 func (t *tables) treeTuple(mask *words) *tuple {
@@ -186,8 +192,11 @@ func (t *tables) add(r *Rule) error {
 	if err != nil {
 		return err
 	}
-	if !t.knows(u, r) {
+	switch known := t.knows(u, r); {
+	case !known:
 		t.unloaded = append(t.unloaded, r)
+	case !u.inTree():
+		t.found = true
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ func (m move) place() uint64 {
 // pair finds the rules of old whose entries can become rules of fresh in their places. The others are removed and added.
 // leave has the moves that raise, and come the others. From here until done, the entries of old take no rank from a rule of fresh.
 func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
+	t.found = false
 	type group struct{ old, fresh []*Rule }
 	type keyOf struct {
 		u   *tuple
@@ -131,7 +132,7 @@ const (
 
 // come carries out moves by which rules win over more rules than before, all or none. If the process dies before commit, the
 // next one drops the added rules, and needs no room for them. If ctx ends first, come takes the moves back and returns the
-// error of ctx.
+// error of ctx. The error satisfies ErrUndone if programs may have found a rule before it was taken back.
 func (t *tables) come(ctx context.Context, moves []move) error {
 	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
@@ -155,9 +156,13 @@ func (t *tables) come(ctx context.Context, moves []move) error {
 	}
 
 	t.forest.set.Stop = nil // abandon goes on to its end
-	if err != nil {
-		t.abandon(moves[:n])
+	if err == nil {
+		return nil
 	}
+	if t.found {
+		err = fmt.Errorf("%w; %w", err, ErrUndone)
+	}
+	t.abandon(moves[:n])
 	return err
 }
 
@@ -196,17 +201,19 @@ func (t *tables) run(moves []move) (done int, err error) {
 	if len(moves) <= carefulMoves && len(t.hooks) > 0 {
 		t.loads = carefulLoads
 	}
-	slices.SortStableFunc(moves, func(a, b move) int {
-		if t.loads > 0 || a.stays() == b.stays() {
-			return cmp.Compare(a.place(), b.place())
-		} else if a.stays() {
-			return -1
+	first := 0
+	if t.loads > 0 {
+		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(a.place(), b.place()) })
+	} else if first = t.treesFirst(moves); first > 0 {
+		// The trees may refuse their rules, or take long: until they have them, no packet sees a part of the change.
+		if done, err := t.addToTrees(moves[:first]); err != nil {
+			return done, err
 		}
-		return 1
-	})
+	}
 	raised := map[*tuple]bool{}
 	since, waits := 0, 0 // the first move that a packet may still have met before it
-	for i, m := range moves {
+	for i := first; i < len(moves); i++ {
+		m := moves[i]
 		if m.to == nil {
 			t.removeRule(m.from)
 			continue
@@ -226,6 +233,7 @@ func (t *tables) run(moves []move) (done int, err error) {
 			}
 			since, waits = i, waits+1
 		}
+		t.found = true
 		if u := t.moveRule(m); u != nil && m.raises() {
 			raised[u] = true
 		}
@@ -233,10 +241,47 @@ func (t *tables) run(moves []move) (done int, err error) {
 	for u := range raised {
 		u.best = t.bestRank(u)
 	}
+	return len(moves), t.changeTrees(len(moves))
+}
+
+// changeTrees gives the trees the rules of a change of so many rules.
+func (t *tables) changeTrees(rules int) error {
+	changes := len(t.forest.changed) > 0
 	if err := t.forest.flush(); err != nil {
-		return len(moves), fmt.Errorf("changing %d rules: %w", len(moves), err)
+		return fmt.Errorf("changing %d rules: %w", rules, err)
 	}
-	return len(moves), nil
+	t.found = t.found || changes && t.need&needTree != 0
+	return nil
+}
+
+// treesFirst sorts the moves of a change that keeps to no order: rules that come into the trees, whose number it returns,
+// rules that stay, and the others.
+func (t *tables) treesFirst(moves []move) (inTrees int) {
+	step := make(map[move]int, len(moves))
+	for _, m := range moves {
+		switch {
+		case m.stays():
+			step[m] = 1
+		case m.to == nil || !t.goesIntoTrees(m.to):
+			step[m] = 2
+		default:
+			inTrees++
+		}
+	}
+	slices.SortStableFunc(moves, func(a, b move) int {
+		return cmp.Or(cmp.Compare(step[a], step[b]), cmp.Compare(a.place(), b.place()))
+	})
+	return inTrees
+}
+
+// addToTrees adds rules, up to an error, and returns their number. Programs find them once the trees have all of them.
+func (t *tables) addToTrees(moves []move) (done int, err error) {
+	for i, m := range moves {
+		if err := t.add(m.to); err != nil {
+			return i, err
+		}
+	}
+	return len(moves), t.changeTrees(len(moves))
 }
 
 // await loads programs before those that run find r as it will be, if they do not read all fields of r, or if a packet may
@@ -249,10 +294,14 @@ func (t *tables) await(r *Rule) error {
 		t.loads--
 	}
 	t.unloaded = nil
-	if err := t.forest.flush(); err != nil {
+	if err := t.changeTrees(len(t.coming)); err != nil {
 		return err
 	}
-	return t.load()
+	if err := t.load(); err != nil {
+		return err
+	}
+	t.found = t.found || len(t.coming) > 0
+	return nil
 }
 
 // keepOrder notes that the trees are to change for r, a rule of u. If r is not in the trees, it changes them first, if a packet
@@ -264,7 +313,7 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 		t.pending = append(t.pending, r)
 	case slices.ContainsFunc(t.pending, r.Overlaps):
 		t.pending = nil
-		t.forest.flush()
+		t.changeTrees(len(t.coming))
 	}
 }
 

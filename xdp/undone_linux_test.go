@@ -1,0 +1,77 @@
+package xdp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// asked is a context that calls f each time that it is asked for its error.
+type asked struct {
+	context.Context
+	f func() error
+}
+
+func (a asked) Err() error { return a.f() }
+
+// wide draws rules with masks of their own, for the trees.
+func wide(n int, counter uint32) []Rule {
+	rng := rand.New(rand.NewPCG(1, 1))
+	rules := make([]Rule, n)
+	for i := range rules {
+		r := &rules[i]
+		r.Counter, r.Priority, r.Order = counter, 9, uint32(i)
+		r.Key.Out.Flags, r.Mask.Out.Flags = FlagIPv4, FlagIPv4
+		binary.BigEndian.PutUint64(r.Mask.Out.Addr[:], rng.Uint64())
+		binary.BigEndian.PutUint64(r.Key.Out.Addr[:], rng.Uint64()&binary.BigEndian.Uint64(r.Mask.Out.Addr[:]))
+	}
+	return rules
+}
+
+// A change adds a rule that wins all packets of another one, and many rules for the trees. It is cancelled, or the trees
+// refuse their rules: no packet was decided by it. The packets are sent while the trees are built.
+func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
+	const rules = 2100 // too many for one tree, whose build takes longest
+	for name, test := range map[string]struct {
+		bound, asks int // the call is cancelled when it asks for this time; 0: never
+		want        error
+	}{
+		"cancelled":  {asks: 5, want: context.Canceled},
+		"too costly": {bound: 8, want: ErrCostly},
+		"taken":      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rs := openTest(t, Options{MaxRules: 2 * rules, WorstCost: test.bound})
+			before, winner := mustCounter(t, rs, "before"), mustCounter(t, rs, "winner")
+			first := exact4(1, 2, 3, 4, before)
+			first.Priority = 5
+			mustAdd(t, rs, first)
+			p := program(t, rs, HookIngress, 0)
+			frame := udp4(1, 2, 3, 4, 64)
+
+			come := append(wide(rules, winner), exact4(1, 2, 3, 4, winner))
+			sent := uint64(0)
+			err := rs.ExchangeContext(asked{t.Context(), func() error {
+				runFrame(t, p, frame)
+				if sent++; test.asks > 0 && sent >= uint64(test.asks) {
+					return context.Canceled
+				}
+				return nil
+			}}, nil, come)
+			if !errors.Is(err, test.want) || errors.Is(err, ErrUndone) {
+				t.Fatalf("the call returns %v", err)
+			}
+			if got := readOne(t, rs, before).Packets; sent < 2 || err != nil && got != sent || err == nil && got+1 < sent {
+				t.Errorf("%d packets of %d were decided by the rule from before", got, sent)
+			}
+			if n := rs.Stats().Rules; err != nil && n != 1 || err == nil && n != 1+len(come) {
+				t.Errorf("%d rules are left", n)
+			}
+			if err := rs.verify(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
