@@ -34,6 +34,7 @@ type alterations struct {
 	ends  []func(keep bool) error
 	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
 	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
+	begun bool         // rules may have changed
 	done  bool         // by finish
 }
 
@@ -122,6 +123,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 
 // alterRules changes the rules of each backend, except in hardware.
 func (a *alterations) alterRules(ctx context.Context) error {
+	a.begun = true
 	by := make(map[backend.Backend][]*alteration)
 	for _, x := range a.list {
 		b := x.c.backend

@@ -85,7 +85,10 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		}
 		var left []backend.Placed
 		for i, c := range set {
-			err := p.mover.publish(c, installed[i], false)
+			err := ctx.Err()
+			if err == nil {
+				err = p.mover.publish(c, installed[i], false)
+			}
 			if err != nil {
 				err = fmt.Errorf("flow %q: %w", c.Name, err)
 			}

@@ -68,7 +68,8 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	starting := e.catalogue.Inheriting()
 	if err != nil {
 		if !starting { // the next start needs the entries that a failed start has inherited
-			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), give(was.Interfaces))
+			undone := ch.inForce(alter, errors.Is(err, backend.ErrUndone))
+			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), give(was.Interfaces), undone.declare(e))
 		}
 		return err
 	}

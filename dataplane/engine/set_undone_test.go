@@ -163,3 +163,50 @@ func TestARemovalThatFailsHalfwayKeepsTheTotals(t *testing.T) {
 		})
 	}
 }
+
+// A call adds a flow that wins packets of another one, or gives a flow other packets, and is refused then. Packets that
+// passed meanwhile are missing: their flows declare it, and no other flow does.
+func TestRefusedCallDeclaresThePacketsThatItsFlowsCounted(t *testing.T) {
+	all, ssh := udpFlow(t, "all", "udp dport 53-69", 5), udpFlow(t, "ssh", "udp dport 22", 5)
+	dns, refused := udpFlow(t, "dns", "udp dport 53", 1), udpFlow(t, "refused", "udp dport 4444", 1)
+	web := udpFlow(t, "web", "udp dport 80", 5)
+	all.Backend, ssh.Backend, dns.Backend, web.Backend, refused.Backend = flow.XDP, flow.XDP, flow.XDP, flow.RDMA, flow.RDMA
+	moved, changed := all, web
+	moved.Match, changed.Match = match(t, "udp dport 100-199"), refused.Match
+	for name, set := range map[string][]flow.Flow{
+		"a flow that wins":              {all, ssh, web, dns, refused},
+		"a flow that wins no packet":    {all, ssh, web, udpFlow(t, "dns", "udp dport 53", 9), refused},
+		"a flow that has other packets": {moved, ssh, changed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+			s := newStacked(t, t.TempDir()+"/", w, false)
+			defer s.e.Close()
+			if _, err := s.e.AddFlows(t.Context(), all, ssh, web); err != nil {
+				t.Fatal(err)
+			}
+			sent := uint64(0)
+			send := func() {
+				w.send(packetTo(53))
+				w.send(packetTo(22))
+				sent++
+			}
+			send()
+			w.over.refuse = func(f flow.Flow) error {
+				send()
+				return errorTo(f, 4444)
+			}
+			if _, err := s.e.SetFlows(t.Context(), set, dataplane.SetOptions{}); !errors.Is(err, dataplane.ErrUnplaced) {
+				t.Fatalf("the call returned %v", err)
+			}
+			send()
+			for _, name := range []string{"all", "ssh"} {
+				got, declared := s.total(t, name).Packets, s.e.flows[name].past.Discontinuities
+				t.Logf("%s: %d packets of %d, %d discontinuities", name, got, sent, declared)
+				if missing := sent - got; missing > 0 && declared != 1 || missing == 0 && declared != 0 {
+					t.Errorf("%s: %d packets are missing, %d discontinuities", name, missing, declared)
+				}
+			}
+		})
+	}
+}

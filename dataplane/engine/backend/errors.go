@@ -7,6 +7,8 @@ var (
 	ErrDeviceLost = errors.New("the device failed or was removed")
 	// ErrNoDevice: the interface has no device to count with, as on most hosts.
 	ErrNoDevice = errors.New("no RDMA device belongs to it")
+	// ErrUndone: the flows of a call that was refused have counted for a while, perhaps packets of other flows.
+	ErrUndone = errors.New("flows have counted for a while")
 	// ErrUnread: the device counts, but a slot cannot be read.
 	ErrUnread = errors.New("the counter cannot be read")
 )

@@ -128,7 +128,9 @@ func (w *world) do(s step) error {
 		}
 		ctx, done := w.cancelledAt(s.endAt)
 		defer done()
-		_, err = w.within(s.killAt, true, func() error { return w.set(ctx, list, nil) })
+		if _, err = w.within(s.killAt, true, func() error { return w.set(ctx, list, nil) }); err != nil {
+			w.noteUndone(list)
+		}
 		return refusal(err)
 	case "plus":
 		list, err := parseFlows(strings.Join(s.args, " "))
@@ -137,7 +139,9 @@ func (w *world) do(s step) error {
 		}
 		ctx, done := w.cancelledAt(s.endAt)
 		defer done()
-		_, err = w.within(s.killAt, true, func() error { return w.plus(ctx, list) })
+		if _, err = w.within(s.killAt, true, func() error { return w.plus(ctx, list) }); err != nil {
+			w.noteUndone(list)
+		}
 		return refusal(err)
 	case "minus":
 		_, err := w.within(s.killAt, true, func() error { return w.minus(s.args) })

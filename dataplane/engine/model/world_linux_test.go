@@ -632,6 +632,22 @@ func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 	w.noteRefused()
 }
 
+// noteUndone notes that flows of list may have counted packets of others, or other packets than theirs, until their call
+// was refused.
+func (w *world) noteUndone(list []flow.Flow) {
+	for _, f := range w.flows {
+		misses := func(g flow.Flow) bool {
+			if g.Name == f.Name {
+				return g.Identity() != f.Identity()
+			}
+			return flow.Overlap(&f, &g)
+		}
+		if slices.ContainsFunc(list, misses) {
+			w.truthOf(f.Name).possible = true
+		}
+	}
+}
+
 // may notes that list comes into force, unless the process is killed.
 func (w *world) may(list []flow.Flow) {
 	if !w.uncertain {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -16,7 +17,7 @@ func translate(err error) error {
 	for _, s := range []struct{ from, to error }{
 		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
 		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense}, {xdp.ErrCostly, dataplane.ErrCostly},
-		{xdp.ErrInvalid, dataplane.ErrInvalid},
+		{xdp.ErrInvalid, dataplane.ErrInvalid}, {xdp.ErrUndone, backend.ErrUndone},
 	} {
 		if errors.Is(err, s.from) {
 			t.is = append(t.is, s.to)

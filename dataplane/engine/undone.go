@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// mostUndoneCompared bounds the pairs of flows that declare compares, which takes about 100 ms. The flows beyond it get a
+// discontinuity without a comparison.
+const mostUndoneCompared = 4_000_000
+
+// undone is what a change has had in force in software when it is undone. Packets that passed meanwhile were counted by
+// flows that are gone.
+type undone struct {
+	flows   []backend.Placed    // that came
+	altered map[*flowState]bool // that had other packets than before and after
+}
+
+// inForce returns what the change has in force. refused says that the last step of the change was refused after packets had
+// been counted by its flows.
+func (ch *change) inForce(alter *alterations, refused bool) undone {
+	u := undone{altered: make(map[*flowState]bool)}
+	for _, c := range ch.added {
+		if c.inSoftware() || refused && !alter.begun {
+			u.flows = append(u.flows, c.Placed)
+		}
+	}
+	for _, x := range alter.list {
+		if !x.anew || len(alter.ends) == 0 && !(refused && alter.begun) {
+			continue
+		}
+		u.flows = append(u.flows, x.to)
+		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss.
+		u.altered[x.c] = len(alter.ends) > 0 && !alter.done
+	}
+	return u
+}
+
+// inSoftware reports whether software has rules of a flow that is being added.
+func (c *flowState) inSoftware() bool {
+	if c.offload != nil {
+		return c.hasShadow
+	}
+	_, is := c.backend.(backend.SoftwareBackend)
+	return is
+}
+
+// declare declares a loss of each flow whose packets a flow of the undone change may have counted.
+func (u undone) declare(e *Engine) error {
+	if len(u.flows) == 0 {
+		return nil
+	}
+	slices.SortFunc(u.flows, backend.ByPrecedence)
+
+	var errs []error
+	compared := 0
+	for _, name := range slices.Sorted(maps.Keys(e.flows)) {
+		c := e.flows[name]
+		lost := u.altered[c]
+		if _, software := c.backend.(backend.SoftwareBackend); software && !lost {
+			n, _ := slices.BinarySearchFunc(u.flows, c.Placed, backend.ByPrecedence)
+			compared += n
+			overlaps := func(f backend.Placed) bool { return flow.Overlap(&f.Flow, &c.Flow) }
+			lost = n > 0 && (compared > mostUndoneCompared || slices.ContainsFunc(u.flows[:n], overlaps))
+		}
+		if !lost || !c.published() {
+			continue
+		}
+		c.past.Discontinuities++
+		e.mover.sendMoved(c, "a change was undone, whose flows counted for a while", dataplane.Uncounted{Unknown: true})
+		if err := e.catalogue.SetContinuity(c.handle, c.past); err != nil {
+			errs = append(errs, fmt.Errorf("flow %q: declaring a loss: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
