@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -13,6 +14,10 @@ import (
 func TestMain(m *testing.M) {
 	if code, is := TrialMain(); is {
 		os.Exit(code)
+	}
+	if args := os.Getenv(crowdEnv); args != "" {
+		fmt.Fprintln(os.Stderr, addCrowdUntilKilled(args))
+		os.Exit(1)
 	}
 	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
