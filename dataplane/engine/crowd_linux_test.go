@@ -21,6 +21,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -63,7 +64,7 @@ func crowdForm() (instants, flows int, kinds []crowdKind) {
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
 		return 50, 20_000, []crowdKind{outranked, outranking, outranked, outranking, unfit}
 	}
-	return 4, 2500, []crowdKind{outranked, outranking}
+	return times.Brief(4, 2), 2500, []crowdKind{outranked, outranking}
 }
 
 // instant draws when a change is interrupted. length is how long one of the crowd took that is not interrupted. An unfit
