@@ -149,7 +149,7 @@ func (t *tables) come(ctx context.Context, moves []move) error {
 
 	n, err := t.run(moves)
 	if err == nil {
-		err = ctx.Err() // moves outside the trees ask nobody
+		err = ctx.Err()
 	}
 	if err == nil && len(t.unloaded) > 0 {
 		err = t.load()
@@ -218,6 +218,9 @@ func (t *tables) run(moves []move) (done int, err error) {
 			t.removeRule(m.from)
 			continue
 		}
+		if err := t.stopped(); err != nil {
+			return i, err
+		}
 		if m.from == nil {
 			if err := t.add(m.to); err != nil {
 				return i, err
@@ -242,6 +245,14 @@ func (t *tables) run(moves []move) (done int, err error) {
 		u.best = t.bestRank(u)
 	}
 	return len(moves), t.changeTrees(len(moves))
+}
+
+// stopped returns the error of the context of come, or nil.
+func (t *tables) stopped() error {
+	if stop := t.forest.set.Stop; stop != nil {
+		return stop()
+	}
+	return nil
 }
 
 // changeTrees gives the trees the rules of a change of so many rules.
@@ -277,7 +288,11 @@ func (t *tables) treesFirst(moves []move) (inTrees int) {
 // addToTrees adds rules, up to an error, and returns their number. Programs find them once the trees have all of them.
 func (t *tables) addToTrees(moves []move) (done int, err error) {
 	for i, m := range moves {
-		if err := t.add(m.to); err != nil {
+		err := t.stopped()
+		if err == nil {
+			err = t.add(m.to)
+		}
+		if err != nil {
 			return i, err
 		}
 	}

@@ -38,7 +38,7 @@ func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
 		bound, asks int // the call is cancelled when it asks for this time; 0: never
 		want        error
 	}{
-		"cancelled":  {asks: 5, want: context.Canceled},
+		"cancelled":  {asks: rules + 20, want: context.Canceled},
 		"too costly": {bound: 8, want: ErrCostly},
 		"taken":      {},
 	} {

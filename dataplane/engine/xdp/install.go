@@ -72,6 +72,9 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 	missing := make([]xdp.Rule, 0, len(flows)) // most flows have one rule
 	compiled := make([][]xdp.Rule, len(flows))
 	for i, f := range flows {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		counter, err := b.rules.AllocCounter(owners[i])
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
