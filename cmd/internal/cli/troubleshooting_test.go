@@ -43,6 +43,7 @@ var steps = map[string]string{
 	"xdp.ErrExists":         "remove the old rule or counter first",
 	"xdp.ErrInvalid":        "correct the rule as the text says",
 	"xdp.ErrTorn":           "read again",
+	"xdp.ErrUndone":         "do as the rest of the text says; the other rules may lack packets from meanwhile",
 	"ibv.ErrBusy":           "close the objects that use it first",
 	"ibv.ErrClosed":         "open the object again",
 	"ibv.ErrDeviceGone":     "look at rdma link and dmesg; the instance goes on by itself when the device is back",
@@ -57,6 +58,7 @@ var steps = map[string]string{
 	"backend.ErrDeviceLost": "look at rdma link and dmesg; flows move to XDP meanwhile",
 	"backend.ErrNoDevice":   "rdma link lists the devices and their netdevs",
 	"backend.ErrUnread":     "look for firmware errors in dmesg",
+	"backend.ErrUndone":     "do as the rest of the text says; the flows that may lack packets have a discontinuity",
 }
 
 // TestTroubleshootingDocument: docs/troubleshooting.md has every sentinel of the packages with its cause, from its
