@@ -92,3 +92,32 @@ func TestTakingBackManyRulesBuildsTheTreesOfTheOthers(t *testing.T) {
 		}
 	}
 }
+
+// Between two calls of Stop a build does a bounded number of steps, also near a root, where one window divides thousands of
+// rules among thousands of children.
+func TestBuildAsksOftenWhetherToStop(t *testing.T) {
+	const most = stepsPerStop + sampled*copies // one window is judged as a whole
+	all := 0
+	for name, rules := range hard(4000) {
+		s := New(make([]uint64, 1<<20), Options{Class: testClass})
+		asks, longest := 0, 0
+		s.Stop = func() error {
+			asks++
+			if s.builder != nil {
+				longest = max(longest, s.builder.steps)
+			}
+			return nil
+		}
+		if err := s.Build(rules); err != nil {
+			t.Logf("%s: %v", name, err)
+		}
+		t.Logf("%s: %d nodes, %d calls, at most %d steps between two", name, s.builder.built, asks, longest)
+		if longest > most {
+			t.Errorf("%s: %d steps between two calls, want at most %d", name, longest, most)
+		}
+		all += asks
+	}
+	if all < 100 {
+		t.Errorf("all builds together have asked %d times", all)
+	}
+}
