@@ -44,13 +44,15 @@ func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 // others of fresh come before the rest of old goes, so every packet that matches rules
 // of both is decided all the while, and dropped all the while where both drop. While up to
 // 512 rules come, a packet counts for the rule that won before or for the one that wins
-// with all of them; and the same while others go.
+// with all of them; and the same while others go. Of more rules that come, no packet is
+// decided by one before the trees have theirs. An error that satisfies ErrUndone says
+// that some packets were decided by rules that are gone again.
 func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	return rs.ExchangeContext(context.Background(), old, fresh)
 }
 
-// ExchangeContext is Exchange until ctx ends: then the rules are as before, and the error is that of ctx. A change that has
-// found room for all rules goes on to its end.
+// ExchangeContext is Exchange until ctx ends: then the rules are as before, and the error is that of ctx. Old rules that
+// have begun to go, go to the last one.
 func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
 	if err := rs.enter(); err != nil {
 		return err
