@@ -50,6 +50,10 @@ var mended = []fault{
 		history: "set a=1; start; set a=1 c=2>; kill; send> 2 v0 1; start",
 	},
 	{
+		name:    "an interface goes while its hook is refused",
+		history: "set a=1; start; check; refuse v0; detach v0; wait 1s; send 1 v0 3; delete v0; wait 1s",
+	},
+	{
 		name:    "egress was held and ingress never",
 		history: "refuse v0; set a=1@v0 e=1>; start; check; stop; allow v0; start",
 	},

@@ -15,7 +15,7 @@ var mutants = []struct{ file, line, mutant string }{
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                                  // its end is not noted
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if true {`},                                              // each attachment ends an outage
 	{"xdp/ledger.go", `l.set(k, l.tick(), siteUnused)`, `l.set(k, r.lost(), siteUnused)`},                                         // an interface leaves with its outage
-	{"xdp/ledger.go", `return int32(m-o) > 0`, `return int32(m-o) >= 0`},                                                          // the clock has no order
+	{"dataplane/engine/backend/overlay.go", `return int32(m-o) > 0`, `return int32(m-o) >= 0`},                                    // the clock has no order
 	{"xdp/ledger.go", `case counts && !covered:`, `case false:`},                                                                  // a kill behind the attaching
 	{"xdp/ledger.go", `case covered && !counts:`, `case false:`},                                                                  // a hook that was lost while no process ran
 	{"xdp/ledger.go", `rs.ledger.leave(h.hookKey, false)`, `rs.ledger.begin(h.hookKey)`},                                          // an interface that goes is an outage
