@@ -185,10 +185,10 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptio
 				return h, false, nil, nil
 			}
 		}
-		if h.ifindex == ifi.Index {
+		if alive || h.ifindex == ifi.Index {
 			rs.ledger.begin(k)
 		} else {
-			rs.ledger.leave(k, alive) // another interface has its name
+			rs.ledger.leave(k, false) // its interface is gone, and another one has the name
 		}
 		rs.drop(h)
 		level = slog.LevelDebug // again

@@ -56,15 +56,21 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 		}
 		return e.giveInterfaces(list)
 	}
+
 	for _, step := range []func() error{
 		func() error { return give(both(ch.interfaces, was.Interfaces)) }, // flows may be on interfaces that come or go
-		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return commit.Keep(ctx) },
-		func() error { return alter.finish(stays) }, func() error { return give(ch.interfaces) }, func() error { return ch.removeFlows(stays) },
+		func() error { return ch.install(ctx) },
+		func() error { return alter.prepare(ctx) },
+		func() error { return commit.Keep(ctx) },
+		func() error { return alter.finish(stays) },
+		func() error { return give(ch.interfaces) },
+		func() error { return ch.removeFlows(stays) },
 	} {
 		if err = step(); err != nil {
 			break
 		}
 	}
+
 	starting := e.catalogue.Inheriting()
 	if err != nil {
 		if !starting { // the next start needs the entries that a failed start has inherited

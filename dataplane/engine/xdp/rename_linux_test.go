@@ -61,6 +61,37 @@ func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 	}
 }
 
+// Two interfaces exchange their names before the watcher has handled an event. Each of them is without a program for a
+// moment.
+func TestTwoInterfacesExchangeTheirNames(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	b, w, f := onWire(t, "eth0")
+	was := b.Now()
+	b.mu.Lock() // the watcher waits
+	err := w.Near.NS.Do(func() error {
+		for _, to := range [][2]string{{"eth0", "swap"}, {"eth1", "eth0"}, {"swap", "eth1"}} {
+			l, err := netlink.LinkByName(to[0])
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetName(l, to[1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "the outage and the counts under the new names", func() bool {
+		last, open := b.Outage(f)
+		_, complete := b.CompleteSince(f)
+		return complete && !open && last.After(was)
+	})
+}
+
 // An interface leaves the pattern, and the event of that is lost. When it comes back it has missed nothing.
 func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	need.BPF(t)
