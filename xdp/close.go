@@ -21,6 +21,8 @@ func (rs *RuleSet) Close() error { return rs.end(false) }
 func (rs *RuleSet) Destroy() error { return rs.end(true) }
 
 func (rs *RuleSet) end(destroy bool) error {
+	rs.changes.Lock()
+	defer rs.changes.Unlock()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.life.Lock()

@@ -118,6 +118,7 @@ type forest struct {
 	changed []*chain     // since flush
 	reclaim func() error // frees retired memory after a grace period
 	bound   func() int   // steps of the worst path; 0: no bound
+	outside func(func()) // RuleSet.outside
 	costly  func(error) error
 }
 
@@ -192,12 +193,14 @@ func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 		return nil
 	}
 	f.set.Bound = f.bound()
-	err := f.set.Exchange(remove, add)
+	var err error
+	exchange := func() { err = f.set.Exchange(remove, add) }
+	f.outside(exchange)
 	if errors.Is(err, tree.ErrFull) {
 		if err := f.reclaim(); err != nil {
 			return err
 		}
-		err = f.set.Exchange(remove, add)
+		f.outside(exchange)
 	}
 	return refused(f.costly(err))
 }

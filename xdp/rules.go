@@ -54,10 +54,10 @@ func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 // ExchangeContext is Exchange until ctx ends: then the rules are as before, and the error is that of ctx. Old rules that
 // have begun to go, go to the last one.
 func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
-	if err := rs.enter(); err != nil {
+	if err := rs.enterChanges(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
+	defer rs.leaveChanges()
 	for i := range fresh {
 		if err := rs.check(&fresh[i]); err != nil {
 			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
@@ -110,9 +110,9 @@ func (rs *RuleSet) Remove(rules ...Rule) error { return rs.Exchange(rules, nil) 
 
 // Rules lists the rules, best first.
 func (rs *RuleSet) Rules() []Rule {
-	if rs.enter() != nil {
+	if rs.enterChanges() != nil {
 		return nil
 	}
-	defer rs.mu.Unlock()
+	defer rs.leaveChanges()
 	return rs.class.rules()
 }

@@ -19,12 +19,15 @@ import (
 // RuleSet is one table of rules and one map of counters, shared by every interface it is attached to. Its methods may
 // be called from any goroutine; changes wait for one another, reads wait for nothing but Close.
 type RuleSet struct {
-	mu   sync.Mutex // of everything but values
-	life sync.RWMutex
-	log  *slog.Logger
-	dir  string
-	lock *os.File
-	made bool // the pins are of this Open: it found none
+	// changes is held over each change of the rules, and taken before mu. A change frees mu while it builds trees: hooks are
+	// attached meanwhile.
+	changes sync.Mutex
+	mu      sync.Mutex // of everything but values
+	life    sync.RWMutex
+	log     *slog.Logger
+	dir     string
+	lock    *os.File
+	made    bool // the pins are of this Open: it found none
 	// stranger: until Open has exchanged them, programs of another build run, or may run.
 	stranger bool
 	g        geometry
@@ -63,6 +66,29 @@ func (rs *RuleSet) enter() error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// enterChanges locks a rule set that is not closed, while no change of its rules is under way. The caller calls leaveChanges.
+func (rs *RuleSet) enterChanges() error {
+	rs.changes.Lock()
+	err := rs.enter()
+	if err != nil {
+		rs.changes.Unlock()
+	}
+	return err
+}
+
+func (rs *RuleSet) leaveChanges() {
+	rs.mu.Unlock()
+	rs.changes.Unlock()
+}
+
+// outside runs fn, which takes long and uses nothing but the trees, with mu free. Its caller holds changes, so that nobody
+// else uses the trees, and the rule set is not closed.
+func (rs *RuleSet) outside(fn func()) {
+	rs.mu.Unlock()
+	defer rs.mu.Lock()
+	fn()
 }
 
 // Open makes the maps of a rule set, or adopts the maps that a process left pinned in PinDir, with its rules, counters
@@ -252,6 +278,7 @@ func (rs *RuleSet) build() error {
 		t.table.fence = func() { rs.wait() }
 	}
 	rs.class = t
+	t.forest.outside = rs.outside
 	if err := t.recover(rs.meta.masks()); err != nil {
 		return err
 	}
@@ -355,19 +382,19 @@ func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
 
 // Cost returns what packets touch in the trees and under the hashed masks that are in force.
 func (rs *RuleSet) Cost() Cost {
-	if rs.enter() != nil {
+	if rs.enterChanges() != nil {
 		return Cost{}
 	}
-	defer rs.mu.Unlock()
+	defer rs.leaveChanges()
 	return rs.class.cost()
 }
 
 // Stats says how full the tables are.
 func (rs *RuleSet) Stats() Stats {
-	if rs.enter() != nil {
+	if rs.enterChanges() != nil {
 		return Stats{}
 	}
-	defer rs.mu.Unlock()
+	defer rs.leaveChanges()
 	s := Stats{Counters: len(rs.pool.owners), Programs: rs.loads, Insns: rs.insns}
 	rs.class.stats(&s)
 	return s

@@ -62,7 +62,15 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 		g: g, entries: newEntryStore(entries, m.dir, g.units), singles: slots[:maxTuples], ranks: ranks[:maxTuples+1], treed: map[words]*tuple{},
 		store: m, secret: s, refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
 	}
-	t.forest = forest{set: set, entries: t.entries, best: noRank, reclaim: t.reclaim, bound: t.treeBound, costly: t.costly}
+	t.forest = forest{
+		set:     set,
+		entries: t.entries,
+		best:    noRank,
+		reclaim: t.reclaim,
+		bound:   t.treeBound,
+		outside: func(fn func()) { fn() },
+		costly:  t.costly,
+	}
 	t.table = slotTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
 	return t
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // asked is a context that calls f each time that it is asked for its error.
@@ -74,4 +76,31 @@ func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hook is attached while the trees of many rules are built. It counts by these rules as soon as they are there.
+func TestAHookIsAttachedWhileTreesAreBuilt(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 4096})
+	counter := mustCounter(t, rs, "many")
+	attached := false
+	err := rs.ExchangeContext(asked{t.Context(), func() error {
+		if attached || !rs.mu.TryLock() {
+			return nil
+		}
+		rs.mu.Unlock()
+		attached = true
+		attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+		return nil
+	}}, nil, wide(2100, counter))
+	if err != nil || !attached {
+		t.Fatalf("the call returns %v; attached meanwhile: %t", err, attached)
+	}
+
+	ids := floodRules(t, rs, 2)
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+	if err := s.Run(t.Context(), 2000); err != nil {
+		t.Fatal(err)
+	}
+	compareCounts(t, rs, ids, s)
 }

@@ -70,7 +70,7 @@ func (a *alteration) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.exchange(ctx, a.rules[0], a.rules[1]); err != nil {
+	if err := b.exchangeFor(ctx, a.old, a.rules[0], a.rules[1]); err != nil {
 		err = b.withFlows(err, nil, nil)
 		return fmt.Errorf("changing rules: %w", err)
 	}

@@ -102,7 +102,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 		b.noteUnfinished(all, compiled, out)
 		stale = b.stale(all, missing)
 	}
-	if err := b.exchange(ctx, stale, missing); err != nil {
+	if err := b.exchangeFor(ctx, all, stale, missing); err != nil {
 		return nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
 	}
 	old, fresh = stale, missing
@@ -229,12 +229,32 @@ func (b *Backend) rulesOf(f backend.Placed, x *entry) ([]xdp.Rule, error) {
 	return b.compile(f, x, x.drops)
 }
 
+// exchangeFor is exchange for rules of these flows, with mu free: hooks that are lost are taken again although it takes
+// seconds. A link event changes the rules of flows that count apart on an interface, so mu stays locked for those.
+func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []xdp.Rule) error {
+	if slices.ContainsFunc(flows, func(x *entry) bool { return len(x.apart) > 0 }) {
+		return b.exchange(ctx, old, fresh)
+	}
+	if len(old)+len(fresh) == 0 {
+		return nil
+	}
+	b.mu.Unlock()
+	err := b.rules.ExchangeContext(ctx, old, fresh)
+	b.mu.Lock()
+	return b.noteExchange(old, fresh, err)
+}
+
 // exchange replaces the rules old by fresh in the tables. If ctx ends first, the rules are as before.
 func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	if err := b.rules.ExchangeContext(ctx, old, fresh); err != nil {
+	return b.noteExchange(old, fresh, b.rules.ExchangeContext(ctx, old, fresh))
+}
+
+// noteExchange notes which rules are in the tables, unless the exchange has failed.
+func (b *Backend) noteExchange(old, fresh []xdp.Rule, err error) error {
+	if err != nil {
 		return translate(err)
 	}
 	if b.there == nil {
@@ -262,6 +282,7 @@ func (b *Backend) dropRules(rules []xdp.Rule) error {
 func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var all []*entry
 	var rules []xdp.Rule
 	var counters []uint32
 	for _, f := range flows {
@@ -269,6 +290,7 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 		if !ok {
 			continue
 		}
+		all = append(all, x)
 		own, err := b.rulesOf(f, x)
 		if err != nil {
 			return err
@@ -283,8 +305,8 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 			counters = append(counters, c.ID)
 		}
 	}
-	if err := b.dropRules(rules); err != nil {
-		return err
+	if err := b.exchangeFor(context.Background(), all, rules, nil); err != nil {
+		return fmt.Errorf("removing rules: %w", err)
 	}
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil {

@@ -1,15 +1,20 @@
 package xdp
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -62,6 +67,64 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 				t.Errorf("an outage ended at %d, and it was %d before; an outage is under way: %t; counted: %t", last, was, open, counted)
 			}
 		})
+	}
+}
+
+// asked is a context that calls f each time that it is asked for its error.
+type asked struct {
+	context.Context
+	f func()
+}
+
+func (a asked) Err() error {
+	a.f()
+	return a.Context.Err()
+}
+
+// A hook is lost while the trees of many flows are built. It is taken again before they are there.
+func TestALostHookIsTakenWhileTreesAreBuilt(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	b, w, f := onWire(t, "eth0")
+	rng := rand.New(rand.NewPCG(1, 1))
+	var many []backend.Placed
+	for i := range 50 {
+		ip := &flow.IPv4{}
+		for n := range 4 {
+			ip.Src.Mask[n], ip.Dst.Mask[n] = byte(rng.Uint32()), byte(rng.Uint32())
+			ip.Src.Addr[n], ip.Dst.Addr[n] = byte(rng.Uint32())&ip.Src.Mask[n], byte(rng.Uint32())&ip.Dst.Mask[n]
+		}
+		many = append(many, backend.Placed{Flow: flow.Flow{Name: fmt.Sprint("m", i), Match: flow.Match{IPv4: ip}}, Order: uint32(i) + 1})
+	}
+
+	was := b.Now()
+	tested := false
+	_, err := b.Install(asked{t.Context(), func() {
+		if tested || !b.mu.TryLock() {
+			return
+		}
+		b.mu.Unlock()
+		free := make(chan struct{})
+		go func() {
+			b.rules.Now()
+			close(free)
+		}()
+		select {
+		case <-free:
+		case <-time.After(20 * time.Millisecond): // the rule set is locked: no trees are built
+			return
+		}
+		tested = true
+		if err := w.Near.NS.Do(func() error { return detach("eth0") }); err != nil {
+			t.Error(err)
+		}
+		lab.Eventually(t, "the hook taken again", func() bool {
+			last, open := b.Outage(f)
+			return !open && last.After(was)
+		})
+	}}, many)
+	if err != nil || !tested {
+		t.Errorf("installing %d flows: %v; the hook was lost meanwhile: %t", len(many), err, tested)
 	}
 }
 
