@@ -45,6 +45,8 @@ func (in *instance) dies() {
 	}
 	in.kill()
 	in.cmd = nil
+	// A zombie may have threads yet, which hold its files.
+	lab.Eventually(in.t, "the end of the plugin", func() bool { return in.listed().State != "running" })
 }
 
 func (in *instance) stateOf(pid int) string {
