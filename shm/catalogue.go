@@ -59,6 +59,13 @@ func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
 	return nil
 }
 
+// isWanted reports whether an entry has one of the names. If the writer gives the entry to another counter meanwhile, the
+// answer means nothing, and the word has moved.
+func (c *Catalogue) isWanted(e *entryMem) bool {
+	copyWords(wordsAt(&c.scratch.name), wordsAt(&e.name))
+	return c.names[string(upToNUL(c.scratch.name[:]))]
+}
+
 // scan looks at all entries once. A change that word, catalogueChanges before, tells is seen (barrier changes-release lies
 // behind the entry's words); any later change moves the word, and the next look scans again. complete is false where
 // the writer changed an entry at each try.
@@ -68,7 +75,7 @@ func (c *Catalogue) scan(word uint64, changed func(Entry), removed func(Handle))
 		e := p.entry()
 		id := atomic.LoadUint64(&e.identity) // barrier entry-acquire
 		known := int(i) < len(c.seen) && c.seen[i].identity != 0
-		if !known && (id>>32 != entLive || c.names != nil && !c.names[string(upToNUL(e.name[:]))]) {
+		if !known && (id>>32 != entLive || c.names != nil && !c.isWanted(e)) {
 			return // a live entry does not change its name
 		}
 		if n := int(i) + 1; n > len(c.seen) {
