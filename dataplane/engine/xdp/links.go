@@ -298,12 +298,16 @@ func (h *hooks) forgetLinks() {
 	h.upstream.stacks = newStacks()
 }
 
-// lostHooks reports whether a hook was lost since the last refreshHeld. A hook that cannot be attached again counts as
-// lost until checkAll finds that.
+// lostHooks reports whether a hook was lost since the last refreshHeld, or before it and behind the attaching. A hook that
+// refuses is none: checkAll tries it.
 func (h *hooks) lostHooks() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.closed && h.rules.Held() < len(h.held)
+	if h.closed {
+		return false
+	}
+	lacksHook := func(i dataplane.Interface) bool { return h.missing[i.Name] == nil && !h.complete(i) }
+	return h.rules.Held() < len(h.held) || slices.ContainsFunc(h.interfaces, lacksHook)
 }
 
 // checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events
