@@ -238,10 +238,12 @@ func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	b.mu.Unlock()
-	err := b.rules.ExchangeContext(ctx, old, fresh)
-	b.mu.Lock()
-	return b.noteExchange(old, fresh, err)
+	exchange := func() error {
+		b.mu.Unlock()
+		defer b.mu.Lock()
+		return b.rules.ExchangeContext(ctx, old, fresh)
+	}
+	return b.noteExchange(old, fresh, exchange())
 }
 
 // exchange replaces the rules old by fresh in the tables. If ctx ends first, the rules are as before.

@@ -2,15 +2,17 @@ package xdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -151,25 +153,32 @@ func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
 	return foreign
 }
 
-// detach takes our program off the hook of an interface, as somebody else does.
+// detach takes our program off the ingress of an interface, as somebody else does. Interfaces of other network namespaces may
+// have the same index.
 func detach(ifname string) error {
-	index, err := net.InterfaceByName(ifname)
+	i, err := netlink.LinkByName(ifname)
 	if err != nil {
 		return err
 	}
-	it := new(link.Iterator)
-	defer it.Close()
-	for it.Next() {
-		info, err := it.Link.Info()
-		if err != nil || info.XDP() == nil && info.TCX() == nil {
-			continue
+	index := i.Attrs().Index
+	if chain, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: ebpf.AttachTCXIngress}); err == nil && len(chain.Programs) > 0 {
+		id, _ := chain.Programs[0].LinkID()
+		l, err := link.NewFromID(id)
+		if err != nil {
+			return err
 		}
-		if x := info.XDP(); x != nil && int(x.Ifindex) == index.Index {
-			return it.Link.Detach()
-		}
-		if x := info.TCX(); x != nil && int(x.Ifindex) == index.Index {
-			return it.Link.Detach()
+		return errors.Join(l.Detach(), l.Close())
+	}
+
+	if x := i.Attrs().Xdp; x != nil {
+		it := new(link.Iterator)
+		defer it.Close()
+		for it.Next() {
+			info, err := it.Link.Info()
+			if err == nil && info.XDP() != nil && int(info.XDP().Ifindex) == index && uint32(info.Program) == x.ProgId {
+				return it.Link.Detach()
+			}
 		}
 	}
-	return fmt.Errorf("%s has no program: %w", ifname, it.Err())
+	return fmt.Errorf("%s has no program: %w", ifname, os.ErrNotExist)
 }
