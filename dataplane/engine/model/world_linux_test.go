@@ -272,6 +272,9 @@ func (w *world) killNow() error {
 	if time.Since(w.changed) <= time.Second {
 		w.allPossible() // the next process does not know whether the change came to its end
 	}
+	if err := w.askWithout(); err != nil {
+		return err
+	}
 	w.kill.mu.Lock()
 	w.kill.killed, w.kill.after = true, 0
 	w.counts.kills++
@@ -374,6 +377,9 @@ func (w *world) stop() error {
 	if w.engine == nil {
 		return nil
 	}
+	if err := w.noteWithout(); err != nil { // packets that pass until the next start count for the flows of now
+		return err
+	}
 	err := w.engine.Close()
 	w.engine = nil
 	w.noteUnseen()
@@ -459,6 +465,11 @@ func (w *world) noteWithout() error {
 		return nil
 	}
 	synctest.Wait()
+	return w.askWithout()
+}
+
+// askWithout is noteWithout at this instant.
+func (w *world) askWithout() error {
 	placed, err := w.engine.Placements(context.Background())
 	if err != nil {
 		return err
