@@ -69,13 +69,12 @@ func TestResponseIsSharedForAPollCycle(t *testing.T) {
 // A crowd that comes while a response is rendered shares the next one.
 func TestCrowdSharesOneRendering(t *testing.T) {
 	s := newShelf(1 << 20)
-	began, goOn := make(chan struct{}), make(chan struct{})
+	began, goOn := make(chan struct{}, 2), make(chan struct{})
 	times := 0
 	render := func(b *bytes.Buffer) (string, stamp, error) {
-		if times++; times == 1 {
-			close(began)
-			<-goOn
-		}
+		times++
+		began <- struct{}{}
+		<-goOn
 		return "", stamp{}, nil
 	}
 	now := func() (stamp, bool) { return stamp{}, false }
@@ -103,7 +102,11 @@ func TestCrowdSharesOneRendering(t *testing.T) {
 	if _, err := s.take(gone, "a", now, render, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has gone: %v", err)
 	}
-	close(goOn)
+	goOn <- struct{}{}
+	for range 199 { // the others, while one of them renders the next one
+		<-waits
+	}
+	goOn <- struct{}{}
 	all.Wait()
 	if times != 2 {
 		t.Errorf("%d renderings for one client and a crowd of 200, want 2", times)
