@@ -43,12 +43,12 @@ FUZZTIME ?= 10s
 # The tools that make test needs, by the names of .ci/need.
 TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump tmux prometheus
 # go test that runs a failed test with real time once more, and ends with a summary. A flag with a value has the form
-# -name=value. Files that exist already collect the summaries (SUMMARY), the unsteady tests (UNSTEADY), and the time of
+# -name=value. Files that exist already collect the summaries (SUMMARY), the failures (FAILURES), and the time of
 # each test (TIMES).
 SUMMARY ?=
-UNSTEADY ?=
+FAILURES ?=
 TIMES ?=
-TESTRUN = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") $(if $(UNSTEADY),-unsteady "$(UNSTEADY)") $(if $(TIMES),-times "$(TIMES)")
+TESTRUN = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") $(if $(FAILURES),-failures "$(FAILURES)") $(if $(TIMES),-times "$(TIMES)")
 GOTEST = $(TESTRUN) --
 # The packages of a lane share one software RDMA library.
 SOFT = .ci/soft "$(GO)"
@@ -150,14 +150,14 @@ demo-rdma: build ## the demo over the real libmlx5 of RDMA_CORE (Debian's archiv
 	@.ci/need cc
 	$(ROOT) $(GO) run ./internal/lab/rdmacore/demo -release "$(RDMA_CORE)" -seconds $(SECONDS_OF_DEMO)
 
-# Ends with the summaries of its parts and the list of unsteady tests, also after a failure.
+# Ends with the summaries of its parts and the list of its failures.
 test: ## every test, first as this user and then as root the packages that need privileges
 	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
-	@lists=$$(mktemp -d); trap 'rm -rf "$$lists"' EXIT; code=0; touch "$$lists/summary" "$$lists/unsteady"; \
-	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" UNSTEADY="$$lists/unsteady" lint test-cross $(if $(ROOT),test-beside-root) test-root test-otel || code=$$?; \
+	@lists=$$(mktemp -d); trap 'rm -rf "$$lists"' EXIT; code=0; touch "$$lists/summary" "$$lists/failures"; \
+	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" FAILURES="$$lists/failures" lint test-cross $(if $(ROOT),test-beside-root) test-root test-otel || code=$$?; \
 	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$lists/summary"; \
-	$(if $(UNSTEADY),cat "$$lists/unsteady" >>"$(UNSTEADY)";) .ci/unsteady "$$lists/unsteady"; exit $$code
+	$(if $(FAILURES),cat "$$lists/failures" >>"$(FAILURES)";) .ci/failures "$$lists/failures"; exit $$code
 
 # Directories whose tests build programs, explore or count for long: checked only where they differ from HEAD.
 LONG_TO_CHECK = cmd/internal/selftest examples ibv/ibvtest internal/bench internal/lab/fleet internal/memorder shm/include
@@ -176,7 +176,7 @@ test-user: ## the tests that need no privilege; a test is skipped, with the reas
 # The part of test-user that test-root does not run: make test tests each thing once.
 test-beside-root:
 	@.ci/need cc c++ pkg-config python3 rdma-headers
-	$(SOFT) $(GOTEST) -count=1 -timeout=30m -vet=off $(ALSO_AS_USER) $$($(GO) list ./... | grep -vxFf <($(GO) list ./internal/rules $(PRIVILEGED)))
+	$(SOFT) $(GOTEST) -count=1 -timeout=10m -vet=off $(ALSO_AS_USER) $$($(GO) list ./... | grep -vxFf <($(GO) list ./internal/rules $(PRIVILEGED)))
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)

@@ -61,12 +61,12 @@ lane: ok: 2 passed, 0 failed, 2 unsteady, 0 skipped in 1s
 `, r.summary("lane", time.Second, true)); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(`  lane: m/luck TestLate
+	if d := cmp.Diff(`  lane: m/luck TestLate is unsteady
       a_test.go:4: 3 packets, want 4
       a_test.go:4: FLOWTALLY_SEED=7
-  lane: m/luck TestLast
+  lane: m/luck TestLast is unsteady
       a_test.go:5: no cycle in 1s
-`, r.unsteadyList("lane")); d != "" {
+`, r.failureList("lane")); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff([]string{"FLOWTALLY_SEED=7"}, r.repeats[0].seedEnv()); d != "" {
@@ -175,7 +175,7 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 		code          int
 		runs          map[string]int // of the tests that count them
 		shown         string
-		unsteady      string
+		failures      string
 	}{
 		{
 			name: "all pass", pattern: "TestPasses",
@@ -185,7 +185,7 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 			name: "fails once", pattern: "TestFailsOnce|TestPasses",
 			runs:  map[string]int{"TestFailsOnce": 2},
 			shown: "lane: ok: 1 passed, 0 failed, 1 unsteady, 0 skipped",
-			unsteady: `  lane: m/lucky TestFailsOnce
+			failures: `  lane: m/lucky TestFailsOnce is unsteady
       lucky_test.go:26: run 1 of TestFailsOnce
 `,
 		},
@@ -193,7 +193,7 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 			name: "fails once, and waits in a helper", pattern: "TestWaitsThroughAHelper",
 			runs:  map[string]int{"TestWaitsThroughAHelper": 2},
 			shown: "has real time (lab.Eventually): it is run once more, alone",
-			unsteady: `  lane: m/lucky TestWaitsThroughAHelper
+			failures: `  lane: m/lucky TestWaitsThroughAHelper is unsteady
       lucky_test.go:36: run 1 of TestWaitsThroughAHelper
 `,
 		},
@@ -201,17 +201,25 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 			name: "fails twice", pattern: "TestFailsTwice", code: 1,
 			runs:  map[string]int{"TestFailsTwice": 2},
 			shown: "lane: FAILED: 0 passed, 1 failed, 0 skipped",
+			failures: `  lane: m/lucky TestFailsTwice failed
+      lucky_test.go:31: run 1 of TestFailsTwice
+`,
 		},
 		{
 			name: "has no real time", pattern: "TestPureFailsOnce", code: 1,
 			runs:  map[string]int{"TestPureFailsOnce": 1},
 			shown: "m/lucky TestPureFailsOnce has no real time: it is not run again",
+			failures: `  lane: m/lucky TestPureFailsOnce failed
+      lucky_test.go:43: run 1 of TestPureFailsOnce
+`,
 		},
 		{
 			name: "one of two has no real time", pattern: "TestPureFailsOnce|TestFailsOnce", code: 1,
 			runs:  map[string]int{"TestPureFailsOnce": 1, "TestFailsOnce": 2},
 			shown: "lane: FAILED: 0 passed, 1 failed, 1 unsteady, 0 skipped",
-			unsteady: `  lane: m/lucky TestFailsOnce
+			failures: `  lane: m/lucky TestPureFailsOnce failed
+      lucky_test.go:43: run 1 of TestPureFailsOnce
+  lane: m/lucky TestFailsOnce is unsteady
       lucky_test.go:26: run 1 of TestFailsOnce
 `,
 		},
@@ -231,7 +239,7 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 			for name, text := range luckyModule {
 				write(name, text)
 			}
-			to := files{summary: write("summary", ""), unsteady: write("unsteady", ""), times: write("times", "")}
+			to := files{summary: write("summary", ""), failures: write("failures", ""), times: write("times", "")}
 			var shown strings.Builder
 			s := suite{command: "go", dir: dir, w: &shown}
 			code, err := s.runAll("lane", []string{"-vet=off", "-run=" + tt.pattern, "./..."}, to)
@@ -242,7 +250,7 @@ func TestFailedTestsRunOnceMore(t *testing.T) {
 			if !strings.Contains(shown.String(), tt.shown) {
 				t.Errorf("the output lacks %q:\n%s", tt.shown, shown.String())
 			}
-			if d := cmp.Diff(tt.unsteady, read(t, to.unsteady)); d != "" {
+			if d := cmp.Diff(tt.failures, read(t, to.failures)); d != "" {
 				t.Error(d)
 			}
 			for name, want := range tt.runs {

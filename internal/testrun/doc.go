@@ -1,7 +1,7 @@
 // Testrun runs go test, shows the output of failing tests, and ends with a summary: how many
 // tests passed, failed and were skipped, why, and how long it took.
 //
-//	testrun [-go COMMAND] [-dir DIR] [-name NAME] [-to FILE] [-unsteady FILE] [-times FILE] -- FLAG… PACKAGE…
+//	testrun [-go COMMAND] [-dir DIR] [-name NAME] [-to FILE] [-failures FILE] [-times FILE] -- FLAG… PACKAGE…
 //
 // FLAG… and PACKAGE… are the arguments of go test, which runs in DIR. A flag with a value has the form
 // -name=value, because testrun must tell flags from packages. NAME stands at the beginning of the
@@ -11,7 +11,8 @@
 //
 // A failed test is run once more when everything else has ended: alone, with the same flags and the same seed.
 // If it passes then, it is unsteady: it counts as a failure of luck and the run is green. The summary and the file of
-// -unsteady have its name and the message of its failure. Each entry is a fault of the product until shown otherwise.
+// -failures have its name and the message of its failure, as those of a test that failed for good. Each entry is a fault of
+// the product until shown otherwise.
 //
 // Luck needs something that two runs of the same code do not share. So only a test with real time is run again:
 // one that waits or reads the clock, uses the network, a process or a system call, or starts a goroutine. The sources

@@ -11,14 +11,14 @@ import (
 func main() {
 	name := flag.String("name", "go test", "stands at the beginning of the summary")
 	to := flag.String("to", "", "file that the summary is appended to")
-	unsteady := flag.String("unsteady", "", "file that the unsteady tests are appended to")
+	failures := flag.String("failures", "", "file that the failed and the unsteady tests are appended to")
 	times := flag.String("times", "", "file that the time of each test is appended to")
 	command := flag.String("go", "go", "the go command")
 	dir := flag.String("dir", ".", "directory in which go test runs")
 	flag.Parse()
 
 	suite := suite{command: *command, dir: *dir, w: os.Stdout}
-	code, err := suite.runAll(*name, flag.Args(), files{summary: *to, unsteady: *unsteady, times: *times})
+	code, err := suite.runAll(*name, flag.Args(), files{summary: *to, failures: *failures, times: *times})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		code = max(code, 1)
@@ -28,7 +28,7 @@ func main() {
 
 // files are the paths of the files that a run adds to. An empty path is no file.
 type files struct {
-	summary, unsteady, times string
+	summary, failures, times string
 }
 
 // runAll runs the tests, then the failed ones that may be unsteady, and writes the summary. It returns the exit status.
@@ -49,7 +49,7 @@ func (s suite) runAll(name string, args []string, to files) (code int, err error
 	fmt.Fprint(s.w, text)
 	return code, errors.Join(err,
 		appendTo(to.summary, text),
-		appendTo(to.unsteady, r.unsteadyList(name)),
+		appendTo(to.failures, r.failureList(name)),
 		appendTo(to.times, r.timeList(name)),
 	)
 }

@@ -214,8 +214,7 @@ func (r *report) summary(name string, took time.Duration, ok bool) string {
 	for _, tests := range r.skipped {
 		skips += len(tests)
 	}
-	failed := slices.DeleteFunc(slices.Clone(r.failed), func(f *failure) bool { return r.isUnsteady(f.test) })
-	unsteady := r.unsteady()
+	failed, unsteady := r.failedForGood(), r.unsteady()
 	fmt.Fprintf(&b, "\n%s: %s: %d passed, %d failed, ", name, verdict, len(r.passed), len(failed))
 	if len(unsteady) > 0 {
 		fmt.Fprintf(&b, "%d unsteady, ", len(unsteady))
@@ -238,6 +237,11 @@ func (r *report) summary(name string, took time.Duration, ok bool) string {
 	return b.String()
 }
 
+// failedForGood returns the tests that failed, except the unsteady ones.
+func (r *report) failedForGood() []*failure {
+	return slices.DeleteFunc(slices.Clone(r.failed), func(f *failure) bool { return r.isUnsteady(f.test) })
+}
+
 // unsteady returns the tests that failed, and passed when they were run again.
 func (r *report) unsteady() (all []*failure) {
 	for _, f := range r.repeats {
@@ -248,15 +252,20 @@ func (r *report) unsteady() (all []*failure) {
 	return all
 }
 
-// unsteadyList is the entry of each unsteady test in the list at the end of make test: its name and its message.
-func (r *report) unsteadyList(name string) string {
+// failureList is the entry of each failed test in the list at the end of make test: its name and its message. The entry
+// of a test that passed when it was run again says that it is unsteady.
+func (r *report) failureList(name string) string {
 	var b strings.Builder
-	for _, f := range r.unsteady() {
-		fmt.Fprintf(&b, "  %s: %s\n", name, f)
-		for _, line := range f.message() {
-			fmt.Fprintf(&b, "      %s\n", line)
+	list := func(all []*failure, how string) {
+		for _, f := range all {
+			fmt.Fprintf(&b, "  %s: %s %s\n", name, f, how)
+			for _, line := range f.message() {
+				fmt.Fprintf(&b, "      %s\n", line)
+			}
 		}
 	}
+	list(r.failedForGood(), "failed")
+	list(r.unsteady(), "is unsteady")
 	return b.String()
 }
 
