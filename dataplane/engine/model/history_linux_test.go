@@ -23,6 +23,7 @@ import (
 //	kill                  it is killed
 //	kill@3 STEP           it is killed at the third durable write of STEP
 //	cancel@3 STEP         the caller of set, plus or rename gives up then
+//	pass@3 STEP           a packet to port 1 passes each side of each interface then. STEP leaves the set of flows as it is
 //	send 1 v0 10          ten packets to port 1 arrive at v0
 //	send> 1 v0 10         ten packets to port 1 leave through v0
 //	detach v0, detach> v0 somebody takes our program off the hook
@@ -44,18 +45,22 @@ type step struct {
 	args   []string
 	killAt int
 	endAt  int // when its caller gives up
+	passAt int // when packets pass
 }
 
 func (s step) String() string {
 	verb := s.verb
-	if s.killAt > 0 {
-		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
+	if s.egress {
+		verb += ">"
 	}
 	if s.endAt > 0 {
 		verb = fmt.Sprintf("cancel@%d %s", s.endAt, verb)
 	}
-	if s.egress {
-		verb += ">"
+	if s.killAt > 0 {
+		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
+	}
+	if s.passAt > 0 {
+		verb = fmt.Sprintf("pass@%d %s", s.passAt, verb)
 	}
 	return strings.Join(append([]string{verb}, s.args...), " ")
 }
@@ -67,14 +72,15 @@ func parseHistory(text string) (steps []step, err error) {
 			continue
 		}
 		s := step{}
-		if at, is := strings.CutPrefix(words[0], "kill@"); is && len(words) > 1 {
-			if s.killAt, err = strconv.Atoi(at); err != nil {
-				return nil, fmt.Errorf("%q: %w", part, err)
+		for _, p := range []struct {
+			prefix string
+			at     *int
+		}{{"pass@", &s.passAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
+			n, is := strings.CutPrefix(words[0], p.prefix)
+			if !is || len(words) == 1 {
+				continue
 			}
-			words = words[1:]
-		}
-		if at, is := strings.CutPrefix(words[0], "cancel@"); is && len(words) > 1 {
-			if s.endAt, err = strconv.Atoi(at); err != nil {
+			if *p.at, err = strconv.Atoi(n); err != nil {
 				return nil, fmt.Errorf("%q: %w", part, err)
 			}
 			words = words[1:]
@@ -153,9 +159,11 @@ func (w *world) do(s step) error {
 		return refusal(err)
 	case "start":
 		w.may(w.wanted)
+		defer w.passingAt(s.passAt)()
 		_, err := w.within(s.killAt, true, w.start)
 		return refusal(err)
 	case "stop":
+		defer w.passingAt(s.passAt)()
 		_, err := w.within(s.killAt, false, w.stop)
 		return refusal(err)
 	case "kill":
@@ -230,6 +238,7 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
+		defer w.passingAt(s.passAt)()
 		_, err = w.within(s.killAt, false, func() error { w.settle(d); return nil })
 		return err
 	case "check":

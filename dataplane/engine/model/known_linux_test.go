@@ -54,6 +54,10 @@ var mended = []fault{
 		history: "set a=1; start; check; refuse v0; detach v0; wait 1s; send 1 v0 3; delete v0; wait 1s",
 	},
 	{
+		name:    "a loss that was declared before the process ended is not declared again",
+		history: "set a=1; start; check; detach v0; send 1 v0 1; wait 1s; check; stop; start",
+	},
+	{
 		name:    "egress was held and ingress never",
 		history: "refuse v0; set a=1@v0 e=1>; start; check; stop; allow v0; start",
 	},
@@ -73,6 +77,23 @@ var mended = []fault{
 		name:    "a hook that was refused since the birth of a flow is free at the next start",
 		history: "set a=1; start; check; refuse v0; set e=2>; set a=1; check; stop; allow v0; start",
 	},
+}
+
+// killedAmidLosses are kills at each step by which a process takes a lost hook again, and by which it moves counting between
+// TCX and XDP. A packet passes at the step ahead: no program counts it, or two do.
+func killedAmidLosses() (all []fault) {
+	for n := range 16 {
+		all = append(all,
+			fault{
+				name:    "a process is killed while it takes a lost hook again",
+				history: fmt.Sprintf("set a=1; start; check; detach v0; send 1 v0 2; kill@%d wait 1s; start", n+1),
+			},
+			fault{
+				name:    "a process is killed while it moves from TCX to XDP",
+				history: fmt.Sprintf("hold v0; set a=1; start; check; free v0; pass@%d kill@%d wait 40s; start", n+1, n+2),
+			})
+	}
+	return all
 }
 
 // killedAmidOverlap are kills at each step of a change that adds a flow which wins packets of another. The next process has
@@ -101,7 +122,7 @@ func TestKnownFaults(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range slices.Concat(mended, killedAmidOverlap()) {
+	for _, f := range slices.Concat(mended, killedAmidLosses(), killedAmidOverlap()) {
 		if err := play(t, f.history, nil); err != nil {
 			t.Errorf("%s: %v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", f.name, err, f.history)
 		}

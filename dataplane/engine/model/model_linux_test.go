@@ -16,7 +16,7 @@ func drawHistory(t *rapid.T) string {
 	verbs := []string{
 		"set", "plus", "minus", "rename", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop",
 		"detach", "refuse", "allow", "delete", "add", "hold", "free", "wait", "unlink", "unpin", "strict", "degraded",
-		"kill@", "kill@", "cancel@",
+		"kill@", "kill@", "cancel@", "pass@", "pass@",
 	}
 	steps := []string{"set " + drawFlows(t), "start", "check"}
 	if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
@@ -58,6 +58,12 @@ func drawStep(t *rapid.T, verb string, verbs []string) string {
 	case "kill@":
 		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "start", "stop", "wait"}).Draw(t, "in"), verbs)
 		return fmt.Sprintf("kill@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
+	case "pass@":
+		of := drawStep(t, rapid.SampledFrom([]string{"start", "stop", "wait", "wait"}).Draw(t, "in"), verbs)
+		if n := rapid.IntRange(0, 12).Draw(t, "kill"); n > 0 {
+			of = fmt.Sprintf("kill@%d %s", n, of)
+		}
+		return fmt.Sprintf("pass@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
 	case "cancel@":
 		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "rename"}).Draw(t, "in"), verbs)
 		return fmt.Sprintf("cancel@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)

@@ -11,20 +11,23 @@ import (
 
 // mutants are faults in the lines that keep and declare losses. Each is one line of the source that was changed.
 var mutants = []struct{ file, line, mutant string }{
-	{"xdp/ledger.go", `if r := l.site(k); r.state() == siteCovered {`, `if r := l.site(k); false {`},                      // no outage ever begins
-	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                          // its end is not noted
-	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if true {`},                                      // each attachment ends an outage
-	{"xdp/ledger.go", `l.set(k, l.tick(), siteUnused)`, `l.set(k, r.lost(), siteUnused)`},                                 // an interface leaves with its outage
-	{"dataplane/engine/backend/overlay.go", `return int32(m-o) > 0`, `return int32(m-o) >= 0`},                            // the clock has no order
-	{"xdp/ledger.go", `case counts && !covered:`, `case false:`},                                                          // a kill behind the attaching
-	{"xdp/ledger.go", `case covered && !counts:`, `case false:`},                                                          // a hook that was lost while no process ran
-	{"xdp/ledger.go", `rs.ledger.leave(h.hookKey, false)`, `rs.ledger.begin(h.hookKey)`},                                  // an interface that goes is an outage
-	{"xdp/ledger.go", `l.set(k, lost, siteCovered)`, `l.set(k, lost, r.state())`},                                         // an outage never ends
-	{"xdp/attach.go", `rs.ledger.cover(h.hookKey, h.ifindex)`, `_ = h`},                                                   // an attachment is not noted
-	{"dataplane/engine/source.go", `!last.After(c.seen())`, `last == last`},                                               // nothing is declared
-	{"dataplane/engine/move.go", `past.Seen = uint32(seen)`, `_ = seen`},                                                  // one loss is declared again and again
-	{"dataplane/engine/publish.go", `last.After(backend.Moment(old.Continuity.Seen))`, `last.After(u.Now())`},             // a restart declares nothing
-	{"dataplane/engine/publish.go", `in.Gap = in.Gap || old != nil &&`, `in.Gap = in.Gap || old != nil || old != nil &&`}, // it declares always
+	{"xdp/ledger.go", `if r := l.site(k); r.state() == siteCovered {`, `if r := l.site(k); false {`},                              // no outage ever begins
+	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                                  // its end is not noted
+	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if true {`},                                              // each attachment ends an outage
+	{"xdp/ledger.go", `l.set(k, l.tick(), siteUnused)`, `l.set(k, r.lost(), siteUnused)`},                                         // an interface leaves with its outage
+	{"dataplane/engine/backend/overlay.go", `return int32(m-o) > 0`, `return int32(m-o) >= 0`},                                    // the clock has no order
+	{"xdp/ledger.go", `case counts && !covered:`, `case false:`},                                                                  // a kill behind the attaching
+	{"xdp/ledger.go", `case covered && !counts:`, `case false:`},                                                                  // a hook that was lost while no process ran
+	{"xdp/ledger.go", `rs.ledger.leave(h.hookKey, false)`, `rs.ledger.begin(h.hookKey)`},                                          // an interface that goes is an outage
+	{"xdp/ledger.go", `l.set(k, lost, siteCovered)`, `l.set(k, lost, r.state())`},                                                 // an outage never ends
+	{"xdp/attach.go", `rs.ledger.cover(h.hookKey, h.ifindex)`, `_ = h`},                                                           // an attachment is not noted
+	{"dataplane/engine/source.go", `!last.After(c.seen())`, `last == last`},                                                       // nothing is declared
+	{"dataplane/engine/move.go", `past.Seen = uint32(seen)`, `_ = seen`},                                                          // one loss is declared again and again
+	{"dataplane/engine/publish.go", `last.After(backend.Moment(old.Continuity.Seen))`, `last.After(u.Now())`},                     // a restart declares nothing
+	{"xdp/ledger.go", `l.lost[at] = r.lost()`, `_ = r`},                                                                           // a start forgets the latest loss
+	{"xdp/move.go", `	rs.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
+	{"shm/entry.go", `s.discontinuities, s.seen = c.Discontinuities, c.Seen`, `s.discontinuities, s.seen = c.Discontinuities, 0`}, // the mirror forgets what it has declared
+	{"dataplane/engine/publish.go", `in.Gap = in.Gap || old != nil &&`, `in.Gap = in.Gap || old != nil || old != nil &&`},         // it declares always
 }
 
 // TestTheModelFindsMutants changes one line at a time, and lets the model run. It compiles the engine for each mutant, so it

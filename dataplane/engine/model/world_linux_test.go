@@ -73,13 +73,14 @@ type world struct {
 
 // counts tells what the histories of a run held.
 type counts struct {
-	histories, packets, starts, calls, refused, losses, kills, cancels, checks, without int
+	histories, packets, starts, calls, refused, losses, kills, cancels, passes, checks, without int
 }
 
 // truth is what is known about the packets of one flow since its total began.
 type truth struct {
 	seen   uint64 // counted by programs, once for each program
 	missed uint64 // that passed no program, since the last discontinuity
+	twice  uint64 // that two programs have counted, since the last discontinuity
 	last   uint64 // the discontinuities of the last look
 	rebase bool   // nothing tells whether the total goes on: the next look believes it
 	known  bool   // last has a value
@@ -408,6 +409,37 @@ func (w *world) send(port uint16, ifname string, egress bool, n int) error {
 	if err := w.noteWithout(); err != nil {
 		return err
 	}
+	return w.pass(port, ifname, egress, n)
+}
+
+// passingAt has packets pass at the step n of the process, if the set of flows stays as it is; 0: at none. The caller
+// calls done.
+func (w *world) passingAt(n int) (done func()) {
+	same := slices.EqualFunc(w.wanted, w.flows, func(a, b flow.Flow) bool {
+		return a.Name == b.Name && a.Identity() == b.Identity() && a.Action == b.Action
+	})
+	if n == 0 || !same || w.uncertain {
+		return func() {}
+	}
+	w.setAtStep(func(what string) {
+		if n--; n != 0 || w.kill.killed {
+			return
+		}
+		w.trace("packets pass at %q", what)
+		w.counts.passes++
+		for _, name := range w.interfaces {
+			for _, egress := range []bool{false, true} {
+				if err := w.pass(1, name, egress, 1); err != nil {
+					panic(err)
+				}
+			}
+		}
+	})
+	return func() { w.setAtStep(nil) }
+}
+
+// pass passes packets at this instant.
+func (w *world) pass(port uint16, ifname string, egress bool, n int) error {
 	winner := func(set []flow.Flow) (name, identity string) {
 		i := slices.IndexFunc(set, func(f flow.Flow) bool { return matches(f, port, ifname, egress) && !w.without[f.Name] })
 		if i < 0 {
@@ -454,6 +486,7 @@ func (w *world) send(port uint16, ifname string, egress bool, n int) error {
 		}
 		if seen > 1 {
 			t.possible = true
+			t.twice++
 		}
 	}
 	return nil
@@ -833,6 +866,11 @@ func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 		return violated("%s: a new total begins with a discontinuity", f.Name)
 	case n == t.last && t.missed > 0 && w.held(f):
 		return violated("%s: %d packets are missing from the total, and no discontinuity says so", f.Name, t.missed)
+	case n == t.last && t.twice > 0:
+		return violated("%s: %d packets were counted twice, and no discontinuity says so", f.Name, t.twice)
+	}
+	if n > t.last {
+		t.twice = 0
 	}
 	if n > t.last || t.missed == 0 && w.held(f) {
 		t.missed, t.possible = 0, !w.held(f)
