@@ -27,6 +27,8 @@ import (
 //	send 1 v0 10          ten packets to port 1 arrive at v0
 //	send> 1 v0 10         ten packets to port 1 leave through v0
 //	detach v0, detach> v0 somebody takes our program off the hook
+//	lose@3 wait 1s        the same at v0, at the third step of the process
+//	held v0               a program counts what arrives at v0 now, or the history fails
 //	refuse v0, refuse> v0 the hook refuses programs from now on
 //	allow v0, allow> v0   it takes them again
 //	hold v0, free v0      another program takes the hook of XDP, and leaves it
@@ -46,6 +48,7 @@ type step struct {
 	killAt int
 	endAt  int // when its caller gives up
 	passAt int // when packets pass
+	loseAt int // when v0 loses its program
 }
 
 func (s step) String() string {
@@ -58,6 +61,9 @@ func (s step) String() string {
 	}
 	if s.killAt > 0 {
 		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
+	}
+	if s.loseAt > 0 {
+		verb = fmt.Sprintf("lose@%d %s", s.loseAt, verb)
 	}
 	if s.passAt > 0 {
 		verb = fmt.Sprintf("pass@%d %s", s.passAt, verb)
@@ -75,7 +81,7 @@ func parseHistory(text string) (steps []step, err error) {
 		for _, p := range []struct {
 			prefix string
 			at     *int
-		}{{"pass@", &s.passAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
+		}{{"pass@", &s.passAt}, {"lose@", &s.loseAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
 			n, is := strings.CutPrefix(words[0], p.prefix)
 			if !is || len(words) == 1 {
 				continue
@@ -100,7 +106,7 @@ var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
 		{"tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
-		{"detach", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
+		{"detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
 		{"rename"},
 		{"send"},
 	} {
@@ -187,14 +193,10 @@ func (w *world) do(s step) error {
 		}
 		return w.send(uint16(port), arg(1), s.egress, n)
 	case "detach":
-		for _, at := range hooksOf(s.egress) {
-			if w.host.Detach(arg(0), at) {
-				w.unheld(arg(0), s.egress)
-				if w.unlooked == nil {
-					w.unlooked = make(map[site]bool)
-				}
-				w.unlooked[site{arg(0), s.egress}] = true
-			}
+		w.detach(arg(0), s.egress)
+	case "held":
+		if !w.holds(site{arg(0), s.egress}) {
+			return violated("%s has no program", arg(0))
 		}
 	case "refuse", "allow":
 		var err error
@@ -239,6 +241,7 @@ func (w *world) do(s step) error {
 			return err
 		}
 		defer w.passingAt(s.passAt)()
+		defer w.losingAt(s.loseAt)()
 		_, err = w.within(s.killAt, false, func() error { w.settle(d); return nil })
 		return err
 	case "check":

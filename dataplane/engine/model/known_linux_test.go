@@ -79,6 +79,18 @@ var mended = []fault{
 	},
 }
 
+// lostAgain are losses of the only hook at each step by which the process takes it again. The next look, a few ms later,
+// sees each of them.
+func lostAgain() (all []fault) {
+	for n := range 12 {
+		all = append(all, fault{
+			name:    "the only hook is lost again while it is taken",
+			history: fmt.Sprintf("set a=1@v0; start; check; detach v0; lose@%d wait 100ms; held v0; send 1 v0 1", n+1),
+		})
+	}
+	return all
+}
+
 // killedAmidLosses are kills at each step by which a process takes a lost hook again, and by which it moves counting between
 // TCX and XDP. A packet passes at the step ahead: no program counts it, or two do.
 func killedAmidLosses() (all []fault) {
@@ -122,7 +134,7 @@ func TestKnownFaults(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range slices.Concat(mended, killedAmidLosses(), killedAmidOverlap()) {
+	for _, f := range slices.Concat(mended, lostAgain(), killedAmidLosses(), killedAmidOverlap()) {
 		if err := play(t, f.history, nil); err != nil {
 			t.Errorf("%s: %v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", f.name, err, f.history)
 		}

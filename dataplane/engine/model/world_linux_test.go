@@ -438,6 +438,34 @@ func (w *world) passingAt(n int) (done func()) {
 	return func() { w.setAtStep(nil) }
 }
 
+// losingAt takes the program off v0 at the step n of the process; 0: at none. The caller calls done.
+func (w *world) losingAt(n int) (done func()) {
+	if n == 0 {
+		return func() {}
+	}
+	w.setAtStep(func(what string) {
+		if n--; n == 0 && !w.kill.killed {
+			w.trace("v0 loses its program at %q", what)
+			w.detach("v0", false)
+		}
+	})
+	return func() { w.setAtStep(nil) }
+}
+
+// detach takes our program off a hook.
+func (w *world) detach(ifname string, egress bool) {
+	for _, at := range hooksOf(egress) {
+		if !w.host.Detach(ifname, at) {
+			continue
+		}
+		w.unheld(ifname, egress)
+		if w.unlooked == nil {
+			w.unlooked = make(map[site]bool)
+		}
+		w.unlooked[site{ifname, egress}] = true
+	}
+}
+
 // pass passes packets at this instant.
 func (w *world) pass(port uint16, ifname string, egress bool, n int) error {
 	winner := func(set []flow.Flow) (name, identity string) {

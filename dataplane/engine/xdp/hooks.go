@@ -209,7 +209,12 @@ func (h *hooks) setHeld(now []xdp.Attachment) {
 	for _, a := range now {
 		h.heldNames[hookName{a.Interface, a.Hook}] = true
 	}
-	h.heldTicker.setHeld(len(h.held))
+
+	watched := len(h.held)
+	if watched == 0 && slices.ContainsFunc(h.interfaces, h.lacksHook) { // it was lost again behind the attaching
+		watched = 1
+	}
+	h.heldTicker.setHeld(watched)
 }
 
 // refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices

@@ -306,8 +306,12 @@ func (h *hooks) lostHooks() bool {
 	if h.closed {
 		return false
 	}
-	lacksHook := func(i dataplane.Interface) bool { return h.missing[i.Name] == nil && !h.complete(i) }
-	return h.rules.Held() < len(h.held) || slices.ContainsFunc(h.interfaces, lacksHook)
+	return h.rules.Held() < len(h.held) || slices.ContainsFunc(h.interfaces, h.lacksHook)
+}
+
+// lacksHook reports whether an interface that refuses nothing lacks a hook.
+func (h *hooks) lacksHook(i dataplane.Interface) bool {
+	return h.missing[i.Name] == nil && !h.complete(i)
 }
 
 // checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events
