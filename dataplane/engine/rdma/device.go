@@ -24,6 +24,7 @@ type device struct {
 	open      nic         // nil while no device is open
 	refused   *failure    // why an existing device was not opened; nil if none was tried
 	down      error       // why the device does not count now, or nil
+	elsewhere bool        // the last search found it at another interface
 	stuck     []io.Closer // objects that could not be closed: rules, and the bulks that they use
 	stuckOpen bool        // closing the device has not ended the stuck objects
 	signal    func()      // Backend.signal

@@ -53,6 +53,30 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	mustInstall(t, b, f)
 }
 
+// A slave leaves its bond: one search finds its device at the bond, and the next one at the slave.
+func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
+	h := newFakeHost("v1")
+	b := openFake(t, h, "v1")
+	f := placedUDP(t, "f", 1, 0)
+	mustInstall(t, b, f)
+	b.stop() // only the test searches from here on
+	b.stopped.Wait()
+	here := portInfo{name: "fake0", port: 1, netdev: "v1", driver: "ibvtest"}
+	atBond := here
+	atBond.netdev = "bond7"
+
+	for _, found := range []portInfo{atBond, here, atBond} {
+		b.checkDevices([]portInfo{found})
+		if err := b.Gone()["f"]; err != nil {
+			t.Fatalf("the device is at %s: %v", found.netdev, err)
+		}
+	}
+	b.checkDevices([]portInfo{atBond})
+	if err := b.Gone()["f"]; !errors.Is(err, backend.ErrDeviceLost) {
+		t.Errorf("gone: %v, want the end of a device that is at another interface for good", err)
+	}
+}
+
 // A driver that sends no event has its device taken off the list.
 func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	h := newFakeHost("eth0")

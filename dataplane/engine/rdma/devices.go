@@ -298,8 +298,7 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 			d.gaveUp.Store(nil)
 			b.signal()
 		}
-		listed := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev && i.name == d.name })
-		if d.open != nil && !d.unfit() && !listed {
+		if d.open != nil && !d.unfit() && !d.isListed(infos) {
 			d.down = backend.ErrDeviceLost
 			d.stop()
 			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
@@ -310,6 +309,26 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 		}
 	}
 	return empty, late
+}
+
+// isListed reports whether an open device is still there. While a slave joins or leaves a bond, the kernel's GID table names
+// another interface than the files of the bond do, for a moment. So a device is gone when two searches in a row find it at
+// another interface.
+func (d *device) isListed(infos []portInfo) bool {
+	elsewhere := false
+	for _, i := range infos {
+		if i.name != d.name {
+			continue
+		}
+		if i.netdev == d.netdev {
+			d.elsewhere = false
+			return true
+		}
+		elsewhere = true
+	}
+	first := elsewhere && !d.elsewhere
+	d.elsewhere = elsewhere
+	return first
 }
 
 // openLate opens a device that was missing at the start. It signals success, and a reason for failure that is new.

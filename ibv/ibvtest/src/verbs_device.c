@@ -3,8 +3,8 @@
  * verbs_device.c: the table of devices, and the verbs over one of them.
  *
  * A device is one netdev of one network namespace under one name. The netdev is identified by
- * its index and the cookie of its namespace, which the kernel gives to no other. Its address does
- * not identify it: a bond changes the addresses of its slaves. The device stays in the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so that the paths
+ * index and address, since a namespace's inode and its indices are reused. The device stays in
+ * the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so that the paths
  * of a freed list (ibdev_path) stay valid, as they do with sysfs. Its descriptors are open only
  * while a list or a context refers to it: they would keep the namespace alive. */
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "verbs_kernel.h"
@@ -83,20 +84,23 @@ bool verbs_device_linked(struct soft_device *d)
 
 struct soft_device *verbs_device_find(const char *name, const char *netdev)
 {
+	struct stat ns = {0};
 	struct ifreq index = {0}, address = {0};
 	struct soft_device *d = NULL;
 	if (strlen(netdev) >= IFNAMSIZ || strlen(name) >= sizeof(d->device.name))
 		return NULL;
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int ns_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (ns_fd >= 0)
+		fstat(ns_fd, &ns);
 	memcpy(index.ifr_name, netdev, strlen(netdev));
 	memcpy(address.ifr_name, netdev, strlen(netdev));
 	if (s < 0 || ioctl(s, SIOCGIFINDEX, &index) || ioctl(s, SIOCGIFHWADDR, &address))
 		goto out;
-	uint64_t netns = verbs_netns(s);
 	for (d = table.first; d; d = d->next)
-		if (!strcmp(d->device.name, name) && !strcmp(d->netdev, netdev) && d->netns == netns &&
-		    d->ifindex == (unsigned)index.ifr_ifindex)
+		if (!strcmp(d->device.name, name) && !strcmp(d->netdev, netdev) && d->netns == ns.st_ino &&
+		    d->ifindex == (unsigned)index.ifr_ifindex &&
+		    !memcmp(d->kernel.mac, address.ifr_hwaddr.sa_data, sizeof(d->kernel.mac)))
 			break;
 	if (!d) {
 		d = calloc(1, sizeof(*d));
@@ -107,7 +111,7 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 		verbs_kernel_name(d);
 		d->device.node_type = IBV_NODE_CA;
 		d->device.transport_type = IBV_TRANSPORT_IB;
-		d->netns = netns;
+		d->netns = ns.st_ino;
 		d->ifindex = index.ifr_ifindex;
 		memcpy(d->kernel.mac, address.ifr_hwaddr.sa_data, sizeof(d->kernel.mac));
 		d->netns_fd = d->socket = -1;

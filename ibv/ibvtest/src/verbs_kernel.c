@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "nic.h"
@@ -51,26 +51,17 @@ static void *visit(void *arg)
 	return NULL;
 }
 
-/* Is the calling thread in the network namespace of the device? */
-static bool in_its_netns(const struct soft_device *d)
-{
-	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is = s >= 0 && verbs_netns(s) == d->netns;
-	if (s >= 0)
-		close(s);
-	return is;
-}
-
 int uv_device_nic(struct uv_device *device, struct nic **nic)
 {
 	struct soft_device *d = RDMA_OUTER(device, struct soft_device, kernel);
+	struct stat ns;
 	struct visit v = {.device = d};
 	sigset_t all, old;
 	pthread_t thread;
 	int err = 0;
 	if (device->nic) {
 		;
-	} else if (d->netns_fd < 0 || in_its_netns(d)) {
+	} else if (d->netns_fd < 0 || stat("/proc/thread-self/ns/net", &ns) || ns.st_ino == d->netns) {
 		err = nic_open(d->netdev, &device->nic);
 	} else {
 		sigfillset(&all);

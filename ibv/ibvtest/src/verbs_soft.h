@@ -26,7 +26,7 @@ struct soft_device {
 	struct ibv_device device; /* first: the application has a pointer to it */
 	char netdev[IFNAMSIZ];
 	unsigned ifindex;
-	uint64_t netns; /* cookie of the network namespace */
+	uint64_t netns; /* inode of the network namespace */
 
 	/* Of the table, under verbs_table_lock. */
 	struct soft_device *next;
@@ -102,15 +102,6 @@ int verbs_sysfs_add(struct soft_device *device, unsigned number);
 int verbs_sysfs_ndev(struct soft_device *device); /* whose GIDs the port has: the bond of a slave, as roce_gid_mgmt.c of the kernel */
 void verbs_sysfs_remove(struct soft_device *device);
 void verbs_sysfs_close(void);
-
-/* The cookie of the network namespace of a socket. */
-static inline uint64_t verbs_netns(int socket)
-{
-	uint64_t cookie = 0;
-	socklen_t size = sizeof(cookie);
-	getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
-	return cookie;
-}
 
 /* verbs_device.c: the table. */
 void verbs_table_lock(void);
