@@ -89,12 +89,13 @@ type Attachment struct {
 
 // Stats is the state of the tables.
 type Stats struct {
-	Rules    int // added
-	MaxRules int
-	Tuples   int // distinct masks
-	Hashed   int // of them, in the hash table; the rules of the others are in trees
-	Built    int // how often all trees were built
-	Counters int
-	Programs uint64 // how often programs were loaded
-	Insns    uint32 // that the verifier processed for the last program
+	Rules       int // added
+	MaxRules    int
+	Tuples      int // distinct masks
+	Hashed      int // of them, in the hash table; the rules of the others are in trees
+	Built       int // how often all trees were built
+	Counters    int // allocated
+	MaxCounters int
+	Programs    uint64 // how often programs were loaded
+	Insns       uint32 // that the verifier processed for the last program
 }

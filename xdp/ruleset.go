@@ -395,7 +395,7 @@ func (rs *RuleSet) Stats() Stats {
 		return Stats{}
 	}
 	defer rs.leaveChanges()
-	s := Stats{Counters: len(rs.pool.owners), Programs: rs.loads, Insns: rs.insns}
+	s := Stats{Counters: len(rs.pool.owners), MaxCounters: rs.g.counters, Programs: rs.loads, Insns: rs.insns}
 	rs.class.stats(&s)
 	return s
 }

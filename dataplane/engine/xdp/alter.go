@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -38,7 +39,7 @@ func (a *alteration) prepare(ctx context.Context) error {
 		if a.now[i].Order != f.Order {
 			y.order = b.place(a.now[i])
 		}
-		before, err := b.rulesOf(f, x)
+		before, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ func (a *alteration) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.noteRules(a.now[i], y, rules, y.active)
+		y.drops = y.active && a.now[i].Action == flow.Drop
 		if !slices.Equal(before, rules) {
 			a.rules[0], a.rules[1] = append(a.rules[0], before...), append(a.rules[1], rules...)
 		}

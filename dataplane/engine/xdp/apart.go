@@ -16,7 +16,7 @@ import (
 func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if on && !b.staleRemoved {
+	if on && b.start != nil {
 		return nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
 	var changed []backend.Placed
@@ -41,7 +41,7 @@ func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname s
 	if !on {
 		return ids, b.trim()
 	}
-	err = b.hooks.attach(b.adopted || b.staleRemoved)
+	err = b.hooks.attach(b.adopted || b.start == nil)
 	for _, f := range changed {
 		if err == nil {
 			err = b.hooks.checkReach(f.On(ifname).Flow)
@@ -151,7 +151,7 @@ var _ backend.Alterer = (*Backend)(nil)
 func (b *Backend) Alter(ctx context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.staleRemoved {
+	if b.start != nil {
 		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
 	a := &alteration{b: b, was: was, now: now}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,8 @@ type Options struct {
 	Interfaces []dataplane.Interface // names and patterns, at least one
 	Degraded   bool                  // an interface that refuses to be counted on is a condition, not an error
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
-	// Flows are the flows of the configuration, which keep their pinned counters until RemoveStale.
+	// Flows are the flows of the configuration. Until RemoveStale, these are installed and no others. The Order of each is its
+	// index.
 	Flows []flow.Flow
 	// Restart: this instance ran before under its host. If somebody took it off its hooks, it stays off.
 	Restart bool
@@ -38,25 +40,18 @@ type Options struct {
 
 // Backend counts flows in the kernel. It implements backend.SoftwareBackend.
 type Backend struct {
-	maxFlows   int
-	worstCost  int
-	configured []flow.Flow // until RemoveStale
-	log        *slog.Logger
-	rules      *xdp.RuleSet
-	adopted    bool // the pins held counters, whose counts go on
+	maxFlows  int
+	worstCost int
+	log       *slog.Logger
+	rules     *xdp.RuleSet
+	adopted   bool   // the pins held counters, whose counts go on
+	next      uint32 // place of the flow of Order ordered among the flows of its priority
+	ordered   uint32 // the first Order that no configured flow has
 
-	mu           sync.Mutex // guards the fields below; link events take it too
-	hooks        *hooks
-	staleRemoved bool
-	claimed      bool // all configured flows have their pinned counters, and no others are left; see dropUnowned
-	flows        map[string]*entry
-	// Between the opening of a dead process's rules and RemoveStale: all rules in the tables, and the rules of each of
-	// flows. Otherwise both are nil: the tables hold the rules of flows, and rulesOf compiles them again, which takes
-	// far less memory.
-	there     map[xdp.Rule]bool
-	installed map[string][]xdp.Rule
-	next      uint32 // place of the next rule among the rules of its priority; after RemoveStale, of the flow of Order ordered
-	ordered   uint32 // the first Order that no flow had before RemoveStale
+	mu    sync.Mutex // guards the fields below; link events take it too
+	hooks *hooks
+	flows map[string]*entry
+	start *start // until RemoveStale
 }
 
 // entry is a flow that has rules in the tables. It is small, because an instance may have a million.
@@ -94,28 +89,50 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}
-	b := &Backend{
-		maxFlows: o.Config.MaxFlows, worstCost: o.Config.WorstCost, configured: o.Flows, log: o.Logger, rules: rules,
-		adopted: len(rules.Counters()) > 0, flows: make(map[string]*entry),
-	}
+	b := &Backend{maxFlows: o.Config.MaxFlows, worstCost: o.Config.WorstCost, log: o.Logger, rules: rules, flows: make(map[string]*entry)}
 	if b.hooks, err = newHooks(o, rules, ns, &b.mu); err != nil {
 		return nil, errors.Join(err, rules.Close(), ns.Close())
 	}
 	b.hooks.replace = b.replaceInterfaces
-	if found := rules.Rules(); len(found) > 0 {
-		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)
-		for _, r := range found {
-			b.there[r] = true
-		}
-	}
-	err = b.disown()
-	if err == nil {
+	if err = b.match(o.Flows); err == nil {
 		err = b.hooks.watch()
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close(true))
 	}
 	return b, nil
+}
+
+// match decides what the start makes of the pins, and gives the pinned counters that flows take over to these.
+func (b *Backend) match(configured []flow.Flow) error {
+	found := pinsOf(b.rules)
+	b.adopted = len(found.counters) > 0
+	all := make([]wanted, len(configured))
+	for i, f := range configured {
+		all[i].flow = f
+		if b.adopted {
+			all[i].owner = owner(f)
+			all[i].rules, _ = compile(backend.Placed{Flow: f}, 0, b.rules.Port) // Install returns the error
+		}
+	}
+	b.start = match(all, found)
+	b.next, b.ordered = b.start.next, uint32(len(configured))
+	for id, owner := range b.start.renamed {
+		if err := b.rules.Rename(id, owner); err != nil {
+			return translate(err)
+		}
+	}
+	return nil
+}
+
+// place returns the place of a flow among the flows of its priority.
+func (b *Backend) place(f backend.Placed) uint32 {
+	if b.start != nil {
+		if x, ok := b.start.fates[f.Name]; ok {
+			return x.place
+		}
+	}
+	return b.next + f.Order - b.ordered
 }
 
 // Name implements backend.Backend.
@@ -126,27 +143,16 @@ func (b *Backend) Name() string { return "xdp" }
 func (b *Backend) RemoveStale(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.staleRemoved = true
+	if b.start != nil {
+		if err := b.removeRules(slices.Collect(maps.Keys(b.start.left))); err != nil {
+			return err
+		}
+		b.start = nil
+	}
 	wanted := make(map[uint32]bool)
-	keep := make(map[xdp.Rule]bool)
 	for _, x := range b.flows {
 		wanted[x.counter] = true
 	}
-	for _, rules := range b.installed {
-		for _, r := range rules {
-			keep[r] = true
-		}
-	}
-	var stale []xdp.Rule
-	for r := range b.there {
-		if !keep[r] {
-			stale = append(stale, r)
-		}
-	}
-	if err := b.dropRules(stale); err != nil {
-		return err
-	}
-	b.there, b.installed, b.configured = nil, nil, nil
 	var idle []uint32
 	for _, c := range b.rules.Counters() {
 		if !wanted[c.ID] {
@@ -282,8 +288,9 @@ func (b *Backend) Close(keep bool) error {
 		return nil
 	}
 	b.hooks.closed = true
-	keep = keep && (b.staleRemoved || b.adopted)
-	if b.staleRemoved { // else the next process has to declare what this start has found
+	started := b.start == nil
+	keep = keep && (started || b.adopted)
+	if started { // else the next process has to declare what this start has found
 		b.rules.NoteChange(false)
 	}
 	b.mu.Unlock()
@@ -298,7 +305,7 @@ func (b *Backend) Close(keep bool) error {
 // trim detaches programs from hooks that no flow needs. Before RemoveStale it detaches none: which of an earlier
 // process's hooks are needed is not known then.
 func (b *Backend) trim() error {
-	if !b.staleRemoved {
+	if b.start != nil {
 		return nil
 	}
 	return b.hooks.trim()
@@ -308,7 +315,7 @@ func (b *Backend) trim() error {
 type State struct {
 	Rules  *xdp.RuleSet
 	Demand int // how many needs of hooks there are
-	Kept   int // compiled rules that are kept in memory
+	Kept   int // pinned rules that are kept in memory
 	// Refreshes is how often the held hooks were listed, which costs a system call for each.
 	Refreshes uint64
 	// HeldPeriod is how often the held hooks are queried.
@@ -319,7 +326,10 @@ type State struct {
 func (b *Backend) Inspect() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := State{Rules: b.rules, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
+	s := State{Rules: b.rules, Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
+	if b.start != nil {
+		s.Kept = len(b.start.left)
+	}
 	for _, d := range b.hooks.demand {
 		s.Demand += d.ingress + d.egress
 	}

@@ -7,8 +7,9 @@
 // its shadow.
 //
 // Rules, counters and programs are pinned, so that they survive the process.
-// The next process finds them by the flow's identity (pinned.go) and keeps them
-// until [Backend.RemoveStale] removes the ones that no flow asked for.
+// [New] matches the configured flows with them (match.go), before anything is written.
+// [Backend.Install] carries the match out. What no flow took over stays until
+// [Backend.RemoveStale].
 //
 // A hook can be lost: its device goes, or another program detaches ours. links.go
 // watches for that and attaches again. Each attachment begins another epoch of the hook,

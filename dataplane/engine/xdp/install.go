@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -12,97 +13,73 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements backend.Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
-// of the flow replace its pinned rules. If they leave no place for the rules, Install removes the pinned rules and counters
-// of flows that are not installed and not in flows.
+// Install implements backend.Backend. Over the pins of a dead process, it carries out what match has decided: a flow keeps
+// its pinned counter, and the rules of the flow replace its pinned rules.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installAll(ctx, flows, true)
+	return b.install(ctx, flows, true)
 }
 
 // AddShadows implements backend.SoftwareBackend.
 func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installAll(ctx, flows, false)
-}
-
-func (b *Backend) installAll(ctx context.Context, flows []backend.Placed, serve bool) ([]backend.Installed, error) {
-	owners := make([]string, len(flows))
-	for i, f := range flows {
-		owners[i] = owner(f.Flow)
-	}
-	var was map[string]pinned
-	if !b.staleRemoved && b.adopted {
-		if !b.claimed {
-			if err := b.claim(owners); err != nil {
-				return nil, err
-			}
-		}
-		was = b.pinned()
-	}
-	order := b.places(flows, owners, was)
-	out, err := b.install(ctx, flows, owners, order, was, serve)
-	if was != nil && !b.claimed && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)) {
-		if err := b.dropUnowned(owners); err != nil {
-			return nil, err
-		}
-		out, err = b.install(ctx, flows, owners, order, was, serve)
-	}
-	if errors.Is(err, xdp.ErrFull) {
-		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
-	}
-	return out, err
+	return b.install(ctx, flows, false)
 }
 
 // install counts all of flows or none. One exchange replaces their pinned rules.
-func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
+func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve bool) (_ []backend.Installed, err error) {
+	defer func() {
+		if errors.Is(err, xdp.ErrFull) {
+			err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
+		}
+	}()
+	if err := b.makeRoom(flows); err != nil {
+		return nil, err
+	}
 	var counters []uint32     // new ones
 	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
 		if err != nil {
-			for _, f := range flows {
-				delete(b.installed, f.Name)
-			}
 			err = errors.Join(err, b.exchange(context.WithoutCancel(ctx), fresh, old), b.freeCounters(counters))
 		}
 	}()
 	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
-	missing := make([]xdp.Rule, 0, len(flows)) // most flows have one rule
-	compiled := make([][]xdp.Rule, len(flows))
+	rules := make([]xdp.Rule, 0, len(flows)) // most flows have one rule
 	for i, f := range flows {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		counter, err := b.rules.AllocCounter(owners[i])
+		x := &entry{owner: owner(f.Flow), order: b.place(f)}
+		counter, err := b.rules.AllocCounter(x.owner)
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
 		}
 		if !counter.Adopted {
 			counters = append(counters, counter.ID)
 		}
-		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
-		x := &entry{owner: owners[i], counter: counter.ID, order: order[i]}
-		drops := serve || was[x.owner].drops
-		rules, err := b.compile(f, x, drops)
+		was := b.start.fate(f.Flow)
+		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Gap: was.gap}
+		x.counter, x.drops = counter.ID, f.Action == flow.Drop && (serve || was.drops)
+		own, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return nil, err
 		}
-		b.noteRules(f, x, rules, drops)
-		missing = append(missing, rules...)
-		compiled[i] = rules
-		// An earlier process that was killed while it changed the flow has left a counter without its rules.
-		out[i].Gap = counter.Adopted && was != nil && was[x.owner].rules < len(rules)
+		rules = append(rules, own...)
 		all[i] = x
 	}
-	missing = slices.DeleteFunc(missing, func(r xdp.Rule) bool { return b.there[r] })
-	var stale []xdp.Rule
-	if was != nil {
-		b.noteUnfinished(all, compiled, out)
-		stale = b.stale(all, missing)
+
+	stale, missing := b.start.exchange(all, rules)
+	err = b.exchangeFor(ctx, all, stale, missing)
+	if lacksRoom(err) && b.start.hasIdle() {
+		if err := b.dropIdle(); err != nil {
+			return nil, err
+		}
+		stale, missing = b.start.exchange(all, rules)
+		err = b.exchangeFor(ctx, all, stale, missing)
 	}
-	if err := b.exchangeFor(ctx, all, stale, missing); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
 	}
 	old, fresh = stale, missing
@@ -111,11 +88,55 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, owners []
 			return nil, err
 		}
 	}
+	b.start.installed(rules, stale)
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
 		out[i].Source = b.hooks.source(f.Flow)
 	}
 	return out, nil
+}
+
+// lacksRoom reports whether rules may be accepted once others are gone.
+func lacksRoom(err error) bool {
+	return errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)
+}
+
+// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If they would find none
+// without it either, nothing is dropped.
+func (b *Backend) makeRoom(flows []backend.Placed) error {
+	if b.start == nil {
+		return nil
+	}
+	s := b.rules.Stats()
+	for _, f := range flows {
+		if !b.start.fate(f.Flow).adopts {
+			s.Counters++
+			s.Rules += len(families(f.Match))
+		}
+	}
+	if s.Counters <= s.MaxCounters && s.Rules <= s.MaxRules {
+		return nil
+	}
+	if counters := s.Counters - len(b.start.idle); counters > s.MaxCounters {
+		return translate(fmt.Errorf("allocating counters: %w: there are %d, and the flows need %d", xdp.ErrFull, s.MaxCounters, counters))
+	}
+	if rules := s.Rules - len(b.start.idleRules()); rules > s.MaxRules {
+		return translate(fmt.Errorf("adding rules: %w: the tables hold %d rules, and the flows need %d", xdp.ErrFull, s.MaxRules, rules))
+	}
+	return b.dropIdle()
+}
+
+// dropIdle removes the pinned rules and counters that no configured flow takes over.
+func (b *Backend) dropIdle() error {
+	s := b.start
+	rules := s.idleRules()
+	if err := b.removeRules(rules); err != nil {
+		return err
+	}
+	s.installed(nil, rules)
+	idle := slices.Collect(maps.Keys(s.idle))
+	clear(s.idle)
+	return b.freeCounters(idle)
 }
 
 // withFlows names the flows that cause too high a cost: flows of the backend, and flows that were to be added.
@@ -174,7 +195,7 @@ func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all 
 		all[i].active = true
 		b.hooks.demand.add(f.Flow, 1)
 	}
-	err := b.hooks.attach(b.adopted || b.staleRemoved)
+	err := b.hooks.attach(b.adopted || b.start == nil)
 	for i, f := range flows {
 		if err == nil {
 			err = b.hooks.checkReach(f.Flow)
@@ -198,7 +219,7 @@ func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, a
 	if f.Action != flow.Drop || x.drops == active {
 		return nil
 	}
-	old, err := b.rulesOf(f, x)
+	old, err := b.compile(f, x, x.drops)
 	if err != nil {
 		return err
 	}
@@ -209,24 +230,8 @@ func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, a
 	if err := b.exchange(ctx, old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
-	b.noteRules(f, x, rules, active)
+	x.drops = active
 	return nil
-}
-
-// noteRules notes the rules of a flow, and whether they drop.
-func (b *Backend) noteRules(f backend.Placed, x *entry, rules []xdp.Rule, drops bool) {
-	x.drops = drops && f.Action == flow.Drop
-	if b.installed != nil {
-		b.installed[f.Name] = rules
-	}
-}
-
-// rulesOf returns the rules of a flow that are in the tables.
-func (b *Backend) rulesOf(f backend.Placed, x *entry) ([]xdp.Rule, error) {
-	if rules := b.installed[f.Name]; rules != nil {
-		return rules, nil
-	}
-	return b.compile(f, x, x.drops)
 }
 
 // exchangeFor is exchange for rules of these flows, with mu free: hooks that are lost are taken again although it takes
@@ -238,12 +243,9 @@ func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	exchange := func() error {
-		b.mu.Unlock()
-		defer b.mu.Lock()
-		return b.rules.ExchangeContext(ctx, old, fresh)
-	}
-	return b.noteExchange(old, fresh, exchange())
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	return translate(b.rules.ExchangeContext(ctx, old, fresh))
 }
 
 // exchange replaces the rules old by fresh in the tables. If ctx ends first, the rules are as before.
@@ -251,28 +253,11 @@ func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	return b.noteExchange(old, fresh, b.rules.ExchangeContext(ctx, old, fresh))
+	return translate(b.rules.ExchangeContext(ctx, old, fresh))
 }
 
-// noteExchange notes which rules are in the tables, unless the exchange has failed.
-func (b *Backend) noteExchange(old, fresh []xdp.Rule, err error) error {
-	if err != nil {
-		return translate(err)
-	}
-	if b.there == nil {
-		return nil
-	}
-	for _, r := range old {
-		delete(b.there, r)
-	}
-	for _, r := range fresh {
-		b.there[r] = true
-	}
-	return nil
-}
-
-// dropRules removes rules from the tables.
-func (b *Backend) dropRules(rules []xdp.Rule) error {
+// removeRules removes rules from the tables.
+func (b *Backend) removeRules(rules []xdp.Rule) error {
 	if err := b.exchange(context.Background(), rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
@@ -293,15 +278,11 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 			continue
 		}
 		all = append(all, x)
-		own, err := b.rulesOf(f, x)
+		own, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return err
 		}
-		for _, r := range own {
-			if b.there == nil || b.there[r] {
-				rules = append(rules, r)
-			}
-		}
+		rules = append(rules, own...)
 		counters = append(counters, x.counter)
 		for _, c := range x.own {
 			counters = append(counters, c.ID)
@@ -320,7 +301,6 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 			}
 		}
 		delete(b.flows, f.Name)
-		delete(b.installed, f.Name)
 	}
 	if err := b.trim(); err != nil {
 		b.log.Error("detaching from hooks that no flow needs", "err", err)

@@ -2,7 +2,6 @@ package xdp
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -18,66 +17,61 @@ func (b *Backend) NoteChange(underWay bool) { b.rules.NoteChange(underWay) }
 // mostCompared bounds the pairs of rules that a start compares. The flows beyond it get a gap without a comparison.
 const mostCompared = 4_000_000
 
-// noteUnfinished notes a gap of each flow whose packets may have counted for another flow, or the other way round, because
-// the last process died within a change. This start installs the flows from before that change, while programs counted by
-// some of the rules from after it. rules and out are those of each of flows.
-func (b *Backend) noteUnfinished(flows []*entry, rules [][]xdp.Rule, out []backend.Installed) {
-	changing, dropped := b.rules.Unfinished()
-	if !changing && len(dropped) == 0 {
-		return
+// unfinished returns which flows have a gap because the last process died within a change: their packets may have counted
+// for another flow, or the other way round. This start installs the flows from before that change, while programs counted by
+// some of the rules from after it.
+func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
+	gaps := make([]bool, len(configured))
+	if !p.changing && len(p.dropped) == 0 {
+		return gaps
 	}
 
-	found := slices.AppendSeq(slices.Clone(dropped), maps.Keys(b.there))
-	strays := b.straysOf(found, flows)
-	moved := movedOf(found, flows, rules)
+	found := slices.Concat(p.dropped, p.rules)
+	strays := s.straysOf(found, p.counters)
+	moved := movedOf(found, configured, fates)
 
 	compared := 0
-	for i := range flows {
-		for _, r := range rules[i] {
+	for i, w := range configured {
+		for _, r := range w.rules {
+			r.Order = fates[i].place
 			compared += len(strays) + len(moved)
 			wins := func(stray xdp.Rule) bool { return stray.WinsOver(&r) }
 			overlaps := func(moved xdp.Rule) bool { return moved.Overlaps(&r) }
 			if compared > mostCompared || slices.ContainsFunc(strays, wins) || slices.ContainsFunc(moved, overlaps) {
-				out[i].Gap = true
+				gaps[i] = true
 				break
 			}
 		}
 	}
+	return gaps
 }
 
 // straysOf returns those of the found rules that belong to no configured flow: the change was to add or to remove the flow.
-func (b *Backend) straysOf(found []xdp.Rule, flows []*entry) []xdp.Rule {
-	configured := make(map[string]bool) // by owner
-	for _, f := range b.configured {
-		configured[owner(f)] = true
-	}
-	for _, x := range flows {
-		configured[x.owner] = true
-	}
-	for _, x := range b.flows {
-		configured[x.owner] = true
-	}
-
+func (s *start) straysOf(found []xdp.Rule, counters []xdp.CounterInfo) []xdp.Rule {
 	stray := make(map[uint32]bool) // by counter
-	for _, c := range b.rules.Counters() {
-		stray[c.ID] = !configured[c.Owner] && !strings.HasPrefix(c.Owner, apartPrefix)
+	for _, c := range counters {
+		stray[c.ID] = s.idle[c.ID] && !strings.HasPrefix(c.Owner, apartPrefix)
 	}
 	return slices.DeleteFunc(slices.Clone(found), func(r xdp.Rule) bool { return !stray[r.Counter] })
 }
 
 // movedOf returns those of the found rules that belong to flows, and that the flows are not to have, or in another order.
 // Only their order counts, not its numbers: a start may number the rules anew.
-func movedOf(found []xdp.Rule, flows []*entry, rules [][]xdp.Rule) (moved []xdp.Rule) {
+func movedOf(found []xdp.Rule, configured []wanted, fates []fate) (moved []xdp.Rule) {
 	orderless := func(r xdp.Rule) xdp.Rule {
 		r.Order, r.Drop = 0, false
 		return r
 	}
 	wantedOrder := make(map[xdp.Rule]uint32) // by orderless rule
 	own := make(map[uint32]bool)             // counters of flows
-	for i, x := range flows {
-		own[x.counter] = true
-		for _, r := range rules[i] {
-			wantedOrder[orderless(r)] = r.Order
+	for i, w := range configured {
+		if !fates[i].adopts {
+			continue
+		}
+		own[fates[i].counter] = true
+		for _, r := range w.rules {
+			r.Counter = fates[i].counter
+			wantedOrder[orderless(r)] = fates[i].place
 		}
 	}
 

@@ -1,0 +1,273 @@
+package xdp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// owner returns the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
+// name. The identity comes first, so that a renamed flow can be found.
+func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
+
+// apartOwner returns the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
+// counter over: neither the flow itself, changed to one of that interface, nor a flow of the next process.
+func apartOwner(f backend.Placed, ifname string) string {
+	return apartPrefix + owner(f.On(ifname).Flow)
+}
+
+// apartPrefix is what only owners of apartOwner begin with.
+const apartPrefix = "apart "
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// pins are what a process has left in the kernel.
+type pins struct {
+	counters []xdp.CounterInfo
+	rules    []xdp.Rule
+	// changing: the process died within a change of the flows. It was adding the dropped rules.
+	changing bool
+	dropped  []xdp.Rule
+}
+
+// pinsOf returns what the pins hold.
+func pinsOf(rules *xdp.RuleSet) pins {
+	p := pins{counters: rules.Counters(), rules: rules.Rules()}
+	p.changing, p.dropped = rules.Unfinished()
+	return p
+}
+
+// wanted is a configured flow. Its rules have no counter and no order yet.
+type wanted struct {
+	flow  flow.Flow
+	owner string
+	rules []xdp.Rule
+}
+
+// start is what a start makes of the pins. match decides it for all configured flows, before the start writes anything.
+// Install, RemoveStale and the others carry it out.
+type start struct {
+	fates   map[string]fate   // of the configured flows, by name
+	renamed map[uint32]string // the new owners of pinned counters
+	idle    map[uint32]bool   // pinned counters that no configured flow takes over
+	next    uint32            // the place behind all configured flows
+	left    map[xdp.Rule]bool // pinned rules that are in the tables still, and that no installed flow has
+}
+
+// fate is what a start makes of one flow.
+type fate struct {
+	adopts  bool   // it takes a pinned counter over
+	counter uint32 // the pinned counter
+	place   uint32 // of its rules among the rules of their priority
+	drops   bool   // its pinned rules drop
+	// gap: its packets may have counted for another flow, or for none, while its counter was pinned.
+	gap bool
+}
+
+// match decides which pinned counter each configured flow takes over, and which place its rules get.
+func match(configured []wanted, p pins) *start {
+	s := &start{
+		fates: make(map[string]fate, len(configured)), renamed: make(map[uint32]string),
+		idle: make(map[uint32]bool), left: make(map[xdp.Rule]bool, len(p.rules)),
+	}
+	rules := make(map[uint32][]xdp.Rule, len(p.counters))
+	for _, r := range p.rules {
+		s.left[r] = true
+		rules[r.Counter] = append(rules[r.Counter], r)
+	}
+	fates := make([]fate, len(configured))
+	p.counters = s.setApart(configured, p.counters)
+	s.adopt(configured, fates, p.counters, rules)
+	s.next = arrange(fates, rules)
+	unfinished := s.unfinished(configured, fates, p)
+
+	for i, w := range configured {
+		f := &fates[i]
+		if f.adopts {
+			own := rules[f.counter]
+			f.drops = slices.ContainsFunc(own, func(r xdp.Rule) bool { return r.Drop })
+			// A process that was killed while it changed the flow has left its counter without some of the rules.
+			f.gap = unfinished[i] || len(own) < len(w.rules)
+		}
+		s.fates[w.flow.Name] = *f
+	}
+	return s
+}
+
+// adopt gives each flow the counter of its owner, or that of a flow which counted the same under a name that is not
+// configured any more. Of several such flows, the first ones give their counters: their rules win over the others.
+func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterInfo, rules map[uint32][]xdp.Rule) {
+	byOwner := make(map[string]uint32, len(counters))
+	for _, c := range counters {
+		byOwner[c.Owner] = c.ID
+		s.idle[c.ID] = true
+	}
+	take := func(i int, id uint32) {
+		fates[i] = fate{adopts: true, counter: id}
+		delete(s.idle, id)
+	}
+	for i, w := range configured {
+		if id, ok := byOwner[w.owner]; ok {
+			take(i, id)
+		}
+	}
+
+	free := make(map[string][]xdp.CounterInfo) // by identity, the best one first
+	for _, c := range counters {
+		if identity, _, _ := strings.Cut(c.Owner, " "); s.idle[c.ID] {
+			free[identity] = append(free[identity], c)
+		}
+	}
+	for _, of := range free {
+		slices.SortFunc(of, func(a, b xdp.CounterInfo) int {
+			return cmp.Or(cmp.Compare(firstOrder(rules[a.ID]), firstOrder(rules[b.ID])), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	for i, w := range configured {
+		identity, _, _ := strings.Cut(w.owner, " ")
+		if of := free[identity]; !fates[i].adopts && len(of) > 0 {
+			take(i, of[0].ID)
+			s.renamed[of[0].ID] = w.owner
+			free[identity] = of[1:]
+		}
+	}
+}
+
+// setApart gives counters of single interfaces the owner of apartOwner. An earlier version gave them the owner of a flow of
+// that interface. Such a counter is there beside the counter that the flow of its name has on all interfaces.
+func (s *start) setApart(configured []wanted, counters []xdp.CounterInfo) []xdp.CounterInfo {
+	everywhere := make(map[string]string) // the identity of a flow on all interfaces, by that on one
+	for _, w := range configured {
+		if identity, _, _ := strings.Cut(w.owner, " "); w.flow.Interface != "" {
+			w.flow.Interface = ""
+			everywhere[identity] = hashed(w.flow.Identity())
+		}
+	}
+	has := make(map[string]bool, len(counters))
+	for _, c := range counters {
+		has[c.Owner] = true
+	}
+	out := slices.Clone(counters)
+	for i, c := range out {
+		identity, name, _ := strings.Cut(c.Owner, " ")
+		if of, ok := everywhere[identity]; ok && has[of+" "+name] {
+			out[i].Owner = apartPrefix + c.Owner
+			s.renamed[c.ID] = out[i].Owner
+		}
+	}
+	return out
+}
+
+// firstOrder returns the order of the rule that wins over the others.
+func firstOrder(rules []xdp.Rule) uint32 {
+	first := uint32(math.MaxUint32)
+	for _, r := range rules {
+		first = min(first, r.Order)
+	}
+	return first
+}
+
+// spread is the distance between the places of the flows of a start. A later flow finds a place between two of
+// them, and the flows behind it keep their places.
+const spread = 64
+
+// arrange gives each flow its place: that of its pinned rules, as long as this keeps the flows in order. It returns the
+// place behind them.
+func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
+	pinned := func(f fate) []xdp.Rule {
+		if !f.adopts {
+			return nil
+		}
+		return rules[f.counter]
+	}
+	last := -1 // flow that has a place
+	for i, f := range fates {
+		if len(pinned(f)) > 0 {
+			last = i
+		}
+	}
+	for i, f := range fates {
+		if own := pinned(f); len(own) > 0 {
+			next = max(next, firstOrder(own))
+		}
+		fates[i].place = next
+		if i < last {
+			next++
+		} else {
+			next += spread
+		}
+	}
+	return next
+}
+
+// fate returns what a start makes of a flow.
+func (s *start) fate(f flow.Flow) fate {
+	if s == nil {
+		return fate{}
+	}
+	return s.fates[f.Name]
+}
+
+// hasIdle reports whether the pins still hold counters that no configured flow takes over.
+func (s *start) hasIdle() bool { return s != nil && len(s.idle) > 0 }
+
+// exchange returns the pinned rules that the rules of flows replace, and the rules that are not pinned. Replaced are other
+// rules with the counters of the flows, and rules with the key, the mask and the rank of a rule that comes.
+func (s *start) exchange(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule) {
+	if s == nil || len(s.left) == 0 {
+		return nil, rules
+	}
+	nameless := func(r xdp.Rule) xdp.Rule {
+		r.Counter, r.Drop = 0, false
+		return r
+	}
+	stay, come := make(map[xdp.Rule]bool), make(map[xdp.Rule]bool)
+	for _, r := range rules {
+		if s.left[r] {
+			stay[r] = true
+		} else {
+			come[nameless(r)] = true
+			fresh = append(fresh, r)
+		}
+	}
+	counters := make(map[uint32]bool, len(flows))
+	for _, x := range flows {
+		counters[x.counter] = true
+	}
+	for r := range s.left {
+		if !stay[r] && (counters[r.Counter] || come[nameless(r)]) {
+			old = append(old, r)
+		}
+	}
+	return old, fresh
+}
+
+// installed notes that flows have these rules, and that old ones are gone.
+func (s *start) installed(rules, old []xdp.Rule) {
+	if s == nil {
+		return
+	}
+	for _, r := range slices.Concat(rules, old) {
+		delete(s.left, r)
+	}
+}
+
+// idleRules returns the pinned rules that are there still and count for no configured flow.
+func (s *start) idleRules() (out []xdp.Rule) {
+	for r := range s.left {
+		if s.idle[r.Counter] {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package xdp
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// toPort is a flow of the packets to a port.
+func toPort(name string, port uint16) flow.Flow {
+	p := flow.Ports{Dst: flow.Port{Value: port, Mask: 0xffff}}
+	return flow.Flow{Name: name, Match: flow.Match{UDP: &p}}
+}
+
+// held is a pinned counter with its number, and a rule of its flow at an order, or none.
+type held struct {
+	flow  flow.Flow
+	id    uint32
+	order int // -1: it has no rule
+}
+
+// startWith is what a start with flows makes of the pins.
+func startWith(t *testing.T, flows []flow.Flow, counters []held, changing bool) *start {
+	t.Helper()
+	rulesOf := func(f flow.Flow, counter, order uint32) []xdp.Rule {
+		rules, err := compile(backend.Placed{Flow: f, Order: order}, counter, func(string) (uint16, error) { return 1, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rules
+	}
+	p := pins{changing: changing}
+	for _, c := range counters {
+		p.counters = append(p.counters, xdp.CounterInfo{Counter: xdp.Counter{ID: c.id}, Owner: owner(c.flow)})
+		if c.order >= 0 {
+			p.rules = append(p.rules, rulesOf(c.flow, c.id, uint32(c.order))...)
+		}
+	}
+	all := make([]wanted, len(flows))
+	for i, f := range flows {
+		all[i] = wanted{flow: f, owner: owner(f), rules: rulesOf(f, 0, 0)}
+	}
+	return match(all, p)
+}
+
+// Each flow takes the counter of its name and match over, else one of its match whose name is gone: that of the rules which
+// won. The places of pinned rules stay as long as they keep the flows in order.
+func TestEachFlowTakesItsCounterOver(t *testing.T) {
+	a, b, c := toPort("a", 1), toPort("b", 2), toPort("c", 3)
+	for name, tt := range map[string]struct {
+		flows    []flow.Flow
+		counters []held
+		adopts   map[string]uint32
+		idle     []uint32
+		places   []uint32
+	}{
+		"none pinned":   {[]flow.Flow{a, b}, nil, nil, nil, []uint32{0, 64}},
+		"as before":     {[]flow.Flow{a, b, c}, []held{{a, 1, 0}, {b, 2, 64}, {c, 3, 128}}, map[string]uint32{"a": 1, "b": 2, "c": 3}, nil, []uint32{0, 64, 128}},
+		"new ones":      {[]flow.Flow{a, toPort("d", 4), b, toPort("e", 5)}, []held{{a, 1, 0}, {b, 2, 64}}, map[string]uint32{"a": 1, "b": 2}, nil, []uint32{0, 1, 64, 128}},
+		"another order": {[]flow.Flow{b, a, c}, []held{{a, 1, 0}, {b, 2, 64}, {c, 3, 128}}, map[string]uint32{"a": 1, "b": 2, "c": 3}, nil, []uint32{64, 65, 128}},
+		"one is gone":   {[]flow.Flow{b}, []held{{a, 1, 0}, {b, 2, 64}}, map[string]uint32{"b": 2}, []uint32{1}, []uint32{64}},
+		"renamed":       {[]flow.Flow{toPort("x", 1), b}, []held{{a, 1, 0}, {b, 2, 64}}, map[string]uint32{"x": 1, "b": 2}, nil, []uint32{0, 64}},
+		"a name that gets another match": {
+			[]flow.Flow{toPort("a", 2), toPort("b", 1)}, []held{{a, 1, 0}, {b, 2, 64}}, map[string]uint32{"a": 2, "b": 1}, nil, []uint32{64, 65},
+		},
+		"one of three of a match": {
+			[]flow.Flow{toPort("x", 1)}, []held{{a, 1, 128}, {toPort("y", 1), 2, 0}, {toPort("z", 1), 3, -1}}, map[string]uint32{"x": 2}, []uint32{1, 3}, []uint32{0},
+		},
+		"a name that is still configured": {
+			[]flow.Flow{toPort("x", 1), a}, []held{{a, 1, 0}}, map[string]uint32{"a": 1}, nil, []uint32{0, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startWith(t, tt.flows, tt.counters, false)
+			adopts, places := make(map[string]uint32), []uint32(nil)
+			for _, f := range tt.flows {
+				x := s.fate(f)
+				if x.adopts {
+					adopts[f.Name] = x.counter
+				}
+				if x.gap {
+					t.Errorf("%s has a gap", f.Name)
+				}
+				places = append(places, x.place)
+			}
+			if !maps.Equal(adopts, tt.adopts) || !slices.Equal(places, tt.places) {
+				t.Errorf("counters %v at places %v, want %v at %v", adopts, places, tt.adopts, tt.places)
+			}
+			if idle := slices.Sorted(maps.Keys(s.idle)); !slices.Equal(idle, tt.idle) {
+				t.Errorf("idle counters %v, want %v", idle, tt.idle)
+			}
+		})
+	}
+}
+
+// A flow has a gap if its rules are not pinned with its counter, or if the last process died while rules that win its packets,
+// or its own, were changed.
+func TestAnUnfinishedChangeIsAGapOfItsFlows(t *testing.T) {
+	a, b, rival := toPort("a", 1), toPort("b", 2), toPort("rival", 1)
+	for name, tt := range map[string]struct {
+		counters []held
+		changing bool
+		gaps     []bool
+	}{
+		"no change":                      {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 0}}, false, []bool{false, false}},
+		"a flow that wins is added":      {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 0}}, true, []bool{true, false}},
+		"a flow that loses is added":     {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 9}}, true, []bool{false, false}},
+		"two flows change places":        {[]held{{a, 1, 2}, {b, 2, 1}}, true, []bool{false, true}},
+		"a counter is without its rules": {[]held{{a, 1, -1}, {b, 2, 2}}, false, []bool{true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startWith(t, []flow.Flow{a, b}, tt.counters, tt.changing)
+			if got := []bool{s.fate(a).gap, s.fate(b).gap}; !slices.Equal(got, tt.gaps) {
+				t.Errorf("gaps of a and b %v, want %v", got, tt.gaps)
+			}
+		})
+	}
+}
