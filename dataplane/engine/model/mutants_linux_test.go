@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// mutants are faults in the lines that keep and declare losses. Each is one line of the source that was changed.
+// mutants are faults in the lines that keep and declare losses, and in those that take the pins over. Each is one line of
+// the source that was changed.
 var mutants = []struct{ file, line, mutant string }{
 	{"xdp/ledger.go", `if r := l.site(k); r.state() == siteCovered {`, `if r := l.site(k); false {`},                              // no outage ever begins
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                                  // its end is not noted
@@ -28,6 +29,8 @@ var mutants = []struct{ file, line, mutant string }{
 	{"xdp/move.go", `	rs.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
 	{"shm/entry.go", `s.discontinuities, s.seen = c.Discontinuities, c.Seen`, `s.discontinuities, s.seen = c.Discontinuities, 0`}, // the mirror forgets what it has declared
 	{"dataplane/engine/publish.go", `in.Gap = in.Gap || old != nil &&`, `in.Gap = in.Gap || old != nil || old != nil &&`},         // it declares always
+	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
+	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap
 }
 
 // TestTheModelFindsMutants changes one line at a time, and lets the model run. It compiles the engine for each mutant, so it

@@ -105,11 +105,12 @@ func New(o Options) (*Backend, error) {
 
 // match decides what the start makes of the pins, and gives the pinned counters that flows take over to these.
 func (b *Backend) match(configured []flow.Flow) error {
-	found := pinsOf(b.rules)
+	found := pins{counters: b.rules.Counters(), rules: b.rules.Rules()}
+	found.changing, found.dropped = b.rules.Unfinished()
 	b.adopted = len(found.counters) > 0
 	all := make([]wanted, len(configured))
 	for i, f := range configured {
-		all[i].flow = f
+		all[i].name = f.Name
 		if b.adopted {
 			all[i].owner = owner(f)
 			all[i].rules, _ = compile(backend.Placed{Flow: f}, 0, b.rules.Port) // Install returns the error

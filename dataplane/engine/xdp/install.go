@@ -72,7 +72,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 
 	stale, missing := b.start.exchange(all, rules)
 	err = b.exchangeFor(ctx, all, stale, missing)
-	if lacksRoom(err) && b.start.hasIdle() {
+	if b.start != nil && len(b.start.idle) > 0 && lacksRoom(err) {
 		if err := b.dropIdle(); err != nil {
 			return nil, err
 		}

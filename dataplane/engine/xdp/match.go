@@ -40,16 +40,9 @@ type pins struct {
 	dropped  []xdp.Rule
 }
 
-// pinsOf returns what the pins hold.
-func pinsOf(rules *xdp.RuleSet) pins {
-	p := pins{counters: rules.Counters(), rules: rules.Rules()}
-	p.changing, p.dropped = rules.Unfinished()
-	return p
-}
-
 // wanted is a configured flow. Its rules have no counter and no order yet.
 type wanted struct {
-	flow  flow.Flow
+	name  string
 	owner string
 	rules []xdp.Rule
 }
@@ -86,7 +79,6 @@ func match(configured []wanted, p pins) *start {
 		rules[r.Counter] = append(rules[r.Counter], r)
 	}
 	fates := make([]fate, len(configured))
-	p.counters = s.setApart(configured, p.counters)
 	s.adopt(configured, fates, p.counters, rules)
 	s.next = arrange(fates, rules)
 	unfinished := s.unfinished(configured, fates, p)
@@ -99,7 +91,7 @@ func match(configured []wanted, p pins) *start {
 			// A process that was killed while it changed the flow has left its counter without some of the rules.
 			f.gap = unfinished[i] || len(own) < len(w.rules)
 		}
-		s.fates[w.flow.Name] = *f
+		s.fates[w.name] = *f
 	}
 	return s
 }
@@ -141,31 +133,6 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 			free[identity] = of[1:]
 		}
 	}
-}
-
-// setApart gives counters of single interfaces the owner of apartOwner. An earlier version gave them the owner of a flow of
-// that interface. Such a counter is there beside the counter that the flow of its name has on all interfaces.
-func (s *start) setApart(configured []wanted, counters []xdp.CounterInfo) []xdp.CounterInfo {
-	everywhere := make(map[string]string) // the identity of a flow on all interfaces, by that on one
-	for _, w := range configured {
-		if identity, _, _ := strings.Cut(w.owner, " "); w.flow.Interface != "" {
-			w.flow.Interface = ""
-			everywhere[identity] = hashed(w.flow.Identity())
-		}
-	}
-	has := make(map[string]bool, len(counters))
-	for _, c := range counters {
-		has[c.Owner] = true
-	}
-	out := slices.Clone(counters)
-	for i, c := range out {
-		identity, name, _ := strings.Cut(c.Owner, " ")
-		if of, ok := everywhere[identity]; ok && has[of+" "+name] {
-			out[i].Owner = apartPrefix + c.Owner
-			s.renamed[c.ID] = out[i].Owner
-		}
-	}
-	return out
 }
 
 // firstOrder returns the order of the rule that wins over the others.
@@ -217,9 +184,6 @@ func (s *start) fate(f flow.Flow) fate {
 	}
 	return s.fates[f.Name]
 }
-
-// hasIdle reports whether the pins still hold counters that no configured flow takes over.
-func (s *start) hasIdle() bool { return s != nil && len(s.idle) > 0 }
 
 // exchange returns the pinned rules that the rules of flows replace, and the rules that are not pinned. Replaced are other
 // rules with the counters of the flows, and rules with the key, the mask and the rank of a rule that comes.

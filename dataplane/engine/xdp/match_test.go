@@ -42,7 +42,7 @@ func startWith(t *testing.T, flows []flow.Flow, counters []held, changing bool) 
 	}
 	all := make([]wanted, len(flows))
 	for i, f := range flows {
-		all[i] = wanted{flow: f, owner: owner(f), rules: rulesOf(f, 0, 0)}
+		all[i] = wanted{name: f.Name, owner: owner(f), rules: rulesOf(f, 0, 0)}
 	}
 	return match(all, p)
 }
