@@ -1,6 +1,9 @@
 package shm
 
-import "sync/atomic"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // maxTries bounds every loop that starts again because the writer moved on.
 const maxTries = 64
@@ -95,11 +98,11 @@ func (e *Entry) encode(dst *entryMem, born uint64) error {
 	if err := fits("name", e.Name, nameSize, false); err != nil {
 		return err
 	}
-	if err := fits("kind of "+e.Name, e.Kind, kindSize, true); err != nil {
-		return err
+	if err := fits("kind", e.Kind, kindSize, true); err != nil {
+		return fmt.Errorf("counter %q: %w", e.Name, err)
 	}
-	if err := fits("unit of "+e.Name, e.Unit, unitSize, true); err != nil {
-		return err
+	if err := fits("unit", e.Unit, unitSize, true); err != nil {
+		return fmt.Errorf("counter %q: %w", e.Name, err)
 	}
 	labels, err := encodeLabels(e.Labels)
 	if err != nil {

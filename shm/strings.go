@@ -68,16 +68,21 @@ func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // encodeLabels writes the labels, sorted by key, each ended by a NUL.
 func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
+	var few [8]string // so that few keys are sorted on the stack
+	keys := slices.AppendSeq(few[:0], maps.Keys(labels))
+	slices.Sort(keys)
 	at := 0
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		s := k + "=" + labels[k]
-		if k == "" || strings.ContainsRune(k, '=') || strings.ContainsFunc(k, unprintable) || strings.IndexByte(labels[k], 0) >= 0 || !utf8.ValidString(s) {
-			return out, fmt.Errorf("label %q: keys are not empty, are printable and hold no '=', values no NUL: %w", s, ErrInvalid)
+	for _, k := range keys {
+		v := labels[k]
+		if k == "" || strings.ContainsRune(k, '=') || strings.ContainsFunc(k, unprintable) || strings.IndexByte(v, 0) >= 0 || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return out, fmt.Errorf("label %q: keys are not empty, are printable and hold no '=', values no NUL: %w", k+"="+v, ErrInvalid)
 		}
-		if at+len(s)+2 > labelsSize {
+		if at+len(k)+1+len(v)+2 > labelsSize {
 			return out, fmt.Errorf("labels take more than %d bytes: %w", labelsSize-1, ErrInvalid)
 		}
-		at += copy(out[at:], s) + 1
+		at += copy(out[at:], k)
+		at += copy(out[at:], "=")
+		at += copy(out[at:], v) + 1
 	}
 	return out, nil
 }

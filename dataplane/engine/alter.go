@@ -19,6 +19,7 @@ type alteration struct {
 	relist bool // its entry in the mirror is made anew
 	anew   bool // it counts other packets: its total begins at 0
 
+	of     *flowState        // a fresh flow in its place: where it may be counted
 	in     backend.Installed // set by prepare, where a backend that is no overlay has it
 	at     backend.Moment    // before in began, where that is of a SoftwareBackend
 	was    flowState         // as prepare left it
@@ -43,10 +44,16 @@ var errChanging = errors.New("it, or a flow that wins over it, is being changed"
 // prepare moves flows whose rules change out of hardware, with the flows that depend on them, and
 // changes the rules of the other backends. The total of each goes on.
 func (a *alterations) prepare(ctx context.Context) error {
-	for _, x := range a.list {
-		if err := x.check(a.e); err != nil {
-			return fmt.Errorf("flow %q: changing it: %w", x.c.Name, err)
+	err := a.e.ctl.Outside(func() error {
+		for _, x := range a.list {
+			if err := x.check(a.e); err != nil {
+				return fmt.Errorf("flow %q: changing it: %w", x.c.Name, err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := a.moveToShadows(ctx); err != nil {
 		return err
@@ -56,7 +63,8 @@ func (a *alterations) prepare(ctx context.Context) error {
 
 // check returns why a flow cannot be changed in its place.
 func (x *alteration) check(e *Engine) error {
-	c, of := x.c, e.placement.newFlow(x.to)
+	x.of = e.placement.newFlow(x.to)
+	c, of := x.c, x.of
 	switch {
 	case c.offload == nil:
 		if open := e.placement.choices.of(x.to.Flow).open; of.offload != nil || !slices.Contains(open, c.backend) {
@@ -228,22 +236,25 @@ func (a *alterations) relist() error {
 	var old []shm.Handle
 	var entries []shm.Entry
 	var goesOn []bool
-	for _, x := range a.list {
-		if !x.relist {
-			continue
+	_ = e.ctl.Outside(func() error {
+		n := len(a.list)
+		list, old, entries, goesOn = make([]*alteration, 0, n), make([]shm.Handle, 0, n), make([]shm.Entry, 0, n), make([]bool, 0, n)
+		for _, x := range a.list {
+			if x.relist {
+				list, old, entries, goesOn = append(list, x), append(old, x.c.handle), append(entries, x.entry()), append(goesOn, !x.anew)
+			}
 		}
-		c, entry := x.c, entryOf(x.to.Flow)
-		source := c.source
-		entry.Continuity = c.past
-		if x.anew {
-			source, entry.Continuity = x.in.Source, x.past()
-		}
-		lost := c.isDownAt(source)
-		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = source.String(), c.basis, !lost, lost
-		list, old, entries, goesOn = append(list, x), append(old, c.handle), append(entries, entry), append(goesOn, !x.anew)
-	}
+		return nil
+	})
 	if len(list) == 0 {
 		return nil
+	}
+
+	// From here to the end of enact the mirror has other entries than the flows: nobody reads meanwhile. What takes time
+	// comes before.
+	for _, x := range list {
+		e.ctl.Pause()
+		x.c.edit()
 	}
 	handles, err := e.catalogue.Exchange(old, entries, goesOn)
 	if err != nil {
@@ -253,6 +264,19 @@ func (a *alterations) relist() error {
 		x.handle = handles[i]
 	}
 	return nil
+}
+
+// entry returns the entry that the flow gets.
+func (x *alteration) entry() shm.Entry {
+	c, entry := x.c, entryOf(x.to.Flow)
+	source := c.source
+	entry.Continuity = c.past
+	if x.anew {
+		source, entry.Continuity = x.in.Source, x.past()
+	}
+	lost := c.isDownAt(source)
+	entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = source.String(), c.basis, !lost, lost
+	return entry
 }
 
 // past returns the past of a flow that counts other packets than before.
@@ -283,7 +307,7 @@ func (a *alterations) enact() {
 		if c.offload != nil && c.offloaded {
 			e.mover.stack.hardware.Rename(was, x.to)
 		}
-		of := e.placement.newFlow(x.to)
+		of := x.of
 		c.edit().Placed = x.to
 		e.put(c)
 		if c.offload == nil {

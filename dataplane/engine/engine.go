@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	e.given = e.cfg.Interfaces
-	e.ctl = control.New(e.commit)
+	e.ctl = control.New(e.commit, inject.ClosedFrom(ctx))
 	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal), pending: e.pending}
 	host, isHosted := hosted.From(ctx)
 	if isHosted && opts.Trial.Path == "" {

@@ -67,7 +67,8 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 
 // add adds all of flows or none; commit decides last. It is called with ctl held.
 func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Commit) ([]dataplane.Placement, error) {
-	placed, err := e.admit(flows)
+	var placed []backend.Placed
+	err := e.ctl.Outside(func() (err error) { placed, err = e.admit(flows); return err })
 	if err != nil || len(placed) == 0 {
 		return nil, err
 	}
@@ -75,14 +76,16 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 	if err := ch.apply(ctx, commit); err != nil {
 		return nil, err
 	}
-	if !e.catalogue.Inheriting() {
-		ch.report()
-	}
 	out := make([]dataplane.Placement, len(ch.added))
-	for i, c := range ch.added {
-		out[i] = c.placement()
-	}
-	return out, nil
+	return out, e.ctl.Outside(func() error {
+		if !e.catalogue.Inheriting() {
+			ch.report()
+		}
+		for i, c := range ch.added {
+			out[i] = c.placement()
+		}
+		return nil
+	})
 }
 
 // SetFlows implements dataplane.Service.
@@ -96,7 +99,9 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 	}
 	var out dataplane.Difference // a call that is unfinished has written it
 	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, commit *control.Commit) error {
-		diff, ch, err := newChange(e, flows, opts)
+		var diff dataplane.Difference
+		var ch *change
+		err := e.ctl.Outside(func() (err error) { diff, ch, err = newChange(e, flows, opts); return err })
 		if err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
@@ -117,9 +122,11 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		if err := e.catalogue.RemoveInherited(e.refused.entries()); err != nil {
 			e.log.Warn("removing the totals of flows that were refused", "err", err)
 		}
-		ch.report()
-		ch.announce(diff)
-		return nil
+		return e.ctl.Outside(func() error {
+			ch.report()
+			ch.announce(diff)
+			return nil
+		})
 	})
 	if decided := (*dataplane.UnfinishedError)(nil); err != nil && !errors.As(err, &decided) {
 		return d, err // out may be written to still
@@ -225,8 +232,7 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	}
 	e.refused.drop(names)
 	err := e.catalogue.RemoveInherited(e.refused.entries())
-	ch.report()
-	return err
+	return errors.Join(err, e.ctl.Outside(func() error { ch.report(); return nil }))
 }
 
 // forget removes a flow from the plan and the mirror.

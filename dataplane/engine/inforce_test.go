@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -238,15 +239,20 @@ func wantInMirror(t *testing.T, e *Engine, name string, packets uint64) {
 	}
 }
 
-// checkCall is called by a backend that the engine waits for. The mirror could be made anew at this instant: the engine
-// knows the entries that are there, and no discontinuity would be lost.
+// checkCall is called by a backend that the engine waits for.
 func (s *stacked) checkCall(t rapid.TB) {
 	t.Helper()
 	if !s.e.ctl.TryRead() {
 		t.Error("the engine waits for a backend and lets nobody read")
 		return
 	}
-	defer s.e.ctl.EndRead()
+	s.e.ctl.EndRead()
+}
+
+// checkKnown is called whenever readers of ctl are let in. The mirror could be made anew at this instant: the engine
+// knows the entries that are there, and no discontinuity would be lost.
+func (s *stacked) checkKnown(t rapid.TB) {
+	t.Helper()
 	if s.e.writer.Intact() != nil {
 		return // the test has damaged it
 	}
@@ -266,6 +272,71 @@ func (s *stacked) checkCall(t rapid.TB) {
 	}
 	if len(known) > 0 {
 		t.Errorf("the engine has %+v, which the mirror has not", known)
+	}
+}
+
+// TestReadersComeInAfterEachFlowOfALargeChange adds, exchanges and removes many flows in one call each. Whenever readers of
+// ctl are let in, the mirror differs by one entry at most from the last time, so no reader waits for more than one.
+func TestReadersComeInAfterEachFlowOfALargeChange(t *testing.T) {
+	const n = 60
+	flows := func(prefix string) (all []flow.Flow) {
+		for i := range n {
+			all = append(all, flow.Flow{Name: fmt.Sprintf("%s%d", prefix, i), Match: match(t, fmt.Sprintf("udp dport %d", 1000+i))})
+		}
+		return all
+	}
+	var e *Engine
+	entries := func() map[shm.Handle]bool {
+		all := make(map[shm.Handle]bool)
+		for _, entry := range e.writer.Entries() {
+			all[entry.Handle] = true
+		}
+		return all
+	}
+	var last map[shm.Handle]bool // nil: no call is under way
+	steps, most := 0, 0
+	ctx := inject.Closed(inject.Backends(context.Background(), newHand("hand")), func(closed bool) {
+		if closed || last == nil {
+			return
+		}
+		now, differ := entries(), 0
+		for h := range now {
+			if !last[h] {
+				differ++
+			}
+		}
+		for h := range last {
+			if !now[h] {
+				differ++
+			}
+		}
+		steps, most, last = steps+differ, max(most, differ), now
+	})
+	e, err := New(ctx, config(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endWith(t, e)
+	e.stop() // the watcher
+	e.stopped.Wait()
+
+	for _, c := range []struct {
+		what string
+		call func() error
+		want int // entries that come or go
+	}{
+		{"added", func() error { _, err := e.AddFlows(t.Context(), flows("a")...); return err }, n},
+		{"set to others", func() error { _, err := e.SetFlows(t.Context(), flows("b"), dataplane.SetOptions{}); return err }, 2 * n},
+		{"removed", func() error { return e.RemoveFlows(t.Context(), names(flows("b"))...) }, n},
+	} {
+		last, steps, most = entries(), 0, 0
+		if err := c.call(); err != nil {
+			t.Fatal(err)
+		}
+		if steps != c.want || most != 1 {
+			t.Errorf("%s: %d entries of the mirror came or went, %d of them at once; want %d, one by one", c.what, steps, most, c.want)
+		}
+		last = nil
 	}
 }
 

@@ -85,6 +85,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		}
 		var left []backend.Placed
 		for i, c := range set {
+			p.mover.ctl.Pause()
 			err := ctx.Err()
 			if err == nil {
 				err = p.mover.publish(c, installed[i], false)

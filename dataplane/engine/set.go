@@ -45,8 +45,9 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	if !e.catalogue.Inheriting() && len(ch.add)+len(ch.alter)+len(ch.remove) > 0 {
 		e.noteChange(true) // until the watcher notes that no call is under way
 	}
-	for _, p := range ch.add {
-		ch.added = append(ch.added, e.placement.newFlow(p))
+	ch.added = make([]*flowState, len(ch.add))
+	for i, p := range ch.add {
+		ch.added[i] = e.placement.newFlow(p)
 	}
 	alter := &alterations{e: e, list: ch.alter}
 	stays := context.WithoutCancel(ctx)
@@ -88,7 +89,8 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	return nil
 }
 
-// report puts the change in force, and then logs the removed and added flows and sends an event for each.
+// report puts the change in force, and then logs the removed and added flows and sends an event for each. It changes
+// nothing that ctl guards.
 func (ch *change) report() {
 	e := ch.e
 	e.commit()
@@ -138,6 +140,7 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	var errs []error
 	for _, c := range flows {
+		e.ctl.Pause()
 		if c.published() { // Engine.entries has its entry until then
 			errs = append(errs, e.catalogue.GiveBack(c.handle))
 			c.edit().handle = shm.Handle{}
@@ -166,6 +169,7 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	}
 	var errs []error
 	for _, c := range ch.remove {
+		e.ctl.Pause()
 		errs = append(errs, e.forget(c))
 	}
 	if err := errors.Join(append(errs, e.placement.removeFromStack(ctx, ch.remove, room))...); err != nil {

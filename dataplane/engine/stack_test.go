@@ -40,13 +40,20 @@ func (s *stacked) start(t rapid.TB) {
 	t.Helper()
 	var err error
 	s.over.called, s.under.called = nil, nil
-	if s.e, err = New(inject.Backends(context.Background(), s.over, s.under), s.cfg, Options{}); err != nil {
+	started := false
+	ctx := inject.Closed(inject.Backends(context.Background(), s.over, s.under), func(closed bool) {
+		if started && !closed {
+			s.checkKnown(t)
+		}
+	})
+	if s.e, err = New(ctx, s.cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	s.over.called = func() { s.checkCall(t) }
 	s.under.called = s.over.called
 	s.e.stop() // its goroutines: the test does their work
 	s.e.stopped.Wait()
+	started = true
 	if s.events, err = s.e.Events(context.Background()); err != nil {
 		t.Fatal(err)
 	}

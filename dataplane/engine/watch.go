@@ -19,7 +19,8 @@ import (
 // healthPeriod is how often conditions that have no signal are updated.
 const healthPeriod = time.Second
 
-// answerPatience is how long the watcher waits when it has asked a backend for its conditions.
+// answerPatience is how long the watcher waits for a backend that it has asked for its conditions, and for a change of the
+// flows to let it repair the mirror.
 const answerPatience = healthPeriod / 2
 
 // watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the
@@ -69,7 +70,7 @@ func (w *watcher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.repairMirror()
+			w.repairMirror(ctx)
 		case <-changed:
 		}
 	}
@@ -111,9 +112,11 @@ func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed 
 	}
 }
 
-// repairMirror makes the mirror anew where it is damaged, unless flows are being changed at this instant.
-func (w *watcher) repairMirror() {
-	if w.ctl.TryRead() {
+// repairMirror makes the mirror anew where it is damaged. A change of the flows lets it in between two steps.
+func (w *watcher) repairMirror(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, answerPatience)
+	defer stop()
+	if w.ctl.ReadUntil(ctx.Done()) {
 		defer w.ctl.EndRead()
 		w.mover.catalogue.Repair()
 	}

@@ -1,4 +1,4 @@
-// Package inject hands backends and a ticker of tests and benchmarks to engine.New, in place of the built-in ones.
+// Package inject hands backends and a ticker of tests and benchmarks to engine.New, in place of the built-in ones, and an observer of its lock.
 package inject
 
 import (
@@ -11,6 +11,7 @@ import (
 type (
 	key       struct{}
 	tickerKey struct{}
+	closedKey struct{}
 )
 
 // Backends returns a context with which engine.New opens no backend and uses these.
@@ -33,4 +34,16 @@ func Ticker(ctx context.Context, t *tick.Ticker) context.Context {
 func TickerFrom(ctx context.Context) *tick.Ticker {
 	t, _ := ctx.Value(tickerKey{}).(*tick.Ticker)
 	return t
+}
+
+// Closed returns a context with which engine.New tells observe when a control call begins to keep the readers of its lock
+// out, and when it lets them in again. The goroutine of the call tells it.
+func Closed(ctx context.Context, observe func(closed bool)) context.Context {
+	return context.WithValue(ctx, closedKey{}, observe)
+}
+
+// ClosedFrom returns the observer of a context, or nil.
+func ClosedFrom(ctx context.Context) func(closed bool) {
+	observe, _ := ctx.Value(closedKey{}).(func(closed bool))
+	return observe
 }

@@ -8,7 +8,7 @@
 // A file that was removed, cut short or overwritten is made again from memory ([Catalogue.Repair]).
 //
 // The methods of a Catalogue are called with the lock of control calls held, except Conditions. Repair may also be called
-// while the holder of the lock waits for a backend.
+// while the holder of the lock lets others read.
 package catalogue
 
 import (

@@ -9,16 +9,37 @@ import (
 )
 
 // Lock is the lock that serialises control calls, and guards what they change. Unlike a mutex it can be waited for with
-// a context. While its holder waits for a kernel or a device (Outside), others may read what it guards.
+// a context.
+//
+// Holding it is one thing, changing what it guards another. The holder lets others read while it waits for a kernel or a
+// device, and while it computes (Outside), and between two steps of a change (Pause).
 type Lock struct {
-	turn   chan struct{} // full: somebody holds the lock
-	state  chan struct{} // full: the holder may be changing something, or a reader reads
-	commit func()
+	turn    chan struct{} // full: somebody holds the lock
+	state   chan struct{} // full: the holder may be changing something, or a reader reads
+	commit  func()
+	observe func(closed bool) // nil: nobody asks
 }
 
-// New returns an unlocked lock. Each Unlock calls commit first.
-func New(commit func()) Lock {
-	return Lock{turn: make(chan struct{}, 1), state: make(chan struct{}, 1), commit: commit}
+// New returns an unlocked lock. Each Unlock calls commit first. The holder tells observe, which may be nil, when it begins
+// to keep readers out, and when it lets them in again.
+func New(commit func(), observe func(closed bool)) Lock {
+	return Lock{turn: make(chan struct{}, 1), state: make(chan struct{}, 1), commit: commit, observe: observe}
+}
+
+// close keeps readers out. It waits for the one that reads.
+func (l Lock) close() {
+	l.state <- struct{}{}
+	if l.observe != nil {
+		l.observe(true)
+	}
+}
+
+// open lets readers in. One that waits is in when open returns.
+func (l Lock) open() {
+	if l.observe != nil {
+		l.observe(false)
+	}
+	<-l.state
 }
 
 // Lock takes the lock.
@@ -31,7 +52,7 @@ func (l Lock) LockUntil(done, closed <-chan struct{}) bool {
 	}
 	select {
 	case l.turn <- struct{}{}:
-		l.state <- struct{}{}
+		l.close()
 		return true
 	case <-done:
 	case <-closed:
@@ -43,7 +64,7 @@ func (l Lock) LockUntil(done, closed <-chan struct{}) bool {
 func (l Lock) TryLock() bool {
 	select {
 	case l.turn <- struct{}{}:
-		l.state <- struct{}{}
+		l.close()
 		return true
 	default:
 		return false
@@ -53,19 +74,36 @@ func (l Lock) TryLock() bool {
 // Unlock releases the lock.
 func (l Lock) Unlock() {
 	l.commit()
-	<-l.state
+	l.open()
 	<-l.turn
 }
 
-// Outside runs call, which the holder makes into a kernel or a device. Until it returns, the holder changes nothing that
-// the lock guards.
+// Outside runs call, which the holder makes into a kernel or a device, or which only computes. Until it returns, the
+// holder changes nothing that the lock guards.
 func (l Lock) Outside(call func() error) error {
-	<-l.state
-	defer func() { l.state <- struct{}{} }()
+	l.open()
+	defer l.close()
 	return call()
 }
 
-// TryRead lets the caller read what the lock guards until EndRead, if nobody changes it. It reports whether it did.
+// Pause lets a reader that waits read, between two steps of a change.
+func (l Lock) Pause() {
+	l.open()
+	l.close()
+}
+
+// ReadUntil lets the caller read what the lock guards until EndRead, unless done is closed before. It reports whether it
+// did.
+func (l Lock) ReadUntil(done <-chan struct{}) bool {
+	select {
+	case l.state <- struct{}{}:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// TryRead is ReadUntil for a caller that does not wait.
 func (l Lock) TryRead() bool {
 	select {
 	case l.state <- struct{}{}:
@@ -75,7 +113,7 @@ func (l Lock) TryRead() bool {
 	}
 }
 
-// EndRead ends what TryRead has begun.
+// EndRead ends what ReadUntil or TryRead has begun.
 func (l Lock) EndRead() { <-l.state }
 
 // Commit is the decision whether the changes of a call stay. It is made once.
