@@ -27,7 +27,7 @@ import (
 //	send 1 v0 10          ten packets to port 1 arrive at v0
 //	send> 1 v0 10         ten packets to port 1 leave through v0
 //	detach v0, detach> v0 somebody takes our program off the hook
-//	lose@3 wait 1s        the same at v0, at the third step of the process
+//	detach@3 wait 1s      the same at v0, at the third step of the process
 //	held v0               a program counts what arrives at v0 now, or the history fails
 //	refuse v0, refuse> v0 the hook refuses programs from now on
 //	allow v0, allow> v0   it takes them again
@@ -40,15 +40,26 @@ import (
 //	wait 40s              time passes
 //	check                 the mirror is compared with the truth, 3 s later
 //
+// A host with devices has these steps, too, and flows with a priority and a backend: a=1^2, b=*~xdp.
+//
+//	device v0 devx        v0 has a device, of the kind devx, verbs or steal; ahead of the first start
+//	audit                 rdma.audit; ahead of the first start
+//	lose v0, vanish v0    the device is removed, with an event or without
+//	return v0             it is back
+//	down v0, up v0        its port goes down, and no packet passes; it comes up
+//	full v0, empty v0     the device refuses further rules; it takes them again
+//	unread v0, read v0    its counters cannot be read; they can again
+//	reset v0              its counters begin at 0 again
+//
 // A step that is refused changes no total. Each history ends with a check.
 type step struct {
-	verb   string
-	egress bool
-	args   []string
-	killAt int
-	endAt  int // when its caller gives up
-	passAt int // when packets pass
-	loseAt int // when v0 loses its program
+	verb     string
+	egress   bool
+	args     []string
+	killAt   int
+	endAt    int // when its caller gives up
+	passAt   int // when packets pass
+	detachAt int // when v0 loses its program
 }
 
 func (s step) String() string {
@@ -62,8 +73,8 @@ func (s step) String() string {
 	if s.killAt > 0 {
 		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
 	}
-	if s.loseAt > 0 {
-		verb = fmt.Sprintf("lose@%d %s", s.loseAt, verb)
+	if s.detachAt > 0 {
+		verb = fmt.Sprintf("detach@%d %s", s.detachAt, verb)
 	}
 	if s.passAt > 0 {
 		verb = fmt.Sprintf("pass@%d %s", s.passAt, verb)
@@ -81,7 +92,7 @@ func parseHistory(text string) (steps []step, err error) {
 		for _, p := range []struct {
 			prefix string
 			at     *int
-		}{{"pass@", &s.passAt}, {"lose@", &s.loseAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
+		}{{"pass@", &s.passAt}, {"detach@", &s.detachAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
 			n, is := strings.CutPrefix(words[0], p.prefix)
 			if !is || len(words) == 1 {
 				continue
@@ -105,9 +116,9 @@ func parseHistory(text string) (steps []step, err error) {
 var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
-		{"tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
-		{"detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
-		{"rename"},
+		{"audit", "tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
+		{"lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset", "detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
+		{"rename", "device"},
 		{"send"},
 	} {
 		for _, v := range verbs {
@@ -178,6 +189,15 @@ func (w *world) do(s step) error {
 		if w.counts.starts == w.began {
 			w.room = 2
 		}
+	case "device":
+		if w.rack == nil {
+			w.rack = newRack(w.step)
+		}
+		w.rack.add(arg(0), arg(1))
+	case "audit":
+		w.audit = true
+	case "lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset":
+		w.device(s.verb, arg(0))
 	case "keep", "drop":
 		w.keep = s.verb == "keep"
 	case "strict", "degraded":
@@ -241,7 +261,7 @@ func (w *world) do(s step) error {
 			return err
 		}
 		defer w.passingAt(s.passAt)()
-		defer w.losingAt(s.loseAt)()
+		defer w.detachingAt(s.detachAt)()
 		_, err = w.within(s.killAt, false, func() error { w.settle(d); return nil })
 		return err
 	case "check":

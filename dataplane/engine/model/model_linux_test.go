@@ -112,13 +112,7 @@ func TestModel(t *testing.T) {
 	case !testing.Short():
 		preset["rapid.checks"] = "1000" // about ten seconds
 	}
-	for name, value := range preset {
-		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
-			if err := f.Value.Set(value); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	presetRapid(t, preset)
 	var c counts
 	began := time.Now()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -128,4 +122,21 @@ func TestModel(t *testing.T) {
 		}
 	})
 	t.Logf("%+v in %v", c, time.Since(began).Round(time.Millisecond))
+}
+
+// presetRapid sets the flags of rapid for a test, except those that the command line has.
+func presetRapid(t *testing.T, preset map[string]string) {
+	given := make(map[string]bool)
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, value := range preset {
+		if given[name] {
+			continue
+		}
+		f := flag.Lookup(name)
+		was := f.Value.String()
+		if err := f.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Value.Set(was) })
+	}
 }

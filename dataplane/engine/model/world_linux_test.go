@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/inject"
@@ -58,6 +60,10 @@ type world struct {
 	truth     map[string]*truth
 	without   map[string]bool // flows of the set that a degraded start goes on without, as of the last look
 
+	rack    *rack                   // nil: the host has no device
+	audit   bool                    // rdma.audit
+	sources map[string]flow.Backend // what counts each flow, as of the last look
+
 	kill struct {
 		mu     sync.Mutex
 		after  int // steps of the process until it is killed; 0: it is not to be killed
@@ -74,6 +80,8 @@ type world struct {
 // counts tells what the histories of a run held.
 type counts struct {
 	histories, packets, starts, calls, refused, losses, kills, cancels, passes, checks, without int
+
+	devices, counted int // steps of devices, and packets that they have counted
 }
 
 // truth is what is known about the packets of one flow since its total began.
@@ -94,6 +102,7 @@ type truth struct {
 	refused map[site]bool
 	// possible: a packet may have been lost or counted twice since the last look.
 	possible bool
+	over     over
 }
 
 // site is one direction of one interface.
@@ -139,6 +148,9 @@ func (w *world) config() dataplane.Config {
 	for _, name := range w.interfaces {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name})
 	}
+	if w.rack != nil {
+		cfg.Backend, cfg.RDMA.Audit = flow.Auto, w.audit
+	}
 	return cfg
 }
 
@@ -160,7 +172,20 @@ func (w *world) start() error {
 	if err != nil {
 		return fmt.Errorf("opening the backend: %w", err)
 	}
-	ctx := inject.Ticker(inject.Backends(context.Background(), &stepped{Backend: b, step: w.step}), tick.NewRuntime())
+	backends := []backend.Backend{&stepped{Backend: b, step: w.step}}
+	if w.rack != nil {
+		d, err := w.openDevices(cfg)
+		if err != nil {
+			return errors.Join(fmt.Errorf("opening the devices: %w", err), b.Close(w.keep))
+		}
+		defer func() {
+			if w.engine == nil {
+				_ = d.Close(false)
+			}
+		}()
+		backends = slices.Insert(backends, 0, backend.Backend(d))
+	}
+	ctx := inject.Ticker(inject.Backends(context.Background(), backends...), tick.NewRuntime())
 	e, err := engine.New(ctx, cfg, engine.Options{Logger: w.log})
 	if err != nil {
 		_ = b.Close(w.keep) // idempotent: most failures have closed it
@@ -171,7 +196,7 @@ func (w *world) start() error {
 		return nil
 	}
 	w.adopt(w.wanted)
-	return nil
+	return w.noteRefusedStart()
 }
 
 // step is called by the process ahead of each thing that it does to what is durable.
@@ -210,6 +235,9 @@ func (w *world) fork() error {
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	if w.rack != nil {
+		w.rack.killed()
 	}
 	return w.process.Kill(filepath.Join(from, "pins"), filepath.Join(to, "pins"))
 }
@@ -263,6 +291,7 @@ func (w *world) bury() {
 	w.pinned = true
 	w.kill.killed = false
 	w.noteUnseen()
+	w.noteProcessEnds()
 }
 
 // killNow kills the process between two calls.
@@ -344,6 +373,9 @@ func (w *world) settle(d time.Duration) {
 	}
 	if d >= time.Second { // longer than the period of looks
 		w.unlooked = nil
+		if w.engine != nil && !w.kill.killed {
+			w.atRest()
+		}
 	}
 }
 
@@ -384,6 +416,7 @@ func (w *world) stop() error {
 	err := w.engine.Close()
 	w.engine = nil
 	w.noteUnseen()
+	w.noteProcessEnds()
 	w.pinned = w.kept
 	if !w.kept {
 		w.allPossible()
@@ -406,6 +439,9 @@ func (w *world) truthOf(name string) *truth {
 
 // send passes packets on one side of an interface.
 func (w *world) send(port uint16, ifname string, egress bool, n int) error {
+	if w.rack != nil {
+		return w.sendOver(port, ifname, egress, n)
+	}
 	if err := w.noteWithout(); err != nil {
 		return err
 	}
@@ -438,8 +474,8 @@ func (w *world) passingAt(n int) (done func()) {
 	return func() { w.setAtStep(nil) }
 }
 
-// losingAt takes the program off v0 at the step n of the process; 0: at none. The caller calls done.
-func (w *world) losingAt(n int) (done func()) {
+// detachingAt takes the program off v0 at the step n of the process; 0: at none. The caller calls done.
+func (w *world) detachingAt(n int) (done func()) {
 	if n == 0 {
 		return func() {}
 	}
@@ -541,6 +577,7 @@ func (w *world) askWithout() error {
 			w.without[p.Flow.Name] = true
 		}
 	}
+	w.noteSources(placed)
 	return nil
 }
 
@@ -577,7 +614,13 @@ func matches(f flow.Flow, port uint16, ifname string, egress bool) bool {
 	if f.Interface != "" && f.Interface != ifname || (f.Direction == flow.Egress) != egress {
 		return false
 	}
-	return f.Match.UDP.Dst.Value == port
+	return matchesPort(f.Match, port)
+}
+
+// matchesPort reports whether a match of UDP has a packet to a port.
+func matchesPort(m flow.Match, port uint16) bool {
+	dst := m.UDP.Dst
+	return (port^dst.Value)&dst.Mask == 0
 }
 
 // unheld notes that packets may pass a hook unseen.
@@ -696,7 +739,7 @@ func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 			from = was[f.Name]
 		}
 		if next[f.Name] = w.truth[from]; anew[f.Name] || next[f.Name] == nil {
-			next[f.Name] = &truth{possible: w.loose}
+			next[f.Name] = &truth{possible: w.loose || w.movesAtBirth(list, f), rebase: w.rack != nil && w.without[f.Name]}
 		}
 	}
 	w.flows, w.wanted, w.truth = list, list, next
@@ -722,6 +765,7 @@ func (w *world) noteUndone(list []flow.Flow) {
 
 // may notes that list comes into force, unless the process is killed.
 func (w *world) may(list []flow.Flow) {
+	w.noteMoves(list)
 	if !w.uncertain {
 		w.perhaps = nil
 	}
@@ -745,6 +789,9 @@ func (w *world) adopt(list []flow.Flow) {
 			if old.Identity() == f.Identity() && (old.Name == f.Name || renamed) {
 				if t = w.truthOf(old.Name); old.Name == f.Name {
 					break
+				}
+				if w.rack != nil { // the shadow of a flow that was in hardware tells its total, or does not
+					t = &truth{rebase: true}
 				}
 			}
 		}
@@ -838,6 +885,9 @@ func (w *world) check() error {
 		return fmt.Errorf("opening the mirror: %w", err)
 	}
 	defer r.Close()
+	if w.rack != nil && w.rack.fault != nil {
+		return violated("%v", w.rack.fault)
+	}
 	for _, f := range w.flows {
 		if err := w.checkFlow(r, f); err != nil {
 			return err
@@ -868,6 +918,12 @@ func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 		return fmt.Errorf("%s: %w", f.Name, err)
 	}
 	n := found[0].Continuity.Discontinuities
+	if w.rack != nil {
+		if v.Bytes != 60*v.Packets {
+			return violated("%s: %d packets of 60 bytes have %d bytes", f.Name, v.Packets, v.Bytes)
+		}
+		return w.checkOver(f, t, v.Packets, uint64(n))
+	}
 	w.trace("%s: %d packets, %d discontinuities; the programs have seen %d, %d were missed", f.Name, v.Packets, n, t.seen, t.missed)
 	if t.rebase {
 		*t = truth{seen: v.Packets, last: n, known: true}
@@ -935,13 +991,24 @@ func parseFlows(text string) ([]flow.Flow, error) {
 	return list, nil
 }
 
-// parseFlow parses NAME=PORT[@INTERFACE][>][!]: the packets to a port, those that are sent with ">". "!" drops them.
-func parseFlow(word string) (flow.Flow, error) {
-	name, rest, ok := strings.Cut(word, "=")
+// parseFlow parses NAME=PORT[@INTERFACE][>][!][^PRIORITY][~BACKEND]: the packets to a port or, with "*", to each; those that
+// are sent with ">". "!" drops them.
+func parseFlow(text string) (flow.Flow, error) {
+	name, rest, ok := strings.Cut(text, "=")
 	if !ok {
-		return flow.Flow{}, fmt.Errorf("%q is no flow", word)
+		return flow.Flow{}, fmt.Errorf("%q is no flow", text)
 	}
 	f := flow.Flow{Name: name, Action: flow.Count, Direction: flow.Ingress}
+	rest, word, _ := strings.Cut(rest, "~")
+	f.Backend = flow.Backend(word)
+	rest, priority, ok := strings.Cut(rest, "^")
+	if ok {
+		n, err := strconv.ParseUint(priority, 10, 16)
+		if err != nil {
+			return flow.Flow{}, fmt.Errorf("%q is no flow: %w", text, err)
+		}
+		f.Priority = uint16(n)
+	}
 	if rest, ok = strings.CutSuffix(rest, "!"); ok {
 		f.Action = flow.Drop
 	}
@@ -951,6 +1018,10 @@ func parseFlow(word string) (flow.Flow, error) {
 	port, ifname, _ := strings.Cut(rest, "@")
 	f.Interface = ifname
 	var err error
-	f.Match, err = flow.ParseMatch("udp dport " + port)
+	match := "udp dport " + port
+	if port == "*" {
+		match = "udp"
+	}
+	f.Match, err = flow.ParseMatch(match)
 	return f, err
 }

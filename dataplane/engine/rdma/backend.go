@@ -64,12 +64,16 @@ type Options struct {
 	Period time.Duration
 	Guard  *trial.Guard // nil allows every device
 	Logger *slog.Logger
+	Host   Host // nil: the devices of libibverbs
 }
 
 // New opens the library and the devices of the interfaces. Devices that are missing are searched for; as
 // long as all are missing, Absent returns the reason. The error satisfies backend.ErrNoDevice where the host has no
 // library, as most hosts. It satisfies probe.ErrNotSupported also where devices exist that cannot count flows.
 func New(ctx context.Context, o Options) (*Backend, error) {
+	if o.Host != nil {
+		return open(ctx, o, hostDevices{o.Host}, shm.Now)
+	}
 	if err := o.Guard.Library(); err != nil {
 		return nil, fmt.Errorf("backend rdma: %w", err)
 	}

@@ -1,0 +1,326 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/rdma"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/memkernel"
+)
+
+// over is the truth about a flow of a host with devices. It holds for the packets since the last look at the total.
+//
+// Without a new discontinuity the total has exactly the packets that a device or a program has counted. With one it lacks
+// no packet that is safe, and has none twice.
+type over struct {
+	total  uint64 // of the last look
+	passed uint64 // that a device or a program has counted
+	twice  uint64 // that two programs have counted
+	safe   uint64 // of passed: read by a process, or in a pinned slot that the total goes on from
+	fresh  uint64 // of passed: in a device, and perhaps not read yet
+	unsure uint64 // that may be another flow's
+}
+
+// openDevices opens the real backend of RDMA over the rack.
+func (w *world) openDevices(cfg dataplane.Config) (*rdma.Backend, error) {
+	return rdma.New(context.Background(), rdma.Options{
+		RDMA: cfg.RDMA, Interfaces: cfg.Interfaces, Period: cfg.Poll.Period, Logger: w.log, Host: w.rack,
+	})
+}
+
+// device does something to a device.
+func (w *world) device(verb, ifname string) {
+	w.counts.devices++
+	w.rack.do(verb, ifname)
+	for _, f := range w.flows {
+		if f.Interface != "" && f.Interface != ifname {
+			continue
+		}
+		for _, g := range w.entangled(f) {
+			t := w.truthOf(g.Name)
+			switch verb {
+			case "lose", "vanish", "unread", "reset", "down": // a total goes on from the last value that was read
+				t.over.fresh = 0
+				t.possible = true
+			case "full":
+				t.possible = true
+			}
+		}
+	}
+}
+
+// entangled are the flows that move with f between a device and XDP, for they overlap: f, the flows that overlap it, those
+// that overlap these, and so on.
+func (w *world) entangled(f flow.Flow) []flow.Flow { return entangled(w.flows, f) }
+
+func entangled(all []flow.Flow, f flow.Flow) []flow.Flow {
+	list := []flow.Flow{f}
+	for i := 0; i < len(list); i++ {
+		for _, g := range all {
+			known := slices.ContainsFunc(list, func(o flow.Flow) bool { return o.Name == g.Name })
+			if !known && flow.Overlap(&list[i], &g) {
+				list = append(list, g)
+			}
+		}
+	}
+	return list
+}
+
+// noteMoves notes that a change from the set of now to list may move flows.
+func (w *world) noteMoves(list []flow.Flow) {
+	if w.rack == nil {
+		return
+	}
+	all := slices.Concat(w.flows, list)
+	same := func(a, b flow.Flow) bool {
+		return a.Name == b.Name && a.Identity() == b.Identity() && a.Priority == b.Priority && a.Action == b.Action && a.Backend == b.Backend
+	}
+	lacks := func(set []flow.Flow, f flow.Flow) bool {
+		return !slices.ContainsFunc(set, func(o flow.Flow) bool { return same(o, f) })
+	}
+	moved := !slices.EqualFunc(w.flows, list, same) && len(w.flows) == len(list)
+	for _, f := range all {
+		if !moved && !lacks(w.flows, f) && !lacks(list, f) {
+			continue
+		}
+		for _, g := range entangled(all, f) {
+			if w.truth[g.Name] != nil {
+				w.truth[g.Name].possible = true
+			}
+		}
+	}
+}
+
+// movesAtBirth reports whether a change to list may move a new flow after its total has begun: because others move, or because
+// XDP counts a flow that is changed in its place until the change ends, though a hook may refuse.
+func (w *world) movesAtBirth(list []flow.Flow, f flow.Flow) bool {
+	refuses := slices.ContainsFunc(w.sites(f), func(s site) bool { return w.refusing[s] })
+	return w.rack != nil && (refuses || len(entangled(slices.Concat(w.flows, list), f)) > 1)
+}
+
+// noteRefusedStart notes the flows that a degraded start goes on without. Their entries keep their last values, and their slots
+// are given to others.
+func (w *world) noteRefusedStart() error {
+	if w.rack == nil {
+		return nil
+	}
+	if err := w.askWithout(); err != nil {
+		return err
+	}
+	for name := range w.without {
+		t := w.truthOf(name)
+		t.over.safe, t.over.fresh, t.possible = 0, 0, true
+	}
+	return nil
+}
+
+// atRest notes that everything that devices have counted was read.
+func (w *world) atRest() {
+	for _, t := range w.truth {
+		t.over.safe += t.over.fresh
+		t.over.fresh = 0
+	}
+}
+
+// noteProcessEnds notes what the end of a process may cost: the counts of devices end with it.
+func (w *world) noteProcessEnds() {
+	if w.rack == nil {
+		return
+	}
+	w.rack.killed()
+	for name, t := range w.truth {
+		t.over.fresh = 0
+		if w.sources[name] != flow.XDP {
+			t.possible = true
+		}
+	}
+}
+
+// winners are the flows that match a packet, first those that win.
+func winners(set []flow.Flow, port uint16, ifname string, egress bool) (all []flow.Flow) {
+	for _, f := range set {
+		if matches(f, port, ifname, egress) {
+			all = append(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b flow.Flow) int { return cmp.Compare(a.Priority, b.Priority) })
+	return all
+}
+
+// sendOver is send on a host with devices.
+func (w *world) sendOver(port uint16, ifname string, egress bool, n int) error {
+	if err := w.noteWithout(); err != nil {
+		return err
+	}
+	if w.rack.isDown(ifname) || !w.exists(ifname) {
+		return nil
+	}
+	first := func(set []flow.Flow) (name, identity string) {
+		if all := winners(set, port, ifname, egress); len(all) > 0 {
+			return all[0].Name, all[0].Identity()
+		}
+		return "", ""
+	}
+	candidates := make(map[string]bool) // flows that the packet may count for
+	name, identity := first(w.flows)
+	if w.uncertain {
+		for _, set := range w.perhaps {
+			if other, its := first(set); other != name || its != identity {
+				candidates[name], candidates[other] = true, true
+			}
+		}
+	}
+	if w.without[name] {
+		for _, f := range winners(w.flows, port, ifname, egress) {
+			candidates[f.Name] = true
+		}
+	}
+	delete(candidates, "")
+	for range n {
+		counted, seen, err := w.passOver(port, ifname, egress)
+		if err != nil {
+			return err
+		}
+		w.counts.packets++
+		if w.without[name] && !w.uncertain && !counted && seen == 0 {
+			if t := w.truthOf(name); t.known {
+				t.missed, t.possible = t.missed+1, true
+			}
+			continue
+		}
+		if len(candidates) > 0 {
+			for of := range candidates {
+				if w.find(of) != nil {
+					t := w.truthOf(of)
+					t.possible = true
+					t.over.unsure++
+				}
+			}
+			continue
+		}
+		if name == "" {
+			continue
+		}
+		w.countOver(w.truthOf(name), name, site{ifname, egress}, counted, seen)
+	}
+	return nil
+}
+
+// passOver passes one packet through device and programs, in the order of its direction.
+func (w *world) passOver(port uint16, ifname string, egress bool) (counted bool, seen int, err error) {
+	p := memkernel.Packet{Port: port, Bytes: 60}
+	if egress {
+		var dropped bool
+		if seen, dropped, err = w.host.Pass(ifname, egress, p); err != nil || dropped {
+			return false, seen, err
+		}
+		counted, _ = w.rack.pass(ifname, egress, port, p.Bytes)
+		return counted, seen, nil
+	}
+	counted, taken := w.rack.pass(ifname, egress, port, p.Bytes)
+	if !taken {
+		seen, _, err = w.host.Pass(ifname, egress, p)
+	}
+	return counted, seen, err
+}
+
+// countOver notes a packet of a flow that a device has counted, or that programs have seen.
+func (w *world) countOver(t *truth, name string, at site, counted bool, seen int) {
+	source := w.sources[name]
+	if counted {
+		w.counts.counted++
+	}
+	if !counted && seen == 0 {
+		t.possible = true
+		w.counts.losses++
+		if !t.refused[at] {
+			t.missed++
+		}
+		return
+	}
+	t.over.passed++
+	switch {
+	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable:
+		t.over.fresh++
+	case source == flow.XDP && seen > 0:
+		t.over.safe++
+		delete(t.refused, at)
+	default: // something else counts it than the total has
+		t.possible = true
+	}
+	if seen > 1 {
+		t.over.twice += uint64(seen - 1)
+		t.possible = true
+	}
+}
+
+// checkOver compares a total with the truth.
+func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
+	o := &t.over
+	least, most := o.total+o.safe+o.fresh, o.total+o.passed+o.twice+o.unsure
+	w.trace("%s: %d packets, %d discontinuities; between %d and %d; %d counted, %d missed, %d unsure, by %s",
+		f.Name, packets, n, least, most, o.passed, t.missed, o.unsure, w.sources[f.Name])
+	if t.rebase {
+		*t = truth{known: true, last: n, over: over{total: packets}}
+		return nil
+	}
+	if n == t.last && o.unsure == 0 {
+		least, most = o.total+o.passed, o.total+o.passed
+	}
+	held := w.isCounted(f)
+	if w.isTried(f) {
+		t.possible = true
+	}
+	switch {
+	case packets > most:
+		return violated("%s: the total is %d, and at most %d packets were counted", f.Name, packets, most)
+	case packets < least && n == t.last:
+		return violated("%s: the total is %d, and %d packets were counted, and no discontinuity says so", f.Name, packets, least)
+	case packets < least:
+		return violated("%s: the total is %d, and %d packets were surely counted", f.Name, packets, least)
+	case n < t.last:
+		return violated("%s: the discontinuities fell from %d to %d", f.Name, t.last, n)
+	case t.known && n > t.last && !t.possible:
+		return violated("%s: a discontinuity without a possible loss", f.Name)
+	case !t.known && n > 0 && !t.possible:
+		return violated("%s: a new total begins with a discontinuity", f.Name)
+	case n == t.last && t.missed > 0 && held:
+		return violated("%s: %d packets are missing from the total, and no discontinuity says so", f.Name, t.missed)
+	}
+	if n > t.last || t.missed == 0 && held {
+		t.missed, t.possible = 0, !held
+	}
+	t.known, t.last = true, n
+	t.over = over{total: packets}
+	return nil
+}
+
+// isTried reports whether a refused flow overlaps f. The engine tries it again after changes of links, devices and flows, and
+// its rules may win packets of f until it is refused again.
+func (w *world) isTried(f flow.Flow) bool {
+	return slices.ContainsFunc(w.entangled(f), func(g flow.Flow) bool { return w.without[g.Name] })
+}
+
+// isCounted reports whether a device or a program counts the flow everywhere.
+func (w *world) isCounted(f flow.Flow) bool {
+	w.rack.mu.Lock()
+	defer w.rack.mu.Unlock()
+	return !slices.ContainsFunc(w.sites(f), func(s site) bool {
+		c := w.rack.cards[s.name]
+		has := c != nil && c.open != nil && slices.ContainsFunc(c.open.rules, func(x *cardRule) bool {
+			return (x.Direction == flow.Egress) == s.egress && x.Match.UDP != nil && f.Match.UDP != nil && *x.Match.UDP == *f.Match.UDP
+		})
+		return !has && !w.holds(s)
+	})
+}
+
+// noteSources notes what counts each flow.
+func (w *world) noteSources(placed []dataplane.Placement) {
+	w.sources = make(map[string]flow.Backend)
+	for _, p := range placed {
+		w.sources[p.Flow.Name] = p.Source.Backend
+	}
+}

@@ -1,0 +1,120 @@
+package rdma
+
+import (
+	"context"
+	"io"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Host stands in for the RDMA devices of the host. A test of the whole engine hands New a Host of its own, which runs in
+// the memory of the test.
+type Host interface {
+	// Ports lists the devices, each with one network interface.
+	Ports() []Port
+	// Open opens a device for counting.
+	Open(Port) (Device, error)
+}
+
+// Port is a device, and the network interface of its port.
+type Port struct{ Device, Interface string }
+
+// Device is an open device.
+type Device interface {
+	// Slots is the number of hardware counters that one command reads. A device with one counts as verbs do, and a device
+	// with several as DevX does.
+	Slots() int
+	// Mode returns how the device counts flows of a direction and an action, or why it cannot.
+	Mode(flow.Direction, flow.Action) (dataplane.Mode, error)
+	// NewCounters makes hardware counters.
+	NewCounters() (HardwareCounters, error)
+	// AddRule makes a rule that counts in a slot. Closing the rule keeps the slot.
+	AddRule(r Rule, in HardwareCounters, slot int) (io.Closer, error)
+	// NextEvent waits for the next event of the device, until ctx ends.
+	NextEvent(ctx context.Context) (Event, error)
+	io.Closer
+}
+
+// HardwareCounters are the slots that one command reads.
+type HardwareCounters interface {
+	Query(dst []backend.Pair) error
+	io.Closer
+}
+
+// Rule is one rule of a device. Level 0 is matched first.
+type Rule struct {
+	Match     flow.Match
+	Direction flow.Direction
+	Drop      bool
+	Level     int
+}
+
+// Event is an event of a device.
+type Event = nicEvent
+
+// The events of a device.
+const (
+	DeviceFatal = nicFatal // the device is gone, and no verb works
+	PortDown    = nicPortDown
+	PortUp      = nicPortUp
+)
+
+// hostDevices is the devices of a Host.
+type hostDevices struct{ Host }
+
+func (h hostDevices) devices() (list []portInfo, err error) {
+	for _, p := range h.Ports() {
+		list = append(list, portInfo{name: p.Device, port: 1, netdev: p.Interface, driver: "ibvtest"})
+	}
+	return list, nil
+}
+
+func (h hostDevices) open(i portInfo) (nic, error) {
+	d, err := h.Open(Port{Device: i.name, Interface: i.netdev})
+	if err != nil {
+		return nil, err
+	}
+	return hostNIC{d}, nil
+}
+
+func (hostDevices) Close() error { return nil }
+
+// hostNIC is a Device of a Host.
+type hostNIC struct{ Device }
+
+func (n hostNIC) steeringAPI() steeringAPI {
+	if n.Slots() > 1 {
+		return withDevX
+	}
+	return withVerbs
+}
+
+func (n hostNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) { return n.Mode(d, a) }
+
+func (n hostNIC) newBulk() (bulk, error) {
+	c, err := n.NewCounters()
+	if err != nil {
+		return nil, err
+	}
+	return hostBulk{c, n.Slots()}, nil
+}
+
+func (n hostNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
+	of := Rule{Match: r.match.Match, Direction: r.direction, Drop: r.drop, Level: r.level}
+	return n.AddRule(of, b.(hostBulk).HardwareCounters, slot)
+}
+
+func (n hostNIC) nextEvent(ctx context.Context) (nicEvent, error) { return n.NextEvent(ctx) }
+
+// hostBulk is HardwareCounters as a bulk.
+type hostBulk struct {
+	HardwareCounters
+	n int
+}
+
+func (b hostBulk) slots() int                          { return b.n }
+func (b hostBulk) startsAtZero() bool                  { return b.n == 1 }
+func (b hostBulk) query(dst []backend.Pair) error      { return b.Query(dst) }
+func (b hostBulk) queryFinal(dst []backend.Pair) error { return b.Query(dst) }
