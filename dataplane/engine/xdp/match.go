@@ -218,7 +218,7 @@ func (s *start) exchange(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rul
 
 // installed notes that flows have these rules, and that old ones are gone.
 func (s *start) installed(rules, old []xdp.Rule) {
-	if s == nil {
+	if s == nil || len(s.left) == 0 {
 		return
 	}
 	for _, r := range slices.Concat(rules, old) {

@@ -98,24 +98,34 @@ func TestEachFlowTakesItsCounterOver(t *testing.T) {
 }
 
 // A flow has a gap if its rules are not pinned with its counter, or if the last process died while rules that win its packets,
-// or its own, were changed.
+// or its own, were changed. Flow a wins over c.
 func TestAnUnfinishedChangeIsAGapOfItsFlows(t *testing.T) {
-	a, b, rival := toPort("a", 1), toPort("b", 2), toPort("rival", 1)
+	a, b, c, rival := toPort("a", 1), toPort("b", 2), toPort("c", 1), toPort("rival", 1)
+	c.Interface = "eth0"
 	for name, tt := range map[string]struct {
 		counters []held
 		changing bool
-		gaps     []bool
+		gaps     string // the flows
 	}{
-		"no change":                      {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 0}}, false, []bool{false, false}},
-		"a flow that wins is added":      {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 0}}, true, []bool{true, false}},
-		"a flow that loses is added":     {[]held{{a, 1, 1}, {b, 2, 2}, {rival, 3, 9}}, true, []bool{false, false}},
-		"two flows change places":        {[]held{{a, 1, 2}, {b, 2, 1}}, true, []bool{false, true}},
-		"a counter is without its rules": {[]held{{a, 1, -1}, {b, 2, 2}}, false, []bool{true, false}},
+		"no change":                  {[]held{{a, 1, 1}, {b, 2, 2}, {c, 3, 3}, {rival, 4, 0}}, false, ""},
+		"a flow that wins is added":  {[]held{{a, 1, 1}, {b, 2, 2}, {c, 3, 3}, {rival, 4, 0}}, true, "ac"},
+		"a flow that loses is added": {[]held{{a, 1, 1}, {b, 2, 2}, {c, 3, 3}, {rival, 4, 9}}, true, ""},
+		"a flow that wins is gone":   {[]held{{b, 2, 2}, {c, 3, 3}}, true, "c"},
+		"its rules are gone":         {[]held{{a, 1, -1}, {b, 2, 2}, {c, 3, 3}}, true, "ac"},
+		"two flows change places":    {[]held{{a, 1, 3}, {b, 2, 2}, {c, 3, 1}}, true, "abc"},
+		"no change, rules are gone":  {[]held{{a, 1, -1}, {b, 2, 2}, {c, 3, 3}}, false, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startWith(t, []flow.Flow{a, b}, tt.counters, tt.changing)
-			if got := []bool{s.fate(a).gap, s.fate(b).gap}; !slices.Equal(got, tt.gaps) {
-				t.Errorf("gaps of a and b %v, want %v", got, tt.gaps)
+			flows := []flow.Flow{a, b, c}
+			s := startWith(t, flows, tt.counters, tt.changing)
+			gaps := ""
+			for _, f := range flows {
+				if s.fate(f).gap {
+					gaps += f.Name
+				}
+			}
+			if gaps != tt.gaps {
+				t.Errorf("flows with a gap %q, want %q", gaps, tt.gaps)
 			}
 		})
 	}

@@ -27,7 +27,8 @@ func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 	}
 
 	found := slices.Concat(p.dropped, p.rules)
-	strays := s.straysOf(found, p.counters)
+	// Flows behind a stray lack its packets, and those behind a missing rule have had its packets.
+	strays := append(s.straysOf(found, p.counters), missingOf(found, configured, fates)...)
 	moved := movedOf(found, configured, fates)
 
 	compared := 0
@@ -55,13 +56,32 @@ func (s *start) straysOf(found []xdp.Rule, counters []xdp.CounterInfo) []xdp.Rul
 	return slices.DeleteFunc(slices.Clone(found), func(r xdp.Rule) bool { return !stray[r.Counter] })
 }
 
+// missingOf returns the rules of flows that are not among those that were found: the change was to remove or to add them.
+func missingOf(found []xdp.Rule, configured []wanted, fates []fate) (missing []xdp.Rule) {
+	has := make(map[xdp.Rule]bool, len(found))
+	for _, r := range found {
+		has[orderless(r)] = true
+	}
+	for i, w := range configured {
+		for _, r := range w.rules {
+			r.Counter, r.Order = fates[i].counter, fates[i].place
+			if !fates[i].adopts || !has[orderless(r)] {
+				missing = append(missing, r)
+			}
+		}
+	}
+	return missing
+}
+
+// orderless returns a rule as it is compared with the rules of a start, which has orders and actions of its own.
+func orderless(r xdp.Rule) xdp.Rule {
+	r.Order, r.Drop = 0, false
+	return r
+}
+
 // movedOf returns those of the found rules that belong to flows, and that the flows are not to have, or in another order.
 // Only their order counts, not its numbers: a start may number the rules anew.
 func movedOf(found []xdp.Rule, configured []wanted, fates []fate) (moved []xdp.Rule) {
-	orderless := func(r xdp.Rule) xdp.Rule {
-		r.Order, r.Drop = 0, false
-		return r
-	}
 	wantedOrder := make(map[xdp.Rule]uint32) // by orderless rule
 	own := make(map[uint32]bool)             // counters of flows
 	for i, w := range configured {
