@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -145,23 +144,16 @@ func (b *Backend) RemoveStale(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.start != nil {
-		if err := b.removeRules(slices.Collect(maps.Keys(b.start.left))); err != nil {
+		for _, c := range b.rules.Counters() {
+			b.start.idle[c.ID] = true
+		}
+		for _, x := range b.flows {
+			delete(b.start.idle, x.counter)
+		}
+		if err := b.dropIdle(); err != nil {
 			return err
 		}
 		b.start = nil
-	}
-	wanted := make(map[uint32]bool)
-	for _, x := range b.flows {
-		wanted[x.counter] = true
-	}
-	var idle []uint32
-	for _, c := range b.rules.Counters() {
-		if !wanted[c.ID] {
-			idle = append(idle, c.ID)
-		}
-	}
-	if err := b.freeCounters(idle); err != nil {
-		return err
 	}
 	if err := b.hooks.detachUnconfigured(); err != nil {
 		return err

@@ -126,12 +126,12 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 	return b.dropIdle()
 }
 
-// dropIdle removes the pinned rules and counters that no configured flow takes over.
+// dropIdle removes idle counters and their rules.
 func (b *Backend) dropIdle() error {
 	s := b.start
 	rules := s.idleRules()
-	if err := b.removeRules(rules); err != nil {
-		return err
+	if err := b.exchange(context.Background(), rules, nil); err != nil {
+		return fmt.Errorf("removing rules: %w", err)
 	}
 	s.installed(nil, rules)
 	idle := slices.Collect(maps.Keys(s.idle))
@@ -254,14 +254,6 @@ func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 		return nil
 	}
 	return translate(b.rules.ExchangeContext(ctx, old, fresh))
-}
-
-// removeRules removes rules from the tables.
-func (b *Backend) removeRules(rules []xdp.Rule) error {
-	if err := b.exchange(context.Background(), rules, nil); err != nil {
-		return fmt.Errorf("removing rules: %w", err)
-	}
-	return nil
 }
 
 // Remove implements backend.Backend. A flow whose rules stay in the tables stays; after their removal, a counter

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,19 +27,15 @@ func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 		return gaps
 	}
 
-	found := slices.Concat(p.dropped, p.rules)
-	// Flows behind a stray lack its packets, and those behind a missing rule have had its packets.
-	strays := append(s.straysOf(found, p.counters), missingOf(found, configured, fates)...)
-	moved := movedOf(found, configured, fates)
-
+	won, moved := s.changed(configured, fates, p)
 	compared := 0
 	for i, w := range configured {
 		for _, r := range w.rules {
 			r.Order = fates[i].place
-			compared += len(strays) + len(moved)
-			wins := func(stray xdp.Rule) bool { return stray.WinsOver(&r) }
+			compared += len(won) + len(moved)
+			wins := func(won xdp.Rule) bool { return won.WinsOver(&r) }
 			overlaps := func(moved xdp.Rule) bool { return moved.Overlaps(&r) }
-			if compared > mostCompared || slices.ContainsFunc(strays, wins) || slices.ContainsFunc(moved, overlaps) {
+			if compared > mostCompared || slices.ContainsFunc(won, wins) || slices.ContainsFunc(moved, overlaps) {
 				gaps[i] = true
 				break
 			}
@@ -47,74 +44,63 @@ func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 	return gaps
 }
 
-// straysOf returns those of the found rules that belong to no configured flow: the change was to add or to remove the flow.
-func (s *start) straysOf(found []xdp.Rule, counters []xdp.CounterInfo) []xdp.Rule {
-	stray := make(map[uint32]bool) // by counter
-	for _, c := range counters {
-		stray[c.ID] = s.idle[c.ID] && !strings.HasPrefix(c.Owner, apartPrefix)
+// changed returns the rules that the change was to add, to remove or to move. The flows behind a rule that won lack its
+// packets, or have had them: no configured flow has the rule, or a flow is to have it and it is gone. A moved rule is one
+// that its flow is not to have, or in another order. Only the order counts, not its numbers: a start may number the rules
+// anew.
+func (s *start) changed(configured []wanted, fates []fate, p pins) (won, moved []xdp.Rule) {
+	orderless := func(r xdp.Rule) xdp.Rule {
+		r.Order, r.Drop = 0, false
+		return r
 	}
-	return slices.DeleteFunc(slices.Clone(found), func(r xdp.Rule) bool { return !stray[r.Counter] })
-}
-
-// missingOf returns the rules of flows that are not among those that were found: the change was to remove or to add them.
-func missingOf(found []xdp.Rule, configured []wanted, fates []fate) (missing []xdp.Rule) {
-	has := make(map[xdp.Rule]bool, len(found))
-	for _, r := range found {
-		has[orderless(r)] = true
-	}
+	missing := make(map[xdp.Rule]xdp.Rule) // rules of counters that flows take over, by orderless rule
+	own := make(map[uint32]bool)           // these counters
 	for i, w := range configured {
 		for _, r := range w.rules {
 			r.Counter, r.Order = fates[i].counter, fates[i].place
-			if !fates[i].adopts || !has[orderless(r)] {
-				missing = append(missing, r)
+			if !fates[i].adopts {
+				won = append(won, r)
+				continue
 			}
+			missing[orderless(r)], own[r.Counter] = r, true
 		}
 	}
-	return missing
-}
-
-// orderless returns a rule as it is compared with the rules of a start, which has orders and actions of its own.
-func orderless(r xdp.Rule) xdp.Rule {
-	r.Order, r.Drop = 0, false
-	return r
-}
-
-// movedOf returns those of the found rules that belong to flows, and that the flows are not to have, or in another order.
-// Only their order counts, not its numbers: a start may number the rules anew.
-func movedOf(found []xdp.Rule, configured []wanted, fates []fate) (moved []xdp.Rule) {
-	wantedOrder := make(map[xdp.Rule]uint32) // by orderless rule
-	own := make(map[uint32]bool)             // counters of flows
-	for i, w := range configured {
-		if !fates[i].adopts {
-			continue
-		}
-		own[fates[i].counter] = true
-		for _, r := range w.rules {
-			r.Counter = fates[i].counter
-			wantedOrder[orderless(r)] = fates[i].place
-		}
+	stray := make(map[uint32]bool) // by counter
+	for _, c := range p.counters {
+		stray[c.ID] = s.idle[c.ID] && !strings.HasPrefix(c.Owner, apartPrefix)
 	}
 
-	var kept []xdp.Rule
-	for _, r := range found {
-		if _, wanted := wantedOrder[orderless(r)]; wanted {
-			kept = append(kept, r)
-		} else if own[r.Counter] {
+	type pair struct {
+		found xdp.Rule
+		order uint32 // that it is to have
+	}
+	var kept []pair
+	for _, r := range slices.Concat(p.dropped, p.rules) {
+		switch to, wanted := missing[orderless(r)]; {
+		case wanted:
+			kept = append(kept, pair{r, to.Order})
+		case own[r.Counter]:
 			moved = append(moved, r)
+		case stray[r.Counter]:
+			won = append(won, r)
 		}
 	}
-	slices.SortFunc(kept, func(a, b xdp.Rule) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(wantedOrder[orderless(a)], wantedOrder[orderless(b)]))
-	})
+	for _, k := range kept {
+		delete(missing, orderless(k.found))
+	}
+	won = slices.AppendSeq(won, maps.Values(missing))
 
 	// Of two rules that have changed places, the one that is to lose is moved: its flow and the other one both overlap it.
+	slices.SortFunc(kept, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(a.found.Priority, b.found.Priority), cmp.Compare(a.order, b.order))
+	})
 	last := xdp.Rule{}
-	for _, r := range kept {
-		if r.Priority == last.Priority && r.Order < last.Order {
+	for _, k := range kept {
+		if r := k.found; r.Priority == last.Priority && r.Order < last.Order {
 			moved = append(moved, r)
-			continue
+		} else {
+			last = r
 		}
-		last = r
 	}
-	return moved
+	return won, moved
 }
