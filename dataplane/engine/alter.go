@@ -120,9 +120,10 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	if err := s.possible(all, inHardware, why); err != nil {
 		return err
 	}
+	leave := slices.DeleteFunc(slices.Clone(all), func(c *flowState) bool { return !c.offloaded || c.gone != nil || inHardware[c] })
 	a.e.arranger.moveToSoftware(ctx, all, inHardware, why)
-	for _, c := range all {
-		if c.offloaded && !inHardware[c] {
+	for _, c := range leave {
+		if c.offloaded || c.gone != nil {
 			return fmt.Errorf("flow %q: %w: it could not be moved to XDP for the time of the change", c.Name, dataplane.ErrUnplaced)
 		}
 	}

@@ -11,10 +11,11 @@ import (
 )
 
 // moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost.
-// displaced is the number of flows that moved. A lost flow without a usable shadow waits for its device.
+// displaced is the number of flows that moved. A flow without a usable shadow waits if its device is lost, or if hardware
+// would count packets of a flow that leaves.
 func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
 	m := r.mover
-	shown := false
+	var suspended []*flowState
 	r.countApart(ctx, all, inHardware)
 	for _, c := range slices.Backward(all) {
 		waits := !c.offloaded && c.gone != nil // for its device, or for its shadow
@@ -43,23 +44,31 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 		} else if waits {
 			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if errors.Is(reason, backend.ErrUnread) {
+		} else if takesOthers := c.takesOthers(inHardware); errors.Is(reason, backend.ErrUnread) && !takesOthers {
 			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
 			// them would lose the packets until then.
 			c.gone = nil
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if c.gone != nil {
-			if !shown { // the last samples, which are not read again
-				shown = true
-				r.poller.Poll()
-			}
+		} else if c.gone != nil || takesOthers {
 			m.suspend(ctx, c, reason)
+			suspended = append(suspended, c)
 			r.waiting = r.waiting || c.allowsSoftware
 		} else {
 			m.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
 		}
 	}
+	if len(suspended) > 0 {
+		r.poller.Poll() // the last samples, which are not read again
+		for _, c := range suspended {
+			m.hold(c)
+		}
+	}
 	return displaced
+}
+
+// takesOthers reports whether hardware, if it went on to count c, would take packets of a flow that leaves it.
+func (c *flowState) takesOthers(inHardware assignment) bool {
+	return slices.ContainsFunc(c.winners(), func(o *flowState) bool { return o.takesFrom(c, inHardware.has(o)) })
 }
 
 // publishFresh publishes the fresh flows that hardware does not count.

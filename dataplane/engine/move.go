@@ -194,19 +194,23 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 
-// suspend leaves a flow that its device lost at its last value, without a source.
+// suspend takes a flow out of hardware that no other backend can count. It has no source then, and hold shows that.
 func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	if err := m.removeFromHardware(ctx, c); err != nil {
-		m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
+		m.log.Warn("removing a flow that waits for its device", "flow", c.Name, "err", err)
 	}
 	if err := m.joinShadow(ctx, c); err != nil {
 		m.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
+	c.offloaded, c.gone = false, why
+}
+
+// hold leaves a suspended flow at its last value.
+func (m *mover) hold(c *flowState) {
 	m.plan.Hold(c.handle)
-	c.offloaded = false
 	c.edit().source = dataplane.Source{}
-	c.edit().rejected = m.stack.reasons(c, why)
-	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
+	c.edit().rejected = m.stack.reasons(c, c.gone)
+	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", c.gone), dataplane.Uncounted{})
 	if err := m.writeSource(c); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
