@@ -54,7 +54,8 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left
-// the shadow pinned with a known total, the total goes on from there.
+// the shadow pinned and the total followed from its count, the total goes on from there: with a discontinuity where the
+// shadow may lack packets.
 func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
@@ -66,6 +67,11 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 			past = old.Continuity
 		} else {
 			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
+			if err == nil && old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie {
+				// The slot may have counted on after the last published total.
+				past.BasePackets = max(past.BasePackets, old.Continuity.BasePackets+before.Packets)
+				past.BaseBytes = max(past.BaseBytes, old.Continuity.BaseBytes+before.Bytes)
+			}
 		}
 		past.Seen = uint32(before.at)
 		return past, err

@@ -70,6 +70,19 @@ var mended = []fault{
 		history: "tight; set a=2>; start; check; stop; strict; set a=1@v1 b=2! c=1!; start; set a=2>; start",
 	},
 	{
+		name:    "a total goes from a pinned slot to a device at a start, and a hook has refused",
+		history: "device v0 verbs; device v1 devx; set a=1>; refuse> v1; full v0; start; check; send> 1 v0 6; kill; allow> v1; empty v0; start",
+	},
+	{
+		name:    "a total goes from a pinned slot to a device at a start, after a change that attached programs",
+		history: "device v0 devx; device v1 devx; audit; set a=1 c=1@v0; start; check; unread v1; check; set a=2> b=1; stop; read v1; start",
+	},
+	{
+		name: "flows are changed back, and one of them finds no place",
+		history: "device v0 devx; device v1 devx; audit; set a=1; start; check; set a=2 b=1 d=1@v0!~rdma; vanish v0; return v0; " +
+			"set a=1^2 b=2>^2 c=1@v1~rdma; set a=1@v0! d=1@v1!^2; check; send 1 v0 5; wait 1s; stop; send 1 v0 4; start",
+	},
+	{
 		name:    "a flow wins over one that only rdma may count, and leaves a device that cannot be read",
 		history: "device v0 devx; device v1 devx; set a=1 d=*@v1~rdma; start; check; unread v0; wait 5s; send 1 v1 8; check; read v0; wait 40s",
 	},

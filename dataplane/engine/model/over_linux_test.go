@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/rdma"
@@ -22,6 +23,7 @@ type over struct {
 	safe   uint64 // of passed: read by a process, or in a pinned slot that the total goes on from
 	fresh  uint64 // of passed: in a device, and perhaps not read yet
 	unsure uint64 // that may be another flow's
+	unread bool   // one of its devices went before its first read, and its total has no value until that is noticed
 }
 
 // openDevices opens the real backend of RDMA over the rack.
@@ -34,6 +36,7 @@ func (w *world) openDevices(cfg dataplane.Config) (*rdma.Backend, error) {
 // device does something to a device.
 func (w *world) device(verb, ifname string) {
 	w.counts.devices++
+	w.deviceAt = time.Now()
 	w.rack.do(verb, ifname)
 	for _, f := range w.flows {
 		if f.Interface != "" && f.Interface != ifname {
@@ -45,6 +48,7 @@ func (w *world) device(verb, ifname string) {
 			case "lose", "vanish", "unread", "reset", "down": // a total goes on from the last value that was read
 				t.over.fresh = 0
 				t.possible = true
+				t.over.unread = t.over.unread || time.Since(w.changed) < time.Second
 			case "full":
 				t.possible = true
 			}
@@ -95,15 +99,16 @@ func (w *world) noteMoves(list []flow.Flow) {
 }
 
 // movesAtBirth reports whether a change to list may move a new flow after its total has begun: because others move, or because
-// XDP counts a flow that is changed in its place until the change ends, though a hook may refuse.
+// XDP counts a flow that is changed in its place until the change ends, though a hook may refuse, or because its device has just gone.
 func (w *world) movesAtBirth(list []flow.Flow, f flow.Flow) bool {
 	refuses := slices.ContainsFunc(w.sites(f), func(s site) bool { return w.refusing[s] })
-	return w.rack != nil && (refuses || len(entangled(slices.Concat(w.flows, list), f)) > 1)
+	recent := time.Since(w.deviceAt) < 3*time.Second // the engine may not have seen it
+	return w.rack != nil && (recent || refuses || len(entangled(slices.Concat(w.flows, list), f)) > 1)
 }
 
-// noteRefusedStart notes the flows that a degraded start goes on without. Their entries keep their last values, and their slots
+// noteStarted notes the flows that a degraded start goes on without. Their entries keep their last values, and their slots
 // are given to others.
-func (w *world) noteRefusedStart() error {
+func (w *world) noteStarted() error {
 	if w.rack == nil {
 		return nil
 	}
@@ -114,7 +119,24 @@ func (w *world) noteRefusedStart() error {
 		t := w.truthOf(name)
 		t.over.safe, t.over.fresh, t.possible = 0, 0, true
 	}
+	// A total goes from a slot to a device, and nobody has counted on some hook. Or a start that finds out which flows are
+	// refused has moved the others.
+	for _, f := range w.flows {
+		if len(w.without) > 0 || slices.ContainsFunc(w.sites(f), func(s site) bool { return w.unheldAtStart[s] }) {
+			w.truthOf(f.Name).possible = true
+		}
+	}
 	return nil
+}
+
+// noteStart notes the hooks that do not count before a start.
+func (w *world) noteStart() {
+	w.unheldAtStart = make(map[site]bool)
+	for _, name := range w.interfaces {
+		for _, egress := range []bool{false, true} {
+			w.unheldAtStart[site{name, egress}] = !w.holds(site{name, egress})
+		}
+	}
 }
 
 // atRest notes that everything that devices have counted was read.
@@ -243,6 +265,8 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 	}
 	t.over.passed++
 	switch {
+	case t.over.unread:
+		t.possible = true
 	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable:
 		t.over.fresh++
 	case source == flow.XDP && seen > 0:
@@ -263,6 +287,9 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	least, most := o.total+o.safe+o.fresh, o.total+o.passed+o.twice+o.unsure
 	w.trace("%s: %d packets, %d discontinuities; between %d and %d; %d counted, %d missed, %d unsure, by %s",
 		f.Name, packets, n, least, most, o.passed, t.missed, o.unsure, w.sources[f.Name])
+	if w.isOld(f) {
+		return nil
+	}
 	if t.rebase {
 		*t = truth{known: true, last: n, over: over{total: packets}}
 		return nil
@@ -304,16 +331,24 @@ func (w *world) isTried(f flow.Flow) bool {
 	return slices.ContainsFunc(w.entangled(f), func(g flow.Flow) bool { return w.without[g.Name] })
 }
 
-// isCounted reports whether a device or a program counts the flow everywhere.
+// isOld reports whether a device counts the flow and cannot be read: the total grows old until the flow moves to XDP.
+func (w *world) isOld(f flow.Flow) bool {
+	w.rack.mu.Lock()
+	defer w.rack.mu.Unlock()
+	return w.sources[f.Name] == flow.RDMA && slices.ContainsFunc(w.sites(f), func(s site) bool {
+		c := w.rack.cards[s.name]
+		return c != nil && c.unreadable
+	})
+}
+
+// isCounted reports whether what counts the flow is there on each of its interfaces.
 func (w *world) isCounted(f flow.Flow) bool {
 	w.rack.mu.Lock()
 	defer w.rack.mu.Unlock()
 	return !slices.ContainsFunc(w.sites(f), func(s site) bool {
 		c := w.rack.cards[s.name]
-		has := c != nil && c.open != nil && slices.ContainsFunc(c.open.rules, func(x *cardRule) bool {
-			return (x.Direction == flow.Egress) == s.egress && x.Match.UDP != nil && f.Match.UDP != nil && *x.Match.UDP == *f.Match.UDP
-		})
-		return !has && !w.holds(s)
+		byDevice := w.sources[f.Name] == flow.RDMA && c != nil && c.open != nil && !c.down
+		return !byDevice && !w.holds(s)
 	})
 }
 

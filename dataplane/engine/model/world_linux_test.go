@@ -64,6 +64,9 @@ type world struct {
 	audit   bool                    // rdma.audit
 	sources map[string]flow.Backend // what counts each flow, as of the last look
 
+	unheldAtStart map[site]bool // hooks without a program when the process began
+	deviceAt      time.Time     // of the last step of a device
+
 	kill struct {
 		mu     sync.Mutex
 		after  int // steps of the process until it is killed; 0: it is not to be killed
@@ -163,6 +166,7 @@ func (w *world) start() error {
 		return err
 	}
 	w.counts.starts++
+	w.noteStart()
 	w.kept = w.keep
 	cfg := w.config()
 	w.process = w.host.Boot(w.step)
@@ -196,7 +200,7 @@ func (w *world) start() error {
 		return nil
 	}
 	w.adopt(w.wanted)
-	return w.noteRefusedStart()
+	return w.noteStarted()
 }
 
 // step is called by the process ahead of each thing that it does to what is durable.
