@@ -21,7 +21,7 @@ type alteration struct {
 
 	of     *flowState        // a fresh flow in its place: where it may be counted
 	in     backend.Installed // set by prepare, where a backend that is no overlay has it
-	at     backend.Moment    // before in began, where that is of a SoftwareBackend
+	at     backend.Moment    // when in began, where that is of a SoftwareBackend: no outage has ended since
 	was    flowState         // as prepare left it
 	handle shm.Handle        // of the entry that was made anew
 	former *flowState        // where an earlier alteration is taken back: c as it was before
@@ -169,6 +169,9 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
 		for i, x := range list {
 			x.in, x.at = in[i], at
+			if s, hasHooks := b.(backend.SoftwareBackend); hasHooks {
+				x.at = beganAt(s, x.to, at)
+			}
 		}
 	}
 	for _, x := range a.list {
@@ -176,6 +179,16 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		x.c.held = true // by x.was
 	}
 	return nil
+}
+
+// beganAt returns a time at which a total of f begins, of those between at and now. A later one is better: the total has each
+// packet that the hooks which were attached for f have seen. An outage that ended since at is still to be declared.
+func beganAt(s backend.SoftwareBackend, f backend.Placed, at backend.Moment) backend.Moment {
+	now := s.Now()
+	if last, open := s.Outage(f); open || last.After(at) {
+		return at
+	}
+	return now
 }
 
 // finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as
@@ -386,10 +399,12 @@ func (a *alterations) undo(ctx context.Context) error {
 	if err == nil {
 		err = back.finish(ctx)
 	}
+	if err == nil || back.done { // the flows are as before, though one of them may have found no place
+		back.end()
+		a.end()
+	}
 	if err != nil {
 		return fmt.Errorf("changing flows back: %w", err)
 	}
-	back.end()
-	a.end()
 	return nil
 }
