@@ -12,9 +12,9 @@
 // [Backend.RemoveStale].
 //
 // A hook can be lost: its device goes, or another program detaches ours. links.go
-// watches for that and attaches again. Each attachment begins another epoch of the hook,
-// and so does each move between XDP and TCX. A new epoch tells the engine that packets
-// may be missing or counted twice.
+// watches for that and attaches again. The ledger of package xdp has the end of each
+// such outage, and of each move between XDP and TCX. By [Backend.Outage] the engine
+// knows which totals may lack packets, or have some of them twice.
 //
 // Backend.mu serialises control calls and the link watcher. [Backend.Read] and
 // [Backend.ReadRows] take no lock of this package.
