@@ -97,7 +97,7 @@ func (s *stacked) moves() (out []dataplane.Event) {
 
 func (s *stacked) refresh(t rapid.TB) {
 	t.Helper()
-	if !s.e.watcher.refreshSources(context.Background()) {
+	if !s.e.watcher.refreshSources(context.Background(), true) {
 		t.Fatal("a control call is under way")
 	}
 	s.checkInForce(t)

@@ -77,14 +77,18 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 // moveFlows moves flows until ctx ends: after a signal of moved, and while some wait. It signals changed when conditions
-// may have changed.
+// may have changed. To try a refused flow may attach programs and detach them again, and so be a change itself: flows are
+// tried once between two ticks at most.
 func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed chan<- struct{}) {
 	tick := time.NewTicker(healthPeriod)
 	defer tick.Stop()
 	stale := false // sources may differ from the mirror
+	ticked := true // since refused flows were tried last
 	for {
 		if stale {
-			stale = !w.refreshSources(w.life)
+			if w.refreshSources(w.life, ticked) {
+				stale, ticked = false, false
+			}
 			signal(changed)
 		}
 		w.audit()
@@ -98,6 +102,7 @@ func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed 
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				ticked = true
 				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
 					w.noteChange(false) // also the caller of the last change knows its end by now
 					w.ctl.Unlock()
@@ -171,14 +176,18 @@ func (w *watcher) updateConditions() {
 
 // refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. It returns false
 // without doing so when a control call is under way: Close waits for this goroutine with ctl held, so it must not wait
-// for ctl.
-func (w *watcher) refreshSources(ctx context.Context) bool {
+// for ctl. retry: the refused flows are tried again now, else at the next tick.
+func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	if !w.ctl.TryLock() {
 		return false
 	}
 	defer w.ctl.Unlock()
 	w.arrange(ctx)
-	w.retry(ctx)
+	if retry {
+		w.retry(ctx)
+	} else {
+		w.refused.again = true
+	}
 	w.showSources()
 	return true
 }

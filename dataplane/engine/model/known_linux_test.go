@@ -46,6 +46,12 @@ var mended = []fault{
 		history: "set a=1; start; check; detach v0; send 1 v0 1; wait 1s; check; stop; start",
 	},
 	{
+		// To try the flow attached a program, that told the watcher to try it, and so on without a pause.
+		name: "a refused flow needs a hook that no other flow needs",
+		history: "device v0 devx; device v1 devx; audit; set a=2!^1~rdma b=1@v1~rdma; start; check; unread v1; stop; start; wait 1s; reset v0; wait 1s; stop; " +
+			"set a=* c=*@v1!; send 2 v0 5; allow v0; allow> v0; return v0; up v0; empty v0; read v0; allow v1; allow> v1; return v1; up v1; empty v1; read v1; start; wait 40s",
+	},
+	{
 		name:    "egress was held and ingress never",
 		history: "refuse v0; set a=1@v0 e=1>; start; check; stop; allow v0; start",
 	},

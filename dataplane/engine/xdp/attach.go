@@ -77,6 +77,14 @@ func (h *hooks) refuse(name string, err error) {
 	h.missing[name] = err
 }
 
+// lostOn returns when the latest outages of an interface ended.
+func (h *hooks) lostOn(ifname string) (ends [2]xdp.Moment) {
+	for i, at := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
+		ends[i], _ = h.rules.Lost(ifname, at)
+	}
+	return ends
+}
+
 // attachTo attaches to hooks of one interface, to each that does not refuse. Programs that are attached stay as they are.
 // The caller calls refresh when it has attached to all of its interfaces: refresh asks the kernel about every held hook.
 func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
@@ -85,7 +93,7 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	}[i.Mode]
 	o.Beside, o.Dispatcher = h.config.CountsBeside(dataplane.BesideTCX), h.config.CountsBeside(dataplane.BesideDispatcher)
 	o.Last = h.config.TCX == "last"
-	before := h.rules.Now()
+	before := h.lostOn(i.Name)
 	err := h.ns.Do(func() error {
 		var refusals []error
 		for _, one := range []xdp.AttachOptions{{Ingress: o.Ingress}, {Egress: o.Egress}} {
@@ -107,7 +115,7 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 		}
 		return errors.Join(refusals...)
 	})
-	if h.rules.Now() != before {
+	if h.lostOn(i.Name) != before {
 		h.signal() // the engine declares the end of an outage
 	}
 	return translate(err) // it names the interface, the hook and the mode
