@@ -52,16 +52,21 @@ func (w *Writer) takeFor(old []Handle, entries []Entry) (slots []uint32, err err
 		}
 		return nil
 	})
-	for _, e := range entries {
-		for taken := false; err == nil && !taken; {
-			var i uint32
-			err = w.control(func() (err error) { i, err = w.takeFree(classOf(e.Latency), Now()); return err })
-			switch {
-			case err == nil:
-				slots, taken = append(slots, i), true
-			case errors.Is(err, errNoSlot):
-				err = w.grow(classOf(e.Latency))
+	slots = make([]uint32, 0, len(entries))
+	for err == nil && len(slots) < len(entries) {
+		class := 0
+		err = w.control(func() (err error) {
+			for now := Now(); err == nil && len(slots) < len(entries); {
+				var i uint32
+				class = classOf(entries[len(slots)].Latency)
+				if i, err = w.takeFree(class, now); err == nil {
+					slots = append(slots, i)
+				}
 			}
+			return err
+		})
+		if errors.Is(err, errNoSlot) {
+			err = w.growOrRefuse(class)
 		}
 	}
 	return slots, err
@@ -116,8 +121,9 @@ func (w *Writer) swap(old, fresh []Handle) {
 	w.step("exchange-built")
 	w.setSwapping(true)
 	w.step("exchange-begun")
+	now := Now()
 	for _, h := range old {
-		w.retire(h)
+		w.retire(h, now)
 		w.step("exchange-retired")
 	}
 	for _, h := range fresh {

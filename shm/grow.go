@@ -9,18 +9,43 @@ import (
 // errNoSlot: no slot of the class is free, and a segment would make some.
 var errNoSlot = errors.New("no free slot")
 
-// grow adds a segment for counters of a class, unless a slot is free by now. The file is made longer and the
+// Reserve makes the mirror grow until slots for so many more counters are free. Cycles wait for the growth of an Exchange,
+// and not for this one. ErrFull: there is no room for that many.
+func (w *Writer) Reserve(counters int, latency bool) error {
+	class := classOf(latency)
+	for {
+		free := 0
+		err := w.control(func() error { free = w.free[class].count(w.coolDown, Now()); return nil })
+		if err != nil || free >= counters {
+			return err
+		}
+		if err := w.grow(class, counters); err != nil {
+			return fmt.Errorf("%s: making room for %d counters: %w", w.path, counters, err)
+		}
+	}
+}
+
+// growOrRefuse is grow for a counter that needs a slot, and tells readers where it is refused.
+func (w *Writer) growOrRefuse(class int) error {
+	err := w.grow(class, 1)
+	if err != nil {
+		_ = w.control(func() error { atomic.AddUint64(&w.v.hdr.refused, 1); return nil })
+	}
+	return err
+}
+
+// grow adds a segment for counters of a class, unless so many slots are free by now. The file is made longer and the
 // segment mapped, with all its pages, before cycles wait. They wait for the stores of its descriptor and of the number
 // of segments. A writer that is killed before these leaves a file that is longer than its header says, which the
 // next writer cuts. An error leaves the mirror as it was.
-func (w *Writer) grow(class int) error {
+func (w *Writer) grow(class, counters int) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
 	var n uint32
 	needed := false
 	err := w.control(func() error {
 		f := &w.free[class]
-		n, needed = uint32(len(*w.v.list.Load())), f.next == f.end
+		n, needed = uint32(len(*w.v.list.Load())), f.count(w.coolDown, Now()) < counters
 		if needed && n == maxSegments {
 			return fmt.Errorf("all %d slots of the format are in use%s: %w", MaxCounters, f.coolingText(w.coolDown, Now()), ErrFull)
 		}
@@ -75,12 +100,14 @@ func (w *Writer) declare(n uint32, s *segment) {
 }
 
 // freeSegment makes the slots of segment n that were never used the next ones to be handed out. The
-// slots that are left of the segment before come first.
+// slots that are left of the segment before come first, before those that cool down.
 func (w *Writer) freeSegment(n, kind uint32) {
 	f := &w.free[classOf(kind == kindRecords)]
+	var left []cooling
 	for ; f.next < f.end; f.next++ {
-		f.cooling = append(f.cooling, cooling{index: f.next})
+		left = append(left, cooling{index: f.next})
 	}
+	f.cooling = append(left, f.cooling...)
 	f.next, f.end = n*SegmentLen+uint32(w.v.high(int(n))), (n+1)*SegmentLen
 }
 
@@ -89,7 +116,6 @@ func (w *Writer) refuse(class int, err error) error {
 	text := ""
 	_ = w.control(func() error {
 		text = w.free[class].coolingText(w.coolDown, Now())
-		atomic.AddUint64(&w.v.hdr.refused, 1)
 		return nil
 	})
 	if errors.Is(err, ErrTruncated) { // over a heap region, or a file that another process cut short

@@ -219,3 +219,35 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 	}
 	return longest
 }
+
+// Counters find the room that was reserved for them: the mirror does not grow again, also where slots cool down, and after a
+// takeover.
+func TestReservedRoomIsUsed(t *testing.T) {
+	const more = 2*SegmentLen + 1
+	path := mirrorPath(t)
+	options := Options{Path: path, History: 8, CoolDown: time.Hour, HeartbeatPeriod: patience}
+	w := mustCreate(t, options)
+	segments := func() int { return len(*w.v.list.Load()) }
+	if err := w.Remove(addN(t, w, 2, false)[0]); err != nil { // its slot cools down
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Reserve(more, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := segments(); n != 3 {
+			t.Fatalf("%d segments", n)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w = mustCreate(t, options)
+	}
+	for i := range more {
+		mustAdd(t, w, Entry{Name: fmt.Sprint("more", i)})
+	}
+	if n := segments(); n != 3 {
+		t.Errorf("%d segments for %d counters", n, more)
+	}
+	checkFile(t, path)
+}

@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,7 +106,7 @@ func growBy(w *Writer, class int) error {
 	w.mu.Lock()
 	w.free[class].next = w.free[class].end
 	w.mu.Unlock()
-	return w.grow(class)
+	return w.grow(class, math.MaxInt)
 }
 
 func mustGrow(t testing.TB, w *Writer, class int) {

@@ -1,8 +1,10 @@
 package shm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -86,6 +88,14 @@ func (w *Writer) takeFree(class int, now int64) (uint32, error) {
 		return f.next - 1, nil
 	}
 	return 0, errNoSlot
+}
+
+// count is how many slots may be used now.
+func (f *freeList) count(coolDown time.Duration, now int64) int {
+	cooled, _ := slices.BinarySearchFunc(f.cooling, now-int64(coolDown)+1, func(c cooling, until int64) int {
+		return cmp.Compare(c.freedAt, until)
+	})
+	return cooled + int(f.end-f.next)
 }
 
 // coolingText says when a slot will be free.

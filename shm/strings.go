@@ -25,7 +25,9 @@ func TextSum(s string) string {
 // returns whether it was.
 func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
 	whole := s
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
+	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
+	}
 	if len(s) < len(field) {
 		putString(field, s)
 		return false

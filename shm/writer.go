@@ -145,7 +145,7 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 		if !errors.Is(err, errNoSlot) {
 			return h, err
 		}
-		if err := w.grow(classOf(e.Latency)); err != nil {
+		if err := w.growOrRefuse(classOf(e.Latency)); err != nil {
 			return h, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
 		}
 	}
@@ -222,7 +222,7 @@ func (w *Writer) Remove(h Handle) error {
 	return w.control(func() error {
 		_, err := w.place(h)
 		if err == nil {
-			w.retire(h)
+			w.retire(h, Now())
 			w.clear(h)
 		}
 		return err
@@ -230,12 +230,12 @@ func (w *Writer) Remove(h Handle) error {
 }
 
 // retire ends the counter for readers. clear follows.
-func (w *Writer) retire(h Handle) {
+func (w *Writer) retire(h Handle, now int64) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
 	w.step("remove-begin")
 	w.putLive(ent, LiveSlot{})
-	atomic.StoreInt64(&ent.freedAt, Now())
+	atomic.StoreInt64(&ent.freedAt, now)
 	// barrier retire-release (idle in Remove: the publish that follows has a store fence; in Exchange: setSwapping)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
