@@ -258,6 +258,7 @@ func (a *alterations) relist() error {
 				list, old, entries, goesOn = append(list, x), append(old, x.c.handle), append(entries, x.entry()), append(goesOn, !x.anew)
 			}
 		}
+		e.catalogue.Reserve(entries)
 		return nil
 	})
 	if len(list) == 0 {
@@ -270,6 +271,7 @@ func (a *alterations) relist() error {
 		e.ctl.Pause()
 		x.c.edit()
 	}
+	e.pending.names = slices.Grow(e.pending.names, 2*len(a.list))
 	handles, err := e.catalogue.Exchange(old, entries, goesOn)
 	if err != nil {
 		return err
@@ -308,7 +310,9 @@ func (a *alterations) enact() {
 	e := a.e
 	var stacked []*flowState
 	for _, x := range a.list {
-		e.drop(x.c.Name)
+		if x.c.Name != x.to.Name {
+			e.drop(x.c.Name)
+		}
 		if x.c.offload != nil {
 			stacked = append(stacked, x.c)
 		}
@@ -343,15 +347,21 @@ func (a *alterations) enact() {
 				c.edit().source = x.in.Source
 			}
 		}
-		x.updateTotal(e)
+		x.updateTotal()
+	}
+	for _, x := range a.list {
+		if x.anew {
+			e.ctl.Pause()
+			e.plan.SetSource(x.c.handle, x.c.backend, x.in.ID, x.c.base)
+		}
 	}
 	if len(stacked) > 0 {
 		e.mover.stack.relate(stacked)
 	}
 }
 
-// updateTotal hands the flow's counter to the poller under its entry.
-func (x *alteration) updateTotal(e *Engine) {
+// updateTotal gives the flow its entry, and the total from which it goes on there.
+func (x *alteration) updateTotal() {
 	c := x.c
 	if x.relist {
 		c.edit().handle = x.handle
@@ -366,7 +376,6 @@ func (x *alteration) updateTotal(e *Engine) {
 	if c.offload != nil {
 		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""
 	}
-	e.plan.SetSource(c.handle, c.backend, x.in.ID, c.base)
 }
 
 // end frees the rules and counters that only the flows of before needed.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
@@ -61,7 +62,7 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 		// The device has not refused flows that it was not offered because their caller has left: no flow makes
 		// room for them.
 		if err := ctx.Err(); err != nil && len(fresh) > 0 {
-			return err
+			return fmt.Errorf("flow %q: %w", fresh[0].Name, err)
 		}
 		var why map[*flowState]error
 		if every {

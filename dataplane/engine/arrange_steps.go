@@ -87,6 +87,7 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
+		m.ctl.Pause()
 		c.edit().rejected = m.stack.reasons(c, why[c])
 		if err := m.publishInSoftware(c, displaced); err != nil {
 			return fmt.Errorf("flow %q: %w", c.Name, err)
@@ -115,6 +116,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	failed = m.install(ctx, list)
 	var off []*flowState
 	for i, c := range list {
+		m.ctl.Pause()
 		switch {
 		case failed[c] != nil:
 			continue
@@ -137,6 +139,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		}
 	}
 	for _, c := range list {
+		m.ctl.Pause()
 		if failed[c] == nil {
 			err = errors.Join(err, m.writeHardwareContinuity(c))
 		}

@@ -77,7 +77,7 @@ func TestAChangeThatIsUndoneKeepsTheLossOfAHook(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.under.loseOne()
-		s.e.watcher.showSources()
+		s.showSources()
 		web2, dns2 := web, dns
 		web2.Match, dns2.Match = match(t, "udp dport 4444"), match(t, "udp dport 54")
 		if _, err := s.e.SetFlows(t.Context(), []flow.Flow{web2, dns2}, dataplane.SetOptions{}); !errors.Is(err, dataplane.ErrUnplaced) {
@@ -85,7 +85,7 @@ func TestAChangeThatIsUndoneKeepsTheLossOfAHook(t *testing.T) {
 		}
 		was := s.e.flows["dns"].past
 		end(w.under)
-		s.e.watcher.showSources()
+		s.showSources()
 		if n := s.e.flows["dns"].past.Discontinuities; n != was.Discontinuities+1 {
 			t.Errorf("%s: %d discontinuities, and %d before", name, n, was.Discontinuities)
 		}

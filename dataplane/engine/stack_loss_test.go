@@ -93,7 +93,7 @@ func TestAReturnDeclaresALostHook(t *testing.T) {
 			w.over.lose()
 			s.refresh(t)
 			c.lose(w.under)
-			s.e.watcher.showSources()
+			s.showSources()
 			for range 7 {
 				w.send(packetTo(53))
 			}
@@ -124,7 +124,7 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 	w.over.lose()
 	s.refresh(t)
 	w.under.loseOne()
-	s.e.watcher.showSources()
+	s.showSources()
 	was := s.e.flows["dns"].past.Discontinuities
 	if err := s.e.Close(); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
 				lose(w.under)
 				want, declared = 20, 1 // the total goes on from the value of hardware
 			}
-			s.e.watcher.showSources()
+			s.showSources()
 			s.close(t)
 			w.over = newFakeHardware(true)
 			if w.under.open {

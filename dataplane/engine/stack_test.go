@@ -80,6 +80,12 @@ func (s *stacked) look() {
 	s.e.watcher.updateConditions()
 }
 
+func (s *stacked) showSources() {
+	s.e.ctl.Lock()
+	defer s.e.ctl.Unlock()
+	s.e.watcher.showSources()
+}
+
 // moves are the changes of sources since the last call, oldest first.
 func (s *stacked) moves() (out []dataplane.Event) {
 	s.e.commit() // a test that calls a part of the engine does not hold ctl

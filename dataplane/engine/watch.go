@@ -203,6 +203,7 @@ func (w *watcher) arrange(ctx context.Context) {
 // showSources writes the sources and the discontinuities to the mirror.
 func (w *watcher) showSources() {
 	for _, c := range w.flows {
+		w.ctl.Pause()
 		if err := w.mover.updateSource(c); err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 		}

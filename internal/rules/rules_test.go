@@ -198,7 +198,7 @@ func TestImportDirections(t *testing.T) {
 	}
 	for name, p := range all {
 		for _, imp := range p.Imports {
-			if imp == module+"internal/inject" && name != "dataplane/engine" && name != "internal/bench/pollrows" {
+			if imp == module+"internal/inject" && name != "dataplane/engine" && name != "internal/bench/pollrows" && name != "internal/bench/flowrows" {
 				t.Errorf("%s imports internal/inject, which is for tests and benchmarks of the engine", name)
 			}
 			if imp == "github.com/alecthomas/kong" && !strings.HasPrefix(name, "cmd/") {

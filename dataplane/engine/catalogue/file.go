@@ -114,6 +114,18 @@ func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
+// Reserve lets the mirror grow for entries that are to be exchanged. A mirror without room refuses the exchange. The holder
+// of the lock may let others read meanwhile.
+func (m *Catalogue) Reserve(entries []shm.Entry) {
+	var of [2]int
+	for _, e := range entries {
+		of[classOf(e)]++
+	}
+	for class, n := range of {
+		_ = m.writer.Reserve(n, class == 1)
+	}
+}
+
 // Exchange is shm.Writer.Exchange, with the plan. It repeats that where the mirror was damaged meanwhile.
 func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool) ([]shm.Handle, error) {
 	handles, err := m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)

@@ -93,11 +93,16 @@ func (m *Catalogue) byText() map[string][]*Inherited {
 // Leave lets counters of other names that count the same packets take over the entries that wait for counters of names,
 // until end is called. A change that ends the counters calls it.
 func (m *Catalogue) Leave(names []string) (end func()) {
-	if len(names) > 0 {
-		m.left = m.byText()
+	if len(names) == 0 || len(m.inherited) == 0 {
+		return func() {}
 	}
+	ends := make(map[string]bool, len(names))
+	for _, name := range names {
+		ends[name] = true
+	}
+	m.left = m.byText()
 	for text, all := range m.left {
-		m.left[text] = slices.DeleteFunc(all, func(o *Inherited) bool { return !o.isAside() || !slices.Contains(names, o.Labels[formerName]) })
+		m.left[text] = slices.DeleteFunc(all, func(o *Inherited) bool { return !o.isAside() || !ends[o.Labels[formerName]] })
 	}
 	return func() { m.left = nil }
 }

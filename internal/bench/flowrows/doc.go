@@ -20,7 +20,11 @@
 //     its plugin, against reading the file's YAML into nodes: the library's part of every command that takes the file.
 //
 //   - set.apply.1of100k: one `flowtally apply` of a file in which one of 100,000 flows differs. CPU time of the command
-//     and of both processes of the instance, against the same. The short form has 10,000 flows in place of these.
+//     and of both processes of the instance, against the same.
+//
+//   - set.lock.100k: the longest time for which a change of 100,000 flows keeps the readers of the control lock out: they
+//     are added, get another label, then another match, and are removed. CPU time of this process, against the same.
+//     The short form has 10,000 flows in place of these.
 //
 //   - hooks.start.240, hooks.burst.240, hooks.idle.240, hooks.stop.240: CPU time per interface of an instance that
 //     counts both directions of 240 veths, against 16: its start, the coming of the interfaces while it runs, a second

@@ -17,6 +17,6 @@ func (s *site) start(context.Context, kind, int) (*subject, error)    { return n
 func (s *site) addByCommand(context.Context, *subject) (int64, error) { return 0, errSystem }
 func (s *subject) anonymous(context.Context) (bytes int64, err error) { return 0, errSystem }
 func (s *site) hookRows(int, int) []bench.Row                         { return nil }
-func (s *site) setRows(int, string, bool, float64, float64) []bench.Row {
+func (s *site) setRows(int, string, bool, float64, float64, float64) []bench.Row {
 	return nil
 }

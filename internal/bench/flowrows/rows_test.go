@@ -33,7 +33,7 @@ func TestSetRowsAreMeasured(t *testing.T) {
 	}
 	s := &site{bin: bin, made: make(map[kind]pair)}
 	defer s.close()
-	for _, r := range s.setRows(100, "100", false, 0, 0) {
+	for _, r := range s.setRows(100, "100", false, 0, 0, 0) {
 		sides, err := r.Open(t.Context(), bench.Env{})
 		if err != nil {
 			t.Fatalf("%s: %v", r.Name, err)

@@ -6,25 +6,30 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/inject"
 )
 
 // setRows are the rows about a whole set of n flows. label is n in their names.
-func (s *site) setRows(n int, label string, full bool, start, apply float64) (rows []bench.Row) {
+func (s *site) setRows(n int, label string, full bool, start, apply, lock float64) (rows []bench.Row) {
 	for _, r := range []struct {
-		name  string
-		bound float64
-		open  func(ctx context.Context, n int) (*bench.Sides, error)
+		name, unit string
+		bound      float64
+		open       func(ctx context.Context, n int) (*bench.Sides, error)
 	}{
-		{"set.start." + label, start, s.startOfSet},
-		{"set.apply.1of" + label, apply, s.applyOfOne},
+		{"set.start." + label, "ns of CPU time, of all processes", start, s.startOfSet},
+		{"set.apply.1of" + label, "ns of CPU time, of all processes", apply, s.applyOfOne},
+		{"set.lock." + label, "ns of CPU time, the longest piece", lock, s.lockOfSet},
 	} {
 		rows = append(rows, bench.Row{
-			Name: r.name, Ref: "reading the YAML of the file into nodes", Bound: r.bound, Unit: "ns of CPU time, of all processes",
+			Name: r.name, Ref: "reading the YAML of the file into nodes", Bound: r.bound, Unit: r.unit,
 			Full: full, Rounds: 7, Openings: 1, Time: 5 * time.Minute, Release: s.close,
 			Open: func(ctx context.Context, _ bench.Env) (*bench.Sides, error) { return r.open(ctx, n) },
 		})
@@ -85,6 +90,81 @@ func (s *site) applyOfOne(ctx context.Context, n int) (*bench.Sides, error) {
 		return s.command(ctx, "apply", "--file", file, "--socket", to.socket)
 	}
 	return sidesOfSet(one{timed: apply}.side(to), first, end), nil
+}
+
+// lockOfSet compares the longest time for which a change of n flows keeps the readers of the control lock out with reading
+// the file of these flows. A round adds n flows to an instance of none, gives each another label, then another match, and
+// removes them. Each round has an instance of its own, whose mirror grows under these calls.
+func (s *site) lockOfSet(_ context.Context, n int) (*bench.Sides, error) {
+	cfg, err := s.config(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Mirror.Counters = 0
+	file, err := write(cfg, n, usual)
+	if err != nil {
+		return nil, err
+	}
+	added, labelled, altered, names := flows(n), flows(n), flows(n), make([]string, n)
+	for i := range n {
+		names[i] = added[i].Name
+		labelled[i].Labels = map[string]string{"customer": "b"}
+		altered[i].Labels = labelled[i].Labels
+		altered[i].Match.TCP.Ports.Dst.Value++
+	}
+	ours := func(ctx context.Context, _ int) (float64, error) {
+		var held longest
+		var e *engine.Engine
+		err := s.ground.ns.Do(func() (err error) {
+			e, err = engine.New(inject.Closed(ctx, held.note), cfg, engine.Options{})
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		held.take() // of the start
+		for _, call := range []func() error{
+			func() error { _, err := e.AddFlows(ctx, added...); return err },
+			func() error { _, err := e.SetFlows(ctx, labelled, dataplane.SetOptions{}); return err },
+			func() error { _, err := e.SetFlows(ctx, altered, dataplane.SetOptions{}); return err },
+			func() error { return e.RemoveFlows(ctx, names...) },
+		} {
+			if err == nil {
+				err = call()
+			}
+		}
+		ns, clockErr := held.take()
+		return float64(ns), errors.Join(err, clockErr, e.Close(), os.Remove(cfg.Mirror.Path))
+	}
+	return sidesOfSet(ours, file, nil), nil
+}
+
+// longest is the most CPU time that this process has spent while the holder of the control lock kept readers out.
+type longest struct {
+	mu       sync.Mutex
+	ns, from int64
+	err      error
+}
+
+// note is called by the holder of the lock.
+func (l *longest) note(closed bool) {
+	now, err := bench.ProcessCPU()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = errors.Join(l.err, err)
+	if closed {
+		l.from = now
+	} else {
+		l.ns = max(l.ns, now-l.from)
+	}
+}
+
+// take returns the time since the last take.
+func (l *longest) take() (ns int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ns, l.ns = l.ns, 0
+	return ns, l.err
 }
 
 // sidesOfSet compares a side with the floor of every command that takes a file.
