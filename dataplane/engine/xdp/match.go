@@ -122,7 +122,7 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 	}
 	for _, of := range free {
 		slices.SortFunc(of, func(a, b xdp.CounterInfo) int {
-			return cmp.Or(cmp.Compare(firstOrder(rules[a.ID]), firstOrder(rules[b.ID])), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(firstRank(rules[a.ID]), firstRank(rules[b.ID])), cmp.Compare(a.ID, b.ID))
 		})
 	}
 	for i, w := range configured {
@@ -135,7 +135,16 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 	}
 }
 
-// firstOrder returns the order of the rule that wins over the others.
+// firstRank returns the priority and the order of the rule that wins over the others. No rule comes last.
+func firstRank(rules []xdp.Rule) uint64 {
+	first := uint64(math.MaxUint64)
+	for _, r := range rules {
+		first = min(first, uint64(r.Priority)<<32|uint64(r.Order))
+	}
+	return first
+}
+
+// firstOrder returns the lowest order of the rules.
 func firstOrder(rules []xdp.Rule) uint32 {
 	first := uint32(math.MaxUint32)
 	for _, r := range rules {

@@ -51,6 +51,8 @@ func startWith(t *testing.T, flows []flow.Flow, counters []held, changing bool) 
 // won. The places of pinned rules stay as long as they keep the flows in order.
 func TestEachFlowTakesItsCounterOver(t *testing.T) {
 	a, b, c := toPort("a", 1), toPort("b", 2), toPort("c", 3)
+	late := toPort("late", 1)
+	late.Priority = 1
 	for name, tt := range map[string]struct {
 		flows    []flow.Flow
 		counters []held
@@ -69,6 +71,9 @@ func TestEachFlowTakesItsCounterOver(t *testing.T) {
 		},
 		"one of three of a match": {
 			[]flow.Flow{toPort("x", 1)}, []held{{a, 1, 128}, {toPort("y", 1), 2, 0}, {toPort("z", 1), 3, -1}}, map[string]uint32{"x": 2}, []uint32{1, 3}, []uint32{0},
+		},
+		"one of two of a match, by their priorities": {
+			[]flow.Flow{toPort("x", 1)}, []held{{late, 1, 0}, {a, 2, 64}}, map[string]uint32{"x": 2}, []uint32{1}, []uint32{64},
 		},
 		"a name that is still configured": {
 			[]flow.Flow{toPort("x", 1), a}, []held{{a, 1, 0}}, map[string]uint32{"a": 1}, nil, []uint32{0, 1},
