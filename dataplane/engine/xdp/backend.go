@@ -24,8 +24,7 @@ type Options struct {
 	Interfaces []dataplane.Interface // names and patterns, at least one
 	Degraded   bool                  // an interface that refuses to be counted on is a condition, not an error
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
-	// Flows are the flows of the configuration. Until RemoveStale, these are installed and no others. The Order of each is its
-	// index.
+	// Flows are the configured flows. The Order of each is its index. Until RemoveStale, no others are installed.
 	Flows []flow.Flow
 	// Restart: this instance ran before under its host. If somebody took it off its hooks, it stays off.
 	Restart bool
@@ -44,7 +43,7 @@ type Backend struct {
 	log       *slog.Logger
 	rules     *xdp.RuleSet
 	adopted   bool   // the pins held counters, whose counts go on
-	next      uint32 // place of the flow of Order ordered among the flows of its priority
+	next      uint32 // the place, among the flows of its priority, of the flow whose Order is ordered
 	ordered   uint32 // the first Order that no configured flow has
 
 	mu    sync.Mutex // guards the fields below; link events take it too
@@ -93,7 +92,7 @@ func New(o Options) (*Backend, error) {
 		return nil, errors.Join(err, rules.Close(), ns.Close())
 	}
 	b.hooks.replace = b.replaceInterfaces
-	if err = b.match(o.Flows); err == nil {
+	if err = b.takeUpPins(o.Flows); err == nil {
 		err = b.hooks.watch()
 	}
 	if err != nil {
@@ -102,11 +101,12 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// match decides what the start makes of the pins, and gives the pinned counters that flows take over to these.
-func (b *Backend) match(configured []flow.Flow) error {
+// takeUpPins decides what the start makes of the pins. Of that, it only renames the counters that renamed flows take over.
+func (b *Backend) takeUpPins(configured []flow.Flow) error {
 	found := pins{counters: b.rules.Counters(), rules: b.rules.Rules()}
 	found.changing, found.dropped = b.rules.Unfinished()
 	b.adopted = len(found.counters) > 0
+
 	all := make([]wanted, len(configured))
 	for i, f := range configured {
 		all[i].name = f.Name
@@ -115,8 +115,10 @@ func (b *Backend) match(configured []flow.Flow) error {
 			all[i].rules, _ = compile(backend.Placed{Flow: f}, 0, b.rules.Port) // Install returns the error
 		}
 	}
+
 	b.start = match(all, found)
-	b.next, b.ordered = b.start.next, uint32(len(configured))
+	b.next = b.start.next
+	b.ordered = uint32(len(configured))
 	for id, owner := range b.start.renamed {
 		if err := b.rules.Rename(id, owner); err != nil {
 			return translate(err)
@@ -138,14 +140,14 @@ func (b *Backend) place(f backend.Placed) uint32 {
 // Name implements backend.Backend.
 func (b *Backend) Name() string { return "xdp" }
 
-// RemoveStale removes the rules, counters and attachments of an earlier process that
-// no flow and no interface of this process uses.
+// RemoveStale removes the rules, counters and attachments of an earlier process that no flow and no interface of this
+// process uses. It ends the start.
 func (b *Backend) RemoveStale(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.start != nil {
 		for _, c := range b.rules.Counters() {
-			b.start.idle[c.ID] = true
+			b.start.idle[c.ID] = true // also of a configured flow that was refused
 		}
 		for _, x := range b.flows {
 			delete(b.start.idle, x.counter)
@@ -283,7 +285,7 @@ func (b *Backend) Close(keep bool) error {
 	b.hooks.closed = true
 	started := b.start == nil
 	keep = keep && (started || b.adopted)
-	if started { // else the next process has to declare what this start has found
+	if started { // otherwise the next process declares the unfinished change that this one found
 		b.rules.NoteChange(false)
 	}
 	b.mu.Unlock()
@@ -308,7 +310,7 @@ func (b *Backend) trim() error {
 type State struct {
 	Rules  *xdp.RuleSet
 	Demand int // how many needs of hooks there are
-	Kept   int // pinned rules that are kept in memory
+	Kept   int // pinned rules in memory that no installed flow has; 0 after RemoveStale
 	// Refreshes is how often the held hooks were listed, which costs a system call for each.
 	Refreshes uint64
 	// HeldPeriod is how often the held hooks are queried.
@@ -321,7 +323,7 @@ func (b *Backend) Inspect() State {
 	defer b.mu.Unlock()
 	s := State{Rules: b.rules, Refreshes: b.hooks.refreshes, HeldPeriod: b.hooks.heldTicker.now()}
 	if b.start != nil {
-		s.Kept = len(b.start.left)
+		s.Kept = len(b.start.unclaimed)
 	}
 	for _, d := range b.hooks.demand {
 		s.Demand += d.ingress + d.egress

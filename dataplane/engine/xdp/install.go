@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements backend.Backend. Over the pins of a dead process, it carries out what match has decided: a flow keeps
-// its pinned counter, and the rules of the flow replace its pinned rules.
+// Install implements backend.Backend. During a start it carries out what match decided: a flow takes over its pinned counter,
+// and its rules replace its pinned rules.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,8 @@ func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]bac
 	return b.install(ctx, flows, false)
 }
 
-// install counts all of flows or none. One exchange replaces their pinned rules.
+// install counts all of flows or none. serve says that their counts are published, so it attaches to the hooks they need. One
+// exchange replaces their pinned rules.
 func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve bool) (_ []backend.Installed, err error) {
 	defer func() {
 		if errors.Is(err, xdp.ErrFull) {
@@ -38,14 +39,17 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 	if err := b.makeRoom(flows); err != nil {
 		return nil, err
 	}
-	var counters []uint32     // new ones
-	var old, fresh []xdp.Rule // that were exchanged
+
+	var allocated []uint32    // counters
+	var old, fresh []xdp.Rule // exchanged
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.exchange(context.WithoutCancel(ctx), fresh, old), b.freeCounters(counters))
+			err = errors.Join(err, b.exchange(context.WithoutCancel(ctx), fresh, old), b.freeCounters(allocated))
 		}
 	}()
-	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
+
+	all := make([]*entry, len(flows))
+	out := make([]backend.Installed, len(flows))
 	rules := make([]xdp.Rule, 0, len(flows)) // most flows have one rule
 	for i, f := range flows {
 		if err := ctx.Err(); err != nil {
@@ -57,38 +61,31 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
 		}
 		if !counter.Adopted {
-			counters = append(counters, counter.ID)
+			allocated = append(allocated, counter.ID)
 		}
-		was := b.start.fate(f.Flow)
-		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Gap: was.gap}
-		x.counter, x.drops = counter.ID, f.Action == flow.Drop && (serve || was.drops)
+
+		pinned := b.start.fate(f.Flow)
+		x.counter = counter.ID
+		x.drops = f.Action == flow.Drop && (serve || pinned.drops)
 		own, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return nil, err
 		}
 		rules = append(rules, own...)
 		all[i] = x
+		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Gap: pinned.gap}
 	}
 
-	stale, missing := b.start.exchange(all, rules)
-	err = b.exchangeFor(ctx, all, stale, missing)
-	if b.start != nil && len(b.start.idle) > 0 && lacksRoom(err) {
-		if err := b.dropIdle(); err != nil {
-			return nil, err
-		}
-		stale, missing = b.start.exchange(all, rules)
-		err = b.exchangeFor(ctx, all, stale, missing)
+	if old, fresh, err = b.exchangePinned(ctx, flows, all, rules); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
-	}
-	old, fresh = stale, missing
 	if serve {
 		if err := b.serveEntries(ctx, flows, all); err != nil {
 			return nil, err
 		}
 	}
-	b.start.installed(rules, stale)
+
+	b.start.noteExchanged(rules, old)
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
 		out[i].Source = b.hooks.source(f.Flow)
@@ -96,13 +93,31 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 	return out, nil
 }
 
-// lacksRoom reports whether rules may be accepted once others are gone.
+// exchangePinned replaces the pinned rules of flows by rules. If the tables lack room, it drops what the pins hold for no
+// configured flow, and tries again. It returns what it exchanged: nothing on error.
+func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, all []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule, err error) {
+	old, fresh = b.start.difference(all, rules)
+	err = b.exchangeFor(ctx, all, old, fresh)
+	if lacksRoom(err) && b.start != nil && len(b.start.idle) > 0 {
+		if err := b.dropIdle(); err != nil {
+			return nil, nil, err
+		}
+		old, fresh = b.start.difference(all, rules)
+		err = b.exchangeFor(ctx, all, old, fresh)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
+	}
+	return old, fresh, nil
+}
+
+// lacksRoom reports whether the tables may accept the refused rules once others are gone.
 func lacksRoom(err error) bool {
 	return errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)
 }
 
-// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If they would find none
-// without it either, nothing is dropped.
+// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If the drop would not make
+// room enough, it returns an error and drops nothing.
 func (b *Backend) makeRoom(flows []backend.Placed) error {
 	if b.start == nil {
 		return nil
@@ -117,6 +132,7 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 	if s.Counters <= s.MaxCounters && s.Rules <= s.MaxRules {
 		return nil
 	}
+
 	if counters := s.Counters - len(b.start.idle); counters > s.MaxCounters {
 		return translate(fmt.Errorf("allocating counters: %w: there are %d, and the flows need %d", xdp.ErrFull, s.MaxCounters, counters))
 	}
@@ -126,20 +142,21 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 	return b.dropIdle()
 }
 
-// dropIdle removes idle counters and their rules.
+// dropIdle removes the idle counters and their rules.
 func (b *Backend) dropIdle() error {
 	s := b.start
 	rules := s.idleRules()
 	if err := b.exchange(context.Background(), rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
-	s.installed(nil, rules)
+	s.noteExchanged(nil, rules)
+
 	idle := slices.Collect(maps.Keys(s.idle))
 	clear(s.idle)
 	return b.freeCounters(idle)
 }
 
-// withFlows names the flows that cause too high a cost: flows of the backend, and flows that were to be added.
+// withFlows names the flows whose rules cost too much in an error: flows of the backend, or of those that were to be added.
 func (b *Backend) withFlows(err error, added []backend.Placed, entries []*entry) error {
 	if !errors.Is(err, xdp.ErrCostly) {
 		return err
@@ -170,16 +187,19 @@ func worstOf(p xdp.Path) dataplane.WorstCost {
 func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
+	known := make([]backend.Placed, 0, len(flows))
+	all := make([]*entry, 0, len(flows))
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil && x.active != on {
 			known, all = append(known, f), append(all, x)
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // half of the flows with their actions would be neither before nor after
+
+	ctx = context.WithoutCancel(ctx) // not half of the flows with their new actions
 	if on {
 		return b.serveEntries(ctx, known, all)
 	}
+
 	var errs []error
 	for i, f := range known {
 		all[i].active = false
@@ -189,12 +209,13 @@ func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool
 	return errors.Join(append(errs, b.trim())...)
 }
 
-// serveEntries attaches to the hooks that the flows need. On error the demand is as before.
+// serveEntries attaches to the hooks that flows need, and gives their rules their actions. On error it takes the demand back.
 func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
 	for i, f := range flows {
 		all[i].active = true
 		b.hooks.demand.add(f.Flow, 1)
 	}
+
 	err := b.hooks.attach(b.adopted || b.start == nil)
 	for i, f := range flows {
 		if err == nil {
@@ -207,6 +228,7 @@ func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all 
 	if err == nil {
 		return nil
 	}
+
 	for i, f := range flows {
 		all[i].active = false
 		b.hooks.demand.add(f.Flow, -1)
@@ -234,8 +256,9 @@ func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, a
 	return nil
 }
 
-// exchangeFor is exchange for rules of these flows, with mu free: hooks that are lost are taken again although it takes
-// seconds. A link event changes the rules of flows that count apart on an interface, so mu stays locked for those.
+// exchangeFor is exchange for rules of these flows. It unlocks mu meanwhile, so that the watcher attaches to a lost hook again
+// although the exchange takes seconds. A link event changes the rules of flows that count apart on an interface: mu stays
+// locked for those.
 func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []xdp.Rule) error {
 	if slices.ContainsFunc(flows, func(x *entry) bool { return len(x.apart) > 0 }) {
 		return b.exchange(ctx, old, fresh)
@@ -243,6 +266,7 @@ func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
+
 	b.mu.Unlock()
 	defer b.mu.Lock()
 	return translate(b.rules.ExchangeContext(ctx, old, fresh))
@@ -256,11 +280,12 @@ func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	return translate(b.rules.ExchangeContext(ctx, old, fresh))
 }
 
-// Remove implements backend.Backend. A flow whose rules stay in the tables stays; after their removal, a counter
-// that cannot be freed only costs room.
+// Remove implements backend.Backend. If the tables keep the rules, the flows stay. Once the rules are gone, the flows are too:
+// a counter that cannot be freed only costs room.
 func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	var all []*entry
 	var rules []xdp.Rule
 	var counters []uint32
@@ -283,6 +308,7 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	if err := b.exchangeFor(context.Background(), all, rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
+
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil {
 			if x.active {

@@ -13,17 +13,17 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// owner returns the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
-// name. The identity comes first, so that a renamed flow can be found.
+// owner returns the name of the flow's counter in the pins: a hash of the flow's identity and a hash of its name. The pins
+// have 48 bytes for it. The identity comes first, so that a start finds a renamed flow by it.
 func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
-// apartOwner returns the name of the counter of a flow on one interface alone. No flow has it, so that no flow takes the
-// counter over: neither the flow itself, changed to one of that interface, nor a flow of the next process.
+// apartOwner returns the name of the counter of a flow on one interface alone. It differs from the owner of every flow. So no
+// flow takes that counter over: not the flow itself when it is changed to that interface, and no flow of the next process.
 func apartOwner(f backend.Placed, ifname string) string {
 	return apartPrefix + owner(f.On(ifname).Flow)
 }
 
-// apartPrefix is what only owners of apartOwner begin with.
+// apartPrefix begins the owners of apartOwner, and no others.
 const apartPrefix = "apart "
 
 func hashed(s string) string {
@@ -31,13 +31,12 @@ func hashed(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// pins are what a process has left in the kernel.
+// pins are what the last process left in the kernel.
 type pins struct {
 	counters []xdp.CounterInfo
 	rules    []xdp.Rule
-	// changing: the process died within a change of the flows. It was adding the dropped rules.
-	changing bool
-	dropped  []xdp.Rule
+	changing bool       // the process died within a change of the flows
+	dropped  []xdp.Rule // rules that the process was adding when it died: xdp.Open dropped them
 }
 
 // wanted is a configured flow. Its rules have no counter and no order yet.
@@ -47,14 +46,14 @@ type wanted struct {
 	rules []xdp.Rule
 }
 
-// start is what a start makes of the pins. match decides it for all configured flows, before the start writes anything.
-// Install, RemoveStale and the others carry it out.
+// start is what a start makes of the pins. match decides it for all configured flows, before the backend writes anything.
+// New renames the counters, Install takes over counters and rules, and RemoveStale removes the rest.
 type start struct {
-	fates   map[string]fate   // of the configured flows, by name
-	renamed map[uint32]string // the new owners of pinned counters
-	idle    map[uint32]bool   // pinned counters that no configured flow takes over
-	next    uint32            // the place behind all configured flows
-	left    map[xdp.Rule]bool // pinned rules that are in the tables still, and that no installed flow has
+	fates     map[string]fate   // of the configured flows, by name
+	renamed   map[uint32]string // the new owners of pinned counters
+	idle      map[uint32]bool   // pinned counters that no configured flow takes over
+	next      uint32            // the place behind all configured flows
+	unclaimed map[xdp.Rule]bool // pinned rules in the tables that no installed flow has
 }
 
 // fate is what a start makes of one flow.
@@ -63,21 +62,23 @@ type fate struct {
 	counter uint32 // the pinned counter
 	place   uint32 // of its rules among the rules of their priority
 	drops   bool   // its pinned rules drop
-	// gap: its packets may have counted for another flow, or for none, while its counter was pinned.
-	gap bool
+	gap     bool   // while its counter was pinned, its packets may have counted for another flow, or for none
 }
 
 // match decides which pinned counter each configured flow takes over, and which place its rules get.
 func match(configured []wanted, p pins) *start {
 	s := &start{
-		fates: make(map[string]fate, len(configured)), renamed: make(map[uint32]string),
-		idle: make(map[uint32]bool), left: make(map[xdp.Rule]bool, len(p.rules)),
+		fates:     make(map[string]fate, len(configured)),
+		renamed:   make(map[uint32]string),
+		idle:      make(map[uint32]bool),
+		unclaimed: make(map[xdp.Rule]bool, len(p.rules)),
 	}
 	rules := make(map[uint32][]xdp.Rule, len(p.counters))
 	for _, r := range p.rules {
-		s.left[r] = true
+		s.unclaimed[r] = true
 		rules[r.Counter] = append(rules[r.Counter], r)
 	}
+
 	fates := make([]fate, len(configured))
 	s.adopt(configured, fates, p.counters, rules)
 	s.next = arrange(fates, rules)
@@ -88,7 +89,7 @@ func match(configured []wanted, p pins) *start {
 		if f.adopts {
 			own := rules[f.counter]
 			f.drops = slices.ContainsFunc(own, func(r xdp.Rule) bool { return r.Drop })
-			// A process that was killed while it changed the flow has left its counter without some of the rules.
+			// A process that is killed while it changes a flow leaves the flow's counter without some of its rules.
 			f.gap = unfinished[i] || len(own) < len(w.rules)
 		}
 		s.fates[w.name] = *f
@@ -96,8 +97,8 @@ func match(configured []wanted, p pins) *start {
 	return s
 }
 
-// adopt gives each flow the counter of its owner, or that of a flow which counted the same under a name that is not
-// configured any more. Of several such flows, the first ones give their counters: their rules win over the others.
+// adopt gives each flow the pinned counter of its owner. A flow without one was perhaps renamed: it gets a counter of its
+// identity that no configured flow owns. Of several such counters, it gets the one whose rules win.
 func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterInfo, rules map[uint32][]xdp.Rule) {
 	byOwner := make(map[string]uint32, len(counters))
 	for _, c := range counters {
@@ -114,7 +115,7 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 		}
 	}
 
-	free := make(map[string][]xdp.CounterInfo) // by identity, the best one first
+	free := make(map[string][]xdp.CounterInfo) // by identity; the one whose rules win is first
 	for _, c := range counters {
 		if identity, _, _ := strings.Cut(c.Owner, " "); s.idle[c.ID] {
 			free[identity] = append(free[identity], c)
@@ -157,8 +158,8 @@ func firstOrder(rules []xdp.Rule) uint32 {
 // them, and the flows behind it keep their places.
 const spread = 64
 
-// arrange gives each flow its place: that of its pinned rules, as long as this keeps the flows in order. It returns the
-// place behind them.
+// arrange gives each flow the place of its pinned rules, as long as this keeps the flows in order. It returns the place behind
+// all of them.
 func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 	pinned := func(f fate) []xdp.Rule {
 		if !f.adopts {
@@ -166,12 +167,14 @@ func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 		}
 		return rules[f.counter]
 	}
-	last := -1 // flow that has a place
+
+	last := -1 // the last flow with pinned rules: flows behind it are spread
 	for i, f := range fates {
 		if len(pinned(f)) > 0 {
 			last = i
 		}
 	}
+
 	for i, f := range fates {
 		if own := pinned(f); len(own) > 0 {
 			next = max(next, firstOrder(own))
@@ -194,50 +197,53 @@ func (s *start) fate(f flow.Flow) fate {
 	return s.fates[f.Name]
 }
 
-// exchange returns the pinned rules that the rules of flows replace, and the rules that are not pinned. Replaced are other
-// rules with the counters of the flows, and rules with the key, the mask and the rank of a rule that comes.
-func (s *start) exchange(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule) {
-	if s == nil || len(s.left) == 0 {
+// difference returns the pinned rules that rules replace, and those of rules that are not pinned yet. A pinned rule is
+// replaced if it has the counter of one of flows, or if a fresh rule has its key, its mask and its rank.
+func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule) {
+	if s == nil || len(s.unclaimed) == 0 {
 		return nil, rules
 	}
-	nameless := func(r xdp.Rule) xdp.Rule {
+	position := func(r xdp.Rule) xdp.Rule { // the tables hold one rule at a position
 		r.Counter, r.Drop = 0, false
 		return r
 	}
-	stay, come := make(map[xdp.Rule]bool), make(map[xdp.Rule]bool)
+
+	pinned := make(map[xdp.Rule]bool)
+	taken := make(map[xdp.Rule]bool) // by position
 	for _, r := range rules {
-		if s.left[r] {
-			stay[r] = true
-		} else {
-			come[nameless(r)] = true
-			fresh = append(fresh, r)
+		if s.unclaimed[r] {
+			pinned[r] = true
+			continue
 		}
+		taken[position(r)] = true
+		fresh = append(fresh, r)
 	}
+
 	counters := make(map[uint32]bool, len(flows))
 	for _, x := range flows {
 		counters[x.counter] = true
 	}
-	for r := range s.left {
-		if !stay[r] && (counters[r.Counter] || come[nameless(r)]) {
+	for r := range s.unclaimed {
+		if !pinned[r] && (counters[r.Counter] || taken[position(r)]) {
 			old = append(old, r)
 		}
 	}
 	return old, fresh
 }
 
-// installed notes that flows have these rules, and that old ones are gone.
-func (s *start) installed(rules, old []xdp.Rule) {
-	if s == nil || len(s.left) == 0 {
+// noteExchanged notes that installed flows have these rules, and that the old ones are gone.
+func (s *start) noteExchanged(rules, old []xdp.Rule) {
+	if s == nil || len(s.unclaimed) == 0 {
 		return
 	}
 	for _, r := range slices.Concat(rules, old) {
-		delete(s.left, r)
+		delete(s.unclaimed, r)
 	}
 }
 
-// idleRules returns the pinned rules that are there still and count for no configured flow.
+// idleRules returns the pinned rules in the tables that count for no configured flow.
 func (s *start) idleRules() (out []xdp.Rule) {
-	for r := range s.left {
+	for r := range s.unclaimed {
 		if s.idle[r.Counter] {
 			out = append(out, r)
 		}
