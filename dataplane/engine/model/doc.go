@@ -1,2 +1,2 @@
-// Package model holds the model test of the whole engine: see docs/testing.md. It has no code for other packages.
+// Package model has the model test of the whole engine, and no code for other packages. docs/testing.md describes it.
 package model

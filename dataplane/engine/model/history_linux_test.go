@@ -23,7 +23,7 @@ import (
 //	kill                  it is killed
 //	kill@3 STEP           it is killed at the third durable write of STEP
 //	cancel@3 STEP         the caller of set, plus or rename gives up then
-//	pass@3 STEP           a packet to port 1 passes each side of each interface then. STEP leaves the set of flows as it is
+//	pass@3 STEP           a packet to port 1 passes each side of each interface then; STEP does not change the set of flows
 //	send 1 v0 10          ten packets to port 1 arrive at v0
 //	send> 1 v0 10         ten packets to port 1 leave through v0
 //	detach v0, detach> v0 somebody takes our program off the hook
@@ -52,14 +52,16 @@ import (
 //	reset v0              its counters begin at 0 again
 //
 // A step that is refused changes no total. Each history ends with a check.
+//
+// The numbers of a step count the steps of the process; 0 is never.
 type step struct {
 	verb     string
 	egress   bool
 	args     []string
 	killAt   int
-	endAt    int // when its caller gives up
-	passAt   int // when packets pass
-	detachAt int // when v0 loses its program
+	cancelAt int // its caller gives up
+	passAt   int // packets pass
+	detachAt int // v0 loses its program
 }
 
 func (s step) String() string {
@@ -67,8 +69,8 @@ func (s step) String() string {
 	if s.egress {
 		verb += ">"
 	}
-	if s.endAt > 0 {
-		verb = fmt.Sprintf("cancel@%d %s", s.endAt, verb)
+	if s.cancelAt > 0 {
+		verb = fmt.Sprintf("cancel@%d %s", s.cancelAt, verb)
 	}
 	if s.killAt > 0 {
 		verb = fmt.Sprintf("kill@%d %s", s.killAt, verb)
@@ -92,7 +94,7 @@ func parseHistory(text string) (steps []step, err error) {
 		for _, p := range []struct {
 			prefix string
 			at     *int
-		}{{"pass@", &s.passAt}, {"detach@", &s.detachAt}, {"kill@", &s.killAt}, {"cancel@", &s.endAt}} { // in the order of String
+		}{{"pass@", &s.passAt}, {"detach@", &s.detachAt}, {"kill@", &s.killAt}, {"cancel@", &s.cancelAt}} { // in the order of String
 			n, is := strings.CutPrefix(words[0], p.prefix)
 			if !is || len(words) == 1 {
 				continue
@@ -128,7 +130,7 @@ var arguments = func() map[string]*int {
 	return m
 }()
 
-// do does one step. A violation is an error; a refusal of the instance is none.
+// do does one step. It returns a violation. A refusal by the instance is no error.
 func (w *world) do(s step) error {
 	arg := func(i int) string {
 		if i < len(s.args) {
@@ -149,7 +151,7 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
-		ctx, done := w.cancelledAt(s.endAt)
+		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		if _, err = w.within(s.killAt, true, func() error { return w.set(ctx, list, nil) }); err != nil {
 			w.noteUndone(list)
@@ -160,7 +162,7 @@ func (w *world) do(s step) error {
 		if err != nil {
 			return err
 		}
-		ctx, done := w.cancelledAt(s.endAt)
+		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		if _, err = w.within(s.killAt, true, func() error { return w.plus(ctx, list) }); err != nil {
 			w.noteUndone(list)
@@ -170,7 +172,7 @@ func (w *world) do(s step) error {
 		_, err := w.within(s.killAt, true, func() error { return w.minus(s.args) })
 		return refusal(err)
 	case "rename":
-		ctx, done := w.cancelledAt(s.endAt)
+		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		_, err := w.within(s.killAt, true, func() error { return w.rename(ctx, arg(0), arg(1)) })
 		return refusal(err)
@@ -277,7 +279,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// play plays a history in a bubble of its own, and returns what it has violated.
+// play plays a history in a bubble of its own, and returns the invariant that it violates. It adds to c, which may be nil.
 func play(t *testing.T, text string, c *counts) (err error) {
 	t.Helper()
 	steps, err := parseHistory(text + "; check")
@@ -325,10 +327,10 @@ func play(t *testing.T, text string, c *counts) (err error) {
 	return err
 }
 
-// memory is a tmpfs: a mirror elsewhere waits for the disk.
+// memory is a tmpfs, so that no write of a mirror waits for a disk.
 const memory = "/dev/shm"
 
-// killedBetween is the history of docs/testing.md.
+// killedBetween is the example of docs/testing.md: a process is killed between packets.
 const killedBetween = "set a=1; start; send 1 v0 10; kill; send 1 v0 5; start"
 
 var history = flag.String("history", killedBetween, "a history that TestHistory plays")

@@ -15,8 +15,7 @@ type fault struct {
 	violates string // a part of the violation
 }
 
-// knownFaults are to be mended from this list. Each must still fail: a history that passes is taken off the list, and
-// its name and line go to mended.
+// knownFaults are the faults to mend. Each must still fail: when one passes, move it to mended.
 var knownFaults []fault
 
 // mended are histories that failed once.
@@ -98,8 +97,8 @@ var mended = []fault{
 	},
 }
 
-// lostAgain are losses of the only hook at each step by which the process takes it again. The next look, a few ms later,
-// sees each of them.
+// lostAgain are histories in which a process attaches to its only lost hook again, and loses it at one of the steps of that. The
+// next look, a few ms later, must see it.
 func lostAgain() (all []fault) {
 	for n := range 12 {
 		all = append(all, fault{
@@ -110,8 +109,8 @@ func lostAgain() (all []fault) {
 	return all
 }
 
-// killedAmidLosses are kills at each step by which a process takes a lost hook again, and by which it moves counting between
-// TCX and XDP. A packet passes at the step ahead: no program counts it, or two do.
+// killedAmidLosses are histories in which a process is killed at each step of attaching to a lost hook again, and of moving from
+// TCX to XDP. One step before the kill of a move, packets pass: no program counts them, or two do.
 func killedAmidLosses() (all []fault) {
 	for n := range 16 {
 		all = append(all,
@@ -127,8 +126,9 @@ func killedAmidLosses() (all []fault) {
 	return all
 }
 
-// killedAmidOverlap are kills at each step of a change that adds or removes a flow which wins packets of another. The next
-// process has the flows of before: the packets between belong to the flow that won them then, or the other declares them.
+// killedAmidOverlap are histories in which a process is killed at each step of adding or removing a flow that wins packets of
+// another. The next process has the flows of before. Packets in between are in the total of the flow that wins them by that set,
+// or a discontinuity says that they may not be.
 func killedAmidOverlap() (all []fault) {
 	for n := range 20 {
 		all = append(all, fault{
@@ -142,7 +142,7 @@ func killedAmidOverlap() (all []fault) {
 	return all
 }
 
-// TestKnownFaults: each known fault still fails, and a mended one does not come back.
+// TestKnownFaults checks that each known fault still fails, and that no mended one has come back.
 func TestKnownFaults(t *testing.T) {
 	for _, f := range knownFaults {
 		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {

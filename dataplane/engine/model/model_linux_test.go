@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawHistory draws a history.
+// drawHistory draws a history of all steps but those of devices.
 func drawHistory(t *rapid.T) string {
 	verbs := []string{
 		"set", "plus", "minus", "rename", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop",
@@ -77,6 +77,7 @@ func drawStep(t *rapid.T, verb string, verbs []string) string {
 	return verb
 }
 
+// drawFlows draws a set of flows. No two match the same packets.
 func drawFlows(t *rapid.T) string {
 	var words []string
 	seen := make(map[string]bool)
@@ -101,9 +102,10 @@ func drawFlow(t *rapid.T, name string) string {
 	return name + "=" + match + drop
 }
 
-// TestModel plays histories that are drawn. A history that fails is shrunk, and its line repeats it: see TestHistory.
-// The histories are the same in each run, because today's engine has more faults than those that are known: a change must
-// not be refused for one of them. make test-stress draws others each time, and what it finds belongs into knownFaults.
+// TestModel plays drawn histories. A history that fails is shrunk, and TestHistory repeats its line.
+//
+// The histories are the same in each run: a change must not be refused for a fault that was there before it. make test-stress
+// draws others each time. What it finds belongs into knownFaults.
 func TestModel(t *testing.T) {
 	preset := map[string]string{"rapid.seed": "1"}
 	switch {
@@ -124,7 +126,7 @@ func TestModel(t *testing.T) {
 	t.Logf("%+v in %v", c, time.Since(began).Round(time.Millisecond))
 }
 
-// presetRapid sets the flags of rapid for a test, except those that the command line has.
+// presetRapid sets flags of rapid for a test, except those on the command line.
 func presetRapid(t *testing.T, preset map[string]string) {
 	given := make(map[string]bool)
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })

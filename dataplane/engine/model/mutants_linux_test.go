@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// mutants are faults in the lines that keep and declare losses, and in those that take the pins over. Each is one line of
-// the source that was changed.
+// mutants are faults in the lines that keep and declare losses, and in those that take up the pins. Each changes one line.
 var mutants = []struct{ file, line, mutant string }{
 	{"xdp/ledger.go", `if r := l.site(k); r.state() == siteCovered {`, `if r := l.site(k); false {`},                              // no outage ever begins
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                                  // its end is not noted
@@ -33,8 +32,8 @@ var mutants = []struct{ file, line, mutant string }{
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap
 }
 
-// TestTheModelFindsMutants changes one line at a time, and lets the model run. It compiles the engine for each mutant, so it
-// is part of make test-stress.
+// TestTheModelFindsMutants makes one fault at a time, and runs the model, which must fail. Each takes a build of the engine, so the
+// test is part of make test-stress alone.
 func TestTheModelFindsMutants(t *testing.T) {
 	if os.Getenv("FLOWTALLY_STRESS") == "" {
 		t.Skip("it is part of make test-stress")
@@ -53,8 +52,10 @@ func TestTheModelFindsMutants(t *testing.T) {
 			if n := strings.Count(string(source), m.line); n != 1 {
 				t.Fatalf("%s has the line %d times: %s", m.file, n, m.line)
 			}
+
 			dir := t.TempDir()
-			changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+			changed := filepath.Join(dir, "mutant.go")
+			overlay := filepath.Join(dir, "overlay.json")
 			text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
 			if err != nil {
 				t.Fatal(err)
@@ -64,6 +65,7 @@ func TestTheModelFindsMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			cmd := exec.Command("go", "test", "-vet=off", "-overlay", overlay, "-run", "TestKnownFaults|TestModel", ".", "-rapid.nofailfile")
 			cmd.Env = append(os.Environ(), "FLOWTALLY_STRESS=")
 			out, err := cmd.CombinedOutput()

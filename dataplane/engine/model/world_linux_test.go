@@ -42,49 +42,48 @@ type world struct {
 
 	interfaces []string
 	refusing   map[site]bool
-	unlooked   map[site]bool   // sites whose programs were taken off since the last look
-	deleted    []string        // interfaces that went since the process could look
+	unlooked   map[site]bool   // sites whose programs were taken off since the engine last looked
+	deleted    []string        // interfaces that went since the engine last looked
 	relied     map[site]bool   // sites that have counted for the flows of the set
-	fresh      map[string]bool // interfaces that have come, and that no program has counted on since
+	fresh      map[string]bool // interfaces that came, and that no program has counted on since
 	keep       bool            // xdp.keep_pins of the next start
-	kept       bool            // keep of the process that runs
-	pinned     bool            // the process that ended last has left its pins
+	kept       bool            // xdp.keep_pins of the running process
+	pinned     bool            // the last process left its pins
 	strict     bool            // the next start is not degraded
 	flows      []flow.Flow     // of the set in force, in their order
 	wanted     []flow.Flow     // of the next start
-	// perhaps are the sets that may be in force in place of flows: the process was killed in the change, if uncertain.
-	perhaps   [][]flow.Flow
-	uncertain bool
-	changed   time.Time // when the set changed last
-	loose     bool      // a hook was lost since the last look: a flow that is born now may begin with a discontinuity
-	truth     map[string]*truth
-	without   map[string]bool // flows of the set that a degraded start goes on without, as of the last look
+	perhaps    [][]flow.Flow   // if uncertain: other sets that may be in force in place of flows
+	uncertain  bool            // the process was killed while it changed the set
+	changed    time.Time       // when the set last changed, or a change was tried
+	loose      bool            // a hook was lost since the last check: a new flow may begin with a discontinuity
+	truth      map[string]*truth
+	without    map[string]bool // flows without a source, as of the last askWithout
 
 	rack    *rack                   // nil: the host has no device
 	audit   bool                    // rdma.audit
-	sources map[string]flow.Backend // what counts each flow, as of the last look
+	sources map[string]flow.Backend // what counts each flow, as of the last askWithout
 
 	unheldAtStart map[site]bool // hooks without a program when the process began
-	deviceAt      time.Time     // of the last step of a device
+	deviceAt      time.Time     // when a device last had a step
 
 	kill struct {
 		mu     sync.Mutex
 		after  int // steps of the process until it is killed; 0: it is not to be killed
 		killed bool
-		only   string            // the steps that count, by their text; "": all do
-		then   func()            // called at the kill; nil: nothing is
-		steps  int               // that were counted
-		atStep func(what string) // called at each step, with mu held; nil: nothing is
+		only   string            // only steps of this text count; "": all do
+		then   func()            // called at the kill, unless nil
+		atStep func(what string) // called at each step with mu held, unless nil
 	}
 	counts counts
 	began  int // counts.starts before the first one
 }
 
-// counts tells what the histories of a run held.
+// counts are what happened in the histories of a run.
 type counts struct {
 	histories, packets, starts, calls, refused, losses, kills, cancels, passes, checks, without int
 
-	devices, counted int // steps of devices, and packets that they have counted
+	devices int // steps of devices
+	counted int // packets that devices have counted
 }
 
 // truth is what is known about the packets of one flow since its total began.
@@ -92,8 +91,8 @@ type truth struct {
 	seen   uint64 // counted by programs, once for each program
 	missed uint64 // that passed no program, since the last discontinuity
 	twice  uint64 // that two programs have counted, since the last discontinuity
-	last   uint64 // the discontinuities of the last look
-	rebase bool   // nothing tells whether the total goes on: the next look believes it
+	last   uint64 // the discontinuities at the last check
+	rebase bool   // nothing tells whether the total goes on: the next check believes the mirror
 	known  bool   // last has a value
 	// unsure are packets between a kill within a change and the next start. The set of before gives them to this flow
 	// (mine) and another possible set to another flow, or the other way round. The total has them as the set of before
@@ -102,9 +101,8 @@ type truth struct {
 	mine   uint64
 	// refused are hooks that did not take a program when the total began: a condition says so, and nobody has promised to
 	// count there until the hook is held.
-	refused map[site]bool
-	// possible: a packet may have been lost or counted twice since the last look.
-	possible bool
+	refused  map[site]bool
+	possible bool // a packet may have been lost or counted twice since the last check
 	over     over
 }
 
@@ -168,6 +166,7 @@ func (w *world) start() error {
 	w.counts.starts++
 	w.noteStart()
 	w.kept = w.keep
+
 	cfg := w.config()
 	w.process = w.host.Boot(w.step)
 	b, err := xdp.New(xdp.Options{
@@ -176,6 +175,7 @@ func (w *world) start() error {
 	if err != nil {
 		return fmt.Errorf("opening the backend: %w", err)
 	}
+
 	backends := []backend.Backend{&stepped{Backend: b, step: w.step}}
 	if w.rack != nil {
 		d, err := w.openDevices(cfg)
@@ -189,6 +189,7 @@ func (w *world) start() error {
 		}()
 		backends = slices.Insert(backends, 0, backend.Backend(d))
 	}
+
 	ctx := inject.Ticker(inject.Backends(context.Background(), backends...), tick.NewRuntime())
 	e, err := engine.New(ctx, cfg, engine.Options{Logger: w.log})
 	if err != nil {
@@ -203,14 +204,13 @@ func (w *world) start() error {
 	return w.noteStarted()
 }
 
-// step is called by the process ahead of each thing that it does to what is durable.
+// step is called before each step of the process: most write to what is durable.
 func (w *world) step(what string) {
 	w.kill.mu.Lock()
 	defer w.kill.mu.Unlock()
 	if w.kill.atStep != nil {
 		w.kill.atStep(what)
 	}
-	w.kill.steps++
 	if w.kill.killed || w.kill.after == 0 || w.kill.only != "" && w.kill.only != what {
 		return
 	}
@@ -227,7 +227,7 @@ func (w *world) step(what string) {
 	}
 }
 
-// fork leaves what is durable to the next incarnation.
+// fork copies what is durable for the next incarnation.
 func (w *world) fork() error {
 	from, to := w.home(w.boots), w.home(w.boots+1)
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -285,7 +285,7 @@ func writeSparse(path string, data []byte) error {
 // mirror is the path of the mirror.
 func (w *world) mirror() string { return filepath.Join(w.home(w.boots), "mirror") }
 
-// bury ends the goroutines of a process that was killed. They reach nothing any more.
+// bury ends the goroutines of a killed process, whose writes reach nothing any more.
 func (w *world) bury() {
 	if w.engine != nil {
 		_ = w.engine.Close()
@@ -318,7 +318,7 @@ func (w *world) killNow() error {
 	return err
 }
 
-// cancelledAt returns a context that ends at the step n of the process; 0: it does not end. The caller calls done.
+// cancelledAt returns a context that ends at step n of the process; 0: it does not end. The caller calls done.
 func (w *world) cancelledAt(n int) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if n == 0 {
@@ -336,46 +336,50 @@ func (w *world) cancelledAt(n int) (ctx context.Context, done func()) {
 	}
 }
 
-// setAtStep makes f the function that each step of the process calls. Goroutines of the engine may be in a step.
+// setAtStep makes each step of the process call f. It takes the lock, because goroutines of the engine may be in a step.
 func (w *world) setAtStep(f func(what string)) {
 	w.kill.mu.Lock()
 	defer w.kill.mu.Unlock()
 	w.kill.atStep = f
 }
 
-// within runs fn, and kills the process at its step n; 0: it does not. changes: fn changes the set of flows.
+// within runs fn, and kills the process at its step n; 0: it does not. changes says that fn changes the set of flows.
 func (w *world) within(n int, changes bool, fn func() error) (killed bool, err error) {
 	w.kill.mu.Lock()
 	w.kill.after = n
 	w.kill.mu.Unlock()
+
 	err = fn()
+
 	w.kill.mu.Lock()
 	killed = w.kill.killed
 	w.kill.after = 0
 	w.kill.mu.Unlock()
-	if killed {
-		w.bury()
-		w.allPossible()
-		w.uncertain = w.uncertain || changes
-		return true, nil
+	if !killed {
+		return false, err
 	}
-	return false, err
+
+	w.bury()
+	w.allPossible()
+	w.uncertain = w.uncertain || changes
+	return true, nil
 }
 
+// allPossible notes that each flow may lack packets.
 func (w *world) allPossible() {
 	for _, t := range w.truth {
 		t.possible = true
 	}
 }
 
-// settle lets the instance do what it does in d.
+// settle lets time pass, and waits until the instance has done what it does in it.
 func (w *world) settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 	if w.engine != nil && !w.kill.killed {
 		w.deleted = nil
 	}
-	if d >= time.Second { // longer than the period of looks
+	if d >= time.Second { // the engine looks more often
 		w.unlooked = nil
 		if w.engine != nil && !w.kill.killed {
 			w.atRest()
@@ -400,7 +404,7 @@ func (w *world) noteDeleted(name string) {
 	}
 }
 
-// noteUnseen notes that no process has seen some interfaces go: nobody knows whether their hooks were held until then.
+// noteUnseen notes that no process saw the deleted interfaces go: nobody knows whether their hooks were held until then.
 func (w *world) noteUnseen() {
 	for _, name := range w.deleted {
 		w.unheld(name, false)
@@ -452,8 +456,7 @@ func (w *world) send(port uint16, ifname string, egress bool, n int) error {
 	return w.pass(port, ifname, egress, n)
 }
 
-// passingAt has packets pass at the step n of the process, if the set of flows stays as it is; 0: at none. The caller
-// calls done.
+// passingAt lets packets pass at step n of the process, unless the set of flows may change; 0: at no step. The caller calls done.
 func (w *world) passingAt(n int) (done func()) {
 	same := slices.EqualFunc(w.wanted, w.flows, func(a, b flow.Flow) bool {
 		return a.Name == b.Name && a.Identity() == b.Identity() && a.Action == b.Action
@@ -478,7 +481,7 @@ func (w *world) passingAt(n int) (done func()) {
 	return func() { w.setAtStep(nil) }
 }
 
-// detachingAt takes the program off v0 at the step n of the process; 0: at none. The caller calls done.
+// detachingAt takes the program off v0 at step n of the process; 0: at no step. The caller calls done.
 func (w *world) detachingAt(n int) (done func()) {
 	if n == 0 {
 		return func() {}
@@ -560,7 +563,7 @@ func (w *world) pass(port uint16, ifname string, egress bool, n int) error {
 	return nil
 }
 
-// noteWithout notes which flows are not counted.
+// noteWithout lets the instance come to rest, and notes which flows are not counted.
 func (w *world) noteWithout() error {
 	if w.engine == nil {
 		return nil
@@ -569,7 +572,7 @@ func (w *world) noteWithout() error {
 	return w.askWithout()
 }
 
-// askWithout is noteWithout at this instant.
+// askWithout asks the instance at this instant which flows are not counted.
 func (w *world) askWithout() error {
 	placed, err := w.engine.Placements(context.Background())
 	if err != nil {
@@ -585,8 +588,8 @@ func (w *world) askWithout() error {
 	return nil
 }
 
-// sendUnsure sends packets that count for the flow before if the change did not come to its end, and for the flow perhaps if
-// it did. Either may be "", for none.
+// sendUnsure passes packets after a kill within a change. They count for the flow before if the change did not come to its end,
+// and for the flow perhaps if it did. Either may be "", for none.
 func (w *world) sendUnsure(before, perhaps, ifname string, egress bool, p memkernel.Packet, n int) error {
 	for range n {
 		if _, _, err := w.host.Pass(ifname, egress, p); err != nil {
@@ -608,6 +611,7 @@ func (w *world) sendUnsure(before, perhaps, ifname string, egress bool, p memker
 	return nil
 }
 
+// exists reports whether there is an interface of a name.
 func (w *world) exists(name string) bool {
 	_, ok := w.host.Boot(nil).Interface(name)
 	return ok
@@ -621,7 +625,7 @@ func matches(f flow.Flow, port uint16, ifname string, egress bool) bool {
 	return matchesPort(f.Match, port)
 }
 
-// matchesPort reports whether a match of UDP has a packet to a port.
+// matchesPort reports whether a match of UDP matches a packet to a port.
 func matchesPort(m flow.Match, port uint16) bool {
 	dst := m.UDP.Dst
 	return (port^dst.Value)&dst.Mask == 0
@@ -656,8 +660,8 @@ func (w *world) set(ctx context.Context, list []flow.Flow, renames map[string]st
 	return nil
 }
 
-// plus adds flows to the set, by AddFlows, but no flow that counts the same packets as another: a restart under a third name
-// could go on with either.
+// plus adds flows to the set, by AddFlows. It leaves out a flow that counts the same packets as another: a start that has a
+// third name for these packets could go on with either total.
 func (w *world) plus(ctx context.Context, more []flow.Flow) error {
 	more = slices.DeleteFunc(more, func(f flow.Flow) bool {
 		same := func(o flow.Flow) bool { return o.Name == f.Name || o.Identity() == f.Identity() }
@@ -677,7 +681,7 @@ func (w *world) plus(ctx context.Context, more []flow.Flow) error {
 	return nil
 }
 
-// minus removes flows from the set, by RemoveFlows. Its caller cannot take that back.
+// minus removes flows from the set, by RemoveFlows. No caller cancels that.
 func (w *world) minus(gone []string) error {
 	gone = slices.DeleteFunc(gone, func(name string) bool { return w.find(name) == nil })
 	list := slices.DeleteFunc(slices.Clone(w.flows), func(f flow.Flow) bool { return slices.Contains(gone, f.Name) })
@@ -723,7 +727,7 @@ func names(flows []flow.Flow) (out []string) {
 	return out
 }
 
-// change makes list the set that is in force. d is what changed.
+// change notes that list is in force. d is what changed.
 func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 	was := make(map[string]string)
 	for _, r := range d.Renamed {
@@ -767,7 +771,7 @@ func (w *world) noteUndone(list []flow.Flow) {
 	}
 }
 
-// may notes that list comes into force, unless the process is killed.
+// may notes that list may be in force if the process is killed from now on.
 func (w *world) may(list []flow.Flow) {
 	w.noteMoves(list)
 	if !w.uncertain {
@@ -777,9 +781,8 @@ func (w *world) may(list []flow.Flow) {
 	w.changed = time.Now() // also if the change is refused
 }
 
-// adopt makes list the flows of the next start. A flow that counted the same packets under the same name goes on, or
-// else, if its slot is pinned, under a name that is not configured any more. The mirror alone does not tell that a flow
-// was renamed.
+// adopt notes that a start has list in force. The total of a flow goes on if the flow has its name and its packets of before. It
+// also goes on under another name, if its slot is pinned: the mirror alone does not tell that a flow was renamed.
 func (w *world) adopt(list []flow.Flow) {
 	next := make(map[string]*truth)
 	configured := make(map[string]bool)
@@ -814,7 +817,7 @@ func (w *world) adopt(list []flow.Flow) {
 	w.noteRefused()
 }
 
-// sites are those that count for a flow.
+// sites are the sites that count for a flow.
 func (w *world) sites(f flow.Flow) (all []site) {
 	for _, name := range w.interfaces {
 		if (f.Interface == "" || f.Interface == name) && w.exists(name) {
@@ -834,8 +837,8 @@ func (w *world) held(f flow.Flow) bool {
 	return !slices.ContainsFunc(w.sites(f), func(s site) bool { return !w.holds(s) })
 }
 
-// noteRefused notes the sites that do not count for a flow whose total has just begun. If other flows have counted there, the
-// site's outage is one of the new flow, too.
+// noteRefused notes, for each flow whose total has just begun, the sites without a program. If other flows have counted at one, its
+// outage is one of the new flow, too.
 func (w *world) noteRefused() {
 	needed := make(map[site]bool)
 	for _, f := range w.flows {
@@ -868,7 +871,7 @@ func (w *world) noteRefused() {
 	}
 }
 
-// check compares the mirror with the truth.
+// check compares the mirror with the truth, when the instance has come to rest.
 func (w *world) check() error {
 	if w.engine == nil {
 		return nil
@@ -900,6 +903,7 @@ func (w *world) check() error {
 	return nil
 }
 
+// checkFlow compares the entry of one flow with the truth about it, and begins a new count from there.
 func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 	t := w.truthOf(f.Name)
 	found, err := r.Find(f.Name)
@@ -972,7 +976,7 @@ func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 	return nil
 }
 
-// errRefused is the refusal of a hook.
+// errRefused is the error with which a hook refuses a program.
 var errRefused = unix.EOPNOTSUPP
 
 // hooksOf are the hooks of one direction.
@@ -995,8 +999,8 @@ func parseFlows(text string) ([]flow.Flow, error) {
 	return list, nil
 }
 
-// parseFlow parses NAME=PORT[@INTERFACE][>][!][^PRIORITY][~BACKEND]: the packets to a port or, with "*", to each; those that
-// are sent with ">". "!" drops them.
+// parseFlow parses NAME=PORT[@INTERFACE][>][!][^PRIORITY][~BACKEND]. PORT may be "*", for each port. A flow has the packets that
+// arrive or, with ">", those that are sent. "!" drops them.
 func parseFlow(text string) (flow.Flow, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok {
