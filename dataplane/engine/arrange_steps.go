@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -16,6 +17,7 @@ import (
 func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
 	m := r.mover
 	var suspended []*flowState
+	stay := staying(all, inHardware)
 	r.countApart(ctx, all, inHardware)
 	for _, c := range slices.Backward(all) {
 		waits := !c.offloaded && c.gone != nil // for its device, or for its shadow
@@ -44,12 +46,12 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 		} else if waits {
 			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if takesOthers := c.takesOthers(inHardware); errors.Is(reason, backend.ErrUnread) && !takesOthers {
+		} else if errors.Is(reason, backend.ErrUnread) && !c.takesFromOthers(stay) {
 			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
 			// them would lose the packets until then.
 			c.gone = nil
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if c.gone != nil || takesOthers {
+		} else if c.gone != nil || c.takesFromOthers(stay) {
 			m.suspend(ctx, c, reason)
 			suspended = append(suspended, c)
 			r.waiting = r.waiting || c.allowsSoftware
@@ -66,8 +68,19 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 	return displaced
 }
 
-// takesOthers reports whether hardware, if it went on to count c, would take packets of a flow that leaves it.
-func (c *flowState) takesOthers(inHardware assignment) bool {
+// staying returns the assignment with the flows that stay in hardware although they are not assigned to it: no other backend
+// can count them, and their counters cannot be read for a while.
+func staying(all []*flowState, inHardware assignment) assignment {
+	stay := maps.Clone(inHardware)
+	for _, c := range all {
+		waits := c.offloaded && errors.Is(c.gone, backend.ErrUnread) && !(c.allowsSoftware && c.hasShadow)
+		stay[c] = inHardware[c] || waits && !c.takesFromOthers(stay)
+	}
+	return stay
+}
+
+// takesFromOthers reports whether hardware, if it counts c and the flows of an assignment, takes packets of another flow.
+func (c *flowState) takesFromOthers(inHardware assignment) bool {
 	return slices.ContainsFunc(c.winners(), func(o *flowState) bool { return o.takesFrom(c, inHardware.has(o)) })
 }
 

@@ -36,6 +36,7 @@ type card struct {
 	unreadable bool
 	room       int       // rules that it has room for
 	open       *openCard // nil: no process has it open
+	vanished   *openCard // a device that sends no event returns when its last handle was closed, as the kernel's rxe
 }
 
 // openCard is the handle that one process has of a card.
@@ -70,7 +71,7 @@ func (r *rack) Ports() (list []rdma.Port) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, c := range r.cards {
-		if !c.absent {
+		if !c.absent && c.vanished == nil {
 			list = append(list, rdma.Port{Device: "card-" + name, Interface: name})
 		}
 	}
@@ -83,7 +84,7 @@ func (r *rack) Open(p rdma.Port) (rdma.Device, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cards[p.Interface]
-	if c.absent {
+	if c.absent || c.vanished != nil {
 		return nil, unix.ENODEV
 	}
 	if c.open != nil && !c.open.gone {
@@ -99,6 +100,7 @@ func (r *rack) killed() {
 	defer r.mu.Unlock()
 	for _, c := range r.cards {
 		c.end()
+		c.vanished = nil
 	}
 }
 
@@ -127,8 +129,11 @@ func (r *rack) do(verb, ifname string) {
 		tell(rdma.DeviceFatal)
 		c.absent = true
 		c.end()
-	case "vanish": // as a driver that sends no event
+	case "vanish":
 		c.absent = true
+		if c.open != nil {
+			c.vanished = c.open
+		}
 		c.end()
 	case "return":
 		c.absent = false
@@ -294,6 +299,9 @@ func (o *openCard) Close() error {
 	o.gone = true
 	if o.card.open == o {
 		o.card.open = nil
+	}
+	if o.card.vanished == o {
+		o.card.vanished = nil
 	}
 	return nil
 }

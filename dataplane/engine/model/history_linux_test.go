@@ -50,6 +50,7 @@ import (
 //	full v0, empty v0     the device refuses further rules; it takes them again
 //	unread v0, read v0    its counters cannot be read; they can again
 //	reset v0              its counters begin at 0 again
+//	amid@3 send 1 v0 2: STEP  packets arrive at the third durable write of STEP
 //
 // A step that is refused changes no total. Each history ends with a check.
 //
@@ -62,6 +63,8 @@ type step struct {
 	cancelAt int // its caller gives up
 	passAt   int // packets pass
 	detachAt int // v0 loses its program
+	amidAt   int // amid is done
+	amid     *step
 }
 
 func (s step) String() string {
@@ -81,6 +84,9 @@ func (s step) String() string {
 	if s.passAt > 0 {
 		verb = fmt.Sprintf("pass@%d %s", s.passAt, verb)
 	}
+	if s.amidAt > 0 {
+		verb = fmt.Sprintf("amid@%d %s: %s", s.amidAt, s.amid, verb)
+	}
 	return strings.Join(append([]string{verb}, s.args...), " ")
 }
 
@@ -91,6 +97,17 @@ func parseHistory(text string) (steps []step, err error) {
 			continue
 		}
 		s := step{}
+		if at, is := strings.CutPrefix(words[0], "amid@"); is {
+			sent, rest, ok := strings.Cut(strings.Join(words[1:], " "), ":")
+			if s.amidAt, err = strconv.Atoi(at); err != nil || !ok {
+				return nil, fmt.Errorf("%q is no step: %w", part, err)
+			}
+			amid, err := parseHistory(sent)
+			if err != nil {
+				return nil, err
+			}
+			s.amid, words = &amid[0], strings.Fields(rest)
+		}
 		for _, p := range []struct {
 			prefix string
 			at     *int
@@ -144,6 +161,10 @@ func (w *world) do(s step) error {
 			w.trace("refused: %v", err)
 		}
 		return nil
+	}
+	if s.amidAt > 0 && w.rack != nil {
+		w.passAt(s.amidAt, *s.amid)
+		defer w.resolveAmid()
 	}
 	switch s.verb {
 	case "set":

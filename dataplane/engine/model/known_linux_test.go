@@ -142,6 +142,18 @@ func killedAmidOverlap() (all []fault) {
 	return all
 }
 
+// passedAmidLevelChange are packets at each step of a change in which a device puts the rule of a flow behind another one. The
+// device goes on behind a match, so that both rules of the flow would count a packet.
+func passedAmidLevelChange() (all []fault) {
+	for n := range 12 {
+		all = append(all, fault{
+			name:    "the rule of a flow changes its priority while packets pass",
+			history: fmt.Sprintf("device v0 devx; device v1 verbs; audit; set b=1@v1^1; start; check; amid@%d send 1 v1 6: plus c=*@v1!", n+1),
+		})
+	}
+	return all
+}
+
 // TestKnownFaults checks that each known fault still fails, and that no mended one has come back.
 func TestKnownFaults(t *testing.T) {
 	for _, f := range knownFaults {
@@ -156,7 +168,7 @@ func TestKnownFaults(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range slices.Concat(mended, lostAgain(), killedAmidLosses(), killedAmidOverlap()) {
+	for _, f := range slices.Concat(mended, lostAgain(), killedAmidLosses(), killedAmidOverlap(), passedAmidLevelChange()) {
 		if err := play(t, f.history, nil); err != nil {
 			t.Errorf("%s: %v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", f.name, err, f.history)
 		}

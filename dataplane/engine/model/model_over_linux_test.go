@@ -16,6 +16,7 @@ func drawOver(t *rapid.T) string {
 		"set", "set", "plus", "minus", "send", "send", "send", "send", "check", "check", "wait", "rename",
 		"lose", "lose", "return", "return", "vanish", "down", "up", "full", "empty", "unread", "read", "reset",
 		"detach", "refuse", "allow", "stop", "start", "start", "kill", "kill@", "kill@", "cancel@",
+		"amid@", "amid@", "amid@", "amid@",
 	}
 	var steps []string
 	kind := rapid.SampledFrom([]string{"devx", "devx", "devx", "verbs", "steal", ""})
@@ -63,6 +64,10 @@ func drawStepOver(t *rapid.T, verb string) string {
 	case "cancel@":
 		of := drawStepOver(t, rapid.SampledFrom([]string{"set", "plus", "rename"}).Draw(t, "in"))
 		return fmt.Sprintf("cancel@%d %s", rapid.IntRange(1, 20).Draw(t, "at"), of)
+	case "amid@":
+		sent := drawStepOver(t, "send")
+		of := drawStepOver(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "wait", "wait"}).Draw(t, "in"))
+		return fmt.Sprintf("amid@%d %s: %s", rapid.IntRange(1, 12).Draw(t, "at"), sent, of)
 	case "detach", "refuse", "allow":
 		return verb + arrow.Draw(t, "side") + " " + ifname.Draw(t, "interface")
 	case "lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset":

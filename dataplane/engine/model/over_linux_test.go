@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -350,6 +351,81 @@ func (w *world) isCounted(f flow.Flow) bool {
 		byDevice := w.sources[f.Name] == flow.RDMA && c != nil && c.open != nil && !c.down
 		return !byDevice && !w.holds(s)
 	})
+}
+
+// amidPacket is a packet that has passed amid a step.
+type amidPacket struct {
+	port    uint16
+	at      site
+	winner  flow.Flow // in the set of before
+	counted bool
+	seen    int
+}
+
+// passAt has packets pass at the step n of the process.
+func (w *world) passAt(n int, s step) {
+	port, count := parseNumber(s.args[0]), parseNumber(s.args[2])
+	at := site{s.args[1], s.egress}
+	w.setAtStep(func(string) {
+		if n--; n != 0 || w.kill.killed || w.rack.isDown(at.name) || !w.exists(at.name) {
+			return
+		}
+		for range count {
+			counted, seen, err := w.passOver(uint16(port), at.name, at.egress)
+			if err != nil {
+				panic(err)
+			}
+			w.counts.packets++
+			w.counts.amid++
+			p := amidPacket{port: uint16(port), at: at, counted: counted, seen: seen}
+			if all := winners(w.flows, p.port, at.name, at.egress); len(all) > 0 {
+				p.winner = all[0]
+			}
+			w.amid = append(w.amid, p)
+		}
+	})
+}
+
+func parseNumber(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// resolveAmid notes what the packets that passed amid a step may count for: the flow that wins in the set of before, and in
+// the set of after. If that is the same flow, its total has each packet once, or declares that it may not.
+func (w *world) resolveAmid() {
+	w.setAtStep(nil)
+	list := w.amid
+	w.amid = nil
+	for _, p := range list {
+		var after flow.Flow
+		if all := winners(w.flows, p.port, p.at.name, p.at.egress); len(all) > 0 {
+			after = all[0]
+		}
+		if after.Name == p.winner.Name && after.Identity() == p.winner.Identity() && !w.uncertain && !w.without[after.Name] {
+			if after.Name != "" {
+				t := w.truthOf(after.Name)
+				t.possible = true
+				w.sources[after.Name] = "" // it may move amid the step
+				w.countOver(t, after.Name, p.at, p.counted, p.seen)
+			}
+			continue
+		}
+		may := map[string]bool{p.winner.Name: true}
+		for _, f := range winners(w.flows, p.port, p.at.name, p.at.egress) {
+			may[f.Name] = true // one of those that match
+		}
+		for name := range may {
+			if w.find(name) != nil {
+				t := w.truthOf(name)
+				t.possible = true
+				t.over.unsure++
+			}
+		}
+	}
 }
 
 // noteSources notes what counts each flow.

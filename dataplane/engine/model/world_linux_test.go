@@ -65,6 +65,7 @@ type world struct {
 
 	unheldAtStart map[site]bool // hooks without a program when the process began
 	deviceAt      time.Time     // when a device last had a step
+	amid          []amidPacket  // of the step that is under way
 
 	kill struct {
 		mu     sync.Mutex
@@ -84,6 +85,7 @@ type counts struct {
 
 	devices int // steps of devices
 	counted int // packets that devices have counted
+	amid    int // packets that passed amid a step
 }
 
 // truth is what is known about the packets of one flow since its total began.

@@ -165,13 +165,44 @@ func (d *device) startRules(p *deviceFlow) error {
 // changeLevel moves the rules of a flow to another level. It makes the new rules before it removes the old ones.
 // Both count in one slot, and the first match ends the search, so no packet is missed or counted twice.
 func (p *deviceFlow) changeLevel(level int) error {
+	if p.mode == dataplane.ModeDontTrap {
+		return p.changeLevelWithGap(level)
+	}
 	fresh, err := p.addRules(level)
 	if err != nil {
-		return fmt.Errorf("moving flow %q to priority %d: %w", p.flow.Name, level, err)
+		return p.notMoved(level, err)
 	}
 	old := p.rules
 	p.rules, p.level = fresh, level
 	return p.dev.removeRules(p, old)
+}
+
+// changeLevelWithGap is changeLevel where a packet goes on behind the first match, to be counted again by the other rules. It
+// removes the old rules first, which may miss packets.
+func (p *deviceFlow) changeLevelWithGap(level int) error {
+	p.sample.resets.Add(1) // a discontinuity
+	p.dev.signal()
+
+	old := p.rules
+	p.rules = nil
+	if err := p.dev.removeRules(p, old); err != nil {
+		return err
+	}
+	fresh, err := p.addRules(level)
+	if err == nil {
+		p.rules, p.level = fresh, level
+		return nil
+	}
+
+	var back error
+	if p.rules, back = p.addRules(p.level); back != nil { // all flows leave the device, until it is opened again
+		p.dev.down = fmt.Errorf("%w: of flow %q, which has none now: %w", errRuleStuck, p.flow.Name, back)
+	}
+	return p.notMoved(level, errors.Join(err, back))
+}
+
+func (p *deviceFlow) notMoved(level int, err error) error {
+	return fmt.Errorf("moving flow %q to priority %d: %w", p.flow.Name, level, err)
 }
 
 func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
