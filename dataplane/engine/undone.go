@@ -51,7 +51,8 @@ func (c *flowState) inSoftware() bool {
 	return is
 }
 
-// declare declares a loss of each flow whose packets a flow of the undone change may have counted.
+// declare declares a loss of each flow whose packets a flow of the undone change may have counted. The total of a flow that
+// hardware counts has them, but does not follow from its shadow any more.
 func (u undone) declare(e *Engine) error {
 	if len(u.flows) == 0 {
 		return nil
@@ -63,13 +64,21 @@ func (u undone) declare(e *Engine) error {
 	for _, name := range slices.Sorted(maps.Keys(e.flows)) {
 		c := e.flows[name]
 		lost := u.altered[c]
-		if _, software := c.backend.(backend.SoftwareBackend); software && !lost {
+		_, software := c.backend.(backend.SoftwareBackend)
+		if (software || c.offload != nil && c.follows) && !lost {
 			n, _ := slices.BinarySearchFunc(u.flows, c.Placed, backend.ByPrecedence)
 			compared += n
 			overlaps := func(f backend.Placed) bool { return flow.Overlap(&f.Flow, &c.Flow) }
 			lost = n > 0 && (compared > mostUndoneCompared || slices.ContainsFunc(u.flows[:n], overlaps))
 		}
 		if !lost || !c.published() {
+			continue
+		}
+		if !software && !u.altered[c] { // its shadow lacks packets that its device has counted
+			c.follows = false
+			if err := e.mover.writeHardwareContinuity(c); err != nil {
+				errs = append(errs, fmt.Errorf("flow %q: ending the use of its shadow: %w", name, err))
+			}
 			continue
 		}
 		c.past.Discontinuities++

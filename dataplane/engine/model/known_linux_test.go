@@ -88,6 +88,11 @@ var mended = []fault{
 			"set a=1^2 b=2>^2 c=1@v1~rdma; set a=1@v0! d=1@v1!^2; check; send 1 v0 5; wait 1s; stop; send 1 v0 4; start",
 	},
 	{
+		name: "the flows of a refused change count packets in place of a shadow",
+		history: "device v0 devx; device v1 devx; audit; set a=1^2~rdma b=1> d=1@v1^1~xdp; start; check; unread v0; " +
+			"amid@2 send 1 v0 5: set a=1@v1~xdp b=*!^1 c=1; set a=1> c=2~rdma; stop; read v0; start",
+	},
+	{
 		name:    "a flow wins over one that only rdma may count, and leaves a device that cannot be read",
 		history: "device v0 devx; device v1 devx; set a=1 d=*@v1~rdma; start; check; unread v0; wait 5s; send 1 v1 8; check; read v0; wait 40s",
 	},
