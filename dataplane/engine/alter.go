@@ -19,9 +19,9 @@ type alteration struct {
 	relist bool // its entry in the mirror is made anew
 	anew   bool // it counts other packets: its total begins at 0
 
-	of     *flowState        // a fresh flow in its place: where it may be counted
+	of     *flowState        // as newFlow made it: which backends may count it
 	in     backend.Installed // set by prepare, where a backend that is no overlay has it
-	at     backend.Moment    // when in began, where that is of a SoftwareBackend: no outage has ended since
+	at     backend.Moment    // set with in, by a SoftwareBackend: later outages are to be declared
 	was    flowState         // as prepare left it
 	handle shm.Handle        // of the entry that was made anew
 	former *flowState        // where an earlier alteration is taken back: c as it was before
@@ -120,6 +120,8 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	if err := s.possible(all, inHardware, why); err != nil {
 		return err
 	}
+
+	// Each flow that leaves hardware has to be at its shadow afterwards. A flow that waited for its device already may wait on.
 	leave := slices.DeleteFunc(slices.Clone(all), func(c *flowState) bool { return !c.offloaded || c.gone != nil || inHardware[c] })
 	a.e.arranger.moveToSoftware(ctx, all, inHardware, why)
 	for _, c := range leave {
@@ -152,25 +154,30 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("flow %q: %w: backend %s cannot change it; remove it in one call and add it in the next", list[0].c.Name, dataplane.ErrUnplaced, b.Name())
 		}
-		was, now := make([]backend.Placed, len(list)), make([]backend.Placed, len(list))
+
+		was := make([]backend.Placed, len(list))
+		now := make([]backend.Placed, len(list))
 		for i, x := range list {
 			was[i], now[i] = x.c.Placed, x.to
 		}
-		var in []backend.Installed
-		var at backend.Moment
-		if s, hasHooks := b.(backend.SoftwareBackend); hasHooks {
-			at = s.Now()
+		s, hasHooks := b.(backend.SoftwareBackend)
+		var before backend.Moment
+		if hasHooks {
+			before = s.Now()
 		}
+
+		var in []backend.Installed
 		var end func(keep bool) error
 		err := a.e.ctl.Outside(func() (err error) { in, end, err = u.Alter(ctx, was, now); return err })
 		if err != nil {
 			return fmt.Errorf("changing %s in %s: %w", backend.Describe(was), b.Name(), err)
 		}
 		a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
+
 		for i, x := range list {
-			x.in, x.at = in[i], at
-			if s, hasHooks := b.(backend.SoftwareBackend); hasHooks {
-				x.at = beganAt(s, x.to, at)
+			x.in = in[i]
+			if hasHooks {
+				x.at = beganAt(s, x.to, before)
 			}
 		}
 	}
@@ -181,12 +188,14 @@ func (a *alterations) alterRules(ctx context.Context) error {
 	return nil
 }
 
-// beganAt returns a time at which a total of f begins, of those between at and now. A later one is better: the total has each
-// packet that the hooks which were attached for f have seen. An outage that ended since at is still to be declared.
-func beganAt(s backend.SoftwareBackend, f backend.Placed, at backend.Moment) backend.Moment {
+// beganAt returns the moment from which on outages concern a total of f whose counting began between before and now.
+//
+// That is now, unless f had an outage since before, which is still to be declared. A change that attaches programs moves the
+// clock: with before, the next start would take the slot for one whose hooks came later.
+func beganAt(s backend.SoftwareBackend, f backend.Placed, before backend.Moment) backend.Moment {
 	now := s.Now()
-	if last, open := s.Outage(f); open || last.After(at) {
-		return at
+	if last, open := s.Outage(f); open || last.After(before) {
+		return before
 	}
 	return now
 }
@@ -251,12 +260,14 @@ func (a *alterations) relist() error {
 	var entries []shm.Entry
 	var goesOn []bool
 	_ = e.ctl.Outside(func() error {
-		n := len(a.list)
-		list, old, entries, goesOn = make([]*alteration, 0, n), make([]shm.Handle, 0, n), make([]shm.Entry, 0, n), make([]bool, 0, n)
-		for _, x := range a.list {
-			if x.relist {
-				list, old, entries, goesOn = append(list, x), append(old, x.c.handle), append(entries, x.entry()), append(goesOn, !x.anew)
-			}
+		list = slices.DeleteFunc(slices.Clone(a.list), func(x *alteration) bool { return !x.relist })
+		old = make([]shm.Handle, len(list))
+		entries = make([]shm.Entry, len(list))
+		goesOn = make([]bool, len(list))
+		for i, x := range list {
+			old[i] = x.c.handle
+			entries[i] = x.entry()
+			goesOn[i] = !x.anew
 		}
 		e.catalogue.Reserve(entries)
 		return nil
@@ -265,8 +276,8 @@ func (a *alterations) relist() error {
 		return nil
 	}
 
-	// From here to the end of enact the mirror has other entries than the flows: nobody reads meanwhile. What takes time
-	// comes before.
+	// Copying a record takes time, so each is copied now, with a pause for readers. From Exchange to the end of enact there is
+	// none: the mirror and the flows differ.
 	for _, x := range list {
 		e.ctl.Pause()
 		x.c.edit()
@@ -282,16 +293,21 @@ func (a *alterations) relist() error {
 	return nil
 }
 
-// entry returns the entry that the flow gets.
+// entry returns the flow's next entry in the mirror.
 func (x *alteration) entry() shm.Entry {
-	c, entry := x.c, entryOf(x.to.Flow)
-	source := c.source
-	entry.Continuity = c.past
+	c := x.c
+	source, continuity := c.source, c.past
 	if x.anew {
-		source, entry.Continuity = x.in.Source, x.past()
+		source, continuity = x.in.Source, x.past()
 	}
 	lost := c.isDownAt(source)
-	entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = source.String(), c.basis, !lost, lost
+
+	entry := entryOf(x.to.Flow)
+	entry.Continuity = continuity
+	entry.Source = source.String()
+	entry.ByteBasis = c.basis
+	entry.Valid = !lost
+	entry.Stale = lost
 	return entry
 }
 
@@ -408,7 +424,7 @@ func (a *alterations) undo(ctx context.Context) error {
 	if err == nil {
 		err = back.finish(ctx)
 	}
-	if err == nil || back.done { // the flows are as before, though one of them may have found no place
+	if err == nil || back.done { // after an error behind done, the flows are as before, but one of them found no place
 		back.end()
 		a.end()
 	}

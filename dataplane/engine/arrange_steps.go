@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost.
-// displaced is the number of flows that moved. A flow without a usable shadow waits if its device is lost, or if hardware
-// would count packets of a flow that leaves.
+// moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost. It
+// returns how many it moved. A flow without a usable shadow waits without a source if its device is lost, or if hardware would
+// count with it the packets of a flow that leaves.
 func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
 	m := r.mover
 	var suspended []*flowState
@@ -43,24 +43,30 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 		if err == nil {
 			c.edit().rejected = m.stack.reasons(c, reason)
 			displaced++
-		} else if waits {
+			continue
+		}
+
+		takesOthers := !waits && c.takesFromOthers(stay)
+		switch {
+		case waits:
 			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if errors.Is(reason, backend.ErrUnread) && !c.takesFromOthers(stay) {
+		case errors.Is(reason, backend.ErrUnread) && !takesOthers:
 			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
 			// them would lose the packets until then.
 			c.gone = nil
 			r.waiting = r.waiting || c.allowsSoftware
-		} else if c.gone != nil || c.takesFromOthers(stay) {
+		case c.gone != nil || takesOthers:
 			m.suspend(ctx, c, reason)
 			suspended = append(suspended, c)
 			r.waiting = r.waiting || c.allowsSoftware
-		} else {
+		default:
 			m.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
 		}
 	}
+
 	if len(suspended) > 0 {
-		r.poller.Poll() // the last samples, which are not read again
+		r.poller.Poll() // publishes the last samples: nobody reads these flows again
 		for _, c := range suspended {
 			m.hold(c)
 		}

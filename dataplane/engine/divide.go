@@ -22,7 +22,7 @@ func (c *flowState) hasLost(ifname string) bool {
 }
 
 // takesFrom reports whether the software backend would count o, which wins over c, on an interface where hardware counts
-// c. over says whether hardware is to count o.
+// c. inHardware says whether hardware is to count o.
 func (o *flowState) takesFrom(c *flowState, inHardware bool) bool {
 	if !inHardware {
 		return o.Interface == "" || !c.hasLost(o.Interface)

@@ -77,7 +77,7 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 		return nil, err
 	}
 	out := make([]dataplane.Placement, len(ch.added))
-	return out, e.ctl.Outside(func() error {
+	err = e.ctl.Outside(func() error {
 		if !e.catalogue.Inheriting() {
 			ch.report()
 		}
@@ -86,6 +86,7 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 		}
 		return nil
 	})
+	return out, err
 }
 
 // SetFlows implements dataplane.Service.

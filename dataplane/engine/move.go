@@ -194,7 +194,8 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 
-// suspend takes a flow out of hardware that no other backend can count. It has no source then, and hold shows that.
+// suspend takes a flow out of hardware that no other backend can count. The caller publishes its last sample, and then calls
+// hold.
 func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	if err := m.removeFromHardware(ctx, c); err != nil {
 		m.log.Warn("removing a flow that waits for its device", "flow", c.Name, "err", err)
@@ -202,10 +203,11 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	if err := m.joinShadow(ctx, c); err != nil {
 		m.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
-	c.offloaded, c.gone = false, why
+	c.offloaded = false
+	c.gone = why
 }
 
-// hold leaves a suspended flow at its last value.
+// hold leaves a suspended flow at its last value, and shows that it has no source.
 func (m *mover) hold(c *flowState) {
 	m.plan.Hold(c.handle)
 	c.edit().source = dataplane.Source{}

@@ -53,9 +53,9 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	return err
 }
 
-// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left
-// the shadow pinned and the total followed from its count, the total goes on from there: with a discontinuity where the
-// shadow may lack packets.
+// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left the
+// shadow pinned, and the flow's total followed from the shadow's count, the total goes on from that count. It has a
+// discontinuity if the shadow may lack packets.
 func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
@@ -68,7 +68,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 		} else {
 			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
 			if err == nil && old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie {
-				// The slot may have counted on after the last published total.
+				// After the last published total the shadow counted on: at least these packets have passed.
 				past.BasePackets = max(past.BasePackets, old.Continuity.BasePackets+before.Packets)
 				past.BaseBytes = max(past.BaseBytes, old.Continuity.BaseBytes+before.Bytes)
 			}

@@ -33,7 +33,8 @@ type change struct {
 // apply makes the change, all of it or nothing; commit decides. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
 func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error) {
-	e, was := ch.e, ch.e.cfg
+	e := ch.e
+	was := e.cfg
 	if ch.config != nil {
 		e.configure(*ch.config)
 		defer func() {
@@ -45,41 +46,23 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	if !e.catalogue.Inheriting() && len(ch.add)+len(ch.alter)+len(ch.remove) > 0 {
 		e.noteChange(true) // until the watcher notes that no call is under way
 	}
+
 	ch.added = make([]*flowState, len(ch.add))
 	for i, p := range ch.add {
 		ch.added[i] = e.placement.newFlow(p)
 	}
+
 	alter := &alterations{e: e, list: ch.alter}
 	stays := context.WithoutCancel(ctx)
-	give := func(list []dataplane.Interface) error {
-		if ch.interfaces == nil {
-			return nil
-		}
-		return e.giveInterfaces(list)
-	}
-
-	for _, step := range []func() error{
-		func() error { return give(both(ch.interfaces, was.Interfaces)) }, // flows may be on interfaces that come or go
-		func() error { return ch.install(ctx) },
-		func() error { return alter.prepare(ctx) },
-		func() error { return commit.Keep(ctx) },
-		func() error { return alter.finish(stays) },
-		func() error { return give(ch.interfaces) },
-		func() error { return ch.removeFlows(stays) },
-	} {
-		if err = step(); err != nil {
-			break
-		}
-	}
-
 	starting := e.catalogue.Inheriting()
-	if err != nil {
-		if !starting { // the next start needs the entries that a failed start has inherited
-			undone := ch.inForce(alter, errors.Is(err, backend.ErrUndone))
-			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), give(was.Interfaces), undone.declare(e))
+	if err := ch.carryOut(ctx, alter, was.Interfaces, commit); err != nil {
+		if starting { // the next start needs the entries that this one inherited
+			return err
 		}
-		return err
+		undone := ch.inForce(alter, errors.Is(err, backend.ErrUndone))
+		return errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), ch.giveInterfaces(was.Interfaces), undone.declare(e))
 	}
+
 	alter.end()
 	ch.noteOrder()
 	if ch.interfaces != nil && !starting {
@@ -89,8 +72,43 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	return nil
 }
 
-// report puts the change in force, and then logs the removed and added flows and sends an event for each. It changes
-// nothing that ctl guards.
+// carryOut takes the steps of the change, up to the first error. was are the interfaces of before.
+func (ch *change) carryOut(ctx context.Context, alter *alterations, was []dataplane.Interface, commit *control.Commit) error {
+	// Flows may be on interfaces that come, and on those that go.
+	if err := ch.giveInterfaces(both(ch.interfaces, was)); err != nil {
+		return err
+	}
+	if err := ch.install(ctx); err != nil {
+		return err
+	}
+	if err := alter.prepare(ctx); err != nil {
+		return err
+	}
+
+	// From here on the change stays although its caller gives up.
+	if err := commit.Keep(ctx); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := alter.finish(ctx); err != nil {
+		return err
+	}
+	if err := ch.giveInterfaces(ch.interfaces); err != nil {
+		return err
+	}
+	return ch.removeFlows(ctx)
+}
+
+// giveInterfaces tells the backends to count on list, if the change is one of interfaces.
+func (ch *change) giveInterfaces(list []dataplane.Interface) error {
+	if ch.interfaces == nil {
+		return nil
+	}
+	return ch.e.giveInterfaces(list)
+}
+
+// report puts the change in force. Then it logs each removed and each added flow, and sends an event about it. Its caller lets
+// readers in, so it changes nothing that ctl guards.
 func (ch *change) report() {
 	e := ch.e
 	e.commit()

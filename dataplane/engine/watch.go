@@ -19,8 +19,8 @@ import (
 // healthPeriod is how often conditions that have no signal are updated.
 const healthPeriod = time.Second
 
-// answerPatience is how long the watcher waits for a backend that it has asked for its conditions, and for a change of the
-// flows to let it repair the mirror.
+// answerPatience is how long the watcher waits for a backend to tell its conditions, and for a change of the flows to let it
+// repair the mirror.
 const answerPatience = healthPeriod / 2
 
 // watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the
@@ -117,7 +117,8 @@ func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed 
 	}
 }
 
-// repairMirror makes the mirror anew where it is damaged. A change of the flows lets it in between two steps.
+// repairMirror makes the mirror anew where it is damaged. A change of the flows lets it in between two steps. If that takes
+// longer than answerPatience, the next call repairs.
 func (w *watcher) repairMirror(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, answerPatience)
 	defer stop()

@@ -1,4 +1,5 @@
-// Package inject hands backends and a ticker of tests and benchmarks to engine.New, in place of the built-in ones, and an observer of its lock.
+// Package inject hands things of tests and benchmarks to engine.New: backends and a ticker in place of the built-in ones, and an
+// observer of its lock.
 package inject
 
 import (
@@ -36,8 +37,8 @@ func TickerFrom(ctx context.Context) *tick.Ticker {
 	return t
 }
 
-// Closed returns a context with which engine.New tells observe when a control call begins to keep the readers of its lock
-// out, and when it lets them in again. The goroutine of the call tells it.
+// Closed returns a context with which engine.New gives its lock an observer. A control call tells observe, in its goroutine, when
+// it begins to keep readers out, and when it lets them in again.
 func Closed(ctx context.Context, observe func(closed bool)) context.Context {
 	return context.WithValue(ctx, closedKey{}, observe)
 }

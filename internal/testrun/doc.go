@@ -10,8 +10,8 @@
 // # Unsteady tests
 //
 // A failed test is run once more when everything else has ended: alone, with the same flags and the same seed.
-// If it passes then, it is unsteady: it counts as a failure of luck and the run is green. The summary and the file of
-// -failures have its name and the message of its failure, as those of a test that failed for good. Each entry is a fault of
+// If it passes then, it is unsteady: it counts as a failure of luck and the run is green. The summary names it. The file of
+// -failures has the name and the message of each failed test, and says which of them are unsteady. Each entry is a fault of
 // the product until shown otherwise.
 //
 // Luck needs something that two runs of the same code do not share. So only a test with real time is run again:

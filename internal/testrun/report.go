@@ -214,7 +214,9 @@ func (r *report) summary(name string, took time.Duration, ok bool) string {
 	for _, tests := range r.skipped {
 		skips += len(tests)
 	}
-	failed, unsteady := r.failedForGood(), r.unsteady()
+
+	failed := r.failedForGood()
+	unsteady := r.unsteady()
 	fmt.Fprintf(&b, "\n%s: %s: %d passed, %d failed, ", name, verdict, len(r.passed), len(failed))
 	if len(unsteady) > 0 {
 		fmt.Fprintf(&b, "%d unsteady, ", len(unsteady))
@@ -237,7 +239,7 @@ func (r *report) summary(name string, took time.Duration, ok bool) string {
 	return b.String()
 }
 
-// failedForGood returns the tests that failed, except the unsteady ones.
+// failedForGood returns the failed tests without the unsteady ones.
 func (r *report) failedForGood() []*failure {
 	return slices.DeleteFunc(slices.Clone(r.failed), func(f *failure) bool { return r.isUnsteady(f.test) })
 }
@@ -252,8 +254,8 @@ func (r *report) unsteady() (all []*failure) {
 	return all
 }
 
-// failureList is the entry of each failed test in the list at the end of make test: its name and its message. The entry
-// of a test that passed when it was run again says that it is unsteady.
+// failureList is this run's part of the list at the end of make test. Each failed test has an entry with its name, whether it is
+// unsteady, and its message.
 func (r *report) failureList(name string) string {
 	var b strings.Builder
 	list := func(all []*failure, how string) {

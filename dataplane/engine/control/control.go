@@ -8,20 +8,18 @@ import (
 	"sync"
 )
 
-// Lock is the lock that serialises control calls, and guards what they change. Unlike a mutex it can be waited for with
-// a context.
+// Lock serialises control calls, and guards what they change. Unlike a mutex, its waiters can give up.
 //
-// Holding it is one thing, changing what it guards another. The holder lets others read while it waits for a kernel or a
-// device, and while it computes (Outside), and between two steps of a change (Pause).
+// Who holds it may change what it guards, but does not do so all the time. While the holder calls a kernel or a device, or only
+// computes (Outside), and between two steps of a change (Pause), it lets one reader at a time in. A reader sees whole steps.
 type Lock struct {
-	turn    chan struct{} // full: somebody holds the lock
-	state   chan struct{} // full: the holder may be changing something, or a reader reads
-	commit  func()
-	observe func(closed bool) // nil: nobody asks
+	turn    chan struct{}     // full: somebody holds the lock
+	state   chan struct{}     // full: the holder may be changing something, or a reader reads
+	commit  func()            // called by Unlock
+	observe func(closed bool) // told when the holder keeps readers out, and when it lets them in; may be nil
 }
 
-// New returns an unlocked lock. Each Unlock calls commit first. The holder tells observe, which may be nil, when it begins
-// to keep readers out, and when it lets them in again.
+// New returns an unlocked lock. Each Unlock calls commit first. observe may be nil; the goroutine of the holder calls it.
 func New(commit func(), observe func(closed bool)) Lock {
 	return Lock{turn: make(chan struct{}, 1), state: make(chan struct{}, 1), commit: commit, observe: observe}
 }
@@ -34,7 +32,8 @@ func (l Lock) close() {
 	}
 }
 
-// open lets readers in. One that waits is in when open returns.
+// open lets readers in. If one waits, it is in when open returns: a receive from a full channel ends a waiting send. A close
+// right after it waits for that reader.
 func (l Lock) open() {
 	if l.observe != nil {
 		l.observe(false)
@@ -78,22 +77,22 @@ func (l Lock) Unlock() {
 	<-l.turn
 }
 
-// Outside runs call, which the holder makes into a kernel or a device, or which only computes. Until it returns, the
-// holder changes nothing that the lock guards.
+// Outside runs a call into a kernel or a device, or one that only computes, and lets readers in meanwhile. The call changes
+// nothing that the lock guards.
 func (l Lock) Outside(call func() error) error {
 	l.open()
 	defer l.close()
 	return call()
 }
 
-// Pause lets a reader that waits read, between two steps of a change.
+// Pause lets a waiting reader in between two steps of a change. What the lock guards is whole then.
 func (l Lock) Pause() {
 	l.open()
 	l.close()
 }
 
-// ReadUntil lets the caller read what the lock guards until EndRead, unless done is closed before. It reports whether it
-// did.
+// ReadUntil waits until the caller may read what the lock guards, or done is closed. It reports whether the caller may read. If
+// so, EndRead follows.
 func (l Lock) ReadUntil(done <-chan struct{}) bool {
 	select {
 	case l.state <- struct{}{}:
@@ -113,7 +112,7 @@ func (l Lock) TryRead() bool {
 	}
 }
 
-// EndRead ends what ReadUntil or TryRead has begun.
+// EndRead ends the reading that ReadUntil or TryRead began.
 func (l Lock) EndRead() { <-l.state }
 
 // Commit is the decision whether the changes of a call stay. It is made once.

@@ -311,9 +311,10 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	return empty, late
 }
 
-// isListed reports whether an open device is still there. While a slave joins or leaves a bond, the kernel's GID table names
-// another interface than the files of the bond do, for a moment. So a device is gone when two searches in a row find it at
-// another interface.
+// isListed reports whether an open device is still there.
+//
+// While a slave joins or leaves a bond, the kernel's GID table and the files of the bond disagree for a moment on the device's
+// interface. So a device that is listed at another interface only counts as gone when the next search finds it there, too.
 func (d *device) isListed(infos []portInfo) bool {
 	elsewhere := false
 	for _, i := range infos {

@@ -9,12 +9,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Host stands in for the RDMA devices of the host. A test of the whole engine hands New a Host of its own, which runs in
-// the memory of the test.
+// Host has RDMA devices. The model test of the engine hands New a Host whose devices are in memory. Without one, New uses the
+// devices of libibverbs.
 type Host interface {
-	// Ports lists the devices, each with one network interface.
+	// Ports lists the devices that are there now, each with one network interface.
 	Ports() []Port
-	// Open opens a device for counting.
+	// Open opens a device, to count with it.
 	Open(Port) (Device, error)
 }
 
@@ -23,14 +23,14 @@ type Port struct{ Device, Interface string }
 
 // Device is an open device.
 type Device interface {
-	// Slots is the number of hardware counters that one command reads. A device with one counts as verbs do, and a device
-	// with several as DevX does.
+	// Slots is the number of slots of each HardwareCounters. New treats a device with one slot as one that counts by verbs, and
+	// a device with several as one that counts by DevX.
 	Slots() int
 	// Mode returns how the device counts flows of a direction and an action, or why it cannot.
 	Mode(flow.Direction, flow.Action) (dataplane.Mode, error)
-	// NewCounters makes hardware counters.
+	// NewCounters makes hardware counters that no rule uses.
 	NewCounters() (HardwareCounters, error)
-	// AddRule makes a rule that counts in a slot. Closing the rule keeps the slot.
+	// AddRule adds a rule that counts in a slot. Closing the rule removes it; the slot keeps its count.
 	AddRule(r Rule, in HardwareCounters, slot int) (io.Closer, error)
 	// NextEvent waits for the next event of the device, until ctx ends.
 	NextEvent(ctx context.Context) (Event, error)
@@ -39,6 +39,7 @@ type Device interface {
 
 // HardwareCounters are the slots that one command reads.
 type HardwareCounters interface {
+	// Query reads the slots into dst, from the first on.
 	Query(dst []backend.Pair) error
 	io.Closer
 }
@@ -51,17 +52,17 @@ type Rule struct {
 	Level     int
 }
 
-// Event is an event of a device.
+// Event is what happened to a device.
 type Event = nicEvent
 
 // The events of a device.
 const (
-	DeviceFatal = nicFatal // the device is gone, and no verb works
-	PortDown    = nicPortDown
+	DeviceFatal = nicFatal    // the device is gone, and no verb works
+	PortDown    = nicPortDown // no packet passes, and the rules stay
 	PortUp      = nicPortUp
 )
 
-// hostDevices is the devices of a Host.
+// hostDevices makes a Host the hardware of a Backend.
 type hostDevices struct{ Host }
 
 func (h hostDevices) devices() (list []portInfo, err error) {
@@ -81,7 +82,7 @@ func (h hostDevices) open(i portInfo) (nic, error) {
 
 func (hostDevices) Close() error { return nil }
 
-// hostNIC is a Device of a Host.
+// hostNIC makes a Device a nic.
 type hostNIC struct{ Device }
 
 func (n hostNIC) steeringAPI() steeringAPI {
@@ -102,13 +103,13 @@ func (n hostNIC) newBulk() (bulk, error) {
 }
 
 func (n hostNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
-	of := Rule{Match: r.match.Match, Direction: r.direction, Drop: r.drop, Level: r.level}
-	return n.AddRule(of, b.(hostBulk).HardwareCounters, slot)
+	rule := Rule{Match: r.match.Match, Direction: r.direction, Drop: r.drop, Level: r.level}
+	return n.AddRule(rule, b.(hostBulk).HardwareCounters, slot)
 }
 
 func (n hostNIC) nextEvent(ctx context.Context) (nicEvent, error) { return n.NextEvent(ctx) }
 
-// hostBulk is HardwareCounters as a bulk.
+// hostBulk makes HardwareCounters a bulk of n slots.
 type hostBulk struct {
 	HardwareCounters
 	n int
