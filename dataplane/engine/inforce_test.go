@@ -251,16 +251,16 @@ func (s *stacked) checkCall(t rapid.TB) {
 
 // checkKnown is called whenever readers of ctl are let in. The mirror could be made anew at this instant: the engine
 // knows the entries that are there, and no discontinuity would be lost.
-func (s *stacked) checkKnown(t rapid.TB) {
+func checkKnown(t rapid.TB, e *Engine) {
 	t.Helper()
-	if s.e.writer.Intact() != nil {
+	if e.writer.Intact() != nil {
 		return // the test has damaged it
 	}
 	known := make(map[string]shm.Entry)
-	for _, entry := range s.e.entries() {
+	for _, entry := range e.entries() {
 		known[entry.Name] = entry
 	}
-	for _, entry := range s.e.writer.Entries() {
+	for _, entry := range e.writer.Entries() {
 		if strings.HasPrefix(entry.Name, "~") { // it waits for its flow: the catalogue knows it
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,10 +41,10 @@ func (s *stacked) start(t rapid.TB) {
 	t.Helper()
 	var err error
 	s.over.called, s.under.called = nil, nil
-	started := false
+	var started atomic.Pointer[Engine]
 	ctx := inject.Closed(inject.Backends(context.Background(), s.over, s.under), func(closed bool) {
-		if started && !closed {
-			s.checkKnown(t)
+		if e := started.Load(); e != nil && !closed && !e.closed() {
+			checkKnown(t, e)
 		}
 	})
 	if s.e, err = New(ctx, s.cfg, Options{}); err != nil {
@@ -53,7 +54,7 @@ func (s *stacked) start(t rapid.TB) {
 	s.under.called = s.over.called
 	s.e.stop() // its goroutines: the test does their work
 	s.e.stopped.Wait()
-	started = true
+	started.Store(s.e)
 	if s.events, err = s.e.Events(context.Background()); err != nil {
 		t.Fatal(err)
 	}
