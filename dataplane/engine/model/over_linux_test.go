@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -326,10 +327,10 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	return nil
 }
 
-// isTried reports whether a refused flow overlaps f. The engine tries it again after changes of links, devices and flows, and
-// its rules may win packets of f until it is refused again.
+// isTried reports whether a flow overlaps f that was refused since the last look. The engine tries it again after changes of
+// links, devices and flows. Its rules may win packets of f until it is refused again, and f may move when it is not.
 func (w *world) isTried(f flow.Flow) bool {
-	return slices.ContainsFunc(w.entangled(f), func(g flow.Flow) bool { return w.without[g.Name] })
+	return slices.ContainsFunc(w.entangled(f), func(g flow.Flow) bool { return w.tried[g.Name] })
 }
 
 // isOld reports whether a device counts the flow and cannot be read: the total grows old until the flow moves to XDP.
@@ -430,6 +431,10 @@ func (w *world) resolveAmid() {
 
 // noteSources notes what counts each flow.
 func (w *world) noteSources(placed []dataplane.Placement) {
+	if w.tried == nil {
+		w.tried = make(map[string]bool)
+	}
+	maps.Copy(w.tried, w.without)
 	w.sources = make(map[string]flow.Backend)
 	for _, p := range placed {
 		w.sources[p.Flow.Name] = p.Source.Backend

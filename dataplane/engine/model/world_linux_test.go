@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,9 +64,10 @@ type world struct {
 	audit   bool                    // rdma.audit
 	sources map[string]flow.Backend // what counts each flow, as of the last askWithout
 
-	unheldAtStart map[site]bool // hooks without a program when the process began
-	deviceAt      time.Time     // when a device last had a step
-	amid          []amidPacket  // of the step that is under way
+	unheldAtStart map[site]bool   // hooks without a program when the process began
+	deviceAt      time.Time       // when a device last had a step
+	amid          []amidPacket    // of the step that is under way
+	tried         map[string]bool // flows that were refused since the last check
 
 	kill struct {
 		mu     sync.Mutex
@@ -902,6 +904,7 @@ func (w *world) check() error {
 			return err
 		}
 	}
+	w.tried = maps.Clone(w.without)
 	return nil
 }
 
