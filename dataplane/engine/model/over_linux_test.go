@@ -410,6 +410,10 @@ func (w *world) resolveAmid() {
 			if after.Name != "" {
 				t := w.truthOf(after.Name)
 				t.possible = true
+				if t.refused[p.at] && p.seen == 0 { // a device has counted it for an Install that was refused, or for good
+					t.over.unsure++
+					continue
+				}
 				w.sources[after.Name] = "" // it may move amid the step
 				w.countOver(t, after.Name, p.at, p.counted, p.seen)
 			}
