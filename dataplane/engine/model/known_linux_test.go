@@ -130,9 +130,9 @@ func killedAmidLosses() (all []fault) {
 	return all
 }
 
-// killedAmidOverlap are histories in which a process is killed at each step of adding or removing a flow that wins packets of
-// another. The next process has the flows of before. Packets in between are in the total of the flow that wins them by that set,
-// or a discontinuity says that they may not be.
+// killedAmidOverlap are histories in which a process is killed at each step of a change or a start that adds or removes a
+// flow which wins packets of another. The next process has the flows of before. Packets in between are in the total of the
+// flow that wins them by that set, or a discontinuity says that they may not be.
 func killedAmidOverlap() (all []fault) {
 	for n := range 20 {
 		all = append(all, fault{
@@ -141,6 +141,12 @@ func killedAmidOverlap() (all []fault) {
 		}, fault{
 			name:    "a process is killed while it removes a flow that wins over another",
 			history: fmt.Sprintf("set a=1 b=1@v1; start; check; kill@%d minus a; send 1 v1 1; start", n+1),
+		})
+	}
+	for n := range 10 { // at the next one the start has come to its end
+		all = append(all, fault{
+			name:    "a start that adds a flow which wins over another is killed, and the next one lacks that flow",
+			history: fmt.Sprintf("set b=1; start; check; stop; set a=1@v0 b=1; kill@%d start; send 1 v0 7; set b=1; start", n+1),
 		})
 	}
 	return all

@@ -97,6 +97,9 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 // configured flow, and tries again. It returns what it exchanged: nothing on error.
 func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, all []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule, err error) {
 	old, fresh = b.start.difference(all, rules)
+	if len(old)+len(fresh) > 0 {
+		b.noteStart()
+	}
 	err = b.exchangeFor(ctx, all, old, fresh)
 	if lacksRoom(err) && b.start != nil && len(b.start.idle) > 0 {
 		if err := b.dropIdle(); err != nil {
@@ -109,6 +112,14 @@ func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, al
 		return nil, nil, fmt.Errorf("adding rules: %w", b.withFlows(err, flows, all))
 	}
 	return old, fresh, nil
+}
+
+// noteStart notes that a change is under way, ahead of the first rule that a start changes. RemoveStale ends it. A start that
+// does not come to its end leaves its rules: packets may count for flows that the next start lacks.
+func (b *Backend) noteStart() {
+	if b.start != nil {
+		b.rules.NoteChange(true)
+	}
 }
 
 // lacksRoom reports whether the tables may accept the refused rules once others are gone.
@@ -146,6 +157,9 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 func (b *Backend) dropIdle() error {
 	s := b.start
 	rules := s.idleRules()
+	if len(rules) > 0 {
+		b.noteStart()
+	}
 	if err := b.exchange(context.Background(), rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
