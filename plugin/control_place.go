@@ -83,7 +83,11 @@ func privateDir(dir string) (made bool, err error) {
 		return false, fmt.Errorf("%w: directory %s belongs to user %d, not to %d: run as that user, or name a socket elsewhere",
 			dataplane.ErrPermission, dir, uid, os.Geteuid())
 	}
-	if info.Mode().Perm()&0o022 != 0 {
+	switch writable := info.Mode().Perm()&0o022 != 0; {
+	case writable && info.Mode()&fs.ModeSticky != 0: // such as /tmp, whose mode other programs rely on
+		return false, fmt.Errorf("%w: directory %s belongs to all users: name a socket in a directory of its own, as %s",
+			dataplane.ErrPermission, dir, filepath.Join(dir, "flowtally", "control.sock"))
+	case writable:
 		return false, fmt.Errorf("%w: directory %s (mode %04o) can be written by others: chmod go-w %s",
 			dataplane.ErrPermission, dir, info.Mode().Perm(), dir)
 	}

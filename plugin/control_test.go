@@ -319,10 +319,19 @@ func TestControlSockets(t *testing.T) {
 		}
 	})
 	t.Run("writable by others", func(t *testing.T) {
-		for _, mode := range []os.FileMode{0o770, 0o702, 0o777, 0o777 | os.ModeSticky} {
+		for _, mode := range []os.FileMode{0o770, 0o702, 0o777} {
 			if err := listen(dir(t, mode, 0)); !errors.Is(err, dataplane.ErrPermission) || !strings.Contains(err.Error(), "chmod go-w") {
 				t.Errorf("%v: %v", mode, err)
 			}
+		}
+		path := dir(t, 0o777|os.ModeSticky, 0) // like /tmp, which the next step must leave as it is
+		err := listen(path)
+		if !errors.Is(err, dataplane.ErrPermission) || strings.Contains(err.Error(), "chmod") {
+			t.Fatalf("in a directory of all users: %v", err)
+		}
+		_, next, _ := strings.Cut(err.Error(), "as ")
+		if err := listen(next); err != nil {
+			t.Errorf("the next step, %q: %v", next, err)
 		}
 	})
 	t.Run("of another user", func(t *testing.T) {

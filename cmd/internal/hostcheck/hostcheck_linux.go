@@ -73,7 +73,7 @@ func checkShm(mirror string) probe.Result {
 	free := st.Bavail * uint64(st.Bsize)
 	switch {
 	case uint32(st.Type) != unix.TMPFS_MAGIC:
-		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "another --mirror PATH, in a directory of your own below /run or /dev/shm"
+		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", ownDir
 	case free < minSpace:
 		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
 		// A size below what is in use is refused, so the file system grows from the size that it has.
@@ -106,6 +106,8 @@ func mountPoint(dir string) string {
 	return dir
 }
 
+const ownDir = "another --mirror PATH, in a directory of your own below /run or /dev/shm"
+
 // checkMirrorDir reports whether this process can make a mirror in dir, and whether readers can
 // trust one made there.
 func checkMirrorDir(dir string) probe.Result {
@@ -130,6 +132,9 @@ func checkMirrorDir(dir string) probe.Result {
 		case st.Mode&0o022 != 0:
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
 			r.Fix = "chmod 0755 " + trust.Quote(dir)
+			if st.Mode&unix.S_ISVTX != 0 { // such as /tmp, whose mode other programs rely on
+				r.Fix = ownDir
+			}
 			return r
 		}
 	}

@@ -94,6 +94,7 @@ func TestCheckMirrorDir(t *testing.T) {
 		{"own, closed", mk("own", 0o755), probe.Yes, ""},
 		{"group writes", mk("group", 0o775), probe.No, "mode 0775"},
 		{"all write", mk("all", 0o777), probe.No, "mode 0777"},
+		{"of all users", mk("tmp", 0o777|os.ModeSticky), probe.No, "mode 1777"},
 		{"a file", file, probe.No, "not a directory"},
 		{"a symbolic link", link, probe.No, "not a directory"},
 		{"not there yet", filepath.Join(base, "new", "er"), probe.Yes, "not there yet"},
@@ -101,6 +102,9 @@ func TestCheckMirrorDir(t *testing.T) {
 		r := checkMirrorDir(tt.dir)
 		if r.Answer != tt.want || !strings.Contains(r.Reason, tt.reason) {
 			t.Errorf("%s: %v (%s), want %v (%s)", tt.name, r.Answer, r.Reason, tt.want, tt.reason)
+		}
+		if tt.name == "of all users" && strings.Contains(r.Fix, "chmod") {
+			t.Errorf("the fix changes the mode of a directory like /tmp: %s", r.Fix)
 		}
 	}
 }
