@@ -276,8 +276,8 @@ func (a *alterations) relist() error {
 		return nil
 	}
 
-	// Copying a record takes time, so each is copied now, with a pause for readers. From Exchange to the end of enact there is
-	// none: the mirror and the flows differ.
+	// Copying a record takes time, so each is copied now, with a pause for readers. From Exchange until enact has updated all
+	// flows there is none: the mirror and the flows differ.
 	for _, x := range list {
 		e.ctl.Pause()
 		x.c.edit()

@@ -275,8 +275,9 @@ func checkKnown(t rapid.TB, e *Engine) {
 	}
 }
 
-// TestReadersComeInAfterEachFlowOfALargeChange adds, exchanges and removes many flows in one call each. Whenever readers of
-// ctl are let in, the mirror differs by one entry at most from the last time, so no reader waits for more than one.
+// TestReadersComeInAfterEachFlowOfALargeChange adds, replaces and removes many flows, in one call each. Between two times that
+// readers of ctl are let in, the mirror gains or loses one entry at most. Flows that are altered in their places are another
+// matter: their entries are exchanged all at once.
 func TestReadersComeInAfterEachFlowOfALargeChange(t *testing.T) {
 	const n = 60
 	flows := func(prefix string) (all []flow.Flow) {

@@ -211,7 +211,7 @@ func (h *hooks) setHeld(now []xdp.Attachment) {
 	}
 
 	watched := len(h.held)
-	if watched == 0 && slices.ContainsFunc(h.interfaces, h.lacksHook) { // it was lost again behind the attaching
+	if watched == 0 && slices.ContainsFunc(h.interfaces, h.lacksHook) { // the only hook was lost again right after its attaching
 		watched = 1
 	}
 	h.heldTicker.setHeld(watched)
