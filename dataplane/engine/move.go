@@ -185,10 +185,11 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 }
 
 // writeHardwareContinuity writes to the mirror how the total of an offloaded flow goes on after a restart: from the
-// shadow's count, where that is pinned and complete, otherwise from the last value.
+// shadow's count, where that is complete, otherwise from the last value. The shadow may miss packets from the next moment
+// on: whether it was complete to the end, the next process asks the ledger.
 func (m *mover) writeHardwareContinuity(c *flowState) error {
 	if m.shadowComplete(c) {
-		return m.writeContinuity(c, c.goesOn(c.shadow.Cookie, c.shadowBase))
+		return m.writeContinuity(c, c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase))
 	}
 	c.follows = false
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
@@ -217,6 +218,10 @@ func (m *mover) hold(c *flowState) {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
 }
+
+// besideHardware returns the cookie of an entry whose flow hardware counted, while the slot of the cookie counted beside it.
+// It is its own inverse.
+func besideHardware(slot uint64) uint64 { return ^slot }
 
 // goesOn returns the values from which the next process goes on with the total: the base of a slot, and the cookie of the
 // slot.

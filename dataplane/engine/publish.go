@@ -17,7 +17,11 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	}
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
 	movedHere := false // the total has counted elsewhere
-	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+	cookies := []uint64{in.Cookie, besideHardware(in.Cookie)}
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
+		if old != nil && hasHooks && knowsTotal(u, c.Placed, in, old.Continuity) {
+			old = old.Of(in.Cookie)
+		}
 		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
 		var now backend.Moment
 		if hasHooks {
@@ -60,14 +64,15 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
 	var err error
-	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+	cookies := []uint64{c.shadow.Cookie, besideHardware(c.shadow.Cookie), c.hardware.Cookie}
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		var past shm.Continuity
 		var err error
-		if known = old != nil && m.knowsTotal(c, old.Continuity); known {
+		if known = old != nil && c.hasShadow && knowsTotal(m.stack.software, c.Placed, c.shadow, old.Continuity); known {
 			past = old.Continuity
 		} else {
 			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
-			if err == nil && old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie {
+			if err == nil && old != nil && c.hasShadow && isOf(old.Continuity, c.shadow) {
 				// After the last published total the shadow counted on: at least these packets have passed.
 				past.BasePackets = max(past.BasePackets, old.Continuity.BasePackets+before.Packets)
 				past.BaseBytes = max(past.BaseBytes, old.Continuity.BaseBytes+before.Bytes)
@@ -102,13 +107,18 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	return nil
 }
 
-// knowsTotal reports whether the shadow of a flow, which an earlier process has left, has seen every packet since past.
-func (m *mover) knowsTotal(c *flowState, past shm.Continuity) bool {
-	if !c.hasShadow || c.shadow.Gap || past.Cookie != c.shadow.Cookie {
+// knowsTotal reports whether a slot that an earlier process has left has seen every packet of f since past.
+func knowsTotal(u backend.SoftwareBackend, f backend.Placed, in backend.Installed, past shm.Continuity) bool {
+	if in.Gap || !isOf(past, in) {
 		return false
 	}
-	since, ok := m.stack.software.CompleteSince(c.Placed)
+	since, ok := u.CompleteSince(f)
 	return ok && !since.After(backend.Moment(past.Seen))
+}
+
+// isOf reports whether a total was counted by a slot, or in hardware beside it.
+func isOf(past shm.Continuity, in backend.Installed) bool {
+	return past.Cookie == in.Cookie || past.Cookie == besideHardware(in.Cookie)
 }
 
 // writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and

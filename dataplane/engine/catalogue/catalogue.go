@@ -78,6 +78,13 @@ type Inherited struct {
 	err   error // why the total is not known
 }
 
+// Of returns the entry as one whose total the slot of a cookie knows.
+func (o *Inherited) Of(cookie uint64) *Inherited {
+	own := *o
+	own.Continuity.Cookie = cookie
+	return &own
+}
+
 // Inheriting reports whether the instance starts: entries of an earlier process may be taken over.
 func (m *Catalogue) Inheriting() bool { return m.starting }
 

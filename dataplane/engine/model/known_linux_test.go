@@ -99,6 +99,16 @@ var mended = []fault{
 		name:    "the same, of a device that is lost while XDP counts beside",
 		history: "device v0 devx; device v1 devx; audit; set a=1 d=*@v1~rdma; start; check; lose v0; wait 5s; send 1 v1 8; check; return v0; wait 40s",
 	},
+	{
+		// The end of the change released the hooks of the shadow, and the entry said still that the shadow was complete.
+		name: "hooks are released behind a flow that has gone to hardware, and the process is killed",
+		history: "device v0 devx; device v1 devx; set a=1; start; check; set a=2~rdma c=1; set a=1 b=2 d=*@v1; wait 3s; send 1 v0 2; kill; " +
+			"set a=1~xdp b=2; start",
+	},
+	{
+		name:    "packets pass while a process ends without pins, and it is killed then",
+		history: "drop; set a=1>; start; check; pass@2 kill@12 stop; start",
+	},
 }
 
 // lostAgain are histories in which a process attaches to its only lost hook again, and loses it at one of the steps of that. The

@@ -50,6 +50,7 @@ type world struct {
 	keep       bool            // xdp.keep_pins of the next start
 	kept       bool            // xdp.keep_pins of the running process
 	pinned     bool            // the last process left its pins
+	dropping   bool            // the process is ending, and leaves no pins
 	strict     bool            // the next start is not degraded
 	flows      []flow.Flow     // of the set in force, in their order
 	wanted     []flow.Flow     // of the next start
@@ -100,7 +101,7 @@ type truth struct {
 	known  bool   // last has a value
 	// unsure are packets between a kill within a change and the next start. The set of before gives them to this flow
 	// (mine) and another possible set to another flow, or the other way round. The total has them as the set of before
-	// gives them, or a discontinuity says that it may not.
+	// gives them, or a discontinuity says that it may not. So are packets that pass while a process ends without pins.
 	unsure uint64
 	mine   uint64
 	// refused are hooks that did not take a program when the total began: a condition says so, and nobody has promised to
@@ -425,7 +426,9 @@ func (w *world) stop() error {
 	if err := w.noteWithout(); err != nil { // packets that pass until the next start count for the flows of now
 		return err
 	}
+	w.dropping = !w.kept
 	err := w.engine.Close()
+	w.dropping = false
 	w.engine = nil
 	w.noteUnseen()
 	w.noteProcessEnds()
@@ -548,7 +551,12 @@ func (w *world) pass(port uint16, ifname string, egress bool, n int) error {
 			continue
 		}
 		t := w.truthOf(name)
-		t.seen += uint64(seen)
+		if w.dropping { // the total has them if a cycle still publishes them; otherwise it has a discontinuity
+			t.unsure += uint64(seen)
+			t.mine += uint64(seen)
+		} else {
+			t.seen += uint64(seen)
+		}
 		if seen > 0 {
 			delete(t.refused, site{ifname, egress})
 		}
