@@ -344,8 +344,12 @@ func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error
 	var errs []error
 	for _, at := range hooks {
 		k := hookKey{port, at}
+		h := rs.hooks[k]
+		if h != nil && !h.alive() {
+			rs.lapse(h)
+		}
 		end(k)
-		if h := rs.hooks[k]; h != nil {
+		if h != nil {
 			errs = append(errs, rs.drop(h))
 		}
 	}

@@ -133,6 +133,9 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		return nil, err
 	}
 	failed = m.install(ctx, list)
+	if m.stack.software != nil {
+		m.stack.software.Look()
+	}
 	var off []*flowState
 	for i, c := range list {
 		m.ctl.Pause()

@@ -72,12 +72,17 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 	if err != nil || len(placed) == 0 {
 		return nil, err
 	}
+	return e.addPlaced(ctx, placed, commit)
+}
+
+// addPlaced is add for flows that have their places in the order.
+func (e *Engine) addPlaced(ctx context.Context, placed []backend.Placed, commit *control.Commit) ([]dataplane.Placement, error) {
 	ch := &change{e: e, add: placed}
 	if err := ch.apply(ctx, commit); err != nil {
 		return nil, err
 	}
 	out := make([]dataplane.Placement, len(ch.added))
-	err = e.ctl.Outside(func() error {
+	err := e.ctl.Outside(func() error {
 		if !e.catalogue.Inheriting() {
 			ch.report()
 		}

@@ -28,6 +28,7 @@ type refusals struct {
 // refusal is a flow that is not counted. Readers have it: nobody writes to it.
 type refusal struct {
 	backend.Placed
+	place    uint64 // flowState.place of the flow, once it is counted
 	rejected []dataplane.Rejection
 	err      error
 }
@@ -144,7 +145,8 @@ func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 	return out
 }
 
-// retryRefused tries the refused flows again, after interfaces, devices or flows have changed.
+// retryRefused tries the refused flows again, after interfaces, devices or flows have changed. A flow that is counted now wins
+// over the flows that the configuration has behind it.
 func retryRefused(ctx context.Context, e *Engine) {
 	e.refused.again = false
 	failed := 0
@@ -153,10 +155,18 @@ func retryRefused(ctx context.Context, e *Engine) {
 			return // the others have the same cause, mostly
 		}
 		e.refused.remove(x.Name)
-		if _, err := e.add(ctx, []flow.Flow{x.Flow}, nil); err != nil {
-			failed++
-			e.refused.put(&refusal{Placed: x.Placed, rejected: x.rejected, err: err})
+		err := e.allow([]flow.Flow{x.Flow}, e.cfg.Interfaces)
+		if err == nil {
+			_, err = e.addPlaced(ctx, []backend.Placed{x.Placed}, nil)
 		}
+		if err != nil {
+			failed++
+			again := *x
+			again.err = err
+			e.refused.put(&again)
+			continue
+		}
+		e.flows[x.Name].place = x.place
 	}
 }
 

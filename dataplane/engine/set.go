@@ -196,23 +196,28 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	return nil
 }
 
-// noteOrder notes the order of the set after the change.
+// noteOrder notes the order of the set after the change. Flows that were refused keep their places in it.
 func (ch *change) noteOrder() {
 	e := ch.e
-	setPlace := func(c *flowState) {
-		c.place = e.place
+	list := ch.list
+	if list == nil {
+		list = make([]string, len(ch.add))
+		for i, p := range ch.add {
+			list[i] = p.Name
+		}
+	}
+	for _, name := range list {
+		if c := e.flows[name]; c != nil {
+			c.place = e.place
+		} else if x := e.refused.flows[name]; x != nil {
+			own := *x
+			own.place = e.place
+			e.refused.put(&own)
+		}
 		e.place++
 	}
-	for _, name := range ch.list {
-		if c := e.flows[name]; c != nil { // else it was refused
-			setPlace(c)
-		}
-	}
-	for _, c := range ch.added {
-		if ch.list == nil {
-			setPlace(c)
-		}
-		e.order = max(e.order, c.Order+1)
+	for _, p := range ch.add {
+		e.order = max(e.order, p.Order+1)
 	}
 	for _, f := range ch.given {
 		if c := e.flows[f.Name]; c != nil {

@@ -319,6 +319,8 @@ func (u *fakeSoftware) Outage(backend.Placed) (last backend.Moment, open bool) {
 
 func (u *fakeSoftware) Rely(backend.Placed) { u.open = u.open || !u.attached }
 
+func (u *fakeSoftware) Look() {}
+
 func (u *fakeSoftware) CompleteSince(backend.Placed) (since backend.Moment, ok bool) {
 	return u.since, u.attached && !u.open
 }

@@ -55,6 +55,9 @@ type SoftwareBackend interface {
 	// activates these there, for all of flows or none. Without on it ends that: the shadows' slots count these
 	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
+	// Look finds hooks that were lost since the last look. It comes before a total leaves its hooks: once these are
+	// released, nothing tells that packets have passed uncounted.
+	Look()
 	// Now returns the time on the clock of losses.
 	Now() Moment
 	// Outage returns when the last outage of a hook that counts for f ended, and whether one is under way. A count of f from

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A history is a line of steps, separated by semicolons. The world has the interfaces v0, with native XDP, and v1, a veth.
@@ -275,7 +277,7 @@ func (w *world) do(s step) error {
 			return nil
 		}
 		if s.verb == "unpin" {
-			return os.RemoveAll(filepath.Join(w.home(w.boots), "pins"))
+			return removeWhileUsed(filepath.Join(w.home(w.boots), "pins"))
 		}
 		return ignoreMissing(os.Remove(w.mirror()))
 	case "wait":
@@ -291,6 +293,15 @@ func (w *world) do(s step) error {
 		return w.check()
 	}
 	return nil
+}
+
+// removeWhileUsed removes a directory in which a process makes files meanwhile.
+func removeWhileUsed(dir string) error {
+	err := os.RemoveAll(dir)
+	for errors.Is(err, unix.ENOTEMPTY) {
+		err = os.RemoveAll(dir)
+	}
+	return err
 }
 
 func ignoreMissing(err error) error {

@@ -106,6 +106,16 @@ var mended = []fault{
 			"set a=1~xdp b=2; start",
 	},
 	{
+		// XDP let the hook go when the flow was in hardware, ahead of the look that would have found it lost.
+		name:    "a hook is lost, and before a look its flow goes to hardware",
+		history: "device v0 devx; device v1 devx; set a=2; start; check; full v0; set a=2 b=1; check; detach v0; send 1 v0 1; up v0; empty v0; wait 40s",
+	},
+	{
+		// Its place was behind all: packets that it wins by the configuration counted for another flow.
+		name:    "a refused flow is counted later, and wins over those that the configuration has behind it",
+		history: "device v0 steal; device v1 devx; set a=1@v0^1~rdma c=*~xdp d=*@v1~rdma; start; check; lose v0; wait 5s; check; send 1 v1 9",
+	},
+	{
 		name:    "packets pass while a process ends without pins, and it is killed then",
 		history: "drop; set a=1>; start; check; pass@2 kill@12 stop; start",
 	},

@@ -50,6 +50,8 @@ type Backend struct {
 	hooks *hooks
 	flows map[string]*entry
 	start *start // until RemoveStale
+	// places are those of configured flows that the start was refused, by their Order: the flows may be installed later.
+	places map[uint32]uint32
 }
 
 // entry is a flow that has rules in the tables. It is small, because an instance may have a million.
@@ -134,6 +136,9 @@ func (b *Backend) place(f backend.Placed) uint32 {
 			return x.place
 		}
 	}
+	if place, ok := b.places[f.Order]; ok {
+		return place
+	}
 	return b.next + f.Order - b.ordered
 }
 
@@ -155,6 +160,7 @@ func (b *Backend) RemoveStale(context.Context) error {
 		if err := b.dropIdle(); err != nil {
 			return err
 		}
+		b.places = b.start.placesWithout(b.flows)
 		b.start = nil
 	}
 	if err := b.hooks.detachUnconfigured(); err != nil {
@@ -198,6 +204,9 @@ func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	defer b.mu.Unlock()
 	return b.hooks.source(f.Flow)
 }
+
+// Look implements backend.SoftwareBackend.
+func (b *Backend) Look() { b.rules.Look() }
 
 // Now implements backend.SoftwareBackend.
 func (b *Backend) Now() backend.Moment { return backend.Moment(b.rules.Now()) }

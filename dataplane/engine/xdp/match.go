@@ -58,6 +58,7 @@ type start struct {
 
 // fate is what a start makes of one flow.
 type fate struct {
+	order   uint32 // of the flow in the configuration
 	adopts  bool   // it takes a pinned counter over
 	counter uint32 // the pinned counter
 	place   uint32 // of its rules among the rules of their priority
@@ -86,6 +87,7 @@ func match(configured []wanted, p pins) *start {
 
 	for i, w := range configured {
 		f := &fates[i]
+		f.order = uint32(i)
 		if f.adopts {
 			own := rules[f.counter]
 			f.drops = slices.ContainsFunc(own, func(r xdp.Rule) bool { return r.Drop })
@@ -187,6 +189,17 @@ func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 		}
 	}
 	return next
+}
+
+// placesWithout returns the places of the configured flows that are not installed, by their order.
+func (s *start) placesWithout(installed map[string]*entry) map[uint32]uint32 {
+	places := make(map[uint32]uint32)
+	for name, f := range s.fates {
+		if installed[name] == nil {
+			places[f.order] = f.place
+		}
+	}
+	return places
 }
 
 // fate returns what a start makes of a flow.
