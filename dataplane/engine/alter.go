@@ -266,7 +266,7 @@ func (a *alterations) relist() error {
 		goesOn = make([]bool, len(list))
 		for i, x := range list {
 			old[i] = x.c.handle
-			entries[i] = x.entry()
+			entries[i] = entryOf(x.to.Flow)
 			goesOn[i] = !x.anew
 		}
 		e.catalogue.Reserve(entries)
@@ -282,6 +282,9 @@ func (a *alterations) relist() error {
 		e.ctl.Pause()
 		x.c.edit()
 	}
+	for i, x := range list { // who was let in may have declared a loss
+		x.setTotal(&entries[i])
+	}
 	e.pending.names = slices.Grow(e.pending.names, 2*len(a.list))
 	handles, err := e.catalogue.Exchange(old, entries, goesOn)
 	if err != nil {
@@ -293,22 +296,20 @@ func (a *alterations) relist() error {
 	return nil
 }
 
-// entry returns the flow's next entry in the mirror.
-func (x *alteration) entry() shm.Entry {
+// setTotal gives the flow's next entry in the mirror its source, and how the total goes on.
+func (x *alteration) setTotal(entry *shm.Entry) {
 	c := x.c
-	source, continuity := c.source, c.past
+	source := c.source
+	entry.Continuity = c.past
 	if x.anew {
-		source, continuity = x.in.Source, x.past()
+		source = x.in.Source
+		entry.Continuity = x.past()
 	}
 	lost := c.isDownAt(source)
-
-	entry := entryOf(x.to.Flow)
-	entry.Continuity = continuity
 	entry.Source = source.String()
 	entry.ByteBasis = c.basis
 	entry.Valid = !lost
 	entry.Stale = lost
-	return entry
 }
 
 // past returns the past of a flow that counts other packets than before.

@@ -196,6 +196,80 @@ func TestReadersSeeTheSetBeforeAChangeUntilItEnds(t *testing.T) {
 	}
 }
 
+// lossyBackend is a gatedBackend with hooks.
+type lossyBackend struct {
+	*gatedBackend
+	lost atomic.Uint32 // when the last outage ended
+}
+
+func (b *lossyBackend) AddShadows(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	return b.Install(ctx, flows)
+}
+
+func (b *lossyBackend) SetActive(context.Context, []backend.Placed, bool) error { return nil }
+
+func (b *lossyBackend) CountApart(context.Context, []backend.Placed, string, bool) ([]uint32, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (b *lossyBackend) Look()               {}
+func (b *lossyBackend) Rely(backend.Placed) {}
+
+func (b *lossyBackend) Now() backend.Moment { return backend.Moment(b.lost.Load()) }
+
+func (b *lossyBackend) Outage(backend.Placed) (last backend.Moment, open bool) { return b.Now(), false }
+
+func (b *lossyBackend) CompleteSince(backend.Placed) (since backend.Moment, ok bool) {
+	return b.Now(), true
+}
+
+// TestALossIsDeclaredWhileAChangeIsUnderWay: a backend takes a minute over a change, and a hook is lost and taken again. The
+// flows of before have a discontinuity within two seconds, once, and keep it when the change is refused.
+func TestALossIsDeclaredWhileAChangeIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &lossyBackend{gatedBackend: &gatedBackend{handBackend: newHand("hand"), refuse: errors.New("no room")}}
+		cfg := config(t, flow.Flow{Name: "old", Match: match(t, "udp")})
+		cfg.Poll.Period = 100 * time.Millisecond
+		ctx := inject.Ticker(inject.Backends(context.Background(), b), tick.NewRuntime())
+		e, err := New(ctx, cfg, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		losses := func() uint64 {
+			found, err := reader(t, e.cfg).Find("old")
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%d entries, %v", len(found), err)
+			}
+			return found[0].Continuity.Discontinuities
+		}
+
+		open := closeGate(&b.install)
+		changed := behind(func() error {
+			_, err := e.AddFlows(context.Background(), flow.Flow{Name: "new", Match: match(t, "tcp")})
+			return err
+		})
+		synctest.Wait()
+		b.lost.Add(1)
+		signal(b.changed)
+		time.Sleep(2 * healthPeriod)
+		synctest.Wait()
+		if n := losses(); n != 1 {
+			t.Errorf("%d discontinuities while the change is under way, want 1", n)
+		}
+
+		open()
+		if err := <-changed; !errors.Is(err, b.refuse) {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * healthPeriod)
+		synctest.Wait()
+		if n := losses(); n != 1 {
+			t.Errorf("%d discontinuities after the change, want 1", n)
+		}
+	})
+}
+
 // TestABackendThatIsSilentHoldsUpNoOtherCondition: a backend does not answer, as XDP while it builds the trees. Its last
 // conditions stay, the others are raised, and the mirror is made anew.
 func TestABackendThatIsSilentHoldsUpNoOtherCondition(t *testing.T) {

@@ -27,13 +27,8 @@ const outage = "its hook was lost for a while, or counting moved between XDP and
 
 // declareLosses adds a discontinuity to the total of a flow, if its source may have missed packets since the last one.
 func (m *mover) declareLosses(c *flowState) error {
-	if u, ok := c.backend.(backend.SoftwareBackend); ok {
-		if last, _ := u.Outage(c.Placed); !last.After(c.seen()) {
-			return nil
-		}
-		c.edit().source = u.Source(c.Placed)
-		m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
-		return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
+	if _, ok := c.backend.(backend.SoftwareBackend); ok {
+		return m.declareHookLoss(c)
 	}
 	if c.offload == nil {
 		return nil
@@ -52,6 +47,21 @@ func (m *mover) declareLosses(c *flowState) error {
 		}
 	}
 	return m.declareDivided(c)
+}
+
+// declareHookLoss is declareLosses for a total that is counted by hooks. It may be called while the holder of ctl lets others
+// read.
+func (m *mover) declareHookLoss(c *flowState) error {
+	u, ok := c.backend.(backend.SoftwareBackend)
+	if !ok || !c.published() {
+		return nil
+	}
+	if last, _ := u.Outage(c.Placed); !last.After(c.seen()) {
+		return nil
+	}
+	c.edit().source = u.Source(c.Placed)
+	m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
+	return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
 }
 
 // declareDivided is declareLosses for the interfaces on which the shadow of a flow counts in place of lost devices.

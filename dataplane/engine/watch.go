@@ -177,9 +177,10 @@ func (w *watcher) updateConditions() {
 
 // refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. It returns false
 // without doing so when a control call is under way: Close waits for this goroutine with ctl held, so it must not wait
-// for ctl. retry: the refused flows are tried again now, else at the next tick.
+// for ctl. Losses of hooks are declared all the same. retry: the refused flows are tried again now, else at the next tick.
 func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	if !w.ctl.TryLock() {
+		w.declareAmid(ctx)
 		return false
 	}
 	defer w.ctl.Unlock()
@@ -191,6 +192,22 @@ func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	}
 	w.showSources()
 	return true
+}
+
+// declareAmid declares losses of hooks while a control call is under way, which may take minutes. A reader has seen the totals
+// go on since. If the call lets nobody in for answerPatience, the next try declares them.
+func (w *watcher) declareAmid(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, answerPatience)
+	defer stop()
+	if !w.ctl.ReadUntil(ctx.Done()) {
+		return
+	}
+	defer w.ctl.EndRead()
+	for _, c := range w.flows {
+		if err := w.mover.declareHookLoss(c); err != nil {
+			w.log.Error("declaring a loss", "flow", c.Name, "err", err)
+		}
+	}
 }
 
 // arrange moves flows to the sources that they may have now. It is called with ctl held, as is showSources.
