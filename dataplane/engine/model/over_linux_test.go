@@ -51,7 +51,7 @@ func (w *world) device(verb, ifname string) {
 				t.over.fresh = 0
 				t.possible = true
 				t.over.unread = t.over.unread || time.Since(w.changed) < time.Second
-			case "full":
+			case "full", "read": // a flow may go to the device, and leave it before the first read succeeds
 				t.possible = true
 			}
 		}
