@@ -21,6 +21,7 @@ import (
 //	set a=1 b=2@v0 c=3>   the set of flows is a, b and c: by SetFlows, or of the next start. The numbers are ports
 //	plus d=4, minus a     flows are added and removed, by AddFlows and RemoveFlows
 //	rename a d            a flow gets another name, by SetFlows
+//	only v0               the instance counts on these interfaces alone from now on, by SetFlows
 //	start, stop           the process begins, and ends
 //	kill                  it is killed
 //	kill@3 STEP           it is killed at the third durable write of STEP
@@ -138,7 +139,7 @@ var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
 		{"audit", "tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
-		{"lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset", "detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus"},
+		{"lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset", "detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus", "only"},
 		{"rename", "device"},
 		{"send"},
 	} {
@@ -198,6 +199,11 @@ func (w *world) do(s step) error {
 		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		_, err := w.within(s.killAt, true, func() error { return w.rename(ctx, arg(0), arg(1)) })
+		return refusal(err)
+	case "only":
+		ctx, done := w.cancelledAt(s.cancelAt)
+		defer done()
+		_, err := w.within(s.killAt, true, func() error { return w.only(ctx, s.args) })
 		return refusal(err)
 	case "start":
 		w.may(w.wanted)

@@ -16,7 +16,15 @@ type fault struct {
 }
 
 // knownFaults are the faults to mend. Each must still fail: when one passes, move it to mended.
-var knownFaults []fault
+var knownFaults = []fault{
+	{
+		// XDP gets the rule of c before that of a moves: for an instant c wins over a, as in neither set. One exchange for the
+		// whole change would leave no such instant.
+		name:     "packets pass amid a change that adds a flow and alters another",
+		history:  "device v0 devx; set a=1^1; start; check; amid@1 send 1 v1 2: set a=1 c=*",
+		violates: "a: the total is 0, and 2 packets were counted, and no discontinuity says so",
+	},
+}
 
 // mended are histories that failed once.
 var mended = []fault{

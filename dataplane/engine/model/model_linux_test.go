@@ -15,7 +15,7 @@ import (
 func drawHistory(t *rapid.T) string {
 	verbs := []string{
 		"set", "plus", "minus", "rename", "send", "send", "send", "check", "check", "stop", "start", "start", "kill", "keep", "drop",
-		"detach", "refuse", "allow", "delete", "add", "hold", "free", "wait", "unlink", "unpin", "strict", "degraded",
+		"detach", "refuse", "allow", "delete", "add", "hold", "free", "wait", "unlink", "unpin", "strict", "degraded", "only",
 		"kill@", "kill@", "cancel@", "pass@", "pass@",
 	}
 	steps := []string{"set " + drawFlows(t), "start", "check"}
@@ -56,7 +56,7 @@ func drawStep(t *rapid.T, verb string, verbs []string) string {
 	case "send":
 		return fmt.Sprintf("send%s %s %s %d", arrow.Draw(t, "side"), port.Draw(t, "port"), ifname.Draw(t, "interface"), rapid.IntRange(1, 9).Draw(t, "packets"))
 	case "kill@":
-		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "start", "stop", "wait"}).Draw(t, "in"), verbs)
+		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "only", "start", "stop", "wait"}).Draw(t, "in"), verbs)
 		return fmt.Sprintf("kill@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
 	case "pass@":
 		of := drawStep(t, rapid.SampledFrom([]string{"start", "stop", "wait", "wait"}).Draw(t, "in"), verbs)
@@ -65,12 +65,14 @@ func drawStep(t *rapid.T, verb string, verbs []string) string {
 		}
 		return fmt.Sprintf("pass@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
 	case "cancel@":
-		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "rename"}).Draw(t, "in"), verbs)
+		of := drawStep(t, rapid.SampledFrom([]string{"set", "plus", "rename", "only"}).Draw(t, "in"), verbs)
 		return fmt.Sprintf("cancel@%d %s", rapid.IntRange(1, 12).Draw(t, "at"), of)
 	case "detach", "refuse", "allow":
 		return verb + arrow.Draw(t, "side") + " " + ifname.Draw(t, "interface")
 	case "hold", "free", "delete", "add":
 		return verb + " " + ifname.Draw(t, "interface")
+	case "only":
+		return "only " + rapid.SampledFrom([]string{"v0", "v1", "v0 v1", "v0 v1"}).Draw(t, "interfaces")
 	case "wait":
 		return "wait " + rapid.SampledFrom([]string{"1ms", "30ms", "1s", "40s"}).Draw(t, "time")
 	}

@@ -41,7 +41,8 @@ type world struct {
 	log     *slog.Logger
 	trace   func(format string, args ...any)
 
-	interfaces []string
+	interfaces []string         // of the running process, or of the next start
+	running    dataplane.Config // of the running process
 	refusing   map[site]bool
 	unlooked   map[site]bool   // sites whose programs were taken off since the engine last looked
 	deleted    []string        // interfaces that went since the engine last looked
@@ -173,6 +174,7 @@ func (w *world) start() error {
 	w.kept = w.keep
 
 	cfg := w.config()
+	w.running = cfg
 	w.process = w.host.Boot(w.step)
 	b, err := xdp.New(xdp.Options{
 		Interfaces: cfg.Interfaces, Degraded: !w.strict, Config: cfg.XDP, Flows: cfg.Flows, Logger: w.log, Kernel: w.process,
@@ -721,6 +723,47 @@ func (w *world) rename(ctx context.Context, from, to string) error {
 		}
 	}
 	return w.set(ctx, list, map[string]string{from: to})
+}
+
+// only makes the running instance count on these interfaces alone, by SetFlows. Packets that pass an interface from when it
+// leaves until it has a program again are nobody's.
+func (w *world) only(ctx context.Context, list []string) error {
+	if w.engine == nil || slices.Equal(list, w.interfaces) {
+		return nil
+	}
+	cfg := w.running
+	cfg.Flows, cfg.Interfaces = nil, nil
+	for _, name := range list {
+		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name})
+	}
+	var moves []string // interfaces that come or go
+	for _, name := range slices.Concat(w.interfaces, list) {
+		if slices.Contains(w.interfaces, name) != slices.Contains(list, name) {
+			moves = append(moves, name)
+			for _, egress := range []bool{false, true} {
+				if !w.holds(site{name, egress}) {
+					w.unheld(name, egress)
+				}
+			}
+		}
+	}
+
+	w.may(w.flows)
+	w.counts.calls++
+	_, err := w.engine.SetFlows(ctx, w.flows, dataplane.SetOptions{Config: &cfg})
+	if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
+		err = <-unfinished.Outcome
+	}
+	if err == nil || w.kill.killed {
+		for _, name := range moves {
+			w.fresh[name] = true
+		}
+	}
+	if err != nil || w.kill.killed {
+		return err
+	}
+	w.running, w.interfaces = cfg, list
+	return nil
 }
 
 func (w *world) find(name string) *flow.Flow {
