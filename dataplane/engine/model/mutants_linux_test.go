@@ -28,7 +28,7 @@ var mutants = []struct{ file, line, mutant string }{
 	{"xdp/move.go", `	rs.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
 	{"shm/entry.go", `s.discontinuities, s.seen = c.Discontinuities, c.Seen`, `s.discontinuities, s.seen = c.Discontinuities, 0`}, // the mirror forgets what it has declared
 	{"dataplane/engine/publish.go", `in.Gap = in.Gap || old != nil &&`, `in.Gap = in.Gap || old != nil || old != nil &&`},         // it declares always
-	{"dataplane/engine/publish.go", `return ok && !since.After(backend.Moment(past.Seen))`, `return true`},                        // a shadow is always complete
+	{"dataplane/engine/publish.go", `return ok && !since.After(backend.Moment(past.Seen))`, `return ok || since.After(0)`},        // a shadow is always complete
 	{"dataplane/engine/arrange_steps.go", `		m.stack.software.Look()`, ``},                                                        // a hook is released before a look
 	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap
