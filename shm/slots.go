@@ -66,6 +66,19 @@ func (w *Writer) full(class, more int) error {
 	return nil
 }
 
+// Room returns the error of Add for a counter that the limit refuses beside so many further ones. It notes the refusal for
+// readers, as Add does.
+func (w *Writer) Room(e Entry, further int) error {
+	return w.control(func() error {
+		err := w.full(classOf(e.Latency), further)
+		if err == nil {
+			return nil
+		}
+		atomic.AddUint64(&w.v.hdr.refused, 1)
+		return fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
+	})
+}
+
 // take returns a slot that may be used now; errNoSlot: no slot is free, and the mirror may grow.
 func (w *Writer) take(class int, now int64) (uint32, error) {
 	if err := w.full(class, 0); err != nil {

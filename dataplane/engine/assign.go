@@ -43,6 +43,7 @@ type offload struct {
 	allowsHardware, allowsSoftware bool              // by the flow and the configuration
 	hardware, shadow               backend.Installed // valid with offloaded, hasShadow
 	offloaded, hasShadow           bool
+	noShadow                       bool                  // software has no room for it: refusals says why
 	gone                           error                 // why hardware counts the flow no more, while no other backend does yet
 	refusals                       []dataplane.Rejection // by backends that are not open
 
@@ -160,14 +161,19 @@ func (s *stack) possible(all []*flowState, inHardware assignment, why map[*flowS
 		case c.allowsSoftware && c.hasShadow:
 			errs = append(errs, s.missingShadow(c, inHardware))
 		case c.gone == nil: // one that is waits for its device
-			err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
-			for _, r := range s.reasons(c, why[c]) {
-				err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
-			}
-			errs = append(errs, err)
+			errs = append(errs, s.unplaced(c, why[c]))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unplaced returns the error of a flow that no backend counts. why is the reason of hardware, or nil.
+func (s *stack) unplaced(c *flowState, why error) error {
+	err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
+	for _, r := range s.reasons(c, why) {
+		err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
+	}
+	return err
 }
 
 // missingShadow returns an error if XDP counts c, and a flow that wins over c is counted by hardware and has no shadow.

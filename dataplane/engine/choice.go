@@ -25,6 +25,15 @@ type choice struct {
 	refused []dataplane.Rejection
 }
 
+// with returns the refusals of all backends, where the first open ones refuse with errs.
+func (c *choice) with(errs []error) []dataplane.Rejection {
+	all := c.refused
+	for i, err := range errs {
+		all = append(all, dataplane.Rejection{Backend: c.open[i].Name(), Reason: err.Error()})
+	}
+	return all
+}
+
 // of returns the backends that a flow may go to. Code that changes absent clears byName.
 func (s *choices) of(f flow.Flow) *choice {
 	c := s.byName[f.Backend]

@@ -60,25 +60,16 @@ func (p *placement) place(ctx context.Context, flows []*flowState) error {
 
 // placeSet installs flows that share a choice of backends.
 func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) error {
-	rejected := of.refused
-	var errs, usual []error // usual: reasons of most hosts, which are not the cause where there is another
-	for _, r := range rejected {
-		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
-		if errors.Is(p.choices.absent[r.Backend], backend.ErrNoDevice) {
-			usual = append(usual, err)
-		} else {
-			errs = append(errs, err)
-		}
-	}
+	var refusals []error // of the open backends
 	flows := placedOf(set)
 	for _, b := range of.open {
 		var installed []backend.Installed
 		err := p.mover.ctl.Outside(func() (err error) { installed, err = b.Install(ctx, flows); return err })
 		if err != nil {
-			rejected = append(rejected, dataplane.Rejection{Backend: b.Name(), Reason: err.Error()})
-			errs = append(errs, fmt.Errorf("%s: %w", b.Name(), err))
+			refusals = append(refusals, err)
 			continue
 		}
+		rejected := of.with(refusals)
 		for i, c := range set {
 			c.backend, c.id = b, installed[i].ID
 			c.edit().rejected, c.edit().source = rejected, installed[i].Source
@@ -107,13 +98,31 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		}
 		return nil
 	}
+	return p.unplaced(set, of, refusals)
+}
+
+// unplaced returns why no backend counts flows that share a choice of backends. refusals are the errors of the open ones.
+func (p *placement) unplaced(set []*flowState, of *choice, refusals []error) error {
+	var errs, usual []error // usual: reasons of most hosts, which are not the cause where there is another
+	for _, r := range of.refused {
+		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
+		if errors.Is(p.choices.absent[r.Backend], backend.ErrNoDevice) {
+			usual = append(usual, err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	for i, err := range refusals {
+		errs = append(errs, fmt.Errorf("%s: %w", of.open[i].Name(), err))
+	}
 	if len(errs) == 0 {
 		errs = usual
 	}
+	rejected := of.with(refusals)
 	for _, c := range set {
 		c.edit().rejected = rejected
 	}
-	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
+	return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(set)), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
 // placeOffload adds the shadows that flows of the stack lack, relates the flows to the others and arranges them.
@@ -123,7 +132,7 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 	}
 	stack := p.mover.stack
 	stack.relate(flows)
-	fresh := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.hasShadow })
+	fresh := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.hasShadow || c.noShadow })
 	if u := stack.software; u != nil && len(fresh) > 0 {
 		var in []backend.Installed
 		err := p.mover.ctl.Outside(func() (err error) { in, err = u.AddShadows(ctx, placedOf(fresh)); return err })
@@ -135,7 +144,7 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 			c.shadow, c.hasShadow = in[i], true
 		}
 		if err != nil && stack.audit {
-			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", stack.hardware.Name(), err)
+			return stack.unaudited(err)
 		}
 	}
 	err := p.arranger.arrange(ctx, flows, slices.Concat(flows, losers(flows)))

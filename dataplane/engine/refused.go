@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -149,8 +150,16 @@ func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 // over the flows that the configuration has behind it.
 func retryRefused(ctx context.Context, e *Engine) {
 	e.refused.again = false
-	failed := 0
+	r, failed := newRoom(e), 0
+	defer func() { r.entries.Note() }()
 	for _, x := range e.refused.inOrder() {
+		e.ctl.Pause()
+		if err := r.take(e.placement.newFlow(x.Placed)); err != nil {
+			if err.Error() != x.err.Error() {
+				e.refused.put(&refusal{Placed: x.Placed, rejected: x.rejected, err: err})
+			}
+			continue
+		}
 		if failed == mostRefusalsShown {
 			return // the others have the same cause, mostly
 		}
@@ -168,6 +177,100 @@ func retryRefused(ctx context.Context, e *Engine) {
 		}
 		e.flows[x.Name].place = x.place
 	}
+}
+
+// room is what the tables and the mirror have room for, beside the flows that were taken.
+type room struct {
+	p       *placement
+	tables  map[backend.Backend]backend.Room
+	entries *catalogue.Room
+}
+
+func newRoom(e *Engine) *room {
+	return &room{p: e.placement, tables: make(map[backend.Backend]backend.Room), entries: e.catalogue.Room()}
+}
+
+// of returns the room of the tables of a backend; nil: only the attempt tells.
+func (r *room) of(b backend.Backend) backend.Room {
+	if t, known := r.tables[b]; known {
+		return t
+	}
+	roomy, is := b.(backend.Roomy)
+	if !is {
+		return nil
+	}
+	r.tables[b] = roomy.Room()
+	return r.tables[b]
+}
+
+// take takes the room of a flow, or returns why there is none. It touches nothing. A flow of the stack that hardware may count
+// goes on without a shadow.
+func (r *room) take(c *flowState) error {
+	var tables backend.Room
+	of, stack := r.p.choices.of(c.Flow), r.p.mover.stack
+	switch {
+	case c.offload != nil && stack.software != nil:
+		tables = r.of(stack.software)
+	case c.offload == nil && len(of.open) == 0:
+		return r.p.unplaced([]*flowState{c}, of, nil)
+	case c.offload == nil && len(of.open) == 1: // several: one may take what another refuses
+		tables = r.of(of.open[0])
+	}
+
+	var cookie uint64
+	if tables != nil {
+		var err error
+		cookie, err = tables.Fits(c.Placed)
+		switch {
+		case err == nil:
+		case c.offload == nil:
+			return r.p.unplaced([]*flowState{c}, of, []error{err})
+		default:
+			if err := stack.goWithoutShadow(c, err); err != nil {
+				return err
+			}
+			tables = nil
+		}
+	}
+
+	if err := r.entries.Take(entryOf(c.Flow), cookie); err != nil {
+		return fmt.Errorf("flow %q: %w", c.Name, err)
+	}
+	if tables != nil {
+		tables.Take(c.Placed)
+	}
+	return nil
+}
+
+// goWithoutShadow notes that software has no room for the shadow of a flow, or returns why the flow cannot be counted then.
+func (s *stack) goWithoutShadow(c *flowState, why error) error {
+	if s.audit {
+		return s.unaudited(why)
+	}
+	c.noShadow = true
+	c.refusals = append(c.refusals, dataplane.Rejection{Backend: s.software.Name(), Reason: why.Error()})
+	if !c.allowsHardware {
+		return s.unplaced(c, nil)
+	}
+	return nil
+}
+
+// unaudited returns the error of flows without the shadows that the configuration asks for.
+func (s *stack) unaudited(why error) error {
+	return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), why)
+}
+
+// refuseBeyond refuses the added flows that find no room beside those that were configured before them.
+func (ch *change) refuseBeyond(r *room) {
+	e := ch.e
+	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool {
+		e.ctl.Pause()
+		err := r.take(c)
+		if err != nil {
+			e.refused.add(c, err)
+		}
+		return err != nil
+	})
 }
 
 // placeLeniently is placeSet for a start that goes on without refused flows: it finds them by halving the set.
@@ -198,6 +301,9 @@ func (ch *change) installStacked(ctx context.Context, flows []*flowState) error 
 	again := make([]*flowState, len(flows))
 	for i, c := range flows {
 		n := e.placement.newFlow(c.Placed)
+		if c.noShadow {
+			n.noShadow, n.refusals = true, c.refusals
+		}
 		if c.hasShadow && len(flows) > 1 && e.catalogue.Inheriting() {
 			n.shadow, n.hasShadow, c.hasShadow = c.shadow, true, false
 			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes

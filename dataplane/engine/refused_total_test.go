@@ -415,3 +415,35 @@ func TestADegradedChangeThatIsCancelledLeavesNothing(t *testing.T) {
 		t.Errorf("the mirror has %q, the device %v, XDP %v", got, s.over.flows, s.under.flows)
 	}
 }
+
+// A degraded change has flows for which the mirror has no room. They win over flows that are counted, and would count their
+// packets. The tables never have them.
+func TestARefusedFlowTakesNoPacketOfOthers(t *testing.T) {
+	for _, where := range []string{"hardware", "software"} {
+		t.Run(where, func(t *testing.T) {
+			s := counting(t)
+			s.cfg.Mirror.Counters = 3
+			if where == "software" {
+				s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+			}
+			s.start(t)
+			defer s.close(t)
+			before, passed := s.total(t, "b").Packets, uint64(0)
+			was := s.e.flows["b"].past.Discontinuities
+			s.under.called = func() { s.pass(1); passed++ }
+			cfg := s.cfg
+			cfg.Flows = nil
+			first := []flow.Flow{udpFlow(t, "c", "udp dport 3", 1), udpFlow(t, "d", "udp", 0), udpFlow(t, "e", "udp dport 2", 0)}
+			if _, err := s.e.SetFlows(t.Context(), append(first, s.cfg.Flows...), dataplane.SetOptions{Config: &cfg}); err != nil {
+				t.Fatal(err)
+			}
+			s.under.called = nil
+			if passed == 0 || s.e.refused.flows["d"] == nil || s.e.refused.flows["e"] == nil || s.e.flows["c"] == nil {
+				t.Fatalf("%d packets passed, refused are %v", passed, s.e.refused.flows)
+			}
+			if got := s.total(t, "b").Packets; got != before+passed || s.e.flows["b"].past.Discontinuities != was {
+				t.Errorf("b has %d packets and %d discontinuities, want %d and %d", got, s.e.flows["b"].past.Discontinuities, before+passed, was)
+			}
+		})
+	}
+}

@@ -134,6 +134,11 @@ func (e *Engine) noteChange(underWay bool) {
 // install counts the added flows and makes them flows of the set. After an error uninstall follows.
 func (ch *change) install(ctx context.Context) error {
 	e := ch.e
+	if e.refused.goOn {
+		r := newRoom(e)
+		ch.refuseBeyond(r)
+		defer r.entries.Note()
+	}
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some

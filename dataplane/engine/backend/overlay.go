@@ -78,6 +78,23 @@ type ChangeNoter interface {
 	NoteChange(underWay bool)
 }
 
+// Roomy is a backend that knows which flows its tables have room for, before it is asked to count them.
+type Roomy interface {
+	Backend
+	// Room returns the room of the tables. It is valid until the next call that adds or removes flows. It touches nothing.
+	Room() Room
+}
+
+// Room is what the tables of a backend have room for, beside the flows that were taken. More may be refused: only the attempt
+// tells what the flows cost.
+type Room interface {
+	// Fits returns the error of Install for a flow that finds no counter or no rule: dataplane.ErrFull. A flow that fits has the
+	// cookie of the slot that it takes over, or 0.
+	Fits(f Placed) (cookie uint64, err error)
+	// Take takes the room of a flow.
+	Take(f Placed)
+}
+
 // InterfaceSetter is a backend whose interfaces can change while it runs.
 type InterfaceSetter interface {
 	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.

@@ -160,10 +160,10 @@ func (m *Catalogue) setLimits() error {
 }
 
 // past returns the entry of an earlier process for the same counter, or nil: an entry of its name that counted the same
-// packets, or an entry of another name with one of its cookies.
-func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
+// packets, or an entry of another name with one of its cookies. Those of gone are taken over.
+func (m *Catalogue) past(want shm.Entry, cookies []uint64, gone map[*Inherited]bool) *Inherited {
 	for _, old := range m.named[want.Name] {
-		if old.Kind != want.Kind || m.inherited[old.Name] != old {
+		if old.Kind != want.Kind || m.inherited[old.Name] != old || gone[old] {
 			continue
 		}
 		same := old.Text == want.Text || strings.HasSuffix(old.Text, shm.TextSum(want.Text))
@@ -184,9 +184,9 @@ func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
 // the place and the labels of an entry are fixed. cookies identify an entry that has another name. An entry of another
 // counter that has the name is set aside: its counter may come later in this start, or in the next one.
 func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
-	was, name := m.past(want, cookies), want.Name
+	was, name := m.past(want, cookies, nil), want.Name
 	if was == nil {
-		if was = m.leftBy(want); was != nil {
+		if was = m.leftBy(want, nil); was != nil {
 			name = was.Labels[formerName]
 		}
 	}

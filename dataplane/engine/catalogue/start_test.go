@@ -250,6 +250,45 @@ func TestEntriesSetAsideTakeNoRoom(t *testing.T) {
 	}
 }
 
+// The room for the entries of a start, which is computed before the first one is made, is the room that they find.
+func TestTheRoomForEntriesIsKnownBefore(t *testing.T) {
+	mirror := firstMirror(t, []startFlow{{"a", 'A'}, {"b", 'B'}})
+	for limit := 1; limit <= 4; limit++ {
+		permutations([]startFlow{{"a", 'C'}, {"b", 'A'}, {"c", 'B'}, {"d", 'D'}}, 0, func(flows []startFlow) {
+			path := shmtest.Path(t)
+			if err := os.WriteFile(path, mirror, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			limits := [2]int{limit, 1 - limit%2*2}
+			w, err := shm.Create(shm.Options{Path: path, Counters: limits[0], LatencyCounters: limits[1], History: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			m := New(Options{Path: path, Writer: w, Plan: poll.NewPlan(0), Limits: limits})
+			m.Inherit()
+			entry := func(f startFlow) shm.Entry {
+				return shm.Entry{Name: f.name, Kind: "flow", Text: string(f.match), Latency: f.match == 'D'}
+			}
+			room, refused := m.Room(), make(map[startFlow]error)
+			for _, f := range flows {
+				if err := room.Take(entry(f), uint64(f.match)); err != nil {
+					refused[f] = err
+				}
+			}
+			for _, f := range flows {
+				cookie := uint64(f.match)
+				_, _, err := m.Entry(entry(f), []uint64{cookie}, func(old *Inherited) (shm.Continuity, error) {
+					return CarryOn(nil, old, backend.Installed{Cookie: cookie})
+				})
+				if errors.Is(err, dataplane.ErrFull) != errors.Is(refused[f], dataplane.ErrFull) {
+					t.Errorf("limits %d, %v: %v finds %v, computed was %v", limits, flows, f, err, refused[f])
+				}
+			}
+		})
+	}
+}
+
 // A start takes an entry over, gives it back and is killed, or takes it over again. The total goes on with a discontinuity: the
 // slot of the first time is gone. A fresh entry that is given back is gone.
 func TestAnEntryThatIsGivenBackKeepsItsTotal(t *testing.T) {

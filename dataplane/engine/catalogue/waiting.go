@@ -21,7 +21,7 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 	waits := make(map[*Inherited]string) // the names of their counters
 	var renamed []shm.Entry
 	for _, want := range waiting {
-		if old := m.past(want, nil); old != nil {
+		if old := m.past(want, nil, nil); old != nil {
 			waits[old] = want.Name
 		} else {
 			renamed = append(renamed, want)
@@ -107,13 +107,13 @@ func (m *Catalogue) Leave(names []string) (end func()) {
 	return func() { m.left = nil }
 }
 
-// leftBy returns an entry of Leave for a counter, or nil.
-func (m *Catalogue) leftBy(want shm.Entry) *Inherited {
+// leftBy returns an entry of Leave for a counter, or nil. Those of gone are taken over.
+func (m *Catalogue) leftBy(want shm.Entry, gone map[*Inherited]bool) *Inherited {
 	if len(m.left) == 0 {
 		return nil
 	}
 	for _, old := range slices.Concat(m.left[want.Text], m.left[shm.TextSum(want.Text)]) {
-		if old.Kind == want.Kind && m.inherited[old.Name] == old {
+		if old.Kind == want.Kind && m.inherited[old.Name] == old && !gone[old] {
 			return old
 		}
 	}

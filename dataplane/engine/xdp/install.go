@@ -31,11 +31,7 @@ func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]bac
 // install counts all of flows or none. serve says that their counts are published, so it attaches to the hooks they need. One
 // exchange replaces their pinned rules.
 func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve bool) (_ []backend.Installed, err error) {
-	defer func() {
-		if errors.Is(err, xdp.ErrFull) {
-			err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
-		}
-	}()
+	defer func() { err = nameLimit(err, b.maxFlows) }()
 	if err := b.makeRoom(flows); err != nil {
 		return nil, err
 	}
@@ -133,22 +129,15 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 	if b.start == nil {
 		return nil
 	}
-	s := b.rules.Stats()
+	r := b.room()
 	for _, f := range flows {
-		if !b.start.fate(f.Flow).adopts {
-			s.Counters++
-			s.Rules += len(families(f.Match))
-		}
+		r.Take(f)
 	}
-	if s.Counters <= s.MaxCounters && s.Rules <= s.MaxRules {
+	if r.counters <= r.mostCounters && r.rules <= r.mostRules {
 		return nil
 	}
-
-	if counters := s.Counters - len(b.start.idle); counters > s.MaxCounters {
-		return translate(fmt.Errorf("allocating counters: %w: there are %d, and the flows need %d", xdp.ErrFull, s.MaxCounters, counters))
-	}
-	if rules := s.Rules - len(b.start.idleRules()); rules > s.MaxRules {
-		return translate(fmt.Errorf("adding rules: %w: the tables hold %d rules, and the flows need %d", xdp.ErrFull, s.MaxRules, rules))
+	if err := r.lacks(0, 0); err != nil {
+		return err
 	}
 	return b.dropIdle()
 }

@@ -1,0 +1,96 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// room is what the tables have room for, beside the flows that were taken. It implements backend.Room.
+type room struct {
+	counters, rules         int // in use, and those of the flows that were taken
+	mostCounters, mostRules int
+	maxFlows                int
+
+	// Of a start:
+	pinned    map[string]xdp.Counter // by owner
+	pinnedOf  map[uint32]int         // the number of the pinned rules of a counter
+	idle      int                    // counters that dropIdle frees
+	idleRules int                    // rules that it removes
+}
+
+// Room implements backend.Roomy.
+func (b *Backend) Room() backend.Room {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.room()
+}
+
+func (b *Backend) room() *room {
+	s := b.rules.Stats()
+	r := &room{counters: s.Counters, rules: s.Rules, mostCounters: s.MaxCounters, mostRules: s.MaxRules, maxFlows: b.maxFlows}
+	if b.start == nil {
+		return r
+	}
+	counters := b.rules.Counters()
+	r.pinned, r.pinnedOf = make(map[string]xdp.Counter, len(counters)), make(map[uint32]int, len(counters))
+	for _, c := range counters {
+		r.pinned[c.Owner] = c.Counter
+	}
+	r.idle = len(b.start.idle)
+	for rule := range b.start.unclaimed {
+		if b.start.idle[rule.Counter] {
+			r.idleRules++
+		} else {
+			r.pinnedOf[rule.Counter]++
+		}
+	}
+	return r
+}
+
+// need returns the counters and rules that a flow needs beside those that it takes over, and the cookie of its pinned counter.
+func (r *room) need(f backend.Placed) (counters, rules int, cookie uint64) {
+	rules = len(families(f.Match))
+	if r.pinned == nil {
+		return 1, rules, 0
+	}
+	c, is := r.pinned[owner(f.Flow)]
+	if !is {
+		return 1, rules, 0
+	}
+	return 0, max(0, rules-r.pinnedOf[c.ID]), c.Cookie
+}
+
+// Fits implements backend.Room.
+func (r *room) Fits(f backend.Placed) (cookie uint64, err error) {
+	counters, rules, cookie := r.need(f)
+	return cookie, nameLimit(r.lacks(counters, rules), r.maxFlows)
+}
+
+// Take implements backend.Room.
+func (r *room) Take(f backend.Placed) {
+	counters, rules, _ := r.need(f)
+	r.counters += counters
+	r.rules += rules
+}
+
+// lacks returns an error if so many more counters or rules find no room, once nothing is idle.
+func (r *room) lacks(counters, rules int) error {
+	if n := r.counters + counters - r.idle; n > r.mostCounters {
+		return translate(fmt.Errorf("allocating counters: %w: there are %d, and the flows need %d", xdp.ErrFull, r.mostCounters, n))
+	}
+	if n := r.rules + rules - r.idleRules; n > r.mostRules {
+		return translate(fmt.Errorf("adding rules: %w: the tables hold %d rules, and the flows need %d", xdp.ErrFull, r.mostRules, n))
+	}
+	return nil
+}
+
+// nameLimit names the setting that limits the tables in an error of full ones.
+func nameLimit(err error, maxFlows int) error {
+	if errors.Is(err, xdp.ErrFull) {
+		return fmt.Errorf("%w; xdp.max_flows is %d", err, maxFlows)
+	}
+	return err
+}
