@@ -132,6 +132,37 @@ func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 	await(t, r, "new0", backend.Pair(sent))
 }
 
+// Another configuration over full tables has flows that the trees refuse. Its start drops nothing: the next start, with the
+// flows of before, goes on from their counters.
+func TestFullTablesStayWhereTheTreesRefuse(t *testing.T) {
+	b := newBench(t, "native", flowsTo(t, "old", 0, 64)...)
+	b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins, b.cfg.XDP.WorstCost = 64, true, 64
+	if err := b.start(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1063, 60)}})[0])
+	old := b.cfg.Flows
+	b.cfg.Flows = nil
+	for i := range 64 { // one packet matches all of them
+		b.cfg.Flows = append(b.cfg.Flows, flow.Flow{Name: fmt.Sprint("new", i), Match: match(t, fmt.Sprintf("udp dport %d-%d", 1+i, 60000-i))})
+	}
+	err := b.wire.Near.NS.Do(func() error {
+		_, err := New(t.Context(), b.cfg, Options{})
+		return err
+	})
+	if !errors.Is(err, dataplane.ErrCostly) || !strings.Contains(err.Error(), "because of the flows new0, ") {
+		t.Fatalf("the start: %v", err)
+	}
+	b.cfg.Flows, b.cfg.XDP.KeepPins = old, false
+	e := b.start(t)
+	for _, entry := range e.writer.Entries() {
+		if entry.Continuity.Discontinuities != 0 {
+			t.Errorf("%+v", entry)
+		}
+	}
+	await(t, reader(t, b.cfg), "old63", sent)
+}
+
 // A degraded start over full tables goes on without the flow for which there is no room, which comes first. The others, of
 // which one has another name now, find their counters, also those that are placed after that flow is refused.
 func TestFullTablesOfADegradedStartAreTakenUp(t *testing.T) {

@@ -97,7 +97,7 @@ func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, al
 		b.noteStart()
 	}
 	err = b.exchangeFor(ctx, all, old, fresh)
-	if lacksRoom(err) && b.start != nil && len(b.start.idle) > 0 {
+	if lacksRoom(err) && b.start != nil && len(b.start.idle) > 0 && b.tryWithoutIdle(flows) == nil {
 		if err := b.dropIdle(); err != nil {
 			return nil, nil, err
 		}
@@ -123,8 +123,8 @@ func lacksRoom(err error) bool {
 	return errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)
 }
 
-// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If the drop would not make
-// room enough, it returns an error and drops nothing.
+// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If they find none without that
+// either, it returns an error and drops nothing.
 func (b *Backend) makeRoom(flows []backend.Placed) error {
 	if b.start == nil {
 		return nil
@@ -137,6 +137,9 @@ func (b *Backend) makeRoom(flows []backend.Placed) error {
 		return nil
 	}
 	if err := r.lacks(0, 0); err != nil {
+		return err
+	}
+	if err := b.tryWithoutIdle(flows); err != nil {
 		return err
 	}
 	return b.dropIdle()

@@ -94,3 +94,39 @@ func nameLimit(err error, maxFlows int) error {
 	}
 	return err
 }
+
+// tryWithoutIdle returns the error of adding the rules of flows once no idle rule is left. It builds the trees in the memory of
+// this process alone: what is idle outlives a start that its drop would not help.
+func (b *Backend) tryWithoutIdle(flows []backend.Placed) error {
+	type rank struct {
+		priority uint16
+		order    uint32
+	}
+	names := make(map[rank]string, len(flows))
+	replaced := make(map[uint32]bool, len(flows)) // counters whose pinned rules are replaced
+	var rules []xdp.Rule
+	for _, f := range flows {
+		if pinned := b.start.fate(f.Flow); pinned.adopts {
+			replaced[pinned.counter] = true
+		}
+		f.Order = b.place(f)
+		own, err := b.compileOn(f, 0, true)
+		if err != nil {
+			return err
+		}
+		names[rank{f.Priority, f.Order}] = f.Name
+		rules = append(rules, own...)
+	}
+	for _, r := range b.rules.Rules() {
+		if !b.start.idle[r.Counter] && !replaced[r.Counter] {
+			r.Counter = 0 // the model has no other
+			rules = append(rules, r)
+		}
+	}
+	_, err := xdp.NewModel(rules, b.rules.Stats().MaxRules, b.worstCost, true)
+	if err != nil {
+		err = withFlows(err, func(r *xdp.Rule) string { return names[rank{r.Priority, r.Order}] })
+		return fmt.Errorf("adding rules: %w", translate(err))
+	}
+	return nil
+}
