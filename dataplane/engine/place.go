@@ -86,7 +86,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 			}
 			switch {
 			case err == nil:
-			case p.refused.lenient(ctx, err): // the mirror is full
+			case p.refused.lenient(ctx, err): // the mirror cannot grow
 				p.refused.add(c, err)
 				left = append(left, c.Placed)
 			default:
@@ -94,6 +94,7 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 			}
 		}
 		if len(left) > 0 {
+			p.refused.tried = append(p.refused.tried, left...)
 			return p.mover.ctl.Outside(func() error { return b.Remove(ctx, left) })
 		}
 		return nil

@@ -23,6 +23,7 @@ type refusals struct {
 	goOn    bool                // a flow that is refused is added here
 	flows   map[string]*refusal // to be changed by put, remove and end
 	again   bool                // the set of flows or the interfaces have changed: a flow may find room now
+	tried   []backend.Placed    // by this change: software had rules of them for a while, and packets may have counted for them
 	pending *pending            // Engine.pending
 }
 
@@ -74,7 +75,8 @@ func (r *refusals) begin(goOn bool) (before map[string]*refusal) {
 
 // end ends the change. After an error before is the result of begin, else nil.
 func (r *refusals) end(before map[string]*refusal) {
-	if r.goOn = false; before != nil {
+	r.goOn, r.tried = false, nil
+	if before != nil {
 		r.flows = before
 	}
 }
@@ -279,6 +281,9 @@ func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *ch
 	if err == nil || !p.refused.lenient(ctx, err) {
 		return err
 	}
+	if errors.Is(err, backend.ErrUndone) {
+		p.refused.tried = append(p.refused.tried, placedOf(set)...)
+	}
 	if len(set) == 1 {
 		p.refused.add(set[0], err)
 		return nil
@@ -308,7 +313,9 @@ func (ch *change) installStacked(ctx context.Context, flows []*flowState) error 
 			n.shadow, n.hasShadow, c.hasShadow = c.shadow, true, false
 			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes
 		}
-		again[i] = n
+		if again[i] = n; c.hasShadow {
+			e.refused.tried = append(e.refused.tried, c.Placed)
+		}
 	}
 	if err := ch.uninstall(ctx, flows); err != nil {
 		return err

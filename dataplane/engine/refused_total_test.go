@@ -447,3 +447,31 @@ func TestARefusedFlowTakesNoPacketOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// A degraded change has a flow that only hardware may count, and hardware refuses it: that is known when software has its
+// rules. A flow that it wins over declares that it may have missed packets. A flow of other packets does not.
+func TestARefusedFlowThatCountedForAWhileIsDeclared(t *testing.T) {
+	s := counting(t)
+	s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+	s.start(t)
+	defer s.close(t)
+	was := map[string]uint64{}
+	for name, c := range s.e.flows {
+		was[name] = c.past.Discontinuities
+	}
+	cfg := s.cfg
+	cfg.Flows = nil
+	d := udpFlow(t, "d", "udp dport 2", 0)
+	d.Backend = "rdma"
+	if _, err := s.e.SetFlows(t.Context(), append([]flow.Flow{d}, s.cfg.Flows...), dataplane.SetOptions{Config: &cfg}); err != nil {
+		t.Fatal(err)
+	}
+	if s.e.refused.flows["d"] == nil {
+		t.Fatal("d is not refused")
+	}
+	for name, want := range map[string]uint64{"a": was["a"], "b": was["b"] + 1} {
+		if n := s.e.flows[name].past.Discontinuities; n != want {
+			t.Errorf("%s: %d discontinuities, want %d", name, n, want)
+		}
+	}
+}

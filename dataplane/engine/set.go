@@ -64,6 +64,9 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	}
 
 	alter.end()
+	if err := (undone{flows: e.refused.tried}).declare(e); err != nil {
+		e.log.Error("declaring losses to flows that were refused", "err", err)
+	}
 	ch.noteOrder()
 	if ch.interfaces != nil && !starting {
 		e.watcher.arrange(stays) // so that the sources are right when the call returns

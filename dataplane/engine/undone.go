@@ -25,7 +25,7 @@ type undone struct {
 // inForce returns what the change has in force. refused says that the last step of the change was refused after packets had
 // been counted by its flows.
 func (ch *change) inForce(alter *alterations, refused bool) undone {
-	u := undone{altered: make(map[*flowState]bool)}
+	u := undone{flows: slices.Clone(ch.e.refused.tried), altered: make(map[*flowState]bool)}
 	for _, c := range ch.added {
 		if c.inSoftware() || refused && !alter.begun {
 			u.flows = append(u.flows, c.Placed)
