@@ -158,7 +158,7 @@ func retryRefused(ctx context.Context, e *Engine) {
 		e.ctl.Pause()
 		if err := r.take(e.placement.newFlow(x.Placed)); err != nil {
 			if err.Error() != x.err.Error() {
-				e.refused.put(&refusal{Placed: x.Placed, rejected: x.rejected, err: err})
+				e.refused.put(x.again(err))
 			}
 			continue
 		}
@@ -171,14 +171,20 @@ func retryRefused(ctx context.Context, e *Engine) {
 			_, err = e.addPlaced(ctx, []backend.Placed{x.Placed}, nil)
 		}
 		if err != nil {
+			r = newRoom(e) // the flow has left its room
 			failed++
-			again := *x
-			again.err = err
-			e.refused.put(&again)
+			e.refused.put(x.again(err))
 			continue
 		}
 		e.flows[x.Name].place = x.place
 	}
+}
+
+// again returns the refusal of the same flow for another reason.
+func (x *refusal) again(err error) *refusal {
+	own := *x
+	own.err = err
+	return &own
 }
 
 // room is what the tables and the mirror have room for, beside the flows that were taken.

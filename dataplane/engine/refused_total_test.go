@@ -475,3 +475,17 @@ func TestARefusedFlowThatCountedForAWhileIsDeclared(t *testing.T) {
 		}
 	}
 }
+
+// The mirror has room for one flow. The device refuses the first one, so the second one is counted.
+func TestTheRoomOfARefusedFlowIsGivenToTheNext(t *testing.T) {
+	s := counting(t)
+	s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+	s.cfg.Mirror = dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 1, History: -1}
+	s.cfg.Flows[0].Backend = flow.RDMA
+	s.start(t)
+	defer s.close(t)
+	s.refresh(t)
+	if s.e.refused.flows["a"] == nil || s.e.flows["b"] == nil {
+		t.Errorf("counts %v, refuses %v", s.e.flows, s.e.refused.flows)
+	}
+}

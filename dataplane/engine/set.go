@@ -137,11 +137,14 @@ func (e *Engine) noteChange(underWay bool) {
 // install counts the added flows and makes them flows of the set. After an error uninstall follows.
 func (ch *change) install(ctx context.Context) error {
 	e := ch.e
+	beyond := 0 // flows that found no room
 	if e.refused.goOn {
 		r := newRoom(e)
 		ch.refuseBeyond(r)
+		beyond = len(ch.add) - len(ch.added)
 		defer r.entries.Note()
 	}
+	known := len(e.refused.flows)
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some
@@ -153,6 +156,9 @@ func (ch *change) install(ctx context.Context) error {
 		return err
 	}
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
+	if beyond > 0 && len(e.refused.flows) > known { // flows that were refused later have left room
+		e.refused.again = true
+	}
 	slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
 	for _, c := range ch.added {
 		e.put(c)
