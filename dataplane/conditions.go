@@ -77,7 +77,8 @@ var conditionInfos = []ConditionInfo{
 			"`/etc/modprobe.d/sctp.conf`."},
 	{CodeFlowRefused, High,
 		"With `start: degraded`: no backend can count a flow of the configuration, or the tables or the mirror have no room " +
-			"for it. The text has the reason of each backend. The flow has no counter.",
+			"for it. The text has the reason of each backend. The flow has no counter. It keeps its place in the order of the " +
+			"configuration: once it is counted, it wins over the flows behind it.",
 		"Remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change. Or " +
 			"remove the flow from the configuration, then `flowtally apply`."},
 	{CodePinsLost, High,

@@ -326,6 +326,10 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
 	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
 		h := rs.hooks[k]
+		// Nobody may have looked since the hook was lost: the ledger needs the outage before the interface leaves.
+		if h != nil && !h.alive() {
+			rs.lapse(h)
+		}
 		joins := h != nil && h.alive() && isCounted(rs.nameOf(h.ifindex))
 		rs.ledger.leave(k, joins)
 	})
@@ -344,12 +348,8 @@ func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error
 	var errs []error
 	for _, at := range hooks {
 		k := hookKey{port, at}
-		h := rs.hooks[k]
-		if h != nil && !h.alive() {
-			rs.lapse(h)
-		}
 		end(k)
-		if h != nil {
+		if h := rs.hooks[k]; h != nil {
 			errs = append(errs, rs.drop(h))
 		}
 	}

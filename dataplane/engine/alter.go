@@ -282,7 +282,8 @@ func (a *alterations) relist() error {
 		e.ctl.Pause()
 		x.c.edit()
 	}
-	for i, x := range list { // who was let in may have declared a loss
+	// The watcher may have declared a loss in a pause, so the totals are read only now.
+	for i, x := range list {
 		x.setTotal(&entries[i])
 	}
 	e.pending.names = slices.Grow(e.pending.names, 2*len(a.list))

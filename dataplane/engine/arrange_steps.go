@@ -133,7 +133,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		return nil, err
 	}
 	failed = m.install(ctx, list)
-	if m.stack.software != nil {
+	if m.stack.software != nil { // setActive may release hooks below
 		m.stack.software.Look()
 	}
 	var off []*flowState
@@ -233,10 +233,15 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 // of interfaces that returned.
 func (r *arranger) returnInterfaces(ctx context.Context, all []*flowState) (n int) {
 	m := r.mover
+	looked := false
 	for _, c := range all {
 		for _, a := range slices.Clone(c.lost) {
 			if !c.offloaded || !a.active {
 				continue
+			}
+			if !looked {
+				m.stack.software.Look()
+				looked = true
 			}
 			if err := m.returnInterface(ctx, c, a.name); err != nil {
 				m.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", a.name, "reason", err)

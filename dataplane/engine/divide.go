@@ -80,7 +80,6 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 		return err
 	}
 	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
-	m.stack.software.Look()
 	last, open := m.stack.software.Outage(c.On(ifname))
 	lacks := missed > 0 || open || last.After(c.seen())
 	c.lost = slices.Delete(c.lost, i, i+1)

@@ -219,8 +219,8 @@ func (m *mover) hold(c *flowState) {
 	}
 }
 
-// besideHardware returns the cookie of an entry whose flow hardware counted, while the slot of the cookie counted beside it.
-// It is its own inverse.
+// besideHardware marks the cookie of a slot: hardware counted the flow, and the slot counted beside it. Marking it twice gives
+// the slot's cookie again.
 func besideHardware(slot uint64) uint64 { return ^slot }
 
 // goesOn returns the values from which the next process goes on with the total: the base of a slot, and the cookie of the
@@ -250,6 +250,13 @@ func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
 
 // sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.
 func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
+	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
+		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
+	m.pending.send(moved(c, why, lacks))
+}
+
+// moved returns the event of sendMoved.
+func moved(c *flowState, why string, lacks dataplane.Uncounted) dataplane.Event {
 	text := c.source.String()
 	if why != "" {
 		text += ": " + why
@@ -260,9 +267,7 @@ func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
 	case lacks.Packets > 0:
 		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}
-	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
-		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
-	m.pending.send(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
+	return dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks}
 }
 
 // noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.

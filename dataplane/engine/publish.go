@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/shm"
@@ -17,10 +19,15 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	}
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
 	movedHere := false // the total has counted elsewhere
-	cookies := []uint64{in.Cookie, besideHardware(in.Cookie)}
-	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
-		if old != nil && hasHooks && knowsTotal(u, c.Placed, in, old.Continuity) {
-			old = old.Of(in.Cookie)
+	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookiesOf(in.Cookie), func(old *catalogue.Inherited) (shm.Continuity, error) {
+		if old != nil && hasHooks && old.Continuity.Cookie == besideHardware(in.Cookie) {
+			count, err := backend.ReadOne(c.backend, in.ID)
+			if err != nil {
+				return shm.Continuity{}, err
+			}
+			if knowsTotal(u, c.Placed, in, old, count) {
+				old = old.From(in.Cookie)
+			}
 		}
 		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
 		var now backend.Moment
@@ -64,15 +71,15 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
 	var err error
-	cookies := []uint64{c.shadow.Cookie, besideHardware(c.shadow.Cookie), c.hardware.Cookie}
+	cookies := append(cookiesOf(c.shadow.Cookie), c.hardware.Cookie)
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		var past shm.Continuity
 		var err error
-		if known = old != nil && c.hasShadow && knowsTotal(m.stack.software, c.Placed, c.shadow, old.Continuity); known {
+		if known = old != nil && c.hasShadow && knowsTotal(m.stack.software, c.Placed, c.shadow, old, before.Pair); known {
 			past = old.Continuity
 		} else {
 			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
-			if err == nil && old != nil && c.hasShadow && isOf(old.Continuity, c.shadow) {
+			if err == nil && old != nil && c.hasShadow && isCountedBy(old.Continuity, c.shadow) {
 				// After the last published total the shadow counted on: at least these packets have passed.
 				past.BasePackets = max(past.BasePackets, old.Continuity.BasePackets+before.Packets)
 				past.BaseBytes = max(past.BaseBytes, old.Continuity.BaseBytes+before.Bytes)
@@ -107,19 +114,23 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	return nil
 }
 
-// knowsTotal reports whether a slot that an earlier process has left has seen every packet of f since past.
-func knowsTotal(u backend.SoftwareBackend, f backend.Placed, in backend.Installed, past shm.Continuity) bool {
-	if in.Gap || !isOf(past, in) {
+// knowsTotal reports whether an inherited slot, which stands at count, has seen every packet of f. An interface that f had and
+// has no more may have packets that hardware alone has counted: then the total would fall.
+func knowsTotal(u backend.SoftwareBackend, f backend.Placed, in backend.Installed, old *catalogue.Inherited, count backend.Pair) bool {
+	if in.Gap || !isCountedBy(old.Continuity, in) || old.FallsTo(count) {
 		return false
 	}
 	since, ok := u.CompleteSince(f)
-	return ok && !since.After(backend.Moment(past.Seen))
+	return ok && !since.After(backend.Moment(old.Continuity.Seen))
 }
 
-// isOf reports whether a total was counted by a slot, or in hardware beside it.
-func isOf(past shm.Continuity, in backend.Installed) bool {
-	return past.Cookie == in.Cookie || past.Cookie == besideHardware(in.Cookie)
+// isCountedBy reports whether a slot, or hardware beside it, has counted a total.
+func isCountedBy(past shm.Continuity, in backend.Installed) bool {
+	return slices.Contains(cookiesOf(in.Cookie), past.Cookie)
 }
+
+// cookiesOf returns the cookies of the entries whose totals a slot may know.
+func cookiesOf(slot uint64) []uint64 { return []uint64{slot, besideHardware(slot)} }
 
 // writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and
 // keeps its last value.

@@ -23,14 +23,14 @@ type refusals struct {
 	goOn    bool                // a flow that is refused is added here
 	flows   map[string]*refusal // to be changed by put, remove and end
 	again   bool                // the set of flows or the interfaces have changed: a flow may find room now
-	tried   []backend.Placed    // by this change: software had rules of them for a while, and packets may have counted for them
+	tried   []backend.Placed    // flows whose rules this change had in force and took back: packets may have counted for them
 	pending *pending            // Engine.pending
 }
 
 // refusal is a flow that is not counted. Readers have it: nobody writes to it.
 type refusal struct {
 	backend.Placed
-	place    uint64 // flowState.place of the flow, once it is counted
+	place    uint64 // becomes flowState.place once the flow is counted
 	rejected []dataplane.Rejection
 	err      error
 }
@@ -148,17 +148,18 @@ func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 	return out
 }
 
-// retryRefused tries the refused flows again, after interfaces, devices or flows have changed. A flow that is counted now wins
-// over the flows that the configuration has behind it.
+// retryRefused tries the refused flows again, after interfaces, devices or flows have changed. A flow that finds room keeps its
+// place: it wins over the flows behind it in the configuration.
 func retryRefused(ctx context.Context, e *Engine) {
 	e.refused.again = false
-	r, failed := newRoom(e), 0
+	r := newRoom(e)
+	failed := 0
 	defer func() { r.entries.Note() }()
 	for _, x := range e.refused.inOrder() {
 		e.ctl.Pause()
 		if err := r.take(e.placement.newFlow(x.Placed)); err != nil {
 			if err.Error() != x.err.Error() {
-				e.refused.put(x.again(err))
+				e.refused.put(x.withReason(err))
 			}
 			continue
 		}
@@ -170,18 +171,18 @@ func retryRefused(ctx context.Context, e *Engine) {
 		if err == nil {
 			_, err = e.addPlaced(ctx, []backend.Placed{x.Placed}, nil)
 		}
+		r.renew() // the flow has its room, or has left it
 		if err != nil {
-			r = newRoom(e) // the flow has left its room
 			failed++
-			e.refused.put(x.again(err))
+			e.refused.put(x.withReason(err))
 			continue
 		}
 		e.flows[x.Name].place = x.place
 	}
 }
 
-// again returns the refusal of the same flow for another reason.
-func (x *refusal) again(err error) *refusal {
+// withReason returns a copy of the refusal with another reason.
+func (x *refusal) withReason(err error) *refusal {
 	own := *x
 	own.err = err
 	return &own
@@ -196,6 +197,20 @@ type room struct {
 
 func newRoom(e *Engine) *room {
 	return &room{p: e.placement, tables: make(map[backend.Backend]backend.Room), entries: e.catalogue.Room()}
+}
+
+// at returns a copy of the refusal at another place of the list, and with another order.
+func (x *refusal) at(place uint64, order uint32) *refusal {
+	own := *x
+	own.place = place
+	own.Order = order
+	return &own
+}
+
+// renew makes the room valid after flows have come or gone.
+func (r *room) renew() {
+	clear(r.tables)
+	r.entries.Renew()
 }
 
 // of returns the room of the tables of a backend; nil: only the attempt tells.
@@ -241,7 +256,7 @@ func (r *room) take(c *flowState) error {
 		}
 	}
 
-	if err := r.entries.Take(entryOf(c.Flow), cookie); err != nil {
+	if err := r.entries.Take(entryOf(c.Flow), cookiesOf(cookie)...); err != nil {
 		return fmt.Errorf("flow %q: %w", c.Name, err)
 	}
 	if tables != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -487,5 +488,66 @@ func TestTheRoomOfARefusedFlowIsGivenToTheNext(t *testing.T) {
 	s.refresh(t)
 	if s.e.refused.flows["a"] == nil || s.e.flows["b"] == nil {
 		t.Errorf("counts %v, refuses %v", s.e.flows, s.e.refused.flows)
+	}
+}
+
+// The mirror has room for all flows, and the device refuses three of them. When it takes them, each is counted.
+func TestRefusedFlowsThatFindRoomTogetherAreAllCounted(t *testing.T) {
+	s := counting(t)
+	s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+	s.cfg.Mirror = dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 4, History: -1}
+	s.cfg.Flows = []flow.Flow{udpFlow(t, "a", "udp dport 1", 0)}
+	for i, name := range []string{"b", "c", "d"} {
+		f := udpFlow(t, name, fmt.Sprintf("udp dport %d", 2+i), 0)
+		f.Backend = flow.RDMA
+		s.cfg.Flows = append(s.cfg.Flows, f)
+	}
+	s.start(t)
+	defer s.close(t)
+
+	s.over.cannot = nil
+	s.refresh(t)
+	for _, f := range s.cfg.Flows {
+		if s.e.flows[f.Name] == nil {
+			t.Errorf("%s is not counted: %v", f.Name, s.e.refused.flows[f.Name].err)
+		}
+	}
+}
+
+// A refused flow is counted after a call that is not about it, and a set of the same flows changes nothing then: the order of
+// the flows is still that of the configuration.
+func TestARefusedFlowThatIsCountedLaterChangesNoOrder(t *testing.T) {
+	for name, opts := range map[string]dataplane.SetOptions{
+		"others are kept": {KeepOthers: true},
+		"it is kept":      {Keep: []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := counting(t)
+			s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+			a, b, c := udpFlow(t, "a", "udp dport 1", 0), udpFlow(t, "b", "udp", 0), udpFlow(t, "c", "udp", 0)
+			b.Backend, c.Direction = flow.RDMA, flow.Egress
+			s.cfg.Flows = []flow.Flow{a, b, c}
+			s.start(t)
+			defer s.close(t)
+
+			given := []flow.Flow{a, c, udpFlow(t, "d", "udp dport 4", 0)}
+			if _, err := s.e.SetFlows(t.Context(), given, opts); err != nil {
+				t.Fatal(err)
+			}
+			s.over.cannot = nil
+			s.refresh(t)
+			if s.e.flows["b"] == nil {
+				t.Fatalf("b is not counted: %v", s.e.refused.flows["b"].err)
+			}
+
+			opts.DryRun = true
+			d, err := s.e.SetFlows(t.Context(), given, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Unchanged != 4 {
+				t.Errorf("the same set is another one: %v", d)
+			}
+		})
 	}
 }

@@ -24,6 +24,7 @@ type change struct {
 	alter      []*alteration
 	remove     []*flowState
 	list       []string              // the names of the set after the change, in the order of its flows; nil: added flows come last
+	keepOthers bool                  // as of SetOptions
 	given      []flow.Flow           // to SetFlows
 	interfaces []dataplane.Interface // after the change; nil: they stay
 	config     *dataplane.Config     // the settings after the change; nil: they stay
@@ -210,23 +211,24 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	return nil
 }
 
-// noteOrder notes the order of the set after the change. Flows that were refused keep their places in it.
+// noteOrder notes the order of the set after the change. A flow that is refused has a place in it, too. One that the change is not
+// about keeps its place, unless the given flows come before all others.
 func (ch *change) noteOrder() {
 	e := ch.e
 	list := ch.list
-	if list == nil {
+	if list == nil || ch.keepOthers {
 		list = make([]string, len(ch.add))
 		for i, p := range ch.add {
 			list[i] = p.Name
 		}
 	}
+	listed := make(map[string]bool, len(list))
 	for _, name := range list {
+		listed[name] = true
 		if c := e.flows[name]; c != nil {
 			c.place = e.place
 		} else if x := e.refused.flows[name]; x != nil {
-			own := *x
-			own.place = e.place
-			e.refused.put(&own)
+			e.refused.put(x.at(e.place, x.Order))
 		}
 		e.place++
 	}
@@ -240,6 +242,16 @@ func (ch *change) noteOrder() {
 	}
 	for _, x := range ch.alter {
 		e.order = max(e.order, x.to.Order+1)
+	}
+	if ch.list == nil || ch.keepOthers {
+		return
+	}
+	for _, x := range e.refused.inOrder() {
+		if !listed[x.Name] {
+			e.refused.put(x.at(e.place, e.order))
+			e.place++
+			e.order++
+		}
 	}
 }
 
@@ -289,6 +301,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 		d.Removed = slices.Sorted(slices.Values(append(d.Removed, e.refused.unset(flows, opts.Keep)...)))
 	}
 	ch.add, ch.list, ch.given = plan.Add, plan.List, flows
+	ch.keepOthers = opts.KeepOthers
 	for _, x := range plan.Alter {
 		ch.alter = append(ch.alter, &alteration{c: e.flows[x.Name], to: x.To, rules: x.Rules, relist: x.Relist, anew: x.Anew})
 	}

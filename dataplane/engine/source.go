@@ -27,8 +27,13 @@ const outage = "its hook was lost for a while, or counting moved between XDP and
 
 // declareLosses adds a discontinuity to the total of a flow, if its source may have missed packets since the last one.
 func (m *mover) declareLosses(c *flowState) error {
-	if _, ok := c.backend.(backend.SoftwareBackend); ok {
-		return m.declareHookLoss(c)
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		if !c.lacksPackets(u) {
+			return nil
+		}
+		c.edit().source = u.Source(c.Placed)
+		m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
+		return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
 	}
 	if c.offload == nil {
 		return nil
@@ -49,19 +54,26 @@ func (m *mover) declareLosses(c *flowState) error {
 	return m.declareDivided(c)
 }
 
-// declareHookLoss is declareLosses for a total that is counted by hooks. It may be called while the holder of ctl lets others
-// read.
-func (m *mover) declareHookLoss(c *flowState) error {
+// lacksPackets reports whether an outage of a hook of the flow has ended since its last discontinuity.
+func (c *flowState) lacksPackets(u backend.SoftwareBackend) bool {
+	last, _ := u.Outage(c.Placed)
+	return last.After(c.seen())
+}
+
+// declareAmid is declareLosses for totals that hooks count, while the holder of ctl lets others read. The holder may read flows
+// meanwhile and put them in force, so all that changes is the past of the flow, here and in the mirror. The caller sends the
+// event.
+func (m *mover) declareAmid(c *flowState) (declared bool, err error) {
 	u, ok := c.backend.(backend.SoftwareBackend)
-	if !ok || !c.published() {
-		return nil
+	if !ok || !c.published() || !c.lacksPackets(u) {
+		return false, nil
 	}
-	if last, _ := u.Outage(c.Placed); !last.After(c.seen()) {
-		return nil
+	past := broken(c.past, u.Now())
+	if err := m.catalogue.SetContinuity(c.handle, past); err != nil {
+		return false, err
 	}
-	c.edit().source = u.Source(c.Placed)
-	m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
-	return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
+	c.past = past
+	return true, nil
 }
 
 // declareDivided is declareLosses for the interfaces on which the shadow of a flow counts in place of lost devices.

@@ -194,8 +194,9 @@ func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	return true
 }
 
-// declareAmid declares losses of hooks while a control call is under way, which may take minutes. A reader has seen the totals
-// go on since. If the call lets nobody in for answerPatience, the next try declares them.
+// declareAmid declares losses of hooks while a control call is under way, which may take minutes. Readers have seen the totals
+// grow since the hooks came back, so the losses cannot wait for its end. If the call lets nobody in for answerPatience, the next
+// try declares them.
 func (w *watcher) declareAmid(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, answerPatience)
 	defer stop()
@@ -204,8 +205,14 @@ func (w *watcher) declareAmid(ctx context.Context) {
 	}
 	defer w.ctl.EndRead()
 	for _, c := range w.flows {
-		if err := w.mover.declareHookLoss(c); err != nil {
+		declared, err := w.mover.declareAmid(c)
+		if err != nil {
 			w.log.Error("declaring a loss", "flow", c.Name, "err", err)
+		}
+		if declared {
+			ev := moved(c, outage, dataplane.Uncounted{Unknown: true})
+			ev.Time = time.Now()
+			w.health.events.Publish(ev)
 		}
 	}
 }

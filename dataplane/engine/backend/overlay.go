@@ -55,8 +55,8 @@ type SoftwareBackend interface {
 	// activates these there, for all of flows or none. Without on it ends that: the shadows' slots count these
 	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
-	// Look finds hooks that were lost since the last look. It comes before a total leaves its hooks: once these are
-	// released, nothing tells that packets have passed uncounted.
+	// Look finds lost hooks. It comes before a total leaves its hooks: a hook that is released does not show any more that it
+	// missed packets.
 	Look()
 	// Now returns the time on the clock of losses.
 	Now() Moment

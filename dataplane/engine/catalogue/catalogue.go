@@ -78,11 +78,16 @@ type Inherited struct {
 	err   error // why the total is not known
 }
 
-// Of returns the entry as one whose total the slot of a cookie knows.
-func (o *Inherited) Of(cookie uint64) *Inherited {
+// From returns a copy of the entry whose total goes on from the slot of this cookie.
+func (o *Inherited) From(cookie uint64) *Inherited {
 	own := *o
 	own.Continuity.Cookie = cookie
 	return &own
+}
+
+// FallsTo reports whether the total would be below the last published one if it went on from a slot that stands at count.
+func (o *Inherited) FallsTo(count backend.Pair) bool {
+	return o.err == nil && int64(o.Continuity.BasePackets+count.Packets-o.total.Packets) < 0
 }
 
 // Inheriting reports whether the instance starts: entries of an earlier process may be taken over.
@@ -160,7 +165,8 @@ func (m *Catalogue) setLimits() error {
 }
 
 // past returns the entry of an earlier process for the same counter, or nil: an entry of its name that counted the same
-// packets, or an entry of another name with one of its cookies. Those of gone are taken over.
+// packets, or an entry of another name with one of its cookies. It skips those
+// of gone, which other counters have taken over.
 func (m *Catalogue) past(want shm.Entry, cookies []uint64, gone map[*Inherited]bool) *Inherited {
 	for _, old := range m.named[want.Name] {
 		if old.Kind != want.Kind || m.inherited[old.Name] != old || gone[old] {

@@ -23,6 +23,13 @@ func (m *Catalogue) Room() *Room {
 	return &Room{m: m, gone: make(map[*Inherited]bool), aside: make(map[*Inherited]bool)}
 }
 
+// Renew makes the room valid after entries have come or gone.
+func (r *Room) Renew() {
+	r.further = [2]int{}
+	clear(r.gone)
+	clear(r.aside)
+}
+
 // Take takes the room that [Catalogue.Entry] needs for the same arguments. It touches no entry. The error is that of Entry for
 // the limits: dataplane.ErrFull. A file that cannot grow is not known before.
 func (r *Room) Take(want shm.Entry, cookies ...uint64) error {

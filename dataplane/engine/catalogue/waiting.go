@@ -107,7 +107,7 @@ func (m *Catalogue) Leave(names []string) (end func()) {
 	return func() { m.left = nil }
 }
 
-// leftBy returns an entry of Leave for a counter, or nil. Those of gone are taken over.
+// leftBy returns an entry of Leave for a counter, or nil. It skips those of gone, which other counters have taken over.
 func (m *Catalogue) leftBy(want shm.Entry, gone map[*Inherited]bool) *Inherited {
 	if len(m.left) == 0 {
 		return nil

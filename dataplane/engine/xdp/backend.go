@@ -50,7 +50,7 @@ type Backend struct {
 	hooks *hooks
 	flows map[string]*entry
 	start *start // until RemoveStale
-	// places are those of configured flows that the start was refused, by their Order: the flows may be installed later.
+	// places holds, by Order, the places of the configured flows that the start refused. A later Install uses them.
 	places map[uint32]uint32
 }
 
@@ -206,7 +206,7 @@ func (b *Backend) Source(f backend.Placed) dataplane.Source {
 }
 
 // Look implements backend.SoftwareBackend.
-func (b *Backend) Look() { b.rules.Look() }
+func (b *Backend) Look() { b.hooks.look() }
 
 // Now implements backend.SoftwareBackend.
 func (b *Backend) Now() backend.Moment { return backend.Moment(b.rules.Now()) }
