@@ -20,16 +20,18 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
 	movedHere := false // the total has counted elsewhere
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookiesOf(in.Cookie), func(old *catalogue.Inherited) (shm.Continuity, error) {
-		if old != nil && hasHooks && old.Continuity.Cookie == besideHardware(in.Cookie) {
+		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
+		if movedHere && hasHooks && isCountedBy(old.Continuity, in) {
 			count, err := backend.ReadOne(c.backend, in.ID)
 			if err != nil {
 				return shm.Continuity{}, err
 			}
-			if knowsTotal(u, c.Placed, in, old, count) {
+			// The total is never below the published one. Otherwise the slot knows more, also where it lacks packets.
+			if !old.FallsTo(count) {
+				in.Gap = in.Gap || !knowsTotal(u, c.Placed, in, old, count)
 				old = old.From(in.Cookie)
 			}
 		}
-		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
 		var now backend.Moment
 		if hasHooks {
 			now = u.Now()

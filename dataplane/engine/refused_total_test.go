@@ -551,3 +551,31 @@ func TestARefusedFlowThatIsCountedLaterChangesNoOrder(t *testing.T) {
 		})
 	}
 }
+
+// A flow was counted in a device and by its shadow beside. The hook of the shadow is lost and taken again while no process runs,
+// and the next process counts the flow by the shadow alone: the total has what the shadow has counted since, and a discontinuity.
+func TestATotalKeepsWhatItsShadowCountedBetweenProcesses(t *testing.T) {
+	s := counting(t)
+	s.cfg.RDMA.Audit = true
+	s.start(t)
+	s.pass(2)
+	if got := s.total(t, "a"); got.Packets != 12 || s.source("a") != "rdma" {
+		t.Fatalf("%+v by %s", got, s.source("a"))
+	}
+	was := s.e.flows["a"].past.Discontinuities
+	s.close(t)
+
+	s.over = newFakeHardware(true)
+	s.over.cannot = func(flow.Flow) error { return errors.New("no spec looks at it") }
+	s.under.lose()
+	s.under.take()
+	s.pass(5)
+	s.start(t)
+	defer s.close(t)
+	if got := s.total(t, "a"); got.Packets != 17 || s.source("a") != "xdp" {
+		t.Errorf("%+v by %s, want 17 packets by xdp", got, s.source("a"))
+	}
+	if n := s.e.flows["a"].past.Discontinuities; n != was+1 {
+		t.Errorf("%d discontinuities, want %d", n, was+1)
+	}
+}
