@@ -176,6 +176,24 @@ func (s *stack) unplaced(c *flowState, why error) error {
 	return err
 }
 
+// goWithoutShadow notes that software has no room for the shadow of a flow, or returns why the flow cannot be counted then.
+func (s *stack) goWithoutShadow(c *flowState, why error) error {
+	if s.audit {
+		return s.unaudited(why)
+	}
+	c.noShadow = true
+	c.refusals = append(c.refusals, dataplane.Rejection{Backend: s.software.Name(), Reason: why.Error()})
+	if !c.allowsHardware {
+		return s.unplaced(c, nil)
+	}
+	return nil
+}
+
+// unaudited returns the error of flows without the shadows that the configuration asks for.
+func (s *stack) unaudited(why error) error {
+	return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), why)
+}
+
 // missingShadow returns an error if XDP counts c, and a flow that wins over c is counted by hardware and has no shadow.
 func (s *stack) missingShadow(c *flowState, inHardware assignment) error {
 	if inHardware.has(c) || !c.allowsSoftware || !c.hasShadow {

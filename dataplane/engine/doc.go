@@ -9,7 +9,7 @@
 //   - [Engine] is the life cycle and the control calls (engine.go, control.go, flows.go), change and alterations are
 //     changes of the set of flows (set.go, alter.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
-//     place.go, remove.go, enable.go).
+//     place.go, room.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
 //     move.go, publish.go, divide.go, source.go).

@@ -211,8 +211,8 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	return nil
 }
 
-// noteOrder notes the order of the set after the change. A flow that is refused has a place in it, too. One that the change is not
-// about keeps its place, unless the given flows come before all others.
+// noteOrder notes the order of the set after the change. A refused flow has a place in it, too. A refused flow of an earlier
+// change keeps its place, unless the given flows come before all others: then it comes behind them.
 func (ch *change) noteOrder() {
 	e := ch.e
 	list := ch.list

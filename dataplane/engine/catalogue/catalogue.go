@@ -165,8 +165,7 @@ func (m *Catalogue) setLimits() error {
 }
 
 // past returns the entry of an earlier process for the same counter, or nil: an entry of its name that counted the same
-// packets, or an entry of another name with one of its cookies. It skips those
-// of gone, which other counters have taken over.
+// packets, or an entry of another name with one of its cookies. It skips those of gone, which other counters have taken over.
 func (m *Catalogue) past(want shm.Entry, cookies []uint64, gone map[*Inherited]bool) *Inherited {
 	for _, old := range m.named[want.Name] {
 		if old.Kind != want.Kind || m.inherited[old.Name] != old || gone[old] {
