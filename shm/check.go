@@ -51,8 +51,9 @@ func Check(path string) (ps []Problem, err error) {
 
 // checker collects problems.
 type checker struct {
-	v  *view
-	ps []Problem
+	v       *view
+	ps      []Problem
+	written []uint32 // by segment: all slots from there on were in a hole of the file
 }
 
 func (c *checker) full() bool { return len(c.ps) >= maxProblems }
@@ -180,11 +181,20 @@ func (c *checker) catalogue(list []*segment) {
 	var used [2]int
 	var twice []func()
 	var e entryMem
+	c.written = make([]uint32, len(list))
 	for n, s := range list {
-		for k := range uint32(SegmentLen) {
+		high := c.v.high(n)
+		for k := uint32(0); k < SegmentLen; k++ {
 			if c.full() {
 				return
 			}
+			// Behind the mark most slots were never written. A look at one makes the kernel clear a page.
+			if k == high || k > high && k%BlockLen == 0 {
+				if k = c.behindHole(n, k); k == SegmentLen {
+					break
+				}
+			}
+			c.written[n] = k + 1
 			i := uint32(n)*SegmentLen + k
 			if !c.entry(i, place{s, k}, &e) {
 				continue
@@ -211,6 +221,13 @@ func (c *checker) catalogue(list []*segment) {
 			c.add("header", []uint64{hdrCountersUsed, hdrRecordsUsed}[class], "says %d live, %d are", n, used[class])
 		}
 	}
+}
+
+// behindHole returns the first slot of segment n, k or later, that is not in a hole of the file.
+func (c *checker) behindHole(n int, k uint32) uint32 {
+	begin := c.v.segmentOffset(n)
+	at := max(begin, c.v.store.written(begin+uint64(k)*entrySize)) - begin
+	return max(k, uint32(min(at/entrySize, SegmentLen)))
 }
 
 // segmentOffset is where segment n lies in the file.

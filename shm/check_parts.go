@@ -150,8 +150,11 @@ func (c *checker) block(n int, b block) {
 			c.add(object, start+[]uint64{segCopy1, segCopy0}[s&1]+uint64(b.n)*copySize+cpyEpoch+8, "reserved words of the other copy are not 0")
 		}
 		for row := range uint32(BlockLen) {
-			state := atomic.LoadUint64(&b.m.entries[b.n*BlockLen+row].identity) >> 32
 			set := cp.live>>row&1 == 1
+			if !set && b.n*BlockLen+row >= c.written[n] {
+				continue
+			}
+			state := atomic.LoadUint64(&b.m.entries[b.n*BlockLen+row].identity) >> 32
 			if set && state == entUnused || !set && state == entLive {
 				c.add(object, at+cpyLive, "row %d: live bit %v, entry in state %d", row, set, state)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,17 @@ func (s fileStore) reserve(off, n uint64) error {
 		return fmt.Errorf("reserving %d bytes: %w", n, err)
 	}
 	return nil
+}
+
+func (s fileStore) written(off uint64) uint64 {
+	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // nothing is written behind off
+		return math.MaxUint64
+	case err != nil:
+		return off
+	}
+	return uint64(at)
 }
 
 // populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An

@@ -23,6 +23,8 @@ func (s heapStore) window(off, n uint64) (*mapping, error) {
 
 func (heapStore) reserve(off, n uint64) error { return nil }
 
+func (heapStore) written(off uint64) uint64 { return off }
+
 func (heapStore) Close() error { return nil }
 
 // newHeap is a formatted region with room for that many segments, none of which is
