@@ -240,10 +240,7 @@ func (w *world) fork() error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
-	mirror, err := readStill(filepath.Join(from, "mirror"))
-	if err == nil {
-		err = writeSparse(filepath.Join(to, "mirror"), mirror)
-	}
+	err := copyStill(filepath.Join(from, "mirror"), filepath.Join(to, "mirror"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -253,40 +250,79 @@ func (w *world) fork() error {
 	return w.process.Kill(filepath.Join(from, "pins"), filepath.Join(to, "pins"))
 }
 
-// readStill reads a file until two reads agree: a kill stops the process between two stores, but here the poller goes on.
-func readStill(path string) ([]byte, error) {
-	last, err := os.ReadFile(path)
-	for err == nil {
-		var now []byte
-		if now, err = os.ReadFile(path); bytes.Equal(now, last) {
-			break
-		}
-		last = now
-	}
-	return last, err
-}
-
-// writeSparse writes a file, and leaves pages of zeros out.
-func writeSparse(path string, data []byte) error {
-	f, err := os.Create(path)
+// copyStill copies a file once two reads of it agree: a kill stops the process between two stores, but here the poller goes
+// on. Pages that were never written are left out.
+func copyStill(from, to string) error {
+	f, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Truncate(int64(len(data))); err != nil {
+	last, err := readExtents(f)
+	for err == nil {
+		var now []extent
+		if now, err = readExtents(f); slices.EqualFunc(now, last, extent.equal) {
+			break
+		}
+		last = now
+	}
+	if err != nil {
 		return err
 	}
-	zeros := make([]byte, 4096)
-	for at := 0; at < len(data); at += len(zeros) {
-		page := data[at:min(at+len(zeros), len(data))]
-		if bytes.Equal(page, zeros[:len(page)]) {
-			continue
-		}
-		if _, err := f.WriteAt(page, int64(at)); err != nil {
+
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := out.Truncate(st.Size()); err != nil {
+		return err
+	}
+	for _, e := range last {
+		if _, err := out.WriteAt(e.data, e.at); err != nil {
 			return err
 		}
 	}
-	return f.Chmod(0o644)
+	return out.Chmod(0o644)
+}
+
+// extent is a part of a file that was written.
+type extent struct {
+	at   int64
+	data []byte
+}
+
+func (e extent) equal(o extent) bool { return e.at == o.at && bytes.Equal(e.data, o.data) }
+
+func readExtents(f *os.File) (list []extent, err error) {
+	for at := int64(0); ; {
+		if at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA); err != nil {
+			return list, ignoreHole(err)
+		}
+		end, err := unix.Seek(int(f.Fd()), at, unix.SEEK_HOLE)
+		if err != nil {
+			return list, ignoreHole(err)
+		}
+		e := extent{at: at, data: make([]byte, end-at)}
+		n, err := f.ReadAt(e.data, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		e.data = e.data[:n]
+		list, at = append(list, e), end
+	}
+}
+
+// ignoreHole ignores the error that says that the rest of a file is a hole, or that it was cut short meanwhile.
+func ignoreHole(err error) error {
+	if errors.Is(err, unix.ENXIO) {
+		return nil
+	}
+	return err
 }
 
 // mirror is the path of the mirror.
