@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/memkernel"
 )
 
 // crowd draws legal flows with masks of their own. Their trees take long to build, and may not fit.
@@ -39,9 +40,11 @@ func beforeCrowd(t *testing.T, f func(w *world)) {
 	}
 	defer os.RemoveAll(dir)
 	now := time.Now().UnixNano()
+	host := memkernel.NewHost()
+	defer closeHost(t, host)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Duration(now-time.Now().UnixNano()) + time.Hour)
-		w := newWorld(dir, t.Logf)
+		w := newWorld(host, dir, t.Logf)
 		w.room = 4096
 		defer w.end()
 		w.play(t, "set a=1; start; send 1 v0 10; check")

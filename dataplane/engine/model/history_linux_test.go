@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/memkernel"
 )
 
 // A history is a line of steps, separated by semicolons. The world has the interfaces v0, with native XDP, and v1, a veth.
@@ -329,6 +331,8 @@ func play(t *testing.T, text string, c *counts) (err error) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
+	host := memkernel.NewHost()
+	defer closeHost(t, host)
 	now := time.Now().UnixNano()
 	synctest.Test(t, func(t *testing.T) {
 		trace := func(string, ...any) {}
@@ -337,7 +341,7 @@ func play(t *testing.T, text string, c *counts) (err error) {
 		}
 		// A bubble begins in 2000, and the clock of package shm may not go back behind the start of this process.
 		time.Sleep(time.Duration(now-time.Now().UnixNano()) + time.Hour)
-		w := newWorld(dir, trace)
+		w := newWorld(host, dir, trace)
 		if c != nil {
 			w.counts = *c
 		}
@@ -363,6 +367,14 @@ func play(t *testing.T, text string, c *counts) (err error) {
 		}
 	})
 	return err
+}
+
+// closeHost frees a host whose processes have all ended.
+func closeHost(t *testing.T, host *memkernel.Host) {
+	t.Helper()
+	if err := host.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // memory is a tmpfs, so that no write of a mirror waits for a disk.

@@ -125,14 +125,14 @@ func (v violation) Error() string { return v.text }
 
 func violated(format string, args ...any) error { return violation{fmt.Sprintf(format, args...)} }
 
-func newWorld(dir string, trace func(string, ...any)) *world {
+func newWorld(host *memkernel.Host, dir string, trace func(string, ...any)) *world {
 	w := &world{
-		host: memkernel.NewHost(), dir: dir, trace: trace, keep: true, room: 8,
+		host: host, dir: dir, trace: trace, keep: true, room: 8,
 		truth: make(map[string]*truth), fresh: make(map[string]bool), refusing: make(map[site]bool), interfaces: []string{"v0", "v1"},
 	}
 	w.host.Add("v0", "")
 	w.host.Add("v1", "veth")
-	w.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	w.log = slog.New(slog.DiscardHandler)
 	if isVerbose() {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -9,6 +9,7 @@
 package memkernel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Host struct {
 	objects    map[int]any // *memory or *hook, by id
 	next       int         // id of an object or an interface
 	watchers   map[chan links.Event]*Process
+	mapped     [][]byte // of all maps
 }
 
 // Interface is a network interface of a Host.
@@ -83,6 +85,44 @@ func NewHost() *Host {
 		watchers:   make(map[chan links.Event]*Process),
 		next:       1,
 	}
+}
+
+// Close frees the maps of the host. No process may run any more, also no killed one.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	for _, m := range h.mapped {
+		err = errors.Join(err, unix.Munmap(m))
+	}
+	h.mapped = nil
+	return err
+}
+
+// mmap returns memory that is zero. A page of it costs nothing until it is written: a process uses few pages of its maps.
+func (h *Host) mmap(size int) ([]byte, error) {
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
+	}
+	h.mapped = append(h.mapped, m)
+	return m, nil
+}
+
+// copyOf returns a copy of memory, without the pages that are zero.
+func (h *Host) copyOf(from []byte) ([]byte, error) {
+	to, err := h.mmap(len(from))
+	if err != nil {
+		return nil, err
+	}
+	var zero [4096]byte
+	for at := 0; at < len(from); at += len(zero) {
+		page := from[at:min(at+len(zero), len(from))]
+		if !bytes.Equal(page, zero[:len(page)]) {
+			copy(to[at:], page)
+		}
+	}
+	return to, nil
 }
 
 // Process is a process that uses the kernel of a host.
@@ -131,12 +171,16 @@ func (p *Process) Kill(from, to string) error {
 		return err
 	}
 	copies := make(map[*memory]*memory)
-	copyOf := func(m *memory) *memory {
+	copyOf := func(m *memory) (*memory, error) {
 		if copies[m] == nil && m != nil {
-			copies[m] = &memory{id: m.id, name: m.name, value: slices.Clone(m.value)}
+			value, err := h.copyOf(m.value)
+			if err != nil {
+				return nil, err
+			}
+			copies[m] = &memory{id: m.id, name: m.name, value: value}
 			h.objects[m.id] = copies[m]
 		}
-		return copies[m]
+		return copies[m], nil
 	}
 	kept := make(map[*hook]bool)
 	was := maps.Clone(h.objects)
@@ -151,13 +195,17 @@ func (p *Process) Kill(from, to string) error {
 		}
 		switch o := was[id].(type) {
 		case *memory:
-			copyOf(o)
+			if _, err := copyOf(o); err != nil {
+				return err
+			}
 		case *hook:
 			kept[o] = true
 			c := *o
 			c.held, c.pin = 0, filepath.Join(to, n.Name())
 			for i, m := range o.maps {
-				c.maps[i] = copyOf(m)
+				if c.maps[i], err = copyOf(m); err != nil {
+					return err
+				}
 			}
 			h.objects[id] = &c
 			if i := slices.Index(h.attached, o); i >= 0 {
@@ -227,8 +275,11 @@ func (p *Process) LockPins(dir string) (f *os.File, err error) {
 
 // NewMap implements kernel.Kernel.
 func (p *Process) NewMap(name string, size int) (kernel.Map, error) {
-	m := &memory{name: strings.TrimPrefix(name, "ft_"), value: make([]byte, size)}
-	err := p.do("new map", func(h *Host) error {
+	m := &memory{name: strings.TrimPrefix(name, "ft_")}
+	err := p.do("new map", func(h *Host) (err error) {
+		if m.value, err = h.mmap(size); err != nil {
+			return err
+		}
 		m.id = h.next
 		h.next++
 		h.objects[m.id] = m
