@@ -62,7 +62,10 @@ func (d *decoder) parse() (dataplane.Config, error) {
 		d.config(root, &cfg)
 	}
 	if d.err() == nil {
-		if err := cfg.Validate(); err != nil { // a rule that has no place above
+		// A rule that has no place above. Each flow was validated where it was read, against the interfaces too.
+		settings := cfg
+		settings.Flows = nil
+		if err := settings.Validate(); err != nil {
 			d.problems = append(d.problems, Problem{File: d.file, Msg: err.Error()})
 			d.count++
 		}
