@@ -120,21 +120,22 @@ func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pl
 		for next < len(l.flows) && l.flows[next] == "" {
 			next++
 		}
-		at, listed := l.at[f.Name]
-		switch {
-		case !listed && next == len(l.flows):
-			changed = append(changed, f)
-			continue
-		case !listed || int(at) != next:
-			return nil, false, nil
-		}
-		next++
 		if encoded, err = appendFlow(encoded[:0], f); err != nil {
 			return nil, false, err
 		}
-		if string(encoded) != l.flows[at] {
-			changed = append(changed, f)
+		if next < len(l.flows) && string(encoded) == l.flows[next] { // as nearly all are: no name is looked up
+			next++
+			continue
 		}
+
+		at, listed := l.at[f.Name]
+		switch {
+		case listed && int(at) == next:
+			next++
+		case listed || next < len(l.flows):
+			return nil, false, nil
+		}
+		changed = append(changed, f)
 	}
 
 	rest := 0
