@@ -145,10 +145,6 @@ func (f FieldChange) String() string {
 // An error satisfies errors.Is(err, ErrInvalid), ErrExists or ErrNotFound. The order of flows of one priority is
 // not compared.
 func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) {
-	was := make(map[string]*flow.Flow, len(current))
-	for i := range current {
-		was[current[i].Name] = &current[i]
-	}
 	var d Difference
 	var errs problems
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -161,6 +157,13 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 			bad("flow %q: given twice; remove one", flows[i].Name)
 		}
 		wanted[flows[i].Name] = true
+	}
+	was := make(map[string]*flow.Flow, min(len(current), len(flows)+len(opts.Renames))) // one of 100,000 flows may be given
+	for i := range current {
+		f := &current[i]
+		if _, renames := opts.Renames[f.Name]; renames || wanted[f.Name] {
+			was[f.Name] = f
+		}
 	}
 	oldName, err := renamed(was, wanted, opts.Renames)
 	if len(errs) > 0 {

@@ -32,9 +32,8 @@ type Alteration struct {
 // there is the set in the order of its flows, next the [backend.Placed.Order] of a flow that is added behind them.
 func New(there []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, p Plan, err error) {
 	current := make([]flow.Flow, len(there))
-	at := make(map[string]int, len(there)) // places in there, by name
-	for i, c := range there {
-		current[i], at[c.Name] = c.Flow, i
+	for i := range there {
+		current[i] = there[i].Flow
 	}
 	if d, err = dataplane.DiffFlows(current, flows, opts); err != nil {
 		return d, p, err
@@ -43,15 +42,19 @@ func New(there []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.
 	for _, r := range d.Renamed {
 		renamed[r.To] = r.From
 	}
-	old := make([]*backend.Placed, len(flows))
-	for i, f := range flows {
-		if j, ok := at[cmp.Or(renamed[f.Name], f.Name)]; ok {
-			old[i] = &there[j]
+	given := make(map[string]int, len(flows)) // places in flows, by the names before the change
+	for i := range flows {
+		given[cmp.Or(renamed[flows[i].Name], flows[i].Name)] = i
+	}
+	old, at := make([]*backend.Placed, len(flows)), make([]int, len(flows)) // at: places in there
+	for i := range there {
+		if j, is := given[there[i].Name]; is {
+			old[j], at[j] = &there[i], i
 		}
 	}
 	switch {
 	case opts.KeepOthers:
-		flows, old = among(there, at, flows, old)
+		flows, old = among(current, there, flows, old, at)
 	case len(opts.Keep) > 0:
 		flows, old = before(there, d, opts.Keep, flows, old)
 	}
@@ -118,16 +121,16 @@ func (x *Alteration) describe(n *dataplane.FlowChange) {
 	}
 }
 
-// among returns the whole set with flows in the places of old, and those that are not there behind all. at has the
-// places of names in there.
-func among(there []backend.Placed, at map[string]int, flows []flow.Flow, old []*backend.Placed) ([]flow.Flow, []*backend.Placed) {
-	all, was := make([]flow.Flow, len(there)), make([]*backend.Placed, len(there))
+// among returns the whole set with flows in the places of old, and those that are not there behind all. all are the flows
+// of there, to be written to, and at the places of old.
+func among(all []flow.Flow, there []backend.Placed, flows []flow.Flow, old []*backend.Placed, at []int) ([]flow.Flow, []*backend.Placed) {
+	was := make([]*backend.Placed, len(there))
 	for i := range there {
-		all[i], was[i] = there[i].Flow, &there[i]
+		was[i] = &there[i]
 	}
 	for i, f := range flows {
 		if old[i] != nil {
-			all[at[old[i].Name]] = f
+			all[at[i]] = f
 			continue
 		}
 		all, was = append(all, f), append(was, nil)
