@@ -135,7 +135,9 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 		}
 	}
 	if errs == nil {
-		if err := f.Validate(); err != nil {
+		words := f
+		words.Match = flow.Match{} // ParseMatch has validated it
+		if err := words.Validate(); err != nil {
 			errs = append(errs, err)
 		}
 	}
