@@ -53,7 +53,7 @@ func (b *Backend) room() *room {
 // need returns the counters and rules that a flow needs beside those that it takes over, and the cookie of its pinned counter.
 func (r *room) need(f backend.Placed) (counters, rules int, cookie uint64) {
 	rules = len(families(f.Match))
-	if r.pinned == nil {
+	if len(r.pinned) == 0 {
 		return 1, rules, 0
 	}
 	c, is := r.pinned[owner(f.Flow)]
