@@ -53,7 +53,7 @@ func Rows(bin string) []bench.Row {
 	row("flow.memory.64k", running, "2.5 KiB", "bytes per flow", 1.0, memory)
 	// The lock may be held for 50 ms while 20,000 flows change: 0.92 of what reading their file takes on the machine of
 	// docs/performance.md. 100,000 entries do not fit into its caches.
-	rows = append(rows, s.setRows(10_000, "10k", false, 20, 7, 1.5)...)
-	rows = append(rows, s.setRows(100_000, "100k", true, 15, 6, 1.5)...)
+	rows = append(rows, s.setRows(10_000, "10k", false, 18, 6, 1.5)...)
+	rows = append(rows, s.setRows(100_000, "100k", true, 13, 5, 1.5)...)
 	return append(rows, s.hookRows(manyLinks, fewLinks)...)
 }
