@@ -84,9 +84,8 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRea
 	return before, nil
 }
 
-// toSoftware makes a flow's shadow its source. The total goes on from the last value of hardware. Packets that it lacks
-// are declared: exactly, where the shadow has seen every packet. With audit the total goes on from the shadow's, and
-// lacks no packet.
+// toSoftware makes a flow's shadow its source. A shadow that has seen every packet knows the total. Otherwise the total goes on
+// from the last value of hardware, with a discontinuity.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
 	if err := m.setActive(ctx, []*flowState{c}, true); err != nil {
@@ -102,24 +101,16 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 			return fmt.Errorf("removing it from %s: %w", s.hardware.Name(), err)
 		}
 	}
-	var lacks dataplane.Uncounted
-	clean := false
+	var exact, lacks bool
 	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		own, err := backend.ReadOne(s.software, c.shadow.ID)
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
 		}
-		expected := backend.Add(c.shadowBase, own)
-		c.base = backend.Sub(stands, own)
-		switch {
-		case !whole || expected.Packets < stands.Packets:
-			lacks.Unknown = true
-		case s.audit:
-			c.base, clean = c.shadowBase, c.basis == c.shadow.Basis
-		default:
-			d := backend.Sub(expected, stands)
-			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
-		}
+		h := handover{stands: stands, known: backend.Add(c.shadowBase, own), complete: whole, bytes: c.basis == c.shadow.Basis}
+		var total backend.Pair
+		total, exact, lacks = h.total()
+		c.base = backend.Sub(total, own)
 		return s.software, c.shadow.ID, c.base, nil
 	})
 	if err != nil {
@@ -134,9 +125,9 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	c.backend, c.basis, c.edit().source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
 	c.shadowBase, c.follows = c.base, true
 	s.software.Rely(c.Placed)
-	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
+	m.sendMoved(c, fmt.Sprintf("%v", why), dataplane.Uncounted{Unknown: lacks})
 	past := c.goesOn(c.slotCookie(), c.base)
-	if !clean {
+	if !exact {
 		past = broken(past, now)
 	}
 	return m.writeContinuity(c, past)
@@ -145,42 +136,48 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 // toHardware makes hardware the source of a flow. before is the count of its shadow before hardware began to count.
 func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	s := m.stack
-	var lacks dataplane.Uncounted
 	suspended := c.gone != nil
-	whole := suspended && m.shadowComplete(c)
-	text := ""
+	h := handover{known: backend.Add(c.shadowBase, before.Pair), bytes: true}
+	if suspended {
+		h.complete = m.shadowComplete(c)
+	} else {
+		h.complete = !c.missedPackets(s.software)
+	}
+
+	var lacks bool
 	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-		c.base = backend.Add(c.shadowBase, before.Pair)
-		if suspended && (!whole || c.base.Packets < stands.Packets) {
-			c.base, lacks.Unknown = stands, true
+		// Of a flow that its shadow counts, readers may have seen packets that hardware has counted too.
+		if h.stands = h.known; suspended {
+			h.stands = stands
 		}
-		if !suspended {
-			lacks.Unknown = c.missedPackets(s.software)
+		if c.hasShadow {
 			after, err := backend.ReadOne(s.software, c.shadow.ID)
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
 			}
-			if n := after.Packets - before.Packets; n > 0 {
-				lacks.Unknown = true
-				text = fmt.Sprintf("at most %d packets passed meanwhile", n)
-			}
+			h.amid = after.Packets - before.Packets
 		}
+		c.base, _, lacks = h.total()
 		return s.hardware, c.hardware.ID, c.base, nil
 	})
 	if err != nil {
 		return err
 	}
-	if suspended && !whole && c.hasShadow {
+	if c.hasShadow {
 		c.shadowBase = backend.Sub(c.base, before.Pair)
 	}
 	c.follows, c.past.Seen = c.hasShadow, uint32(before.at)
 	c.gone = nil
 	c.backend, c.basis, c.edit().source = s.hardware, c.hardware.Basis, c.hardware.Source
-	if c.needsAlign = false; lacks.Unknown {
+	if c.needsAlign = false; lacks {
 		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
 	}
-	m.sendMoved(c, text, lacks)
+	text := ""
+	if h.amid > 0 {
+		text = fmt.Sprintf("at most %d packets passed meanwhile", h.amid)
+	}
+	m.sendMoved(c, text, dataplane.Uncounted{Unknown: lacks})
 	return nil
 }
 
@@ -261,11 +258,8 @@ func moved(c *flowState, why string, lacks dataplane.Uncounted) dataplane.Event 
 	if why != "" {
 		text += ": " + why
 	}
-	switch {
-	case lacks.Unknown:
+	if lacks.Unknown {
 		text += "; packets may be missing or counted twice"
-	case lacks.Packets > 0:
-		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}
 	return dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks}
 }

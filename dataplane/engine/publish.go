@@ -11,36 +11,16 @@ import (
 // publish gives a flow its entry in the mirror, with the software that counts it as the source, finds the base of its total
 // and adds it to the plan. displaced says that flows left hardware for it: they counted its packets until now.
 func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err error) {
-	var own backend.Pair
-	if displaced && !in.Adopted {
-		if own, err = backend.ReadOne(c.backend, in.ID); err != nil {
-			return err
-		}
-	}
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
 	movedHere := false // the total has counted elsewhere
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookiesOf(in.Cookie), func(old *catalogue.Inherited) (shm.Continuity, error) {
 		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
-		if movedHere && hasHooks && isCountedBy(old.Continuity, in) {
-			count, err := backend.ReadOne(c.backend, in.ID)
-			if err != nil {
-				return shm.Continuity{}, err
-			}
-			// The total is never below the published one. Otherwise the slot knows more, also where it lacks packets.
-			if !old.FallsTo(count) {
-				in.Gap = in.Gap || !knowsTotal(u, c.Placed, in, old, count)
-				old = old.From(in.Cookie)
-			}
-		}
 		var now backend.Moment
 		if hasHooks {
 			now = u.Now()
-			last, _ := u.Outage(c.Placed)
-			in.Gap = in.Gap || old != nil && last.After(backend.Moment(old.Continuity.Seen))
 		}
-		past, err := catalogue.CarryOn(c.backend, old, in)
+		past, err := m.carryOn(c, old, in, displaced)
 		past.Seen = uint32(now)
-		past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
 		return past, err
 	})
 	if err != nil {
@@ -50,12 +30,68 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 		u.Rely(c.Placed)
 	}
 	c.basis, c.slot = in.Basis, in.Cookie
-	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	c.base = baseOf(c.past)
 	if err := m.writeSource(c); err != nil {
 		return err
 	}
 	m.plan.SetSource(c.handle, c.backend, in.ID, c.base)
 	return nil
+}
+
+// carryOn returns how the total of an inherited entry, or of none, goes on in a slot of c.backend.
+func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Installed, displaced bool) (shm.Continuity, error) {
+	u, hasHooks := c.backend.(backend.SoftwareBackend)
+	if hasHooks && old != nil {
+		last, _ := u.Outage(c.Placed)
+		in.Gap = in.Gap || last.After(backend.Moment(old.Continuity.Seen))
+	}
+	if old != nil && old.Continuity.Cookie == in.Cookie { // the slot has counted on
+		past := old.Continuity
+		if in.Gap {
+			past.Discontinuities++
+		}
+		return past, nil
+	}
+
+	var own backend.Pair
+	if in.Adopted && old != nil || !in.Adopted && displaced {
+		var err error
+		if own, err = backend.ReadOne(c.backend, in.ID); err != nil {
+			return shm.Continuity{}, err
+		}
+	}
+	past := shm.Continuity{Cookie: in.Cookie}
+	var total backend.Pair
+	if old != nil {
+		h, err := takeUp(old, u, c.Placed, in, own)
+		if err != nil {
+			return past, err
+		}
+		var exact bool
+		past.Discontinuities = old.Continuity.Discontinuities
+		if total, exact, _ = h.total(); !exact {
+			past.Discontinuities++
+		}
+	}
+	setBase(&past, backend.Sub(total, own))
+	return past, nil
+}
+
+// takeUp returns what decides how the total of an inherited entry goes on. u is the software with the flow's slot, which stands
+// at count; nil: there is none.
+func takeUp(old *catalogue.Inherited, u backend.SoftwareBackend, f backend.Placed, slot backend.Installed, count backend.Pair) (handover, error) {
+	h := handover{bytes: true}
+	stands, err := old.Total()
+	if h.stands = stands; u == nil || !isCountedBy(old.Continuity, slot) {
+		return h, err
+	}
+	h.known = backend.Add(baseOf(old.Continuity), count)
+	since, covered := u.CompleteSince(f)
+	h.complete = !slot.Gap && covered && !since.After(backend.Moment(old.Continuity.Seen))
+	if err != nil {
+		h.stands = h.known
+	}
+	return h, nil
 }
 
 // publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it.
@@ -66,64 +102,58 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	return err
 }
 
-// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left the
-// shadow pinned, and the flow's total followed from the shadow's count, the total goes on from that count. It has a
-// discontinuity if the shadow may lack packets.
+// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
+// before hardware began to count.
 func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
-	known := false
+	amid := uint64(0)
+	var u backend.SoftwareBackend
+	if c.hasShadow {
+		u = m.stack.software
+		after, err := backend.ReadOne(u, c.shadow.ID)
+		if err != nil {
+			return err
+		}
+		amid = after.Packets - before.Packets
+	}
+
+	var total backend.Pair
 	var err error
 	cookies := append(cookiesOf(c.shadow.Cookie), c.hardware.Cookie)
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
-		var past shm.Continuity
-		var err error
-		if known = old != nil && c.hasShadow && knowsTotal(m.stack.software, c.Placed, c.shadow, old, before.Pair); known {
-			past = old.Continuity
-		} else {
-			past, err = catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
-			if err == nil && old != nil && c.hasShadow && isCountedBy(old.Continuity, c.shadow) {
-				// After the last published total the shadow counted on: at least these packets have passed.
-				past.BasePackets = max(past.BasePackets, old.Continuity.BasePackets+before.Packets)
-				past.BaseBytes = max(past.BaseBytes, old.Continuity.BaseBytes+before.Bytes)
-			}
+		past := shm.Continuity{Cookie: c.hardware.Cookie, Seen: uint32(before.at)}
+		if old == nil {
+			return past, nil
 		}
-		past.Seen = uint32(before.at)
-		return past, err
+		h, err := takeUp(old, u, c.Placed, c.shadow, before.Pair)
+		if err != nil {
+			return past, err
+		}
+		h.amid = amid
+		var exact bool
+		past.Discontinuities = old.Continuity.Discontinuities
+		if total, exact, _ = h.total(); !exact {
+			past.Discontinuities++
+		}
+
+		// Until writeHardwareContinuity a slot that knows the total goes on knowing it.
+		setBase(&past, total)
+		if u != nil && isCountedBy(old.Continuity, c.shadow) {
+			past.Cookie = old.Continuity.Cookie
+			setBase(&past, backend.Sub(total, before.Pair))
+		}
+		return past, nil
 	})
 	if err != nil {
 		return err
 	}
-	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	if c.follows = c.hasShadow; known {
-		c.shadowBase, c.base = c.base, backend.Add(c.base, before.Pair)
-	} else {
-		c.shadowBase = backend.Sub(c.base, before.Pair)
-	}
-	if c.hasShadow {
-		after, err := backend.ReadOne(m.stack.software, c.shadow.ID)
-		if err != nil {
-			return err
-		}
-		if c.needsAlign = false; after != before.Pair {
-			m.noteNeedsAlign(c)
-			if known {
-				c.past.Discontinuities++
-				m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
-			}
-		}
+	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.hasShadow
+	if c.needsAlign = false; amid > 0 {
+		m.noteNeedsAlign(c)
+		m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", amid)
 	}
 	m.plan.SetSource(c.handle, m.stack.hardware, c.hardware.ID, c.base)
 	return nil
-}
-
-// knowsTotal reports whether an inherited slot, which stands at count, has seen every packet of f. An interface that f had and
-// has no more may have packets that hardware alone has counted: then the total would fall.
-func knowsTotal(u backend.SoftwareBackend, f backend.Placed, in backend.Installed, old *catalogue.Inherited, count backend.Pair) bool {
-	if in.Gap || !isCountedBy(old.Continuity, in) || old.FallsTo(count) {
-		return false
-	}
-	since, ok := u.CompleteSince(f)
-	return ok && !since.After(backend.Moment(old.Continuity.Seen))
 }
 
 // isCountedBy reports whether a slot, or hardware beside it, has counted a total.
@@ -133,6 +163,15 @@ func isCountedBy(past shm.Continuity, in backend.Installed) bool {
 
 // cookiesOf returns the cookies of the entries whose totals a slot may know.
 func cookiesOf(slot uint64) []uint64 { return []uint64{slot, besideHardware(slot)} }
+
+// baseOf returns the base of a total.
+func baseOf(past shm.Continuity) backend.Pair {
+	return backend.Pair{Packets: past.BasePackets, Bytes: past.BaseBytes}
+}
+
+func setBase(past *shm.Continuity, base backend.Pair) {
+	past.BasePackets, past.BaseBytes = base.Packets, base.Bytes
+}
 
 // writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and
 // keeps its last value.

@@ -33,8 +33,8 @@ func TestDeviceWordsInC(t *testing.T) {
 	}
 	reader := exec.CommandContext(t.Context(), program, "read", path, fmt.Sprint(ops), fmt.Sprint(base))
 	device := exec.CommandContext(t.Context(), program, "count", strings.TrimSuffix(path, ".mirror")+".device", fmt.Sprint(ops), fmt.Sprint(limit))
-	var wrong bytes.Buffer
-	reader.Stderr, device.Stderr = &wrong, &wrong
+	var wrong, deviceWrong bytes.Buffer
+	reader.Stderr, device.Stderr = &wrong, &deviceWrong
 	out, err := reader.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestDeviceWordsInC(t *testing.T) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Fatalf("the device: %v\n%s", err, &wrong)
+				t.Fatalf("the device: %v\n%s", err, &deviceWrong)
 			}
 		default:
 		}

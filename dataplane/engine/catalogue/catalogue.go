@@ -78,17 +78,8 @@ type Inherited struct {
 	err   error // why the total is not known
 }
 
-// From returns a copy of the entry whose total goes on from the slot of this cookie.
-func (o *Inherited) From(cookie uint64) *Inherited {
-	own := *o
-	own.Continuity.Cookie = cookie
-	return &own
-}
-
-// FallsTo reports whether the total would be below the last published one if it went on from a slot that stands at count.
-func (o *Inherited) FallsTo(count backend.Pair) bool {
-	return o.err == nil && int64(o.Continuity.BasePackets+count.Packets-o.total.Packets) < 0
-}
+// Total returns the last total that the earlier process published.
+func (o *Inherited) Total() (backend.Pair, error) { return o.total, o.err }
 
 // Inheriting reports whether the instance starts: entries of an earlier process may be taken over.
 func (m *Catalogue) Inheriting() bool { return m.starting }
@@ -270,34 +261,6 @@ func (m *Catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
 		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
 	}
 	return h, err
-}
-
-// CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the total goes on from its
-// base. A gap adds one discontinuity; else the slot has missed no packet. If the cookie names another slot, the total goes on from the last published one, with one more discontinuity. What an adopted slot has
-// counted before is not added then.
-func CarryOn(b backend.Counters, old *Inherited, in backend.Installed) (shm.Continuity, error) {
-	if old == nil {
-		return shm.Continuity{Cookie: in.Cookie}, nil
-	}
-	c := old.Continuity
-	if c.Cookie == in.Cookie {
-		if in.Gap {
-			c.Discontinuities++
-		}
-		return c, nil
-	}
-	if old.err != nil {
-		return shm.Continuity{}, old.err
-	}
-	var own backend.Pair
-	var err error
-	if in.Adopted {
-		own, err = backend.ReadOne(b, in.ID)
-	}
-	return shm.Continuity{
-		Cookie: in.Cookie, BasePackets: old.total.Packets - own.Packets, BaseBytes: old.total.Bytes - own.Bytes,
-		Discontinuities: c.Discontinuities + 1,
-	}, err
 }
 
 // Completion finds or makes the mirror's entry of a completion counter. A total of an earlier process

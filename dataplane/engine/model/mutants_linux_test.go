@@ -27,8 +27,10 @@ var mutants = []struct{ file, line, mutant string }{
 	{"xdp/ledger.go", `l.lost[at] = r.lost()`, `_ = r`},                                                                           // a start forgets the latest loss
 	{"xdp/move.go", `	rs.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
 	{"shm/entry.go", `s.discontinuities, s.seen = c.Discontinuities, c.Seen`, `s.discontinuities, s.seen = c.Discontinuities, 0`}, // the mirror forgets what it has declared
-	{"dataplane/engine/publish.go", `in.Gap = in.Gap || old != nil &&`, `in.Gap = in.Gap || old != nil || old != nil &&`},         // it declares always
-	{"dataplane/engine/publish.go", `return ok && !since.After(backend.Moment(past.Seen))`, `return ok || since.After(0)`},        // a shadow is always complete
+	{"dataplane/engine/publish.go", `in.Gap = in.Gap || last.After(`, `in.Gap = in.Gap || last == last || last.After(`},           // it declares always
+	{"dataplane/engine/publish.go", `covered && !since.After(backend.Moment(old.Continuity.Seen))`, `(covered || since == 0)`},    // a shadow is always complete
+	{"dataplane/engine/handover.go", `lacks = !h.complete ||`, `lacks =`},                                                         // what a slot has missed is no loss
+	{"dataplane/engine/handover.go", `if int64(ahead.Packets) > 0 {`, `if false {`},                                               // what a slot has counted since is dropped
 	{"dataplane/engine/arrange_steps.go", `		m.stack.software.Look()`, ``},                                                        // a hook is released before a look
 	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap

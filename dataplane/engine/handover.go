@@ -1,0 +1,30 @@
+package engine
+
+import "github.com/flowtally/flowtally/dataplane/engine/backend"
+
+// handover is what decides how a total goes on when another slot counts it from now on: a flow moves between hardware and XDP,
+// or a start takes up what an earlier process has counted. docs/architecture.md has its table.
+type handover struct {
+	stands   backend.Pair // the total that readers saw last
+	known    backend.Pair // the total by a slot that counts the same packets; zero where there is none
+	complete bool         // that slot has seen every packet of the total
+	amid     uint64       // packets that passed while hardware began to count, at most
+	bytes    bool         // both count the same bytes of a packet
+}
+
+// total returns the value from which the total goes on. It never falls: a slot that stands lower has missed packets. A slot that
+// stands higher has seen packets that readers do not have yet. exact: it has every packet once, and its bytes are of one basis.
+// lacks: packets may be missing or counted twice.
+func (h handover) total() (total backend.Pair, exact, lacks bool) {
+	ahead := backend.Sub(h.known, h.stands) // each may be below 0
+	total = h.stands
+	if int64(ahead.Packets) > 0 {
+		total.Packets = h.known.Packets
+	}
+	if int64(ahead.Bytes) > 0 {
+		total.Bytes = h.known.Bytes
+	}
+
+	lacks = !h.complete || int64(ahead.Packets) < 0 || h.amid > 0
+	return total, !lacks && h.bytes, lacks
+}
