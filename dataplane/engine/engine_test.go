@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -200,6 +201,12 @@ func TestTotalsGoOnOverARestart(t *testing.T) {
 		{"another match is another flow", func(_ *handBackend, cfg *dataplane.Config) {
 			cfg.Flows[0].Match.TCP.Dst.Value, cfg.Flows[1].Match.UDP.Dst.Value = 80, 54
 		}, backend.Pair{Packets: 150, Bytes: 15000}, backend.Pair{Packets: 150, Bytes: 15000}, 0},
+		{"the host was booted", func(b *handBackend, cfg *dataplane.Config) { // the mirror is on a tmpfs, and pins end with the kernel
+			b.forget()
+			if err := os.Remove(cfg.Mirror.Path); err != nil {
+				t.Fatal(err)
+			}
+		}, backend.Pair{Packets: 7, Bytes: 700}, backend.Pair{Packets: 7, Bytes: 700}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
