@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -30,11 +31,19 @@ type alteration struct {
 // alterations are flows that become others, all or none. The calls are prepare, finish, then end or undo. Backends
 // may refuse in prepare. Methods are called with Engine.ctl held.
 type alterations struct {
-	e     *Engine
-	list  []*alteration
-	ends  []func(keep bool) error
+	e    *Engine
+	list []*alteration
+	ends []func(keep bool) error
+
+	// Flows that come and go with the change. Where software has their rules, it exchanges those together with the rules of list.
+	add, remove []*flowState
+	came        map[*flowState]backend.Installed // flows of add that are not in the stack, and have their rules
+	left        []*flowState                     // flows of remove that have no rules any more
+	back        []*flowState                     // flows of left of a change that is undone
+
 	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
 	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
+	late  []*flowState // flows of add that may go to hardware only behind the change
 	begun bool         // rules may have changed
 	done  bool         // by finish
 }
@@ -82,7 +91,7 @@ func (x *alteration) check(e *Engine) error {
 }
 
 // moveToShadows moves the flows whose rules change, and the flows that depend on them, to their shadows. No flow in
-// hardware may lose against a flow that XDP counts.
+// hardware may lose against a flow that XDP counts. Until arrange, none of them goes to hardware.
 func (a *alterations) moveToShadows(ctx context.Context) error {
 	s := a.e.mover.stack
 	if s == nil {
@@ -91,9 +100,9 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	refused := make(map[*flowState]error)
 	refuse := func(c *flowState) {
 		if c.offloaded && refused[c] == nil {
-			refused[c] = errChanging
 			a.moved = append(a.moved, c)
 		}
+		refused[c] = errChanging
 	}
 	for _, x := range a.list {
 		if x.c.offload == nil || !x.rules {
@@ -106,6 +115,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 			}
 		})
 	}
+	a.keepOut(refused)
 	if len(a.moved) == 0 {
 		return nil
 	}
@@ -132,6 +142,38 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	return nil
 }
 
+// keepOut keeps flows out of hardware until arrange: those of refused, and those of add that lose against a changed flow or
+// against one that is kept out.
+func (a *alterations) keepOut(refused map[*flowState]error) {
+	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
+	for _, x := range a.list {
+		if x.c.offload != nil && x.rules {
+			out.Add(&x.to)
+		}
+	}
+	for c := range refused {
+		out.Add(&c.Placed)
+	}
+
+	for _, c := range slices.SortedFunc(slices.Values(a.add), byPrecedence) {
+		if c.offload == nil {
+			continue
+		}
+		loses := false
+		out.Overlapping(&c.Flow, func(f *backend.Placed) { loses = loses || backend.ByPrecedence(*f, c.Placed) < 0 })
+		if !loses {
+			continue
+		}
+		refused[c] = errChanging
+		out.Add(&c.Placed)
+		if a.late = append(a.late, c); !c.allowsSoftware {
+			c.allowsSoftware = true
+			a.lent = append(a.lent, c)
+		}
+	}
+	a.e.arranger.out = refused
+}
+
 // alterRules changes the rules of each backend, except in hardware.
 func (a *alterations) alterRules(ctx context.Context) error {
 	a.begun = true
@@ -146,39 +188,11 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		by[b] = append(by[b], x)
 	}
 	for _, b := range a.e.backends {
-		list := by[b]
-		if len(list) == 0 {
+		if len(by[b]) == 0 {
 			continue
 		}
-		u, ok := b.(backend.Alterer)
-		if !ok {
-			return fmt.Errorf("flow %q: %w: backend %s cannot change it; remove it in one call and add it in the next", list[0].c.Name, dataplane.ErrUnplaced, b.Name())
-		}
-
-		was := make([]backend.Placed, len(list))
-		now := make([]backend.Placed, len(list))
-		for i, x := range list {
-			was[i], now[i] = x.c.Placed, x.to
-		}
-		s, hasHooks := b.(backend.SoftwareBackend)
-		var before backend.Moment
-		if hasHooks {
-			before = s.Now()
-		}
-
-		var in []backend.Installed
-		var end func(keep bool) error
-		err := a.e.ctl.Outside(func() (err error) { in, end, err = u.Alter(ctx, was, now); return err })
-		if err != nil {
-			return fmt.Errorf("changing %s in %s: %w", backend.Describe(was), b.Name(), err)
-		}
-		a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
-
-		for i, x := range list {
-			x.in = in[i]
-			if hasHooks {
-				x.at = beganAt(s, x.to, before)
-			}
+		if err := a.alterIn(ctx, b, by[b]); err != nil {
+			return err
 		}
 	}
 	for _, x := range a.list {
@@ -186,6 +200,110 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		x.c.held = true // by x.was
 	}
 	return nil
+}
+
+// alterIn changes the rules of flows in one backend. Software gets the flows that come and go in the same call: between two calls
+// packets would count for flows that win in neither set.
+func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*alteration) error {
+	u, ok := b.(backend.Alterer)
+	if !ok {
+		return fmt.Errorf("flow %q: %w: backend %s cannot change it; remove it in one call and add it in the next", list[0].c.Name, dataplane.ErrUnplaced, b.Name())
+	}
+
+	ch := backend.Change{Was: make([]backend.Placed, len(list)), Now: make([]backend.Placed, len(list))}
+	for i, x := range list {
+		ch.Was[i], ch.Now[i] = x.c.Placed, x.to
+	}
+	s, hasHooks := b.(backend.SoftwareBackend)
+	var come []*flowState
+	var before backend.Moment
+	if hasHooks {
+		if slices.ContainsFunc(list, func(x *alteration) bool { return x.rules }) {
+			come, a.left = a.comeTo(s), a.leave(s)
+			ch.Add, ch.Leave, ch.Return = placedOf(come), placedOf(a.left), placedOf(a.back)
+			ch.Shadows = a.e.mover.stack != nil
+		}
+		before = s.Now()
+	}
+
+	var in []backend.Installed
+	var end func(keep bool) error
+	alter := func() (err error) { in, end, err = u.Alter(ctx, ch); return err }
+	err := a.e.ctl.Outside(alter)
+	if err != nil && len(come) > 0 && a.e.refused.lenient(ctx, err) { // install finds out which of come are refused
+		if errors.Is(err, backend.ErrUndone) {
+			a.e.refused.tried = append(a.e.refused.tried, ch.Add...)
+		}
+		come, ch.Add = nil, nil
+		err = a.e.ctl.Outside(alter)
+	}
+	if err != nil {
+		return fmt.Errorf("changing %s in %s: %w", backend.Describe(ch.Was), b.Name(), err)
+	}
+
+	a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
+	for i, x := range list {
+		x.in = in[i]
+		if hasHooks {
+			x.at = beganAt(s, x.to, before)
+		}
+	}
+	for i, c := range come {
+		a.come(c, b, in[len(list)+i])
+	}
+	return nil
+}
+
+// comeTo lists the flows of add whose rules u takes.
+func (a *alterations) comeTo(u backend.SoftwareBackend) (come []*flowState) {
+	for _, c := range a.add {
+		if c.offload != nil {
+			if a.e.mover.stack.software == u && !c.noShadow {
+				come = append(come, c)
+			}
+			continue
+		}
+		if open := a.e.placement.choices.of(c.Flow).open; len(open) == 1 && open[0] == backend.Backend(u) {
+			come = append(come, c)
+		}
+	}
+	return come
+}
+
+// come notes that software has the rules of a flow that is being added.
+func (a *alterations) come(c *flowState, u backend.Backend, in backend.Installed) {
+	if c.offload != nil {
+		c.shadow, c.hasShadow = in, true
+		return
+	}
+	if a.came == nil {
+		a.came = make(map[*flowState]backend.Installed)
+	}
+	a.came[c] = in
+	c.backend = u
+}
+
+// leave lists the flows of remove that u counts, and that would win packets of a changed flow for a moment: they lose against
+// its rules of before. The others count until they are removed, which is last.
+func (a *alterations) leave(u backend.SoftwareBackend) (list []*flowState) {
+	changed := flow.NewIndex(func(x *alteration) *flow.Flow { return &x.c.Flow })
+	for _, x := range a.list {
+		if x.rules {
+			changed.Add(x)
+		}
+	}
+
+	for _, c := range a.remove {
+		if c.backend != backend.Backend(u) || c.offload != nil && c.gone != nil {
+			continue
+		}
+		wins := false
+		changed.Overlapping(&c.Flow, func(x *alteration) { wins = wins || backend.ByPrecedence(x.c.Placed, c.Placed) < 0 })
+		if wins {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // beganAt returns the moment from which on outages concern a total of f whose counting began between before and now.
@@ -200,20 +318,22 @@ func beganAt(s backend.SoftwareBackend, f backend.Placed, before backend.Moment)
 	return now
 }
 
-// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as
-// prepare did.
-func (a *alterations) finish(ctx context.Context) error {
+// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as prepare did. Only
+// hardware may count unplaced flows, and refuses them; they are flows of add, without which the change may go on.
+func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error, err error) {
 	if len(a.list) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err := a.relist(); err != nil {
-		return err
+		return nil, err
 	}
 	a.enact()
 	a.done = true
 	if err := a.arrange(ctx); err != nil {
-		return err
+		return nil, err
 	}
+
+	unplaced = make(map[*flowState]error)
 	for _, c := range a.affected() {
 		if c.allowsSoftware || c.offloaded || c.gone != nil {
 			continue
@@ -222,14 +342,17 @@ func (a *alterations) finish(ctx context.Context) error {
 		for _, r := range c.rejected {
 			err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
 		}
-		return err
+		if !slices.Contains(a.late, c) || !a.e.refused.lenient(ctx, err) {
+			return nil, err
+		}
+		unplaced[c] = err
 	}
-	return nil
+	return unplaced, nil
 }
 
 // affected lists the flows that may have to move.
 func (a *alterations) affected() []*flowState {
-	out := slices.Clone(a.moved)
+	out := slices.DeleteFunc(slices.Concat(a.moved, a.late), func(c *flowState) bool { return a.e.flows[c.Name] != c })
 	for _, x := range a.list {
 		if x.c.offload != nil {
 			out = append(out, x.c)
@@ -244,6 +367,7 @@ func (a *alterations) arrange(ctx context.Context) error {
 		c.allowsSoftware = false
 	}
 	a.lent = nil
+	a.e.arranger.out = nil
 	seeds := a.affected()
 	if len(seeds) == 0 {
 		return nil
@@ -414,7 +538,7 @@ func (a *alterations) undo(ctx context.Context) error {
 		}
 		return errors.Join(append(errs, a.arrange(ctx))...)
 	}
-	back := &alterations{e: a.e}
+	back := &alterations{e: a.e, back: a.left}
 	for _, x := range a.list {
 		y := &alteration{c: x.c, to: x.was.Placed, rules: x.rules, relist: x.relist, anew: x.anew}
 		if x.anew {
@@ -424,7 +548,7 @@ func (a *alterations) undo(ctx context.Context) error {
 	}
 	err := back.prepare(ctx)
 	if err == nil {
-		err = back.finish(ctx)
+		_, err = back.finish(ctx)
 	}
 	if err == nil || back.done { // after an error behind done, the flows are as before, but one of them found no place
 		back.end()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
@@ -15,6 +16,7 @@ type arranger struct {
 	mover     *mover
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
+	out       map[*flowState]error  // flows that are kept out of hardware while a change is under way, and why
 	unsettled bool                  // the last arrange left some flow in the wrong place
 	waiting   bool                  // some flow has lost its device and could not be moved: try again
 }
@@ -56,7 +58,8 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 	}
 	var inHardware assignment
 	defer func() { r.unsettled = err != nil || !allInPlace(all, inHardware) }()
-	refused := make(map[*flowState]error)
+	refused := make(map[*flowState]error, len(r.out))
+	maps.Copy(refused, r.out)
 	left := 0 // flows that made room
 	for {
 		// The device has not refused flows that it was not offered because their caller has left: no flow makes

@@ -38,8 +38,8 @@ func (p *placement) newFlow(f backend.Placed) *flowState {
 }
 
 // place installs flows that are not in the stack. All flows with the same choice of backends go to the first backend that
-// takes all of them; refusals are kept.
-func (p *placement) place(ctx context.Context, flows []*flowState) error {
+// takes all of them; refusals are kept. Those of came have their rules.
+func (p *placement) place(ctx context.Context, flows []*flowState, came map[*flowState]backend.Installed) error {
 	for len(flows) > 0 {
 		first := p.choices.of(flows[0].Flow)
 		var set, rest []*flowState
@@ -50,7 +50,7 @@ func (p *placement) place(ctx context.Context, flows []*flowState) error {
 				rest = append(rest, c)
 			}
 		}
-		if err := p.placeLeniently(ctx, set, first); err != nil {
+		if err := p.placeLeniently(ctx, set, first, came); err != nil {
 			return err
 		}
 		flows = rest
@@ -59,12 +59,10 @@ func (p *placement) place(ctx context.Context, flows []*flowState) error {
 }
 
 // placeSet installs flows that share a choice of backends.
-func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) error {
+func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, came map[*flowState]backend.Installed) error {
 	var refusals []error // of the open backends
-	flows := placedOf(set)
 	for _, b := range of.open {
-		var installed []backend.Installed
-		err := p.mover.ctl.Outside(func() (err error) { installed, err = b.Install(ctx, flows); return err })
+		installed, err := p.install(ctx, b, set, came)
 		if err != nil {
 			refusals = append(refusals, err)
 			continue
@@ -100,6 +98,19 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		return nil
 	}
 	return p.unplaced(set, of, refusals)
+}
+
+// install has a backend count flows that share a choice. Where a change of others has brought their rules along, it has done so
+// for each of them.
+func (p *placement) install(ctx context.Context, b backend.Backend, set []*flowState, came map[*flowState]backend.Installed) (in []backend.Installed, err error) {
+	if _, is := came[set[0]]; !is {
+		err = p.mover.ctl.Outside(func() (err error) { in, err = b.Install(ctx, placedOf(set)); return err })
+		return in, err
+	}
+	for _, c := range set {
+		in = append(in, came[c])
+	}
+	return in, nil
 }
 
 // unplaced returns why no backend counts flows that share a choice of backends. refusals are the errors of the open ones.

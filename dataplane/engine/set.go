@@ -31,8 +31,8 @@ type change struct {
 	added      []*flowState          // the flows of add
 }
 
-// apply makes the change, all of it or nothing; commit decides. Flows are added first and removed last: refusals of a
-// device or of a table come before the steps that cannot be undone.
+// apply makes the change, all of it or nothing; commit decides. Flows are altered and added first, and removed last: refusals
+// of a device or of a table come before the steps that cannot be undone.
 func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error) {
 	e := ch.e
 	was := e.cfg
@@ -53,7 +53,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 		ch.added[i] = e.placement.newFlow(p)
 	}
 
-	alter := &alterations{e: e, list: ch.alter}
+	alter := &alterations{e: e, list: ch.alter, remove: ch.remove}
 	stays := context.WithoutCancel(ctx)
 	starting := e.catalogue.Inheriting()
 	if err := ch.carryOut(ctx, alter, was.Interfaces, commit); err != nil {
@@ -61,7 +61,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 			return err
 		}
 		undone := ch.inForce(alter, errors.Is(err, backend.ErrUndone))
-		return errors.Join(err, alter.undo(stays), ch.uninstall(stays, ch.added), ch.giveInterfaces(was.Interfaces), undone.declare(e))
+		return errors.Join(err, ch.uninstall(stays, ch.added), alter.undo(stays), ch.giveInterfaces(was.Interfaces), undone.declare(e))
 	}
 
 	alter.end()
@@ -82,10 +82,16 @@ func (ch *change) carryOut(ctx context.Context, alter *alterations, was []datapl
 	if err := ch.giveInterfaces(both(ch.interfaces, was)); err != nil {
 		return err
 	}
-	if err := ch.install(ctx); err != nil {
+	if e := ch.e; e.refused.goOn {
+		r := newRoom(e)
+		ch.refuseBeyond(r)
+		defer r.entries.Note()
+	}
+	alter.add = ch.added
+	if err := alter.prepare(ctx); err != nil {
 		return err
 	}
-	if err := alter.prepare(ctx); err != nil {
+	if err := ch.install(ctx, alter.came); err != nil {
 		return err
 	}
 
@@ -94,7 +100,11 @@ func (ch *change) carryOut(ctx context.Context, alter *alterations, was []datapl
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := alter.finish(ctx); err != nil {
+	unplaced, err := alter.finish(ctx)
+	if err != nil {
+		return err
+	}
+	if err := ch.refuse(ctx, unplaced); err != nil {
 		return err
 	}
 	if err := ch.giveInterfaces(ch.interfaces); err != nil {
@@ -135,22 +145,17 @@ func (e *Engine) noteChange(underWay bool) {
 	}
 }
 
-// install counts the added flows and makes them flows of the set. After an error uninstall follows.
-func (ch *change) install(ctx context.Context) error {
+// install counts the added flows and makes them flows of the set. Those of came have their rules. After an error uninstall
+// follows.
+func (ch *change) install(ctx context.Context, came map[*flowState]backend.Installed) error {
 	e := ch.e
-	beyond := 0 // flows that found no room
-	if e.refused.goOn {
-		r := newRoom(e)
-		ch.refuseBeyond(r)
-		beyond = len(ch.add) - len(ch.added)
-		defer r.entries.Note()
-	}
+	beyond := len(ch.add) - len(ch.added) // flows that found no room
 	known := len(e.refused.flows)
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some
 	e.adding = ch.added              // after an error until uninstall has taken their entries back
-	if err := e.placement.place(ctx, plain); err != nil {
+	if err := e.placement.place(ctx, plain, came); err != nil {
 		return err
 	}
 	if err := ch.installStacked(ctx, stacked); err != nil {
@@ -185,6 +190,20 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	room := countOffloaded(flows)
 	errs = append(errs, e.placement.uninstall(ctx, flows))
 	return errors.Join(append(errs, e.placement.removeFromStack(ctx, flows, room))...)
+}
+
+// refuse goes on without added flows.
+func (ch *change) refuse(ctx context.Context, flows map[*flowState]error) error {
+	if len(flows) == 0 {
+		return nil
+	}
+	list := slices.SortedFunc(maps.Keys(flows), byPrecedence)
+	for _, c := range list {
+		ch.e.refused.add(c, flows[c])
+		ch.e.refused.tried = append(ch.e.refused.tried, c.Placed)
+	}
+	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return flows[c] != nil })
+	return ch.uninstall(ctx, list)
 }
 
 // removeFlows ends the counting of all removed flows, or of none with an error.

@@ -22,7 +22,7 @@ func TestKilledWhileAMatchChanges(t *testing.T) {
 	was := e.flows["a"].Placed
 	now := was
 	now.Match = match(t, "udp dport 1002")
-	if _, _, err := e.backends[0].(*xdp.Backend).Alter(t.Context(), []backend.Placed{was}, []backend.Placed{now}); err != nil {
+	if _, _, err := e.backends[0].(*xdp.Backend).Alter(t.Context(), backend.Change{Was: []backend.Placed{was}, Now: []backend.Placed{now}}); err != nil {
 		t.Fatal(err)
 	}
 	b.send(t, 50, to(1001), to(1003))

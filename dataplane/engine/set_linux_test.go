@@ -143,3 +143,52 @@ func TestUnchangedFlowsAreExactWhileOthersChange(t *testing.T) {
 		})
 	}
 }
+
+// TestAChangeOfRanksIsOneExchange changes the rank of a flow in one call with flows that come, go and stay beside it, under
+// traffic. The flow wins its packets before and after each call, so it counts every packet.
+func TestAChangeOfRanksIsOneExchange(t *testing.T) {
+	t.Parallel()
+	first := flow.Flow{Name: "first", Match: match(t, "udp dport 1001"), Priority: 1}
+	behind := flow.Flow{Name: "behind", Match: match(t, "udp dport 1000-1999"), Priority: 2}
+	b := newBench(t, "native", first, behind)
+	e := b.start(t)
+	snd, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: times.Brief(0, 50_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snd.Close()
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := snd.Run(ctx, 0); err != nil {
+			t.Error(err)
+		}
+	})
+
+	between := flow.Flow{Name: "between", Match: match(t, "ipv4 udp"), Priority: 5}
+	for range times.Brief(50, 20) {
+		moved, high := first, between
+		moved.Priority, high.Priority = 9, 7
+		last := behind
+		last.Priority = 10
+		// The rank of first falls below that of between, which goes in the same call, and rises above it as it comes.
+		set(t, e, []flow.Flow{first, between, behind}, dataplane.SetOptions{})
+		set(t, e, []flow.Flow{moved, last}, dataplane.SetOptions{})
+		set(t, e, []flow.Flow{first, high, behind}, dataplane.SetOptions{})
+		set(t, e, []flow.Flow{moved, last}, dataplane.SetOptions{})
+	}
+
+	enough()
+	wg.Wait()
+	if err := snd.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent := snd.Sent()[0]
+	if await(t, reader(t, b.cfg), "first", backend.Pair(sent)); sent.Packets == 0 {
+		t.Error("that shows nothing")
+	}
+	if n := e.flows["first"].past.Discontinuities; n != 0 {
+		t.Errorf("%d discontinuities", n)
+	}
+}

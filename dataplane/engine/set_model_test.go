@@ -33,8 +33,14 @@ func (o *fakeHardware) Rename(was, now backend.Placed) {
 }
 
 // Alter implements alterer.
-func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]backend.Installed, func(bool) error, error) {
+func (u *fakeSoftware) Alter(_ context.Context, c backend.Change) ([]backend.Installed, func(bool) error, error) {
 	u.call()
+	was, now := c.Was, c.Now
+	for _, f := range c.Add {
+		if u.full != nil && u.full(f.Flow) != nil {
+			return nil, nil, u.full(f.Flow)
+		}
+	}
 	for i, f := range now {
 		_, known := u.left[f.Flow.Identity()+" "+f.Name]
 		if u.full != nil && u.full(f.Flow) != nil && !known && f.Flow.Identity() != was[i].Flow.Identity() {
@@ -60,6 +66,17 @@ func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]ba
 		}
 		u.flows[f.Name], u.ids[f.Name], u.served[f.Name] = f, id, served[was[i].Name]
 		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f)}
+	}
+	for _, f := range c.Leave {
+		delete(u.flows, f.Name)
+	}
+	for _, f := range c.Return {
+		u.flows[f.Name] = f
+	}
+	for _, f := range c.Add {
+		id := u.put(f)
+		u.served[f.Name] = !c.Shadows
+		out = append(out, backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f)})
 	}
 	return out, func(keep bool) error {
 		u.call()

@@ -31,15 +31,64 @@ func (ch *change) inForce(alter *alterations, refused bool) undone {
 			u.flows = append(u.flows, c.Placed)
 		}
 	}
+	changed := len(alter.ends) > 0
+	if !changed && !(refused && alter.begun) {
+		return u
+	}
+
 	for _, x := range alter.list {
-		if !x.anew || len(alter.ends) == 0 && !(refused && alter.begun) {
+		if !x.rules {
 			continue
 		}
 		u.flows = append(u.flows, x.to)
-		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss.
-		u.altered[x.c] = len(alter.ends) > 0 && !alter.done
+		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss of a
+		// flow that counts other packets.
+		if changed && x.anew && !alter.done {
+			u.altered[x.c] = true
+		}
+	}
+	if changed {
+		alter.notePassed(u.altered)
+	}
+	for _, c := range alter.left {
+		u.altered[c] = true
 	}
 	return u
+}
+
+// notePassed notes the flows that have changed places with another one that matches some of their packets: one of the two has
+// counted packets of the other.
+func (a *alterations) notePassed(altered map[*flowState]bool) {
+	of := make(map[*flowState]*alteration)
+	for _, x := range a.list {
+		of[x.c] = x
+	}
+	// before and after are the two forms of a flow of the set.
+	forms := func(c *flowState) (before, after backend.Placed) {
+		if x := of[c]; x != nil {
+			return x.was.Placed, x.to
+		}
+		return c.Placed, c.Placed
+	}
+
+	compared := 0
+	for _, x := range a.list {
+		if x.anew || !x.rules {
+			continue
+		}
+		for _, c := range a.e.flows {
+			if compared++; compared > mostUndoneCompared {
+				altered[x.c] = true
+				break
+			}
+			before, after := forms(c)
+			passed := (backend.ByPrecedence(x.was.Placed, before) < 0) != (backend.ByPrecedence(x.to, after) < 0)
+			if c != x.c && passed && (flow.Overlap(&x.to.Flow, &before.Flow) || flow.Overlap(&x.to.Flow, &after.Flow)) {
+				altered[x.c] = true
+				break
+			}
+		}
+	}
 }
 
 // inSoftware reports whether software has rules of a flow that is being added.
@@ -68,7 +117,7 @@ func (u undone) declare(e *Engine) error {
 		if (software || c.offload != nil && c.follows) && !lost {
 			n, _ := slices.BinarySearchFunc(u.flows, c.Placed, backend.ByPrecedence)
 			compared += n
-			overlaps := func(f backend.Placed) bool { return flow.Overlap(&f.Flow, &c.Flow) }
+			overlaps := func(f backend.Placed) bool { return f.Name != c.Name && flow.Overlap(&f.Flow, &c.Flow) }
 			lost = n > 0 && (compared > mostUndoneCompared || slices.ContainsFunc(u.flows[:n], overlaps))
 		}
 		if !lost || !c.published() {

@@ -25,6 +25,7 @@ type over struct {
 	safe   uint64 // of passed: read by a process, or in a pinned slot that the total goes on from
 	fresh  uint64 // of passed: in a device, and perhaps not read yet
 	unsure uint64 // that may be another flow's
+	undone uint64 // that were counted while a change was in force which was refused then: with a discontinuity
 	unread bool   // one of its devices went before its first read, and its total has no value until that is noticed
 }
 
@@ -299,6 +300,9 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	if n == t.last && o.unsure == 0 {
 		least, most = o.total+o.passed, o.total+o.passed
 	}
+	if n > t.last {
+		most += o.undone
+	}
 	held := w.isCounted(f)
 	if w.isTried(f) {
 		t.possible = true
@@ -365,6 +369,7 @@ type amidPacket struct {
 
 // passAt has packets pass at the step n of the process.
 func (w *world) passAt(n int, s step) {
+	w.undone = nil
 	port, count := parseNumber(s.args[0]), parseNumber(s.args[2])
 	at := site{s.args[1], s.egress}
 	w.setAtStep(func(string) {
@@ -399,9 +404,14 @@ func parseNumber(text string) int {
 // the set of after. If that is the same flow, its total has each packet once, or declares that it may not.
 func (w *world) resolveAmid() {
 	w.setAtStep(nil)
-	list := w.amid
-	w.amid = nil
+	list, undone := w.amid, w.undone
+	w.amid, w.undone = nil, nil
 	for _, p := range list {
+		for _, f := range winners(undone, p.port, p.at.name, p.at.egress) {
+			if w.find(f.Name) != nil {
+				w.truthOf(f.Name).over.undone++
+			}
+		}
 		var after flow.Flow
 		if all := winners(w.flows, p.port, p.at.name, p.at.egress); len(all) > 0 {
 			after = all[0]

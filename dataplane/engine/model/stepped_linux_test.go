@@ -42,8 +42,8 @@ func (s *stepped) RemoveStale(ctx context.Context) error {
 }
 
 // Alter implements backend.Alterer.
-func (s *stepped) Alter(ctx context.Context, was, now []backend.Placed) ([]backend.Installed, func(keep bool) error, error) {
-	in, end, err := s.Backend.Alter(ctx, was, now)
+func (s *stepped) Alter(ctx context.Context, c backend.Change) ([]backend.Installed, func(keep bool) error, error) {
+	in, end, err := s.Backend.Alter(ctx, c)
 	s.step("altered")
 	if end == nil {
 		return in, nil, err

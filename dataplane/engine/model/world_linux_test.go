@@ -69,6 +69,7 @@ type world struct {
 	unheldAtStart map[site]bool   // hooks without a program when the process began
 	deviceAt      time.Time       // when a device last had a step
 	amid          []amidPacket    // of the step that is under way
+	undone        []flow.Flow     // the set that the step has refused
 	tried         map[string]bool // flows that were refused since the last check
 
 	kill struct {
@@ -849,6 +850,7 @@ func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 // noteUndone notes that flows of list may have counted packets of others, or other packets than theirs, until their call
 // was refused.
 func (w *world) noteUndone(list []flow.Flow) {
+	w.undone = list
 	for _, f := range w.flows {
 		misses := func(g flow.Flow) bool {
 			if g.Name == f.Name {

@@ -9,7 +9,8 @@ import (
 var _ backend.Alterer = (*Backend)(nil)
 
 // Alter implements backend.Alterer.
-func (s *Backend) Alter(ctx context.Context, was, now []backend.Placed) ([]backend.Installed, func(keep bool) error, error) {
+func (s *Backend) Alter(ctx context.Context, c backend.Change) ([]backend.Installed, func(keep bool) error, error) {
+	was, now := c.Was, c.Now // the engine adds and removes others by themselves
 	old := make([]uint32, len(was))
 	s.mu.Lock()
 	for i, f := range was {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -13,13 +14,15 @@ import (
 
 // alteration is a change of installed flows that can be taken back until it ends.
 type alteration struct {
-	b          *Backend
-	was, now   []backend.Placed
+	b *Backend
+	backend.Change
 	old, fresh []*entry
+	added      []*entry
+	turned     []*entry // of Leave and Return
 	in         []backend.Installed
-	rules      [2][]xdp.Rule // of was and now, those that differ
+	rules      [2][]xdp.Rule // that the change exchanges
 	exchanged  bool
-	demanded   bool // the demand has the flows of now
+	demanded   bool // the demand has the flows of Now and Add
 	owners     []xdp.CounterInfo
 	made       []uint32 // counters that only fresh count in
 }
@@ -27,57 +30,136 @@ type alteration struct {
 // prepare allocates counters, takes hooks and exchanges the rules. After an error takeBack follows.
 func (a *alteration) prepare(ctx context.Context) error {
 	b := a.b
-	for i, f := range a.was {
+	for i, f := range a.Was {
 		x := b.flows[f.Name]
 		if x == nil {
 			return fmt.Errorf("flow %q: changing it: XDP has no rules of it", f.Name)
 		}
-		y, in, err := a.counter(x, f, a.now[i])
+		y, in, err := a.counter(x, f, a.Now[i])
 		if err != nil {
 			return fmt.Errorf("flow %q: %w", f.Name, translate(err))
 		}
-		if a.now[i].Order != f.Order {
-			y.order = b.place(a.now[i])
+		if a.Now[i].Order != f.Order {
+			y.order = b.place(a.Now[i])
 		}
 		before, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return err
 		}
-		rules, err := b.compile(a.now[i], y, y.active)
+		rules, err := b.compile(a.Now[i], y, y.active)
 		if err != nil {
 			return err
 		}
-		y.drops = y.active && a.now[i].Action == flow.Drop
+		y.drops = y.active && a.Now[i].Action == flow.Drop
 		if !slices.Equal(before, rules) {
 			a.rules[0], a.rules[1] = append(a.rules[0], before...), append(a.rules[1], rules...)
 		}
 		a.old, a.fresh, a.in = append(a.old, x), append(a.fresh, y), append(a.in, in)
 	}
-	for i, y := range a.fresh {
-		if y.active {
-			b.hooks.demand.add(a.now[i].Flow, 1)
-		}
+	if err := a.prepareAdded(ctx); err != nil {
+		return err
 	}
-	a.demanded = true
+	if err := a.prepareTurns(); err != nil {
+		return err
+	}
 
+	a.addDemand(1)
 	if err := b.hooks.attach(true); err != nil {
 		return err
 	}
-	for i, y := range a.fresh {
+	for f, y := range a.coming() {
 		if !y.active {
 			continue
 		}
-		if err := b.hooks.checkReach(a.now[i].Flow); err != nil {
+		if err := b.hooks.checkReach(f.Flow); err != nil {
 			return err
 		}
 	}
-	if err := b.exchangeFor(ctx, a.old, a.rules[0], a.rules[1]); err != nil {
-		err = b.withFlows(err, nil, nil)
+	if err := b.exchangeFor(ctx, slices.Concat(a.old, a.turned), a.rules[0], a.rules[1]); err != nil {
+		err = b.withFlows(err, a.Add, a.added)
 		return fmt.Errorf("changing rules: %w", err)
 	}
 	a.exchanged = true
-	a.put(a.was, a.now, a.fresh)
+	a.put(a.Was, a.Now, a.fresh)
+	a.put(nil, a.Add, a.added)
+	a.turn()
 	return nil
+}
+
+// turn notes that flows which were in the tables have left them, and the other way round.
+func (a *alteration) turn() {
+	for _, x := range a.turned {
+		x.left = !x.left
+	}
+}
+
+// prepareAdded makes the entries of the flows that come.
+func (a *alteration) prepareAdded(ctx context.Context) error {
+	for _, f := range a.Add {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x, in, rules, err := a.b.newEntry(f, !a.Shadows)
+		if err != nil {
+			return err
+		}
+		if !in.Adopted {
+			a.made = append(a.made, in.ID)
+		}
+		x.active = !a.Shadows
+		a.added, a.in = append(a.added, x), append(a.in, in)
+		a.rules[1] = append(a.rules[1], rules...)
+	}
+	return nil
+}
+
+// prepareTurns compiles the rules of the flows that leave, and of those that return.
+func (a *alteration) prepareTurns() error {
+	for _, f := range slices.Concat(a.Leave, a.Return) {
+		x := a.b.flows[f.Name]
+		if x == nil {
+			continue
+		}
+		there := *x
+		there.left = false
+		rules, err := a.b.compile(f, &there, x.drops)
+		if err != nil {
+			return err
+		}
+		to := 0
+		if x.left {
+			to = 1
+		}
+		a.rules[to] = append(a.rules[to], rules...)
+		a.turned = append(a.turned, x)
+	}
+	return nil
+}
+
+// coming yields the flows as they are to be.
+func (a *alteration) coming() iter.Seq2[backend.Placed, *entry] {
+	return func(yield func(backend.Placed, *entry) bool) {
+		for i, y := range a.fresh {
+			if !yield(a.Now[i], y) {
+				return
+			}
+		}
+		for i, y := range a.added {
+			if !yield(a.Add[i], y) {
+				return
+			}
+		}
+	}
+}
+
+// addDemand notes that the flows as they are to be need their hooks, or do not.
+func (a *alteration) addDemand(n int) {
+	for f, y := range a.coming() {
+		if y.active {
+			a.b.hooks.demand.add(f.Flow, n)
+		}
+	}
+	a.demanded = n > 0
 }
 
 // counter returns a flow as it is to be, with the counter of x if the flow counts the same packets, else with
@@ -142,12 +224,12 @@ func (a *alteration) end(keep bool) error {
 	var left []uint32
 	for i, x := range a.old {
 		if x.active {
-			b.hooks.demand.add(a.was[i].Flow, -1)
+			b.hooks.demand.add(a.Was[i].Flow, -1)
 		}
 		if x.counter == a.fresh[i].counter {
 			continue
 		}
-		if y := b.flows[a.was[i].Name]; y == nil || y.counter != x.counter { // else a second Alter has brought the flow back
+		if y := b.flows[a.Was[i].Name]; y == nil || y.counter != x.counter { // else a second Alter has brought the flow back
 			left = append(left, x.counter)
 		}
 		for _, c := range x.own {
@@ -157,22 +239,41 @@ func (a *alteration) end(keep bool) error {
 	return errors.Join(b.trim(), b.freeCounters(left))
 }
 
+// takeBack brings the flows of before back. Flows of Add that were removed meanwhile are gone already.
 func (a *alteration) takeBack() error {
 	b := a.b
+	a.forgetRemoved()
 	if a.exchanged {
 		if err := b.exchange(context.Background(), a.rules[1], a.rules[0]); err != nil {
 			return fmt.Errorf("changing rules back: %w", err)
 		}
-		a.put(a.now, a.was, a.old)
+		a.put(a.Now, a.Was, a.old)
+		a.put(a.Add, nil, nil)
+		a.turn()
+	}
+	if a.demanded {
+		a.addDemand(-1)
 	}
 	var errs []error
-	for i, y := range a.fresh {
-		if y.active && a.demanded {
-			b.hooks.demand.add(a.now[i].Flow, -1)
-		}
-	}
 	for _, o := range slices.Backward(a.owners) {
 		errs = append(errs, b.rules.Rename(o.ID, o.Owner))
 	}
 	return errors.Join(append(errs, b.trim(), b.freeCounters(a.made))...)
+}
+
+// forgetRemoved drops the flows of Add that Remove has ended, with their rules, hooks and counters.
+func (a *alteration) forgetRemoved() {
+	if !a.exchanged {
+		return
+	}
+	gone := make(map[uint32]bool) // by counter
+	for i := len(a.Add) - 1; i >= 0; i-- {
+		if x := a.added[i]; a.b.flows[a.Add[i].Name] != x {
+			gone[x.counter] = true
+			a.Add = slices.Delete(slices.Clone(a.Add), i, i+1)
+			a.added = slices.Delete(a.added, i, i+1)
+		}
+	}
+	a.rules[1] = slices.DeleteFunc(a.rules[1], func(r xdp.Rule) bool { return gone[r.Counter] })
+	a.made = slices.DeleteFunc(a.made, func(id uint32) bool { return gone[id] })
 }

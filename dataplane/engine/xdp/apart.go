@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -112,8 +113,12 @@ func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err 
 }
 
 // compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
-// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops.
+// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops. A flow that has left
+// has none.
 func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
+	if x.left {
+		return nil, nil
+	}
 	f.Order = x.order
 	if len(x.apart) == 0 {
 		return b.compileOn(f, x.counter, drops)
@@ -148,17 +153,17 @@ func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp
 var _ backend.Alterer = (*Backend)(nil)
 
 // Alter implements backend.Alterer by one exchange of the rules of all flows.
-func (b *Backend) Alter(ctx context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
+func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Installed, end func(keep bool) error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.start != nil {
 		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
-	a := &alteration{b: b, was: was, now: now}
+	a := &alteration{b: b, Change: c}
 	if err := a.prepare(ctx); err != nil {
 		return nil, nil, errors.Join(err, a.takeBack())
 	}
-	for i, f := range now {
+	for i, f := range slices.Concat(c.Now, c.Add) {
 		a.in[i].Source = b.hooks.source(f.Flow)
 	}
 	return a.in, a.end, nil

@@ -61,6 +61,7 @@ type entry struct {
 	order   uint32 // its place in the tables
 	active  bool   // its counts are published, or another flow depends on them
 	drops   bool   // its rules drop, except on the interfaces in apart
+	left    bool   // its rules have left the tables, and Remove follows
 
 	own    map[string]xdp.Counter // by interface: counters of packets of that interface alone
 	apart  map[string]struct{}    // interfaces on which the rules count in own

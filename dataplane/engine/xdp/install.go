@@ -89,6 +89,21 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 	return out, nil
 }
 
+// newEntry allocates the counter of a flow that is to be added, and compiles its rules. drops: they drop, if the flow does.
+func (b *Backend) newEntry(f backend.Placed, drops bool) (*entry, backend.Installed, []xdp.Rule, error) {
+	x := &entry{owner: owner(f.Flow), order: b.place(f), drops: drops && f.Action == flow.Drop}
+	c, err := b.rules.AllocCounter(x.owner)
+	if err != nil {
+		return nil, backend.Installed{}, nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
+	}
+	x.counter = c.ID
+	rules, err := b.compile(f, x, x.drops)
+	if err != nil && !c.Adopted {
+		err = errors.Join(err, b.freeCounters([]uint32{c.ID}))
+	}
+	return x, backend.Installed{ID: c.ID, Cookie: c.Cookie, Basis: "l2", Adopted: c.Adopted}, rules, err
+}
+
 // exchangePinned replaces the pinned rules of flows by rules. If the tables lack room, it drops what the pins hold for no
 // configured flow, and tries again. It returns what it exchanged: nothing on error.
 func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, all []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule, err error) {
