@@ -95,7 +95,8 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 		return err
 	}
 	now := s.software.Now()
-	whole := m.shadowComplete(c)
+	// Without audit, packets that the total lacks since it went to hardware are not added without a discontinuity.
+	whole := m.shadowComplete(c) && (s.audit || !c.needsAlign)
 	if !lost { // its counter is read to the end below
 		if err := m.removeFromHardware(ctx, c); err != nil {
 			return fmt.Errorf("removing it from %s: %w", s.hardware.Name(), err)

@@ -184,14 +184,23 @@ func passedAmidLevelChange() (all []fault) {
 	return all
 }
 
-// passedAmidChange are packets at each step of a change that adds, alters and removes flows. Each is decided by the set of before
-// or by the set of after.
+// passedAmidChange are packets at each step of a change that adds, alters and removes flows. The set of before decides each, or
+// the set of after.
 func passedAmidChange() (all []fault) {
+	changes := []struct{ from, to string }{
+		{"a=1^1 b=*^2 r=1^2", "a=1 c=*"},
+		{"a=1^1 b=*^2 r=1^2", "a=2^1 b=* c=1@v1"},
+		{"a=1^1 b=*^2 r=1^2", "a=2^1 b=*"},
+		{"a=1 y=*^4", "a=1^5 y=*^4 c=*@v1^3"},        // y must not win before c has come
+		{"a=1^1 r=*^2", "a=1^5"},                     // nor r before it has gone
+		{"a=1^1 b=*", "a=1 d=2~rdma"},                // v1 has no device: d is refused behind the exchange
+		{"a=1 b=*^1", "a=1^2 b=*^1 c=*@v0 d=2~rdma"}, // the same, and a loses packets meanwhile
+	}
 	for n := range 12 {
-		for _, change := range []string{"set a=1 c=*", "set a=2^1 b=* c=1@v1", "set a=2^1 b=*"} {
+		for _, c := range changes {
 			all = append(all, fault{
 				name:    "packets pass amid a change of a set",
-				history: fmt.Sprintf("device v0 devx; set a=1^1 b=*^2 r=1^2; start; check; amid@%d send 1 v1 2: %s", n+1, change),
+				history: fmt.Sprintf("device v0 devx; set %s; start; check; amid@%d send 1 v1 2: set %s", c.from, n+1, c.to),
 			})
 		}
 	}

@@ -26,6 +26,7 @@ type over struct {
 	fresh  uint64 // of passed: in a device, and perhaps not read yet
 	unsure uint64 // that may be another flow's
 	undone uint64 // that were counted while a change was in force which was refused then: with a discontinuity
+	behind uint64 // that the last look lacked: the shadow may know them, and the total get them with a discontinuity
 	unread bool   // one of its devices went before its first read, and its total has no value until that is noticed
 }
 
@@ -288,6 +289,7 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	o := &t.over
 	least, most := o.total+o.safe+o.fresh, o.total+o.passed+o.twice+o.unsure
+	all := most + o.behind
 	w.trace("%s: %d packets, %d discontinuities; between %d and %d; %d counted, %d missed, %d unsure, by %s",
 		f.Name, packets, n, least, most, o.passed, t.missed, o.unsure, w.sources[f.Name])
 	if w.isOld(f) {
@@ -301,7 +303,7 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 		least, most = o.total+o.passed, o.total+o.passed
 	}
 	if n > t.last {
-		most += o.undone
+		most = all + o.undone
 	}
 	held := w.isCounted(f)
 	if w.isTried(f) {
@@ -327,7 +329,7 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 		t.missed, t.possible = 0, !held
 	}
 	t.known, t.last = true, n
-	t.over = over{total: packets}
+	t.over = over{total: packets, behind: max(all, packets) - packets}
 	return nil
 }
 
@@ -407,9 +409,11 @@ func (w *world) resolveAmid() {
 	list, undone := w.amid, w.undone
 	w.amid, w.undone = nil, nil
 	for _, p := range list {
-		for _, f := range winners(undone, p.port, p.at.name, p.at.egress) {
-			if w.find(f.Name) != nil {
-				w.truthOf(f.Name).over.undone++
+		if undone != nil {
+			for _, f := range winners(slices.Concat(w.flows, undone), p.port, p.at.name, p.at.egress) {
+				if w.find(f.Name) != nil {
+					w.truthOf(f.Name).over.undone++
+				}
 			}
 		}
 		var after flow.Flow
@@ -431,7 +435,10 @@ func (w *world) resolveAmid() {
 		}
 		may := map[string]bool{p.winner.Name: true}
 		for _, f := range winners(w.flows, p.port, p.at.name, p.at.egress) {
-			may[f.Name] = true // one of those that match
+			may[f.Name] = true
+			if !w.uncertain && !w.without[f.Name] {
+				break // this one wins
+			}
 		}
 		for name := range may {
 			if w.find(name) != nil {
