@@ -37,9 +37,9 @@ type alterations struct {
 
 	// Flows that come and go with the change. Where software has their rules, it exchanges those together with the rules of list.
 	add, remove []*flowState
-	came        map[*flowState]backend.Installed // flows of add that are not in the stack, and have their rules
+	installed   map[*flowState]backend.Installed // flows of add that are not in the stack, and have their rules
 	left        []*flowState                     // flows of remove that have no rules any more
-	back        []*flowState                     // flows of left of a change that is undone
+	restore     []*flowState                     // flows that had left in the change that this one takes back
 
 	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
 	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
@@ -116,6 +116,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 		})
 	}
 	a.keepOut(refused)
+	defer a.keepOutRemoved()
 	if len(a.moved) == 0 {
 		return nil
 	}
@@ -174,6 +175,16 @@ func (a *alterations) keepOut(refused map[*flowState]error) {
 	a.e.arranger.out = refused
 }
 
+// keepOutRemoved keeps flows out of hardware that are to be removed, and that hardware does not count. In hardware they would
+// win over flows that have passed them.
+func (a *alterations) keepOutRemoved() {
+	for _, c := range a.remove {
+		if c.offload != nil && !c.offloaded {
+			a.e.arranger.out[c] = errChanging
+		}
+	}
+}
+
 // alterRules changes the rules of each backend, except in hardware.
 func (a *alterations) alterRules(ctx context.Context) error {
 	a.begun = true
@@ -196,10 +207,25 @@ func (a *alterations) alterRules(ctx context.Context) error {
 		}
 	}
 	for _, x := range a.list {
+		x.keep()
+	}
+	return nil
+}
+
+// keep keeps the flow as it is, for undo.
+func (x *alteration) keep() {
+	if x.was.shown == nil {
 		x.was = *x.c
 		x.c.held = true // by x.was
 	}
-	return nil
+}
+
+// before returns the flow as it was before the change.
+func (x *alteration) before() backend.Placed {
+	if x.was.shown == nil {
+		return x.c.Placed
+	}
+	return x.was.Placed
 }
 
 // alterIn changes the rules of flows in one backend. Software gets the flows that come and go in the same call: between two calls
@@ -215,12 +241,12 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 		ch.Was[i], ch.Now[i] = x.c.Placed, x.to
 	}
 	s, hasHooks := b.(backend.SoftwareBackend)
-	var come []*flowState
+	var come, leave []*flowState
 	var before backend.Moment
 	if hasHooks {
 		if slices.ContainsFunc(list, func(x *alteration) bool { return x.rules }) {
-			come, a.left = a.comeTo(s), a.leave(s)
-			ch.Add, ch.Leave, ch.Return = placedOf(come), placedOf(a.left), placedOf(a.back)
+			come, leave = a.comingTo(s), a.leaving(s)
+			ch.Add, ch.Leave, ch.Return = placedOf(come), placedOf(leave), placedOf(a.restore)
 			ch.Shadows = a.e.mover.stack != nil
 		}
 		before = s.Now()
@@ -230,12 +256,14 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 	var end func(keep bool) error
 	alter := func() (err error) { in, end, err = u.Alter(ctx, ch); return err }
 	err := a.e.ctl.Outside(alter)
-	if err != nil && len(come) > 0 && a.e.refused.lenient(ctx, err) { // install finds out which of come are refused
-		if errors.Is(err, backend.ErrUndone) {
-			a.e.refused.tried = append(a.e.refused.tried, ch.Add...)
-		}
+	if err != nil && len(come) > 0 && a.e.refused.lenient(ctx, err) {
+		// install finds out which of them are refused. Until then packets count without them, hence tried.
+		a.e.refused.tried = append(a.e.refused.tried, ch.Add...)
 		come, ch.Add = nil, nil
 		err = a.e.ctl.Outside(alter)
+	}
+	if err == nil || errors.Is(err, backend.ErrUndone) {
+		a.left = leave
 	}
 	if err != nil {
 		return fmt.Errorf("changing %s in %s: %w", backend.Describe(ch.Was), b.Name(), err)
@@ -243,19 +271,20 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 
 	a.ends = append(a.ends, func(keep bool) error { return a.e.ctl.Outside(func() error { return end(keep) }) })
 	for i, x := range list {
+		x.keep()
 		x.in = in[i]
 		if hasHooks {
 			x.at = beganAt(s, x.to, before)
 		}
 	}
 	for i, c := range come {
-		a.come(c, b, in[len(list)+i])
+		a.noteInstalled(c, b, in[len(list)+i])
 	}
 	return nil
 }
 
-// comeTo lists the flows of add whose rules u takes.
-func (a *alterations) comeTo(u backend.SoftwareBackend) (come []*flowState) {
+// comingTo lists the flows of add that u is to have rules of, and no other backend may take before it.
+func (a *alterations) comingTo(u backend.SoftwareBackend) (come []*flowState) {
 	for _, c := range a.add {
 		if c.offload != nil {
 			if a.e.mover.stack.software == u && !c.noShadow {
@@ -270,36 +299,37 @@ func (a *alterations) comeTo(u backend.SoftwareBackend) (come []*flowState) {
 	return come
 }
 
-// come notes that software has the rules of a flow that is being added.
-func (a *alterations) come(c *flowState, u backend.Backend, in backend.Installed) {
+// noteInstalled notes that software has the rules of a flow that is being added.
+func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.Installed) {
 	if c.offload != nil {
 		c.shadow, c.hasShadow = in, true
 		return
 	}
-	if a.came == nil {
-		a.came = make(map[*flowState]backend.Installed)
+	if a.installed == nil {
+		a.installed = make(map[*flowState]backend.Installed)
 	}
-	a.came[c] = in
+	a.installed[c] = in
 	c.backend = u
 }
 
-// leave lists the flows of remove that u counts, and that would win packets of a changed flow for a moment: they lose against
-// its rules of before. The others count until they are removed, which is last.
-func (a *alterations) leave(u backend.SoftwareBackend) (list []*flowState) {
-	changed := flow.NewIndex(func(x *alteration) *flow.Flow { return &x.c.Flow })
+// leaving lists the flows of remove that u counts, and that would win for a moment although they win in neither set: packets of
+// a changed flow, which has won over them, or of another flow that leaves. The others count until they are removed, which is
+// last.
+func (a *alterations) leaving(u backend.SoftwareBackend) (list []*flowState) {
+	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
 		if x.rules {
-			changed.Add(x)
+			out.Add(&x.c.Placed)
 		}
 	}
-
-	for _, c := range a.remove {
+	for _, c := range slices.SortedFunc(slices.Values(a.remove), byPrecedence) {
 		if c.backend != backend.Backend(u) || c.offload != nil && c.gone != nil {
 			continue
 		}
-		wins := false
-		changed.Overlapping(&c.Flow, func(x *alteration) { wins = wins || backend.ByPrecedence(x.c.Placed, c.Placed) < 0 })
-		if wins {
+		loses := false
+		out.Overlapping(&c.Flow, func(f *backend.Placed) { loses = loses || backend.ByPrecedence(*f, c.Placed) < 0 })
+		if loses {
+			out.Add(&c.Placed)
 			list = append(list, c)
 		}
 	}
@@ -352,7 +382,11 @@ func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error
 
 // affected lists the flows that may have to move.
 func (a *alterations) affected() []*flowState {
-	out := slices.DeleteFunc(slices.Concat(a.moved, a.late), func(c *flowState) bool { return a.e.flows[c.Name] != c })
+	removed := make(map[*flowState]bool, len(a.remove))
+	for _, c := range a.remove {
+		removed[c] = true
+	}
+	out := slices.DeleteFunc(slices.Concat(a.moved, a.late), func(c *flowState) bool { return a.e.flows[c.Name] != c || removed[c] })
 	for _, x := range a.list {
 		if x.c.offload != nil {
 			out = append(out, x.c)
@@ -367,7 +401,10 @@ func (a *alterations) arrange(ctx context.Context) error {
 		c.allowsSoftware = false
 	}
 	a.lent = nil
-	a.e.arranger.out = nil
+	if a.e.arranger.out = nil; a.done && a.e.mover.stack != nil {
+		a.e.arranger.out = make(map[*flowState]error, len(a.remove))
+		a.keepOutRemoved()
+	}
 	seeds := a.affected()
 	if len(seeds) == 0 {
 		return nil
@@ -538,7 +575,7 @@ func (a *alterations) undo(ctx context.Context) error {
 		}
 		return errors.Join(append(errs, a.arrange(ctx))...)
 	}
-	back := &alterations{e: a.e, back: a.left}
+	back := &alterations{e: a.e, restore: a.left}
 	for _, x := range a.list {
 		y := &alteration{c: x.c, to: x.was.Placed, rules: x.rules, relist: x.relist, anew: x.anew}
 		if x.anew {

@@ -38,8 +38,8 @@ func (p *placement) newFlow(f backend.Placed) *flowState {
 }
 
 // place installs flows that are not in the stack. All flows with the same choice of backends go to the first backend that
-// takes all of them; refusals are kept. Those of came have their rules.
-func (p *placement) place(ctx context.Context, flows []*flowState, came map[*flowState]backend.Installed) error {
+// takes all of them; refusals are kept. Of those that are installed already, all of a choice are.
+func (p *placement) place(ctx context.Context, flows []*flowState, installed map[*flowState]backend.Installed) error {
 	for len(flows) > 0 {
 		first := p.choices.of(flows[0].Flow)
 		var set, rest []*flowState
@@ -50,7 +50,13 @@ func (p *placement) place(ctx context.Context, flows []*flowState, came map[*flo
 				rest = append(rest, c)
 			}
 		}
-		if err := p.placeLeniently(ctx, set, first, came); err != nil {
+		var err error
+		if _, is := installed[set[0]]; is {
+			err = p.placeSet(ctx, set, first, installed)
+		} else {
+			err = p.placeLeniently(ctx, set, first)
+		}
+		if err != nil {
 			return err
 		}
 		flows = rest
@@ -58,11 +64,11 @@ func (p *placement) place(ctx context.Context, flows []*flowState, came map[*flo
 	return nil
 }
 
-// placeSet installs flows that share a choice of backends.
-func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, came map[*flowState]backend.Installed) error {
+// placeSet installs flows that share a choice of backends, or takes them as they are installed.
+func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, there map[*flowState]backend.Installed) error {
 	var refusals []error // of the open backends
 	for _, b := range of.open {
-		installed, err := p.install(ctx, b, set, came)
+		installed, err := p.install(ctx, b, set, there)
 		if err != nil {
 			refusals = append(refusals, err)
 			continue
@@ -100,15 +106,14 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, 
 	return p.unplaced(set, of, refusals)
 }
 
-// install has a backend count flows that share a choice. Where a change of others has brought their rules along, it has done so
-// for each of them.
-func (p *placement) install(ctx context.Context, b backend.Backend, set []*flowState, came map[*flowState]backend.Installed) (in []backend.Installed, err error) {
-	if _, is := came[set[0]]; !is {
+// install has a backend count flows, unless they are there.
+func (p *placement) install(ctx context.Context, b backend.Backend, set []*flowState, there map[*flowState]backend.Installed) (in []backend.Installed, err error) {
+	if there == nil {
 		err = p.mover.ctl.Outside(func() (err error) { in, err = b.Install(ctx, placedOf(set)); return err })
 		return in, err
 	}
 	for _, c := range set {
-		in = append(in, came[c])
+		in = append(in, there[c])
 	}
 	return in, nil
 }

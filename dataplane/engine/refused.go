@@ -196,8 +196,8 @@ func (x *refusal) at(place uint64, order uint32) *refusal {
 }
 
 // placeLeniently is placeSet for a start that goes on without refused flows: it finds them by halving the set.
-func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *choice, came map[*flowState]backend.Installed) error {
-	err := p.placeSet(ctx, set, of, came)
+func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *choice) error {
+	err := p.placeSet(ctx, set, of, nil)
 	if err == nil || !p.refused.lenient(ctx, err) {
 		return err
 	}
@@ -209,10 +209,10 @@ func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *ch
 		return nil
 	}
 	half := len(set) / 2
-	if err := p.placeLeniently(ctx, set[:half], of, came); err != nil {
+	if err := p.placeLeniently(ctx, set[:half], of); err != nil {
 		return err
 	}
-	return p.placeLeniently(ctx, set[half:], of, came)
+	return p.placeLeniently(ctx, set[half:], of)
 }
 
 // installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list. Until

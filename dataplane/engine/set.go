@@ -91,7 +91,7 @@ func (ch *change) carryOut(ctx context.Context, alter *alterations, was []datapl
 	if err := alter.prepare(ctx); err != nil {
 		return err
 	}
-	if err := ch.install(ctx, alter.came); err != nil {
+	if err := ch.install(ctx, alter.installed); err != nil {
 		return err
 	}
 
@@ -145,9 +145,8 @@ func (e *Engine) noteChange(underWay bool) {
 	}
 }
 
-// install counts the added flows and makes them flows of the set. Those of came have their rules. After an error uninstall
-// follows.
-func (ch *change) install(ctx context.Context, came map[*flowState]backend.Installed) error {
+// install counts the added flows and makes them flows of the set. Some are installed already. After an error uninstall follows.
+func (ch *change) install(ctx context.Context, installed map[*flowState]backend.Installed) error {
 	e := ch.e
 	beyond := len(ch.add) - len(ch.added) // flows that found no room
 	known := len(e.refused.flows)
@@ -155,7 +154,7 @@ func (ch *change) install(ctx context.Context, came map[*flowState]backend.Insta
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some
 	e.adding = ch.added              // after an error until uninstall has taken their entries back
-	if err := e.placement.place(ctx, plain, came); err != nil {
+	if err := e.placement.place(ctx, plain, installed); err != nil {
 		return err
 	}
 	if err := ch.installStacked(ctx, stacked); err != nil {
@@ -202,8 +201,12 @@ func (ch *change) refuse(ctx context.Context, flows map[*flowState]error) error 
 		ch.e.refused.add(c, flows[c])
 		ch.e.refused.tried = append(ch.e.refused.tried, c.Placed)
 	}
+	if err := ch.uninstall(ctx, list); err != nil {
+		return err
+	}
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return flows[c] != nil })
-	return ch.uninstall(ctx, list)
+	ch.e.refused.again = true // they have left room
+	return nil
 }
 
 // removeFlows ends the counting of all removed flows, or of none with an error.
@@ -219,6 +222,7 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	if err := e.placement.uninstall(ctx, ch.remove); err != nil {
 		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))
 	}
+	e.arranger.out = nil
 	var errs []error
 	for _, c := range ch.remove {
 		e.ctl.Pause()

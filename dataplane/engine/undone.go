@@ -27,48 +27,36 @@ type undone struct {
 func (ch *change) inForce(alter *alterations, refused bool) undone {
 	u := undone{flows: slices.Clone(ch.e.refused.tried), altered: make(map[*flowState]bool)}
 	for _, c := range ch.added {
-		if c.inSoftware() || refused && !alter.begun {
+		if c.inSoftware() || refused {
 			u.flows = append(u.flows, c.Placed)
 		}
 	}
-	changed := len(alter.ends) > 0
-	if !changed && !(refused && alter.begun) {
+	if len(alter.ends) == 0 && !(refused && alter.begun) {
 		return u
 	}
 
 	for _, x := range alter.list {
-		if !x.rules {
+		if !x.anew {
 			continue
 		}
-		u.flows = append(u.flows, x.to)
-		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss of a
-		// flow that counts other packets.
-		if changed && x.anew && !alter.done {
-			u.altered[x.c] = true
-		}
-	}
-	if changed {
-		alter.notePassed(u.altered)
+		u.flows = append(u.flows, x.before(), x.to)
+		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss.
+		u.altered[x.c] = len(alter.ends) > 0 && !alter.done
 	}
 	for _, c := range alter.left {
+		u.flows = append(u.flows, c.Placed)
 		u.altered[c] = true
 	}
+	alter.notePassed(u.altered)
 	return u
 }
 
-// notePassed notes the flows that have changed places with another one that matches some of their packets: one of the two has
-// counted packets of the other.
+// notePassed notes the flows that have changed places with each other, if they match the same packets: one has counted packets
+// of the other.
 func (a *alterations) notePassed(altered map[*flowState]bool) {
 	of := make(map[*flowState]*alteration)
 	for _, x := range a.list {
 		of[x.c] = x
-	}
-	// before and after are the two forms of a flow of the set.
-	forms := func(c *flowState) (before, after backend.Placed) {
-		if x := of[c]; x != nil {
-			return x.was.Placed, x.to
-		}
-		return c.Placed, c.Placed
 	}
 
 	compared := 0
@@ -78,14 +66,16 @@ func (a *alterations) notePassed(altered map[*flowState]bool) {
 		}
 		for _, c := range a.e.flows {
 			if compared++; compared > mostUndoneCompared {
-				altered[x.c] = true
-				break
+				altered[c], altered[x.c] = true, true
+				continue
 			}
-			before, after := forms(c)
-			passed := (backend.ByPrecedence(x.was.Placed, before) < 0) != (backend.ByPrecedence(x.to, after) < 0)
+			before, after := c.Placed, c.Placed
+			if y := of[c]; y != nil {
+				before, after = y.before(), y.to
+			}
+			passed := (backend.ByPrecedence(x.before(), before) < 0) != (backend.ByPrecedence(x.to, after) < 0)
 			if c != x.c && passed && (flow.Overlap(&x.to.Flow, &before.Flow) || flow.Overlap(&x.to.Flow, &after.Flow)) {
-				altered[x.c] = true
-				break
+				altered[c], altered[x.c] = true, true
 			}
 		}
 	}
@@ -103,7 +93,7 @@ func (c *flowState) inSoftware() bool {
 // declare declares a loss of each flow whose packets a flow of the undone change may have counted. The total of a flow that
 // hardware counts has them, but does not follow from its shadow any more.
 func (u undone) declare(e *Engine) error {
-	if len(u.flows) == 0 {
+	if len(u.flows)+len(u.altered) == 0 {
 		return nil
 	}
 	slices.SortFunc(u.flows, backend.ByPrecedence)

@@ -187,20 +187,29 @@ func passedAmidLevelChange() (all []fault) {
 // passedAmidChange are packets at each step of a change that adds, alters and removes flows. The set of before decides each, or
 // the set of after.
 func passedAmidChange() (all []fault) {
-	changes := []struct{ from, to string }{
-		{"a=1^1 b=*^2 r=1^2", "a=1 c=*"},
-		{"a=1^1 b=*^2 r=1^2", "a=2^1 b=* c=1@v1"},
-		{"a=1^1 b=*^2 r=1^2", "a=2^1 b=*"},
-		{"a=1 y=*^4", "a=1^5 y=*^4 c=*@v1^3"},        // y must not win before c has come
-		{"a=1^1 r=*^2", "a=1^5"},                     // nor r before it has gone
-		{"a=1^1 b=*", "a=1 d=2~rdma"},                // v1 has no device: d is refused behind the exchange
-		{"a=1 b=*^1", "a=1^2 b=*^1 c=*@v0 d=2~rdma"}, // the same, and a loses packets meanwhile
-	}
-	for n := range 12 {
-		for _, c := range changes {
+	const one, two = "device v0 devx", "audit; device v0 devx; device v1 devx"
+	for _, c := range []struct {
+		host, from, to string
+		steps          int
+	}{
+		{one, "a=1^1 b=*^2 r=1^2", "a=1 c=*", 12},
+		{one, "a=1^1 b=*^2 r=1^2", "a=2^1 b=* c=1@v1", 12},
+		{one, "a=1^1 b=*^2 r=1^2", "a=2^1 b=*", 12},
+		{one, "a=1 y=*^4", "a=1^5 y=*^4 c=*@v1^3", 12}, // y must not win before c has come
+		{one, "a=1^1 r=*^2", "a=1^5", 12},              // nor r before it has gone
+		{two, "a=* r=1^1", "a=*^2", 30},                // nor when a goes back to hardware
+
+		// Only hardware may count d, and v1 has no device: the change is refused after XDP has had it in force.
+		{one, "a=1^1 b=*", "a=1 d=2~rdma", 12},
+		{one, "a=1 b=*^1", "a=1^2 b=*^1 c=*@v0 d=2~rdma", 12},
+		{one, "a=*@v0~xdp w=*^1~xdp s=1@v1^2~xdp", "a=*@v0^3~xdp s=1@v1^2~xdp d=2~rdma", 12},
+		{one, "a=1 s=1@v1^1", "a=2 s=1@v1^1 d=2@v1~rdma", 12},
+		{one, "a=1 s=1@v1^1", "a=1^2 s=1@v1^1 d=2@v1~rdma", 12},
+	} {
+		for n := range c.steps {
 			all = append(all, fault{
 				name:    "packets pass amid a change of a set",
-				history: fmt.Sprintf("device v0 devx; set %s; start; check; amid@%d send 1 v1 2: set %s", c.from, n+1, c.to),
+				history: fmt.Sprintf("%s; set %s; start; check; amid@%d send 1 v1 2: set %s", c.host, c.from, n+1, c.to),
 			})
 		}
 	}

@@ -66,7 +66,7 @@ func drawStepOver(t *rapid.T, verb string) string {
 		return fmt.Sprintf("cancel@%d %s", rapid.IntRange(1, 20).Draw(t, "at"), of)
 	case "amid@":
 		sent := drawStepOver(t, "send")
-		of := drawStepOver(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "wait", "wait"}).Draw(t, "in"))
+		of := drawStepOver(t, rapid.SampledFrom([]string{"set", "plus", "minus", "rename", "wait", "wait", "cancel@"}).Draw(t, "in"))
 		return fmt.Sprintf("amid@%d %s: %s", rapid.IntRange(1, 12).Draw(t, "at"), sent, of)
 	case "detach", "refuse", "allow":
 		return verb + arrow.Draw(t, "side") + " " + ifname.Draw(t, "interface")

@@ -184,18 +184,24 @@ func (w *world) sendOver(port uint16, ifname string, egress bool, n int) error {
 	if w.rack.isDown(ifname) || !w.exists(ifname) {
 		return nil
 	}
-	first := func(set []flow.Flow) (name, identity string) {
-		if all := winners(set, port, ifname, egress); len(all) > 0 {
-			return all[0].Name, all[0].Identity()
-		}
-		return "", ""
-	}
 	candidates := make(map[string]bool) // flows that the packet may count for
-	name, identity := first(w.flows)
+	name, identity := "", ""
+	if all := winners(w.flows, port, ifname, egress); len(all) > 0 {
+		name, identity = all[0].Name, all[0].Identity()
+	}
 	if w.uncertain {
 		for _, set := range w.perhaps {
-			if other, its := first(set); other != name || its != identity {
-				candidates[name], candidates[other] = true, true
+			all := winners(set, port, ifname, egress)
+			if len(all) == 0 && name != "" {
+				candidates[name] = true
+			}
+			for _, f := range all {
+				if f.Name != name || f.Identity() != identity {
+					candidates[name], candidates[f.Name] = true, true
+				}
+				if !w.without[f.Name] {
+					break
+				}
 			}
 		}
 	}

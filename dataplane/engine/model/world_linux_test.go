@@ -368,14 +368,20 @@ func (w *world) cancelledAt(n int) (ctx context.Context, done func()) {
 	if n == 0 {
 		return ctx, cancel
 	}
-	w.setAtStep(func(string) {
+	w.kill.mu.Lock()
+	amid := w.kill.atStep
+	w.kill.mu.Unlock()
+	w.setAtStep(func(what string) {
 		if n--; n == 0 {
 			w.counts.cancels++
 			cancel()
 		}
+		if amid != nil {
+			amid(what)
+		}
 	})
 	return ctx, func() {
-		w.setAtStep(nil)
+		w.setAtStep(amid)
 		cancel()
 	}
 }

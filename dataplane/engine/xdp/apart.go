@@ -161,7 +161,7 @@ func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Ins
 	}
 	a := &alteration{b: b, Change: c}
 	if err := a.prepare(ctx); err != nil {
-		return nil, nil, errors.Join(err, a.takeBack())
+		return nil, nil, errors.Join(nameLimit(err, b.maxFlows), a.takeBack())
 	}
 	for i, f := range slices.Concat(c.Now, c.Add) {
 		a.in[i].Source = b.hooks.source(f.Flow)

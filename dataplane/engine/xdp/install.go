@@ -51,25 +51,16 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		x := &entry{owner: owner(f.Flow), order: b.place(f)}
-		counter, err := b.rules.AllocCounter(x.owner)
-		if err != nil {
-			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
-		}
-		if !counter.Adopted {
-			allocated = append(allocated, counter.ID)
-		}
-
 		pinned := b.start.fate(f.Flow)
-		x.counter = counter.ID
-		x.drops = f.Action == flow.Drop && (serve || pinned.drops)
-		own, err := b.compile(f, x, x.drops)
-		if err != nil {
+		var own []xdp.Rule
+		if all[i], out[i], own, err = b.newEntry(f, serve || pinned.drops); err != nil {
 			return nil, err
 		}
+		out[i].Gap = pinned.gap
 		rules = append(rules, own...)
-		all[i] = x
-		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted, Gap: pinned.gap}
+		if !out[i].Adopted {
+			allocated = append(allocated, out[i].ID)
+		}
 	}
 
 	if old, fresh, err = b.exchangePinned(ctx, flows, all, rules); err != nil {
