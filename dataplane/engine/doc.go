@@ -7,12 +7,12 @@
 // # Parts
 //
 //   - [Engine] is the life cycle and the control calls (engine.go, control.go, flows.go), change and alterations are
-//     changes of the set of flows (set.go, alter.go).
+//     changes of the set of flows (set.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
 //     place.go, room.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
-//     move.go, publish.go, divide.go, source.go).
+//     move.go, handover.go, publish.go, divide.go, source.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).
 //   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
 //

@@ -32,8 +32,8 @@ var mutants = []struct{ file, line, mutant string }{
 	{"dataplane/engine/handover.go", `lacks = !h.complete ||`, `lacks =`},                                                         // what a slot has missed is no loss
 	{"dataplane/engine/handover.go", `if int64(ahead.Packets) > 0 {`, `if false {`},                                               // what a slot has counted since is dropped
 	{"dataplane/engine/arrange_steps.go", `		m.stack.software.Look()`, ``},                                                        // a hook is released before a look
-	{"dataplane/engine/alter.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come, leave = nil, a.leaving(s)`},                 // flows come in an exchange of their own
-	{"dataplane/engine/alter.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come = a.comingTo(s)`},                            // flows go in an exchange of their own
+	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come, leave = nil, a.leaving(s)`},           // flows come in an exchange of their own
+	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come = a.comingTo(s)`},                      // flows go in an exchange of their own
 	{"dataplane/engine/undone.go", `	alter.notePassed(u.altered)`, ``},                                                            // a rank that is taken back has counted nothing
 	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap

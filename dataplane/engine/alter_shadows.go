@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// moveToShadows moves the flows whose rules change, and the flows that depend on them, to their shadows. No flow in
+// hardware may lose against a flow that XDP counts. Until arrange, none of them goes to hardware.
+func (a *alterations) moveToShadows(ctx context.Context) error {
+	s := a.e.mover.stack
+	if s == nil {
+		return nil
+	}
+	refused := make(map[*flowState]error)
+	refuse := func(c *flowState) {
+		if c.offloaded && refused[c] == nil {
+			a.moved = append(a.moved, c)
+		}
+		refused[c] = errChanging
+	}
+	for _, x := range a.list {
+		if x.c.offload == nil || !x.rules {
+			continue
+		}
+		refuse(x.c)
+		s.related.Overlapping(&x.to.Flow, func(o *flowState) {
+			if backend.ByPrecedence(x.to, o.Placed) < 0 {
+				refuse(o)
+			}
+		})
+	}
+	a.keepOut(refused)
+	defer a.keepOutRemoved()
+	if len(a.moved) == 0 {
+		return nil
+	}
+	all, inHardware, why := s.reassign(a.moved, refused)
+	a.moved = all
+	for _, c := range all {
+		if !inHardware[c] && c.hasShadow && !c.allowsSoftware {
+			c.allowsSoftware = true
+			a.lent = append(a.lent, c)
+		}
+	}
+	if err := s.possible(all, inHardware, why); err != nil {
+		return err
+	}
+
+	// Each flow that leaves hardware has to be at its shadow afterwards. A flow that waited for its device already may wait on.
+	leave := slices.DeleteFunc(slices.Clone(all), func(c *flowState) bool { return !c.offloaded || c.gone != nil || inHardware[c] })
+	a.e.arranger.moveToSoftware(ctx, all, inHardware, why)
+	for _, c := range leave {
+		if c.offloaded || c.gone != nil {
+			return fmt.Errorf("flow %q: %w: it could not be moved to XDP for the time of the change", c.Name, dataplane.ErrUnplaced)
+		}
+	}
+	return nil
+}
+
+// keepOut keeps flows out of hardware until arrange: those of refused, and those of add that lose against a changed flow or
+// against one that is kept out.
+func (a *alterations) keepOut(refused map[*flowState]error) {
+	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
+	for _, x := range a.list {
+		if x.c.offload != nil && x.rules {
+			out.Add(&x.to)
+		}
+	}
+	for c := range refused {
+		out.Add(&c.Placed)
+	}
+
+	for _, c := range slices.SortedFunc(slices.Values(a.add), byPrecedence) {
+		if c.offload == nil {
+			continue
+		}
+		loses := false
+		out.Overlapping(&c.Flow, func(f *backend.Placed) { loses = loses || backend.ByPrecedence(*f, c.Placed) < 0 })
+		if !loses {
+			continue
+		}
+		refused[c] = errChanging
+		out.Add(&c.Placed)
+		if a.late = append(a.late, c); !c.allowsSoftware {
+			c.allowsSoftware = true
+			a.lent = append(a.lent, c)
+		}
+	}
+	a.e.arranger.out = refused
+}
+
+// keepOutRemoved keeps flows out of hardware that are to be removed, and that hardware does not count. In hardware they would
+// win over flows that have passed them.
+func (a *alterations) keepOutRemoved() {
+	for _, c := range a.remove {
+		if c.offload != nil && !c.offloaded {
+			a.e.arranger.out[c] = errChanging
+		}
+	}
+}
