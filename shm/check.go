@@ -188,7 +188,8 @@ func (c *checker) catalogue(list []*segment) {
 			if c.full() {
 				return
 			}
-			// Behind the mark most slots were never written. A look at one makes the kernel clear a page.
+			// Behind the mark most slots were never written. A look at one makes the kernel clear a page. Their live bits are
+			// checked all the same.
 			if k == high || k > high && k%BlockLen == 0 {
 				if k = c.behindHole(n, k); k == SegmentLen {
 					break
@@ -226,7 +227,7 @@ func (c *checker) catalogue(list []*segment) {
 // behindHole returns the first slot of segment n, k or later, that is not in a hole of the file.
 func (c *checker) behindHole(n int, k uint32) uint32 {
 	begin := c.v.segmentOffset(n)
-	at := max(begin, c.v.store.written(begin+uint64(k)*entrySize)) - begin
+	at := max(begin, c.v.store.nextWritten(begin+uint64(k)*entrySize)) - begin
 	return max(k, uint32(min(at/entrySize, SegmentLen)))
 }
 

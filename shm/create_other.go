@@ -16,7 +16,7 @@ func populate(*mapping) {}
 
 func (fileStore) reserve(off, n uint64) error { return ErrNotSupported }
 
-func (fileStore) written(off uint64) uint64 { return off }
+func (fileStore) nextWritten(off uint64) uint64 { return off }
 
 // Intact returns ErrNotSupported: no mirror is written here.
 func (w *Writer) Intact() error { return ErrNotSupported }

@@ -76,7 +76,7 @@ func (s fileStore) reserve(off, n uint64) error {
 	return nil
 }
 
-func (s fileStore) written(off uint64) uint64 {
+func (s fileStore) nextWritten(off uint64) uint64 {
 	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO): // nothing is written behind off

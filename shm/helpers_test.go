@@ -23,7 +23,7 @@ func (s heapStore) window(off, n uint64) (*mapping, error) {
 
 func (heapStore) reserve(off, n uint64) error { return nil }
 
-func (heapStore) written(off uint64) uint64 { return off }
+func (heapStore) nextWritten(off uint64) uint64 { return off }
 
 func (heapStore) Close() error { return nil }
 

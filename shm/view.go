@@ -12,8 +12,8 @@ type store interface {
 	window(off, n uint64) (*mapping, error)
 	// reserve makes a file that ends at off longer by n bytes, which are zero and whose space is reserved.
 	reserve(off, n uint64) error
-	// written returns an offset, off or later, up to which every byte is zero and was never written: a hole.
-	written(off uint64) uint64
+	// nextWritten returns the first offset, off or later, that may have been written. Before it is a hole of zeros.
+	nextWritten(off uint64) uint64
 	Close() error
 }
 

@@ -93,6 +93,7 @@ func (x *alteration) check(e *Engine) error {
 // hardware may count unplaced flows, and refuses them; they are flows of add, without which the change may go on.
 func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error, err error) {
 	if len(a.list) == 0 {
+		a.e.arranger.out = nil
 		return nil, nil
 	}
 	if err := a.relist(); err != nil {
@@ -182,6 +183,9 @@ func (a *alterations) undo(ctx context.Context) error {
 	err := back.prepare(ctx)
 	if err == nil {
 		_, err = back.finish(ctx)
+	}
+	if err != nil && !back.done { // the flows stay changed
+		err = errors.Join(err, back.undo(ctx))
 	}
 	if err == nil || back.done { // after an error behind done, the flows are as before, but one of them found no place
 		back.end()

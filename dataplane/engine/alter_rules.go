@@ -82,8 +82,8 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 	var end func(keep bool) error
 	alter := func() (err error) { in, end, err = u.Alter(ctx, ch); return err }
 	err := a.e.ctl.Outside(alter)
-	if err != nil && len(come) > 0 && a.e.refused.lenient(ctx, err) {
-		// install finds out which of them are refused. Until then packets count without them, hence tried.
+	if err != nil && ctx.Err() == nil && a.mayComeLater(come) {
+		// install finds out what becomes of them. Until then packets count without them, hence tried.
 		a.e.refused.tried = append(a.e.refused.tried, ch.Add...)
 		come, ch.Add = nil, nil
 		err = a.e.ctl.Outside(alter)
@@ -91,7 +91,10 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 	if err == nil || errors.Is(err, backend.ErrUndone) {
 		a.left = leave
 	}
-	if err != nil {
+	switch {
+	case err != nil && len(come) > 0:
+		return fmt.Errorf("changing %s, and placing %s in %s: %w: %w", backend.Describe(ch.Was), backend.Describe(ch.Add), b.Name(), dataplane.ErrUnplaced, err)
+	case err != nil:
 		return fmt.Errorf("changing %s in %s: %w", backend.Describe(ch.Was), b.Name(), err)
 	}
 
@@ -125,6 +128,14 @@ func (a *alterations) comingTo(u backend.SoftwareBackend) (come []*flowState) {
 	return come
 }
 
+// mayComeLater reports whether the change may go on where software has refused flows that come: without some of them, or
+// without their shadows.
+func (a *alterations) mayComeLater(come []*flowState) bool {
+	return len(come) > 0 && a.e.refused.goOn || slices.ContainsFunc(come, func(c *flowState) bool {
+		return c.offload != nil && c.allowsHardware && !a.e.mover.stack.audit
+	})
+}
+
 // noteInstalled notes that software has the rules of a flow that is being added.
 func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.Installed) {
 	if c.offload != nil {
@@ -138,7 +149,7 @@ func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.
 	c.backend = u
 }
 
-// leaving lists the flows of remove that u counts, and that would win for a moment although they win in neither set: packets of
+// leaving lists the flows of remove that u has rules of and hardware does not count, and that would win for a moment although they win in neither set: packets of
 // a changed flow, which has won over them, or of another flow that leaves. The others count until they are removed, which is
 // last.
 func (a *alterations) leaving(u backend.SoftwareBackend) (list []*flowState) {
@@ -149,7 +160,11 @@ func (a *alterations) leaving(u backend.SoftwareBackend) (list []*flowState) {
 		}
 	}
 	for _, c := range slices.SortedFunc(slices.Values(a.remove), byPrecedence) {
-		if c.backend != backend.Backend(u) || c.offload != nil && c.gone != nil {
+		in := c.backend == backend.Backend(u)
+		if c.offload != nil {
+			in = a.e.mover.stack.software == u && c.hasShadow && !c.offloaded
+		}
+		if !in {
 			continue
 		}
 		loses := false

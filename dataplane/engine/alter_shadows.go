@@ -35,7 +35,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 			}
 		})
 	}
-	a.keepOut(refused)
+	a.keepOut(refused, refuse)
 	defer a.keepOutRemoved()
 	if len(a.moved) == 0 {
 		return nil
@@ -64,8 +64,8 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 }
 
 // keepOut keeps flows out of hardware until arrange: those of refused, and those of add that lose against a changed flow or
-// against one that is kept out.
-func (a *alterations) keepOut(refused map[*flowState]error) {
+// against one that is kept out. It calls refuse for each flow that loses against one of add that is kept out.
+func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowState)) {
 	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
 		if x.c.offload != nil && x.rules {
@@ -87,6 +87,12 @@ func (a *alterations) keepOut(refused map[*flowState]error) {
 		}
 		refused[c] = errChanging
 		out.Add(&c.Placed)
+		a.e.mover.stack.related.Overlapping(&c.Flow, func(o *flowState) {
+			if refused[o] == nil && backend.ByPrecedence(c.Placed, o.Placed) < 0 {
+				refuse(o)
+				out.Add(&o.Placed)
+			}
+		})
 		if a.late = append(a.late, c); !c.allowsSoftware {
 			c.allowsSoftware = true
 			a.lent = append(a.lent, c)
@@ -102,5 +108,22 @@ func (a *alterations) keepOutRemoved() {
 		if c.offload != nil && !c.offloaded {
 			a.e.arranger.out[c] = errChanging
 		}
+	}
+}
+
+// replace puts the new state of a flow of add in the place of the old one.
+func (a *alterations) replace(old, fresh *flowState) {
+	out := a.e.arranger.out
+	if out[old] == nil {
+		return
+	}
+	delete(out, old)
+	out[fresh] = errChanging
+	if i := slices.Index(a.late, old); i >= 0 {
+		a.late[i] = fresh
+	}
+	if i := slices.Index(a.lent, old); i >= 0 {
+		a.lent[i] = fresh
+		fresh.allowsSoftware = true
 	}
 }

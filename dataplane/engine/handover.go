@@ -8,13 +8,17 @@ type handover struct {
 	stands   backend.Pair // the total that readers saw last
 	known    backend.Pair // the total by a slot that counts the same packets; zero where there is none
 	complete bool         // that slot has seen every packet of the total
-	amid     uint64       // packets that passed while hardware began to count, at most
-	bytes    bool         // both count the same bytes of a packet
+	passed   uint64       // packets that passed while hardware began to count, at most
+
+	// sameBytes says that hardware and the slot count the same bytes of a packet, or that no bytes of hardware are replaced.
+	sameBytes bool
 }
 
 // total returns the value from which the total goes on. It never falls: a slot that stands lower has missed packets. A slot that
-// stands higher has seen packets that readers do not have yet. exact: it has every packet once, and its bytes are of one basis.
-// lacks: packets may be missing or counted twice.
+// stands higher has seen packets that readers do not have yet.
+//
+// lacks says that packets may be missing or counted twice. exact says that there are none of those, and that the bytes are of one
+// basis: such a total has no discontinuity.
 func (h handover) total() (total backend.Pair, exact, lacks bool) {
 	ahead := backend.Sub(h.known, h.stands) // each may be below 0
 	total = h.stands
@@ -25,6 +29,6 @@ func (h handover) total() (total backend.Pair, exact, lacks bool) {
 		total.Bytes = h.known.Bytes
 	}
 
-	lacks = !h.complete || int64(ahead.Packets) < 0 || h.amid > 0
-	return total, !lacks && h.bytes, lacks
+	lacks = !h.complete || int64(ahead.Packets) < 0 || h.passed > 0
+	return total, !lacks && h.sameBytes, lacks
 }

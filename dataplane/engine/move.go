@@ -95,7 +95,8 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 		return err
 	}
 	now := s.software.Now()
-	// Without audit, packets that the total lacks since it went to hardware are not added without a discontinuity.
+	// Without audit, packets that the total lacks since it went to hardware are not added without a discontinuity. The shadow is
+	// complete or not before hardware lets the flow go: that may take long.
 	whole := m.shadowComplete(c) && (s.audit || !c.needsAlign)
 	if !lost { // its counter is read to the end below
 		if err := m.removeFromHardware(ctx, c); err != nil {
@@ -108,7 +109,10 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
 		}
-		h := handover{stands: stands, known: backend.Add(c.shadowBase, own), complete: whole, bytes: c.basis == c.shadow.Basis}
+		h := handover{stands: stands, complete: whole, sameBytes: c.basis == c.shadow.Basis}
+		if c.follows { // else the base is not the shadow's
+			h.known = backend.Add(c.shadowBase, own)
+		}
 		var total backend.Pair
 		total, exact, lacks = h.total()
 		c.base = backend.Sub(total, own)
@@ -138,7 +142,10 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	s := m.stack
 	suspended := c.gone != nil
-	h := handover{known: backend.Add(c.shadowBase, before.Pair), bytes: true}
+	h := handover{sameBytes: true} // hardware's bytes come behind those of the shadow
+	if c.follows {
+		h.known = backend.Add(c.shadowBase, before.Pair)
+	}
 	if suspended {
 		h.complete = m.shadowComplete(c)
 	} else {
@@ -148,7 +155,8 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	var lacks bool
 	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		// Of a flow that its shadow counts, readers may have seen packets that hardware has counted too.
-		if h.stands = h.known; suspended {
+		h.stands = h.known
+		if suspended {
 			h.stands = stands
 		}
 		if c.hasShadow {
@@ -156,7 +164,7 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
 			}
-			h.amid = after.Packets - before.Packets
+			h.passed = after.Packets - before.Packets
 		}
 		c.base, _, lacks = h.total()
 		return s.hardware, c.hardware.ID, c.base, nil
@@ -175,8 +183,8 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 		c.past.Discontinuities++
 	}
 	text := ""
-	if h.amid > 0 {
-		text = fmt.Sprintf("at most %d packets passed meanwhile", h.amid)
+	if h.passed > 0 {
+		text = fmt.Sprintf("at most %d packets passed meanwhile", h.passed)
 	}
 	m.sendMoved(c, text, dataplane.Uncounted{Unknown: lacks})
 	return nil
@@ -248,8 +256,7 @@ func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
 
 // sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.
 func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
-	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
-		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
+	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why, "lacks", lacks.Unknown)
 	m.pending.send(moved(c, why, lacks))
 }
 

@@ -53,7 +53,7 @@ func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Insta
 		return past, nil
 	}
 
-	var own backend.Pair
+	var own backend.Pair // what the slot has counted, if the total has it or displaced flows have
 	if in.Adopted && old != nil || !in.Adopted && displaced {
 		var err error
 		if own, err = backend.ReadOne(c.backend, in.ID); err != nil {
@@ -80,7 +80,7 @@ func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Insta
 // takeUp returns what decides how the total of an inherited entry goes on. u is the software with the flow's slot, which stands
 // at count; nil: there is none.
 func takeUp(old *catalogue.Inherited, u backend.SoftwareBackend, f backend.Placed, slot backend.Installed, count backend.Pair) (handover, error) {
-	h := handover{bytes: true}
+	h := handover{sameBytes: true} // as readers see it: the entry has one basis
 	stands, err := old.Total()
 	if h.stands = stands; u == nil || !isCountedBy(old.Continuity, slot) {
 		return h, err
@@ -129,14 +129,14 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 		if err != nil {
 			return past, err
 		}
-		h.amid = amid
+		h.passed = amid
 		var exact bool
 		past.Discontinuities = old.Continuity.Discontinuities
 		if total, exact, _ = h.total(); !exact {
 			past.Discontinuities++
 		}
 
-		// Until writeHardwareContinuity a slot that knows the total goes on knowing it.
+		// After a kill ahead of writeHardwareContinuity, the next start goes on from a slot that knows the total.
 		setBase(&past, total)
 		if u != nil && isCountedBy(old.Continuity, c.shadow) {
 			past.Cookie = old.Continuity.Cookie

@@ -233,6 +233,7 @@ func (ch *change) installStacked(ctx context.Context, flows []*flowState) error 
 			n.shadow, n.hasShadow, c.hasShadow = c.shadow, true, false
 			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes
 		}
+		ch.altering.replace(c, n)
 		if again[i] = n; c.hasShadow {
 			e.refused.tried = append(e.refused.tried, c.Placed)
 		}

@@ -29,6 +29,7 @@ type change struct {
 	interfaces []dataplane.Interface // after the change; nil: they stay
 	config     *dataplane.Config     // the settings after the change; nil: they stay
 	added      []*flowState          // the flows of add
+	altering   *alterations          // the flows of alter
 }
 
 // apply makes the change, all of it or nothing; commit decides. Flows are altered and added first, and removed last: refusals
@@ -54,6 +55,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	}
 
 	alter := &alterations{e: e, list: ch.alter, remove: ch.remove}
+	ch.altering = alter
 	stays := context.WithoutCancel(ctx)
 	starting := e.catalogue.Inheriting()
 	if err := ch.carryOut(ctx, alter, was.Interfaces, commit); err != nil {

@@ -48,7 +48,26 @@ func (ch *change) inForce(alter *alterations, refused bool) undone {
 		u.altered[c] = true
 	}
 	alter.notePassed(u.altered)
+	alter.noteOthers(u)
 	return u
+}
+
+// noteOthers notes the changed flows that have lost packets to flows that came, or have got packets of flows that went.
+func (a *alterations) noteOthers(u undone) {
+	compared := 0
+	for _, x := range a.list {
+		if !x.rules || x.anew || u.altered[x.c] {
+			continue
+		}
+		last := x.before() // the form over which more flows win
+		if backend.ByPrecedence(last, x.to) < 0 {
+			last = x.to
+		}
+		compared += len(u.flows)
+		u.altered[x.c] = compared > mostUndoneCompared || slices.ContainsFunc(u.flows, func(f backend.Placed) bool {
+			return f.Name != x.to.Name && f.Name != x.before().Name && backend.ByPrecedence(f, last) < 0 && flow.Overlap(&f.Flow, &last.Flow)
+		})
+	}
 }
 
 // notePassed notes the flows that have changed places with each other, if they match the same packets: one has counted packets

@@ -180,7 +180,7 @@ func (w *world) do(s step) error {
 		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		if _, err = w.within(s.killAt, true, func() error { return w.set(ctx, list, nil) }); err != nil {
-			w.noteUndone(list)
+			w.noteUndone(list, true)
 		}
 		return refusal(err)
 	case "plus":
@@ -191,7 +191,7 @@ func (w *world) do(s step) error {
 		ctx, done := w.cancelledAt(s.cancelAt)
 		defer done()
 		if _, err = w.within(s.killAt, true, func() error { return w.plus(ctx, list) }); err != nil {
-			w.noteUndone(list)
+			w.noteUndone(list, false)
 		}
 		return refusal(err)
 	case "minus":

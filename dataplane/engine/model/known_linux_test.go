@@ -21,6 +21,11 @@ var knownFaults []fault
 // mended are histories that failed once.
 var mended = []fault{
 	{
+		// The call has changed the order of a and b when it is refused: both have their places of before again.
+		name:    "an undone change puts a flow of the start behind all others",
+		history: "device v0 devx; device v1 devx; set r=2^0~rdma a=1~xdp b=*~xdp; start; send 1 v0 3; check; full v0; set b=*~xdp a=1~xdp r=3^0~rdma; check; send 1 v0 5",
+	},
+	{
 		name:    "a refused hook beside a healthy one, at an end with kept pins",
 		history: "set a=1; start; check; refuse v1; detach v1; wait 1s; send 1 v0 10; check; stop; send 1 v0 100; start",
 	},

@@ -371,6 +371,7 @@ type amidPacket struct {
 	port    uint16
 	at      site
 	winner  flow.Flow // in the set of before
+	may     []string  // the flows that may count it there
 	counted bool
 	seen    int
 }
@@ -395,6 +396,7 @@ func (w *world) passAt(n int, s step) {
 			if all := winners(w.flows, p.port, at.name, at.egress); len(all) > 0 {
 				p.winner = all[0]
 			}
+			p.may = w.mayCount(p)
 			w.amid = append(w.amid, p)
 		}
 	})
@@ -406,6 +408,17 @@ func parseNumber(text string) int {
 		panic(err)
 	}
 	return n
+}
+
+// mayCount returns the flows that may count a packet by the set as it is: its winner, or behind a refused one the next.
+func (w *world) mayCount(p amidPacket) (names []string) {
+	for _, f := range winners(w.flows, p.port, p.at.name, p.at.egress) {
+		names = append(names, f.Name)
+		if !w.uncertain && !w.without[f.Name] {
+			break
+		}
+	}
+	return names
 }
 
 // resolveAmid notes what the packets that passed amid a step may count for: the flow that wins in the set of before, and in
@@ -439,15 +452,10 @@ func (w *world) resolveAmid() {
 			}
 			continue
 		}
-		may := map[string]bool{p.winner.Name: true}
-		for _, f := range winners(w.flows, p.port, p.at.name, p.at.egress) {
-			may[f.Name] = true
-			if !w.uncertain && !w.without[f.Name] {
-				break // this one wins
-			}
-		}
-		for name := range may {
-			if w.find(name) != nil {
+		seen := make(map[string]bool)
+		for _, name := range append(p.may, w.mayCount(p)...) {
+			if w.find(name) != nil && !seen[name] {
+				seen[name] = true
 				t := w.truthOf(name)
 				t.possible = true
 				t.over.unsure++

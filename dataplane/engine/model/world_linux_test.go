@@ -854,10 +854,13 @@ func (w *world) change(list []flow.Flow, d dataplane.Difference) {
 }
 
 // noteUndone notes that flows of list may have counted packets of others, or other packets than theirs, until their call
-// was refused.
-func (w *world) noteUndone(list []flow.Flow) {
+// was refused. whole: list was to be the whole set.
+func (w *world) noteUndone(list []flow.Flow, whole bool) {
 	w.undone = list
 	for _, f := range w.flows {
+		if whole && !slices.ContainsFunc(list, func(g flow.Flow) bool { return g.Name == f.Name }) {
+			w.truthOf(f.Name).possible = true // its rules had gone
+		}
 		misses := func(g flow.Flow) bool {
 			if g.Name == f.Name {
 				return g.Identity() != f.Identity()

@@ -19,10 +19,11 @@ type alteration struct {
 	old, fresh []*entry
 	added      []*entry
 	turned     []*entry // of Leave and Return
+	noted      []uint32 // orders in Backend.places
 	in         []backend.Installed
 	rules      [2][]xdp.Rule // that the change exchanges
 	exchanged  bool
-	demanded   bool // the demand has the flows of Now and Add
+	demanded   bool // the demand has the active flows of Now and Add
 	owners     []xdp.CounterInfo
 	made       []uint32 // counters that only fresh count in
 }
@@ -35,6 +36,12 @@ func (a *alteration) prepare(ctx context.Context) error {
 		if x == nil {
 			return fmt.Errorf("flow %q: changing it: XDP has no rules of it", f.Name)
 		}
+		if a.Now[i].Order != f.Order {
+			a.notePlace(f.Order, x.order)
+		}
+	}
+	for i, f := range a.Was {
+		x := b.flows[f.Name]
 		y, in, err := a.counter(x, f, a.Now[i])
 		if err != nil {
 			return fmt.Errorf("flow %q: %w", f.Name, translate(err))
@@ -86,7 +93,16 @@ func (a *alteration) prepare(ctx context.Context) error {
 	return nil
 }
 
-// turn notes that flows which were in the tables have left them, and the other way round.
+// notePlace notes the place of an order until end. A change that takes this one back gives the flow its place again: the order
+// alone would put it behind all flows of the start.
+func (a *alteration) notePlace(order, place uint32) {
+	if _, is := a.b.places[order]; !is {
+		a.b.places[order] = place
+		a.noted = append(a.noted, order)
+	}
+}
+
+// turn notes that flows which were in the tables have left them, and the other way round. A second call takes it back.
 func (a *alteration) turn() {
 	for _, x := range a.turned {
 		x.left = !x.left
@@ -221,6 +237,7 @@ func (a *alteration) end(keep bool) error {
 	if !keep {
 		return a.takeBack()
 	}
+	a.forgetPlaces()
 	var left []uint32
 	for i, x := range a.old {
 		if x.active {
@@ -242,6 +259,7 @@ func (a *alteration) end(keep bool) error {
 // takeBack brings the flows of before back. Flows of Add that were removed meanwhile are gone already.
 func (a *alteration) takeBack() error {
 	b := a.b
+	a.forgetPlaces()
 	a.forgetRemoved()
 	if a.exchanged {
 		if err := b.exchange(context.Background(), a.rules[1], a.rules[0]); err != nil {
@@ -259,6 +277,13 @@ func (a *alteration) takeBack() error {
 		errs = append(errs, b.rules.Rename(o.ID, o.Owner))
 	}
 	return errors.Join(append(errs, b.trim(), b.freeCounters(a.made))...)
+}
+
+func (a *alteration) forgetPlaces() {
+	for _, order := range a.noted {
+		delete(a.b.places, order)
+	}
+	a.noted = nil
 }
 
 // forgetRemoved drops the flows of Add that Remove has ended, with their rules, hooks and counters.

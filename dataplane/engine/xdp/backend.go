@@ -50,7 +50,8 @@ type Backend struct {
 	hooks *hooks
 	flows map[string]*entry
 	start *start // until RemoveStale
-	// places holds, by Order, the places of the configured flows that the start refused. A later Install uses them.
+	// places holds, by Order, the places of the configured flows that the start refused, for a later Install, and of flows that
+	// get another Order, until their change has ended.
 	places map[uint32]uint32
 }
 
