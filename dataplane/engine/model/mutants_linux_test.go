@@ -9,8 +9,11 @@ import (
 	"testing"
 )
 
-// mutants are faults in the lines that keep and declare losses, and in those that take up the pins. Each changes one line.
-var mutants = []struct{ file, line, mutant string }{
+// mutant is a fault: a line of a file becomes another one.
+type mutant struct{ file, line, mutant string }
+
+// mutants are faults in the lines that keep and declare losses, in those that change a set, and in those that take up the pins.
+var mutants = []mutant{
 	{"xdp/ledger.go", `if r := l.site(k); r.state() == siteCovered {`, `if r := l.site(k); false {`},                              // no outage ever begins
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if len(renamed) > 0 {`},                                  // its end is not noted
 	{"xdp/ledger.go", `if r.state() == siteOpen || len(renamed) > 0 {`, `if true {`},                                              // each attachment ends an outage
@@ -21,7 +24,7 @@ var mutants = []struct{ file, line, mutant string }{
 	{"xdp/ledger.go", `rs.ledger.leave(h.hookKey, false)`, `rs.ledger.begin(h.hookKey)`},                                          // an interface that goes is an outage
 	{"xdp/ledger.go", `l.set(k, lost, siteCovered)`, `l.set(k, lost, r.state())`},                                                 // an outage never ends
 	{"xdp/attach.go", `rs.ledger.cover(h.hookKey, h.ifindex)`, `_ = h`},                                                           // an attachment is not noted
-	{"dataplane/engine/source.go", `!last.After(c.seen())`, `last == last`},                                                       // nothing is declared
+	{"dataplane/engine/source.go", `	return last.After(c.seen())`, `	return last != last`},                                        // nothing is declared
 	{"dataplane/engine/move.go", `past.Seen = uint32(seen)`, `_ = seen`},                                                          // one loss is declared again and again
 	{"dataplane/engine/publish.go", `last.After(backend.Moment(old.Continuity.Seen))`, `last.After(u.Now())`},                     // a restart declares nothing
 	{"xdp/ledger.go", `l.lost[at] = r.lost()`, `_ = r`},                                                                           // a start forgets the latest loss
@@ -31,12 +34,31 @@ var mutants = []struct{ file, line, mutant string }{
 	{"dataplane/engine/publish.go", `covered && !since.After(backend.Moment(old.Continuity.Seen))`, `(covered || since == 0)`},    // a shadow is always complete
 	{"dataplane/engine/handover.go", `lacks = !h.complete ||`, `lacks =`},                                                         // what a slot has missed is no loss
 	{"dataplane/engine/handover.go", `if int64(ahead.Packets) > 0 {`, `if false {`},                                               // what a slot has counted since is dropped
-	{"dataplane/engine/arrange_steps.go", `		m.stack.software.Look()`, ``},                                                        // a hook is released before a look
+	{"dataplane/engine/arrange_steps.go", "m.stack.software.Look()\n\t}\n\tvar off", "}\n\tvar off"},                              // a hook is released before a look
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come, leave = nil, a.leaving(s)`},           // flows come in an exchange of their own
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come = a.comingTo(s)`},                      // flows go in an exchange of their own
 	{"dataplane/engine/undone.go", `	alter.notePassed(u.altered)`, ``},                                                            // a rank that is taken back has counted nothing
 	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap
+}
+
+// sourceOf returns the text of the file of a mutant, which has its line once.
+func sourceOf(t *testing.T, m mutant) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("../../..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.line); n != 1 {
+		t.Errorf("%s has the line %d times: %s", m.file, n, m.line)
+	}
+	return string(source)
+}
+
+func TestEachMutantHasItsLine(t *testing.T) {
+	for _, m := range mutants {
+		sourceOf(t, m)
+	}
 }
 
 // TestTheModelFindsMutants makes one fault at a time, and runs the model, which must fail. Each takes a build of the engine, so the
@@ -52,13 +74,7 @@ func TestTheModelFindsMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.file+" "+m.mutant, func(t *testing.T) {
 			path := filepath.Join(root, m.file)
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.line); n != 1 {
-				t.Fatalf("%s has the line %d times: %s", m.file, n, m.line)
-			}
+			source := sourceOf(t, m)
 
 			dir := t.TempDir()
 			changed := filepath.Join(dir, "mutant.go")
@@ -67,7 +83,7 @@ func TestTheModelFindsMutants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, data := range map[string]string{changed: strings.Replace(string(source), m.line, m.mutant, 1), overlay: string(text)} {
+			for name, data := range map[string]string{changed: strings.Replace(source, m.line, m.mutant, 1), overlay: string(text)} {
 				if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 					t.Fatal(err)
 				}
