@@ -63,8 +63,8 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	return nil
 }
 
-// keepOut keeps flows out of hardware until arrange: those of refused, and those of add that lose against a changed flow or
-// against one that is kept out. It calls refuse for each flow that loses against one of add that is kept out.
+// keepOut keeps flows out of hardware until arrange: those of refused, and those of add that XDP alone may count, or that lose
+// against a changed flow or one that is kept out. It calls refuse for each flow that loses against one of those of add.
 func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowState)) {
 	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
@@ -80,9 +80,9 @@ func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowSta
 		if c.offload == nil {
 			continue
 		}
-		loses := false
-		out.Overlapping(&c.Flow, func(f *backend.Placed) { loses = loses || backend.ByPrecedence(*f, c.Placed) < 0 })
-		if !loses {
+		stays := !c.allowsHardware && len(a.list) > 0 // otherwise placeOffload makes way for it
+		out.Overlapping(&c.Flow, func(f *backend.Placed) { stays = stays || backend.ByPrecedence(*f, c.Placed) < 0 })
+		if !stays {
 			continue
 		}
 		refused[c] = errChanging

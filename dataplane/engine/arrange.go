@@ -108,6 +108,24 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 	}
 }
 
+// makeWay moves flows out of hardware that lose against fresh flows which XDP is to count. Hardware must have let them go before
+// XDP gets the rules of those: both would count their packets. It returns further seeds of arrange, which says why where that is
+// not possible.
+func (r *arranger) makeWay(ctx context.Context, fresh []*flowState) (seeds []*flowState) {
+	s := r.mover.stack
+	comes := make(map[*flowState]bool, len(fresh))
+	for _, c := range fresh {
+		comes[c] = true
+	}
+	all, inHardware, why := s.reassign(slices.Concat(fresh, losers(fresh)), r.out)
+	there := slices.DeleteFunc(all, func(c *flowState) bool { return comes[c] })
+	if s.possible(there, inHardware, why) != nil {
+		return nil
+	}
+	left := r.moveToSoftware(ctx, there, inHardware, why)
+	return append(there, r.roomFor(left)...)
+}
+
 // allInPlace reports whether every flow is where the assignment puts it, and no flow waits for its device.
 func allInPlace(all []*flowState, inHardware assignment) bool {
 	return !slices.ContainsFunc(all, func(c *flowState) bool { return c.gone != nil || inHardware.has(c) != c.offloaded })

@@ -142,7 +142,7 @@ func (p *placement) unplaced(set []*flowState, of *choice, refusals []error) err
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(set)), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// placeOffload adds the shadows that flows of the stack lack, relates the flows to the others and arranges them.
+// placeOffload relates flows of the stack to the others, adds the shadows that they lack and arranges them.
 func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error {
 	if len(flows) == 0 {
 		return nil
@@ -150,7 +150,9 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 	stack := p.mover.stack
 	stack.relate(flows)
 	fresh := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.hasShadow || c.noShadow })
+	seeds := slices.Concat(flows, losers(flows))
 	if u := stack.software; u != nil && len(fresh) > 0 {
+		seeds = append(seeds, p.arranger.makeWay(ctx, fresh)...)
 		var in []backend.Installed
 		err := p.mover.ctl.Outside(func() (err error) { in, err = u.AddShadows(ctx, placedOf(fresh)); return err })
 		for i, c := range fresh {
@@ -164,7 +166,7 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 			return stack.unaudited(err)
 		}
 	}
-	err := p.arranger.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
+	err := p.arranger.arrange(ctx, flows, seeds)
 	if err != nil && len(flows) > 1 { // it names the flow that it is about
 		return fmt.Errorf("placing %s: %w", backend.Describe(placedOf(flows)), err)
 	}

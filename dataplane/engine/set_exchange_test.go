@@ -258,3 +258,27 @@ func TestAnUndoThatFailsKeepsNoFlowOutOfHardware(t *testing.T) {
 		}
 	}
 }
+
+// XDP is to count a flow that wins over one in hardware. Hardware lets that one go first: each packet meanwhile is in one total.
+func TestAFlowThatDisplacesAnotherCountsFromItsFirstPacket(t *testing.T) {
+	h, b := udpFlow(t, "h", "udp dport 53", 5), by(udpFlow(t, "b", "udp dport 50-69", 9), flow.XDP)
+	for name, port := range map[string]uint16{"of the flow in hardware": 53, "of a flow in XDP": 60} {
+		t.Run(name, func(t *testing.T) {
+			s := exchanging(t, h, b)
+			sent := 0
+			called := s.over.called
+			s.over.called = func() {
+				called()
+				s.send(packetTo(port))
+				sent++
+			}
+			if _, err := s.e.AddFlows(t.Context(), by(udpFlow(t, "c", "udp dport 50-69", 1), flow.XDP)); err != nil {
+				t.Fatal(err)
+			}
+			got := s.total(t, "h").Packets + s.total(t, "b").Packets + s.total(t, "c").Packets
+			if sent == 0 || int(got) != sent && s.discontinuities("h") == 0 {
+				t.Errorf("%d packets of %d are counted", got, sent)
+			}
+		})
+	}
+}
