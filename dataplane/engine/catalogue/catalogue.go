@@ -95,10 +95,7 @@ func (m *Catalogue) Inherit() {
 		if err == nil {
 			m.plan.RestoreValue(entry.Handle.Index, last)
 		}
-		old := &Inherited{Entry: entry, total: backend.Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
-		if last.SampledAt == 0 { // a start that failed made it in place of another entry, with the total of that entry
-			old.total = backend.Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
-		}
+		old := &Inherited{Entry: entry, total: totalOf(last, entry.Continuity), err: err}
 		m.renamed[entry.Continuity.Cookie] = old
 		class := classOf(entry)
 		if all[class]++; old.isAside() {
@@ -110,6 +107,24 @@ func (m *Catalogue) Inherit() {
 		m.beyond[class] = max(aside[class], all[class]-m.limits[class])
 	}
 	_ = m.setLimits() // where the mirror is damaged, the first entry fails
+}
+
+// totalOf returns the last total of an entry: its value, or its base where that is higher. A process that was killed had
+// written the base of a slot, and not yet a value with it. So had a start that failed, in place of another entry.
+func totalOf(last shm.Value, c shm.Continuity) backend.Pair {
+	total := backend.Pair{Packets: last.Packets, Bytes: last.Bytes}
+	base := backend.Pair{Packets: c.BasePackets, Bytes: c.BaseBytes}
+	if last.SampledAt == 0 {
+		return base
+	}
+	ahead := backend.Sub(base, total) // each may be below 0
+	if int64(ahead.Packets) > 0 {
+		total.Packets = base.Packets
+	}
+	if int64(ahead.Bytes) > 0 {
+		total.Bytes = base.Bytes
+	}
+	return total
 }
 
 // inherit notes an entry that a counter may take over.
