@@ -43,7 +43,6 @@ type alterations struct {
 	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
 	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
 	late  []*flowState // flows of add that may go to hardware only behind the change
-	begun bool         // rules may have changed
 	done  bool         // by finish
 }
 
@@ -89,8 +88,8 @@ func (x *alteration) check(e *Engine) error {
 	return nil
 }
 
-// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as prepare did. Only
-// hardware may count unplaced flows, and refuses them; they are flows of add, without which the change may go on.
+// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as prepare did.
+// unplaced are added flows that only hardware may count, and that it has refused: a degraded change goes on without them.
 func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error, err error) {
 	if len(a.list) == 0 {
 		a.e.arranger.out = nil

@@ -13,7 +13,6 @@ import (
 
 // alterRules changes the rules of each backend, except in hardware.
 func (a *alterations) alterRules(ctx context.Context) error {
-	a.begun = true
 	by := make(map[backend.Backend][]*alteration)
 	for _, x := range a.list {
 		b := x.c.backend
@@ -149,9 +148,9 @@ func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.
 	c.backend = u
 }
 
-// leaving lists the flows of remove that u has rules of and hardware does not count, and that would win for a moment although they win in neither set: packets of
-// a changed flow, which has won over them, or of another flow that leaves. The others count until they are removed, which is
-// last.
+// leaving lists the flows of remove that u has rules of, that hardware does not count, and that would win for a moment although
+// they win in neither set. They would win packets of a changed flow, which has won over them, or of another flow that leaves.
+// The other flows of remove count to the end of the change.
 func (a *alterations) leaving(u backend.SoftwareBackend) (list []*flowState) {
 	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {

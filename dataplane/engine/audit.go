@@ -87,7 +87,7 @@ func (a *auditor) auditFlow(c *flowState) {
 		c.lastIdle = idleSample{}
 	}
 	if added.Packets > 0 {
-		a.mover.sendMoved(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
+		a.mover.sendMoved(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), false)
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 	c.resets = m.resets(c) // the counters are not the same ones
 	c.edit().source = m.sourceOf(c)
-	m.sendMoved(c, why, dataplane.Uncounted{Unknown: lacks})
+	m.sendMoved(c, why, lacks)
 	past := c.goesOn(c.hardware.Cookie, c.base)
 	if lacks {
 		past = broken(past, m.stack.software.Now())

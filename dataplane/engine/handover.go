@@ -20,15 +20,8 @@ type handover struct {
 // lacks says that packets may be missing or counted twice. exact says that there are none of those, and that the bytes are of one
 // basis: such a total has no discontinuity.
 func (h handover) total() (total backend.Pair, exact, lacks bool) {
-	ahead := backend.Sub(h.known, h.stands) // each may be below 0
-	total = h.stands
-	if int64(ahead.Packets) > 0 {
-		total.Packets = h.known.Packets
-	}
-	if int64(ahead.Bytes) > 0 {
-		total.Bytes = h.known.Bytes
-	}
-
-	lacks = !h.complete || int64(ahead.Packets) < 0 || h.passed > 0
+	total = backend.Max(h.stands, h.known)
+	behind := total.Packets != h.known.Packets
+	lacks = !h.complete || behind || h.passed > 0
 	return total, !lacks && h.sameBytes, lacks
 }

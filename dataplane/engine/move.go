@@ -130,7 +130,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	c.backend, c.basis, c.edit().source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
 	c.shadowBase, c.follows = c.base, true
 	s.software.Rely(c.Placed)
-	m.sendMoved(c, fmt.Sprintf("%v", why), dataplane.Uncounted{Unknown: lacks})
+	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
 	past := c.goesOn(c.slotCookie(), c.base)
 	if !exact {
 		past = broken(past, now)
@@ -186,7 +186,7 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	if h.passed > 0 {
 		text = fmt.Sprintf("at most %d packets passed meanwhile", h.passed)
 	}
-	m.sendMoved(c, text, dataplane.Uncounted{Unknown: lacks})
+	m.sendMoved(c, text, lacks)
 	return nil
 }
 
@@ -219,7 +219,7 @@ func (m *mover) hold(c *flowState) {
 	m.plan.Hold(c.handle)
 	c.edit().source = dataplane.Source{}
 	c.edit().rejected = m.stack.reasons(c, c.gone)
-	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", c.gone), dataplane.Uncounted{})
+	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", c.gone), false)
 	if err := m.writeSource(c); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
@@ -254,22 +254,22 @@ func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
 	return m.writeSource(c)
 }
 
-// sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.
-func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
-	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why, "lacks", lacks.Unknown)
+// sendMoved sends an event: the flow's source now, why it changed, and whether the total may lack packets.
+func (m *mover) sendMoved(c *flowState, why string, lacks bool) {
+	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why, "lacks", lacks)
 	m.pending.send(moved(c, why, lacks))
 }
 
 // moved returns the event of sendMoved.
-func moved(c *flowState, why string, lacks dataplane.Uncounted) dataplane.Event {
+func moved(c *flowState, why string, lacks bool) dataplane.Event {
 	text := c.source.String()
 	if why != "" {
 		text += ": " + why
 	}
-	if lacks.Unknown {
+	if lacks {
 		text += "; packets may be missing or counted twice"
 	}
-	return dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks}
+	return dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: dataplane.Uncounted{Unknown: lacks}}
 }
 
 // noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.

@@ -117,6 +117,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 		amid = after.Packets - before.Packets
 	}
 
+	taken := false // an inherited total
 	var total backend.Pair
 	var err error
 	cookies := append(cookiesOf(c.shadow.Cookie), c.hardware.Cookie)
@@ -129,7 +130,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 		if err != nil {
 			return past, err
 		}
-		h.passed = amid
+		h.passed, taken = amid, true
 		var exact bool
 		past.Discontinuities = old.Continuity.Discontinuities
 		if total, exact, _ = h.total(); !exact {
@@ -150,7 +151,9 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.hasShadow
 	if c.needsAlign = false; amid > 0 {
 		m.noteNeedsAlign(c)
-		m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", amid)
+		if taken {
+			m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", amid)
+		}
 	}
 	m.plan.SetSource(c.handle, m.stack.hardware, c.hardware.ID, c.base)
 	return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,6 +30,20 @@ func set(t testing.TB, e *Engine, flows []flow.Flow, opts dataplane.SetOptions) 
 		t.Fatal(err)
 	}
 	return d
+}
+
+// keepSending sends until end, which returns when the last packet has arrived.
+func keepSending(t testing.TB, snd *lab.Sender) (end func()) {
+	t.Helper()
+	ctx, enough := context.WithCancel(t.Context())
+	sent := make(chan error, 1)
+	go func() { sent <- snd.Run(ctx, 0) }()
+	return sync.OnceFunc(func() {
+		enough()
+		if err := errors.Join(<-sent, snd.Settle(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // noise are flows that change with every draw: names, matches, priorities, actions and labels. They match packets to UDP
@@ -89,14 +104,8 @@ func TestUnchangedFlowsAreExactWhileOthersChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer snd.Close()
-			ctx, enough := context.WithCancel(t.Context())
-			defer enough()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				if err := snd.Run(ctx, 0); err != nil {
-					t.Error(err)
-				}
-			})
+			end := keepSending(t, snd)
+			defer end()
 			var added, removed, changed, renamed int
 			last, calls := 0, 0
 			// A short run may draw no rename in its rounds: it goes on until it did, ten times as long at most.
@@ -121,11 +130,7 @@ func TestUnchangedFlowsAreExactWhileOthersChange(t *testing.T) {
 					}
 				}
 			}
-			enough()
-			wg.Wait()
-			if err := snd.Settle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			end()
 			sent := snd.Sent()
 			m := reader(t, b.cfg)
 			for i, name := range []string{"kept", "wall", "wide"} {
@@ -157,14 +162,8 @@ func TestAChangeOfRanksIsOneExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snd.Close()
-	ctx, enough := context.WithCancel(t.Context())
-	defer enough()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := snd.Run(ctx, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	end := keepSending(t, snd)
+	defer end()
 
 	between := flow.Flow{Name: "between", Match: match(t, "ipv4 udp"), Priority: 5}
 	for range times.Brief(50, 20) {
@@ -179,11 +178,7 @@ func TestAChangeOfRanksIsOneExchange(t *testing.T) {
 		set(t, e, []flow.Flow{moved, last}, dataplane.SetOptions{})
 	}
 
-	enough()
-	wg.Wait()
-	if err := snd.Settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	sent := snd.Sent()[0]
 	if await(t, reader(t, b.cfg), "first", backend.Pair(sent)); sent.Packets == 0 {
 		t.Error("that shows nothing")

@@ -32,7 +32,7 @@ func (m *mover) declareLosses(c *flowState) error {
 			return nil
 		}
 		c.edit().source = u.Source(c.Placed)
-		m.sendMoved(c, outage, dataplane.Uncounted{Unknown: true})
+		m.sendMoved(c, outage, true)
 		return m.writeContinuity(c, broken(c.goesOn(c.slotCookie(), c.base), u.Now()))
 	}
 	if c.offload == nil {
@@ -42,7 +42,7 @@ func (m *mover) declareLosses(c *flowState) error {
 		c.resets = n
 		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
-		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
+		m.sendMoved(c, "a counter of its device was reset", true)
 		return m.catalogue.SetContinuity(c.handle, c.past)
 	}
 	if c.follows && !m.shadowComplete(c) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -18,7 +17,7 @@ const mostUndoneCompared = 4_000_000
 // undone is what a change has had in force in software when it is undone. Packets that passed meanwhile were counted by
 // flows that are gone.
 type undone struct {
-	flows   []backend.Placed    // that came
+	flows   []backend.Placed    // that counted before alone, or meanwhile alone
 	altered map[*flowState]bool // that had other packets than before and after
 }
 
@@ -31,7 +30,7 @@ func (ch *change) inForce(alter *alterations, refused bool) undone {
 			u.flows = append(u.flows, c.Placed)
 		}
 	}
-	if len(alter.ends) == 0 && !(refused && alter.begun) {
+	if len(alter.ends) == 0 && !refused {
 		return u
 	}
 
@@ -85,8 +84,10 @@ func (a *alterations) notePassed(altered map[*flowState]bool) {
 		}
 		for _, c := range a.e.flows {
 			if compared++; compared > mostUndoneCompared {
-				altered[c], altered[x.c] = true, true
-				continue
+				for _, all := range a.e.flows {
+					altered[all] = true
+				}
+				return
 			}
 			before, after := c.Placed, c.Placed
 			if y := of[c]; y != nil {
@@ -140,7 +141,7 @@ func (u undone) declare(e *Engine) error {
 			continue
 		}
 		c.past.Discontinuities++
-		e.mover.sendMoved(c, "a change was undone, whose flows counted for a while", dataplane.Uncounted{Unknown: true})
+		e.mover.sendMoved(c, "a change was undone, whose flows counted for a while", true)
 		if err := e.catalogue.SetContinuity(c.handle, c.past); err != nil {
 			errs = append(errs, fmt.Errorf("flow %q: declaring a loss: %w", name, err))
 		}

@@ -210,7 +210,7 @@ func (w *watcher) declareAmid(ctx context.Context) {
 			w.log.Error("declaring a loss", "flow", c.Name, "err", err)
 		}
 		if declared {
-			ev := moved(c, outage, dataplane.Uncounted{Unknown: true})
+			ev := moved(c, outage, true)
 			ev.Time = time.Now()
 			w.health.events.Publish(ev)
 		}

@@ -21,8 +21,10 @@ type Alterer interface {
 	// Alter makes a change, for all flows or none. No packet finds a part of it: it counts for the flow that won before, or for
 	// the one that wins afterwards. The result has the flows of Now, then those of Add. A flow of the same identity keeps its
 	// slot, whatever else changes, and its Cookie is not returned. Any other flow gets another slot, and both slots can be read
-	// until end is called: end(true) gives up the old slots, end(false) takes everything back, except flows that were removed
-	// meanwhile. The engine calls end before any other method but Read, Source and those of an overlay for flows of Add, or
-	// Alter with Was and Now exchanged.
+	// until end is called.
+	//
+	// end(true) gives up the old slots. end(false) takes everything back, except flows of Add that were removed meanwhile. Until
+	// end the engine calls Read and Source, for flows of Add also Remove and SetActive, for those of Leave Remove, and Alter to
+	// take a change back: with Was and Now exchanged, and Leave as Return.
 	Alter(ctx context.Context, c Change) (in []Installed, end func(keep bool) error, err error)
 }

@@ -12,6 +12,18 @@ func Add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.
 // Sub returns a - b. Pairs wrap around.
 func Sub(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
 
+// Max returns the higher packets and the higher bytes of two totals. Either may be below 0, as pairs wrap around.
+func Max(a, b Pair) Pair {
+	ahead := Sub(b, a)
+	if int64(ahead.Packets) > 0 {
+		a.Packets = b.Packets
+	}
+	if int64(ahead.Bytes) > 0 {
+		a.Bytes = b.Bytes
+	}
+	return a
+}
+
 // Counters is the slots of one backend, or of the queue pairs, as the poller reads them. Each slot has an ID, which
 // the backend gave it.
 type Counters interface {

@@ -117,14 +117,7 @@ func totalOf(last shm.Value, c shm.Continuity) backend.Pair {
 	if last.SampledAt == 0 {
 		return base
 	}
-	ahead := backend.Sub(base, total) // each may be below 0
-	if int64(ahead.Packets) > 0 {
-		total.Packets = base.Packets
-	}
-	if int64(ahead.Bytes) > 0 {
-		total.Bytes = base.Bytes
-	}
-	return total
+	return backend.Max(total, base)
 }
 
 // inherit notes an entry that a counter may take over.
