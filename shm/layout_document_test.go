@@ -10,7 +10,11 @@ import (
 )
 
 // documents are the specification.
-var documents = []string{"../docs/mirror-format.md", "../docs/device-words.md"}
+var documents = []string{"../docs/mirror-format.md"}
+
+// elsewhere are tables of the specification that are no part of a mirror or of its device segment: the page of waiters
+// (TestPageLayout), and the messages of the sockets.
+var elsewhere = map[string]bool{"page": true, "live": true, "words": true}
 
 // wordPlace is where a word of the format stands, in its table of the document.
 type wordPlace struct{ offset, size int }
@@ -48,6 +52,9 @@ func TestLayoutDocument(t *testing.T) {
 			table, name := m[3], m[4]
 			if name == "" {
 				table, name = "", m[3]
+			}
+			if elsewhere[table] {
+				continue
 			}
 			off, _ := strconv.Atoi(m[1])
 			key := table + "." + name
