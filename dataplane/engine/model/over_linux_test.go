@@ -278,7 +278,7 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 	switch {
 	case t.over.unread:
 		t.possible = true
-	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable:
+	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable && !w.lacksDevice(name):
 		t.over.fresh++
 	case source == flow.XDP && seen > 0:
 		t.over.safe++
@@ -290,6 +290,16 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 		t.over.twice += uint64(seen - 1)
 		t.possible = true
 	}
+}
+
+// lacksDevice reports whether a device of a flow has gone, perhaps unnoticed. The flow may leave its other devices then without
+// their last values.
+func (w *world) lacksDevice(name string) bool {
+	f := w.find(name)
+	return f != nil && slices.ContainsFunc(w.sites(*f), func(s site) bool {
+		c := w.rack.cards[s.name]
+		return c != nil && c.absent
+	})
 }
 
 // checkOver compares a total with the truth.
