@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // The shadow of a flow that hardware counts follows the flow's total, if both count the same packets. They do where hardware and
@@ -30,7 +31,7 @@ func (c *flowState) shadowless() *flowState {
 // errShadowless is why XDP cannot count c in the place of hardware.
 func (c *flowState) errShadowless() error {
 	if o := c.shadowless(); o != nil {
-		return fmt.Errorf("XDP has no rules of flow %q, which wins over it: %w", o.Name, dataplane.ErrUnplaced)
+		return fmt.Errorf("XDP has no room for the rules of flow %q, which wins over it and is counted by %s: %w", o.Name, flow.RDMA, dataplane.ErrUnplaced)
 	}
 	return nil
 }

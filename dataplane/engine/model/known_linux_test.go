@@ -136,6 +136,10 @@ var mended = []fault{
 		history: "tight; device v0 devx; device v1 devx; set a=2 b=1^1 c=1@v1; start; check; set a=1; down v0; send 1 v1 1",
 	},
 	{
+		name:    "the same, and the flow behind it is changed so that it overlaps",
+		history: "tight; device v0 devx; device v1 verbs; set a=1 b=1@v0; start; check; minus a; set a=2 b=*; check; send 2 v1 3",
+	},
+	{
 		name:    "packets pass while a process ends without pins, and it is killed then",
 		history: "drop; set a=1>; start; check; pass@2 kill@12 stop; start",
 	},
