@@ -70,7 +70,7 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 		if c.hasShadow && (c.published() || c.shadow.Adopted) {
 			continue
 		}
-		behind := slices.DeleteFunc(c.following(), func(o *flowState) bool { return comes[o] })
+		behind := slices.DeleteFunc(c.behindInHardware(), func(o *flowState) bool { return comes[o] })
 		if len(behind) == 0 {
 			continue
 		}
@@ -85,6 +85,9 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 			ahead[c] = true
 		}
 		for _, o := range behind {
+			if !o.follows {
+				continue
+			}
 			if err := m.unfollow(o); err != nil {
 				return nil, err
 			}
@@ -93,19 +96,24 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 	return ahead, nil
 }
 
-// following returns the flows behind c that hardware counts, and whose shadows follow.
-func (c *flowState) following() (list []*flowState) {
+// behindInHardware returns the flows over which c wins, and that hardware counts.
+func (c *flowState) behindInHardware() (list []*flowState) {
 	for _, o := range c.below {
-		if o.offloaded && o.follows && o.published() {
+		if o.offloaded && o.published() {
 			list = append(list, o)
 		}
 	}
 	return list
 }
 
+// winsInSoftware reports whether c wins over a flow that XDP counts.
+func (c *flowState) winsInSoftware() bool {
+	return slices.ContainsFunc(c.below, func(o *flowState) bool { return !o.offloaded && o.published() })
+}
+
 // removal is a removal of flows from hardware, and then from XDP.
 type removal struct {
-	flows []*flowState   // that flows behind them follow
+	flows []*flowState   // those with flows behind them that hardware counts
 	count []backend.Pair // of their shadows, while hardware counted them
 	gone  map[*flowState]bool
 }
@@ -117,7 +125,7 @@ func (m *mover) beginRemoval(all []*flowState) (r removal, err error) {
 		r.gone[c] = true
 	}
 	for _, c := range all {
-		if c.offload == nil || !c.offloaded || !c.hasShadow || len(c.following()) == 0 {
+		if c.offload == nil || !c.offloaded || !c.hasShadow || len(c.behindInHardware()) == 0 {
 			continue
 		}
 		own, err := backend.ReadOne(m.stack.software, c.shadow.ID)
@@ -140,8 +148,8 @@ func (r removal) end(m *mover) error {
 		if own == r.count[i] {
 			continue
 		}
-		for _, o := range c.following() {
-			if r.gone[o] {
+		for _, o := range c.behindInHardware() {
+			if r.gone[o] || !o.follows {
 				continue
 			}
 			if err := m.unfollow(o); err != nil {

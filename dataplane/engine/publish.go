@@ -140,6 +140,15 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookies, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		past := shm.Continuity{Cookie: c.hardware.Cookie, Seen: uint32(before.at)}
 		if old == nil {
+			if ahead {
+				return past, nil
+			}
+			// XDP has given it these packets, and no other flow.
+			total = before.Pair
+			setBase(&past, total)
+			if amid > 0 && !m.stack.audit && c.winsInSoftware() {
+				past.Discontinuities++
+			}
 			return past, nil
 		}
 		h, err := takeUp(old, u, c.Placed, c.shadow, before.Pair)
@@ -167,7 +176,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.mayFollow()
 	c.needsAlign = false
 	switch {
-	case ahead:
+	case ahead, amid > 0 && !taken && !m.stack.audit: // the shadow has packets that the total will never have
 		c.endFollowing()
 		m.awaitPause(c)
 	case amid > 0:

@@ -244,10 +244,15 @@ func passedAmidChange() (all []fault) {
 // flow before the device counts it, and longer.
 func passedBehindChange() (all []fault) {
 	for n := range 8 {
-		for _, call := range []string{"set a=*^2; start; check; amid@%d send 2 v0 2: plus b=2", "set a=*^2 b=2; start; check; amid@%d send 2 v0 2: minus b"} {
+		for _, call := range []string{
+			"audit; set a=*^2; start; check; amid@%d send 2 v0 2: plus b=2",
+			"audit; set a=*^2 b=2; start; check; amid@%d send 2 v0 2: minus b",
+			"audit; set a=1^1~xdp; start; check; amid@%d send 1 v1 7: plus b=*~rdma; check", // no device counts for a
+			"set a=1^1~xdp; start; check; amid@%d send 1 v1 7: plus b=*~rdma; check",
+		} {
 			all = append(all, fault{
 				name:    "packets pass amid a change in a device, and the process is killed",
-				history: fmt.Sprintf("device v0 devx; device v1 devx; audit; "+call+"; kill; start; check", n+1),
+				history: fmt.Sprintf("device v0 devx; device v1 devx; "+call+"; kill; start; check", n+1),
 			})
 		}
 	}
