@@ -8,7 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/plugin/plugintest"
+	"github.com/flowtally/flowtally/internal/plugintest"
 )
 
 // start returns a running instance: a fake one here. A program calls plugin.Launch or engine.New.

@@ -19,13 +19,8 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// NewService returns a client of the instance at the other end of cc, without supervision. Its Close calls hangUp, if
-// not nil, and does not close the instance. Calls over a broken cc return ErrUnavailable.
-func NewService(cc grpc.ClientConnInterface, hangUp func() error) dataplane.Service {
-	return newRemote(cc, hangUp)
-}
-
-// remote turns the calls of a Service into RPCs.
+// remote turns the calls of a Service into RPCs, without supervision: a call over a broken connection returns
+// ErrUnavailable. Its Close calls hangUp and leaves the instance running.
 type remote struct {
 	rpc    pluginv1.DataplaneClient
 	hangUp func() error

@@ -31,12 +31,6 @@ const subscribedKey = "flowtally-subscribed"
 // plugin has crashed. l writes to the host's log.
 type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
 
-// Register serves svc on s, for a client made by [NewService]. It refuses Configure and Close: the program that
-// started the instance ends it.
-func Register(s grpc.ServiceRegistrar, svc dataplane.Service) {
-	pluginv1.RegisterDataplaneServer(s, &server{svc: svc})
-}
-
 // server passes calls to a Service: to a given one, or to the one that Configure makes.
 type server struct {
 	pluginv1.UnimplementedDataplaneServer

@@ -17,7 +17,7 @@ var mainCalls = map[string][]string{
 	"probe":            {"Ask"},
 	"ibv":              {"Load", "Context_CreateCompCntr", "Context_NextEvent", "CQ_Poll", "QP_CreateFlow"},
 	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
-	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Register", "Find"},
+	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Find"},
 	"shm":              {"Open", "OpenReader", "Create", "Reader_Wait", "Reader_History"},
 	"xdp":              {"Open", "RuleSet_Exchange", "Probe"},
 	"xdp/links":        {"Watch"},
