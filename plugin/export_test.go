@@ -14,7 +14,7 @@ var Handshake = handshake
 func (c *Client) ChildExited() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cur.child.Exited
+	return c.current.child.Exited
 }
 
 // Register serves svc on s, as a control socket does.

@@ -32,7 +32,7 @@ type session struct {
 	health  grpc_health_v1.HealthClient
 	info    dataplane.Info
 	started time.Time
-	ready   chan struct{} // closed when calls and events may use the session, and cameUp has ended
+	ready   chan struct{} // closed when calls and events may use the session: when cameUp has ended
 }
 
 // kill ends the process, in order if it still listens, and returns when its output was read. go-plugin waits without
@@ -46,7 +46,7 @@ func (s *session) kill() {
 	}
 }
 
-// start runs one plugin process and configures it. On an error, which has the last lines of the process's output, no
+// start runs one plugin process and configures it. After an error, which has the last lines of the process's output, no
 // process is left.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes, env ...string) (_ *session, err error) {
 	path, file, err := find(o.Path)
@@ -54,25 +54,67 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 		return nil, err
 	}
 	defer file.Close() // a nil file's Close does nothing
-	env = append(environment(o), env...)
-	excluded, err := crashes.Environment()
-	if err != nil {
-		return nil, err
-	}
+
 	files, err := confineEnvironment(o.Config)
 	if err != nil {
 		return nil, err
 	}
+	excluded, err := crashes.Environment()
+	if err != nil {
+		return nil, err
+	}
+	env = append(environment(o), env...)
 	env = append(env, files)
-	lines := logwire.NewLines(o.Logger, o.Stderr)
-	synced := logwire.NewLines(o.Logger, o.Stderr)
-	s := &session{child: child.New(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
+	env = append(env, excluded...)
+
+	process := child.New(path, file, o.Args, env)
+	process.RDMA = mayUseRDMA(cfg)
 	m := cfg.GetMirror()
-	s.child.RDMA, s.child.Groups = mayUseRDMA(cfg), []string{m.GetWaitGroup(), m.GetLiveGroup(), m.GetWordsGroup()}
-	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
+	process.Groups = []string{m.GetWaitGroup(), m.GetLiveGroup(), m.GetWordsGroup()}
+
+	lines := logwire.NewLines(o.Logger, o.Stderr)
+	s := &session{
+		child:   process,
+		gp:      goplugin.NewClient(clientConfig(o, process, lines)),
+		started: time.Now(),
+		ready:   make(chan struct{}),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = process.Kill(ctx) })
+	defer func() {
+		stop()
+		if err != nil {
+			s.kill()
+			crashes.Add(process)
+		}
+	}()
+
+	protocol, err := s.gp.Client()
+	if err != nil {
+		s.kill() // lines has the whole output then
+		return nil, startError(ctx, path, process, lines, err)
+	}
+	raw, err := protocol.Dispense(dispensed)
+	if err != nil {
+		return nil, fmt.Errorf("starting plugin %s: %w: %w", path, ErrStart, err)
+	}
+	ends := raw.(*ends)
+	s.svc = ends.svc
+	s.health = grpc_health_v1.NewHealthClient(ends.cc)
+
+	if s.info, err = s.configure(ctx, cfg, o.configureTimeout(cfg)); err != nil {
+		s.kill()
+		return nil, configureError(ctx, path, process, lines, err)
+	}
+	return s, nil
+}
+
+// clientConfig makes go-plugin run the process, and read its stderr to lines.
+func clientConfig(o *Options, process *child.Process, lines *logwire.Lines) *goplugin.ClientConfig {
+	synced := logwire.NewLines(o.Logger, o.Stderr)
+	return &goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
-		RunnerFunc:       s.child.Prepare,
+		RunnerFunc:       process.Prepare,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		StartTimeout:     o.StartTimeout,
@@ -80,66 +122,56 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 		SyncStdout:       synced,
 		SyncStderr:       synced,
 		SkipHostEnv:      true,                                                    // environment filters it
-		GRPCDialOptions:  []grpc.DialOption{grpc.WithContextDialer(s.child.Dial)}, // in place of go-plugin's own
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithContextDialer(process.Dial)}, // in place of go-plugin's own
 		// Off, and nothing else: go-plugin parses the plugin's stderr for any other
 		// logger, and panics on a line of JSON whose "@message" is no string.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
-	})
-	stop := context.AfterFunc(ctx, func() { _ = s.child.Kill(ctx) })
-	defer func() {
-		stop()
-		if err != nil {
-			s.kill()
-			crashes.Add(s.child)
-		}
-	}()
-	protocol, err := s.gp.Client()
-	if err != nil {
-		s.kill()
-		return nil, startError(ctx, path, s.child, lines, err)
 	}
-	raw, err := protocol.Dispense(dispensed)
-	if err != nil {
-		return nil, fmt.Errorf("starting plugin %s: %w: %w", path, ErrStart, err)
-	}
-	ends := raw.(*ends)
-	s.svc, s.health = ends.svc, grpc_health_v1.NewHealthClient(ends.cc)
+}
 
-	cctx, cancel := context.WithTimeout(ctx, o.configureTimeout(cfg))
+// configure has the process make its instance. When the process dies in it, configure waits for the cause of its end.
+func (s *session) configure(ctx context.Context, cfg *pluginv1.Config, bound time.Duration) (dataplane.Info, error) {
+	callCtx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
-		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
-			// The host has not cancelled: the plugin saw the timeout first.
-			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		}
-		if errors.Is(err, dataplane.ErrUnavailable) {
-			select { // the connection ends before the process does
-			case <-s.child.Exited:
-			case <-time.After(child.DrainTime):
-			}
-		}
-		s.kill()
-		return nil, configureError(ctx, path, s.child, lines, err)
+	info, err := s.svc.configure(callCtx, cfg)
+
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		// The host has not cancelled: the plugin saw the timeout first.
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	return s, nil
+	if errors.Is(err, dataplane.ErrUnavailable) {
+		select { // the connection ends before the process does
+		case <-s.child.Exited:
+		case <-time.After(child.DrainTime):
+		}
+	}
+	return info, err
 }
 
 // mayUseRDMA reports whether the configuration lets an RDMA device count.
 func mayUseRDMA(cfg *pluginv1.Config) bool {
-	auto := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
-	return auto(cfg.Backend) || len(cfg.QueuePairs) > 0 ||
-		slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && auto(f.Backend) })
+	allowed := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
+	if allowed(cfg.Backend) || len(cfg.QueuePairs) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && allowed(f.Backend) })
+}
+
+// ownVariables are those by which a host talks to its plugin. A host may itself be the plugin of another one.
+var ownVariables = []string{
+	child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, child.ConfineEnv, child.UnconfinedEnv,
 }
 
 // environment returns this process's environment without the variables of another pair of host and plugin, and with
-// the plugin's own.
+// the level of the log.
 func environment(o *Options) []string {
-	own := []string{child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, child.ConfineEnv, child.UnconfinedEnv}
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
-		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			env = append(env, kv)
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(kv, "PLUGIN_") || slices.Contains(ownVariables, name) {
+			continue
 		}
+		env = append(env, kv)
 	}
 	return append(env, logwire.LevelEnv+"="+logwire.Level(o.Logger))
 }
@@ -149,6 +181,7 @@ func startError(ctx context.Context, path string, c *child.Process, lines *logwi
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
 	}
+
 	if v := c.Version(); v != 0 && v != ProtocolVersion {
 		side := "the plugin is newer: upgrade this program, or install the plugin of its release"
 		if v < ProtocolVersion {
@@ -157,6 +190,7 @@ func startError(ctx context.Context, path string, c *child.Process, lines *logwi
 		return fmt.Errorf("starting plugin %s: %w: it speaks protocol version %d, this program speaks %d; %s",
 			path, ErrIncompatible, v, ProtocolVersion, side)
 	}
+
 	why := firstLine(err.Error())
 	next := "is it a plugin of flowtally? run it by hand to see"
 	if cause, ok := c.Ended(); ok {
@@ -178,6 +212,7 @@ func configureError(ctx context.Context, path string, c *child.Process, lines *l
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+
 	why := "no reply in time, so it was killed"
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		why = firstLine(err.Error())
@@ -188,6 +223,7 @@ func configureError(ctx context.Context, path string, c *child.Process, lines *l
 	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
 }
 
+// quoted returns the last lines of the output for the end of an error, or "".
 func quoted(lines *logwire.Lines) string {
 	tail := lines.Last()
 	if tail == "" {

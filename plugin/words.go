@@ -9,7 +9,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// The call about reserved words: of the supervised client, of the bare one, and of the server.
+// The calls about reserved words: of the supervised client, of the bare one, and of the server.
 
 // ReserveWords implements dataplane.Service. After a restart the plugin has the words again, and programs take them anew.
 func (c *Client) ReserveWords(ctx context.Context, name string) (dataplane.ReservedWords, error) {
@@ -39,7 +39,7 @@ func (c *Client) ReleaseWords(ctx context.Context, name string) error {
 }
 
 // keepWords takes the words that ReleaseWords has released out of a configuration, which may be nil, and adds the words that
-// ReserveWords has reserved. The caller holds op.
+// ReserveWords has reserved. A change is under way.
 func (c *Client) keepWords(cfg *pluginv1.Config) {
 	if cfg == nil {
 		return
@@ -63,22 +63,25 @@ func (c *Client) ReservedWords(ctx context.Context) ([]dataplane.ReservedWords, 
 	return list, c.sessionError(ctx, s, err)
 }
 
-// words makes a call. A name that protobuf cannot carry becomes one that is as invalid.
-func (r *remote) words(ctx context.Context, req *pluginv1.ReservedWordsRequest) ([]dataplane.ReservedWords, error) {
+// reservedWords makes the one call of the wire about reserved words. Which of the three calls of a Service it is, its
+// request says.
+func (r *remote) reservedWords(ctx context.Context, req *pluginv1.ReservedWordsRequest) ([]dataplane.ReservedWords, error) {
 	resp, err := call(ctx, r, r.rpc.ReservedWords, req)
 	out := make([]dataplane.ReservedWords, len(resp.GetWords()))
 	for i, w := range resp.GetWords() {
 		out[i] = dataplane.ReservedWords{
-			Name: w.GetName(), Counter: dataplane.Handle{Index: w.GetCounterIndex(), Generation: w.GetCounterGeneration()},
-			State: dataplane.WordsState(w.GetState()), Since: timeFromProto(w.GetSince()),
+			Name:    w.GetName(),
+			Counter: dataplane.Handle{Index: w.GetCounterIndex(), Generation: w.GetCounterGeneration()},
+			State:   dataplane.WordsState(w.GetState()),
+			Since:   timeFromProto(w.GetSince()),
 		}
 	}
 	return out, err
 }
 
 func (r *remote) ReserveWords(ctx context.Context, name string) (dataplane.ReservedWords, error) {
-	name = text(name)
-	out, err := r.words(ctx, &pluginv1.ReservedWordsRequest{Reserve: &name})
+	name = text(name) // a name that protobuf cannot carry becomes one that is as invalid
+	out, err := r.reservedWords(ctx, &pluginv1.ReservedWordsRequest{Reserve: &name})
 	if err == nil && len(out) != 1 {
 		err = fmt.Errorf("reserving words %q: %w: the plugin returned %d", name, ErrIncompatible, len(out))
 	}
@@ -90,35 +93,45 @@ func (r *remote) ReserveWords(ctx context.Context, name string) (dataplane.Reser
 
 func (r *remote) ReleaseWords(ctx context.Context, name string) error {
 	name = text(name)
-	_, err := r.words(ctx, &pluginv1.ReservedWordsRequest{Release: &name})
+	_, err := r.reservedWords(ctx, &pluginv1.ReservedWordsRequest{Release: &name})
 	return err
 }
 
 func (r *remote) ReservedWords(ctx context.Context) ([]dataplane.ReservedWords, error) {
-	return r.words(ctx, &pluginv1.ReservedWordsRequest{})
+	return r.reservedWords(ctx, &pluginv1.ReservedWordsRequest{})
 }
 
 func (s *server) ReservedWords(ctx context.Context, req *pluginv1.ReservedWordsRequest) (*pluginv1.ReservedWordsResponse, error) {
 	svc, err := s.service()
-	list := make([]dataplane.ReservedWords, 1)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+
+	var list []dataplane.ReservedWords
 	switch {
-	case err != nil:
 	case req.Reserve != nil:
 		s.asked(ctx, "reserving words")
-		list[0], err = svc.ReserveWords(ctx, req.GetReserve())
+		var reserved dataplane.ReservedWords
+		reserved, err = svc.ReserveWords(ctx, req.GetReserve())
+		list = append(list, reserved)
 	case req.Release != nil:
 		s.asked(ctx, "releasing words")
-		list, err = nil, svc.ReleaseWords(ctx, req.GetRelease())
+		err = svc.ReleaseWords(ctx, req.GetRelease())
 	default:
 		list, err = svc.ReservedWords(ctx)
 	}
 	if err != nil {
 		return nil, toStatus(err)
 	}
+
 	out := &pluginv1.ReservedWordsResponse{}
 	for _, w := range list {
 		out.Words = append(out.Words, &pluginv1.Words{
-			Name: text(w.Name), CounterIndex: w.Counter.Index, CounterGeneration: w.Counter.Generation, State: text(string(w.State)), Since: timeToProto(w.Since),
+			Name:              text(w.Name),
+			CounterIndex:      w.Counter.Index,
+			CounterGeneration: w.Counter.Generation,
+			State:             text(string(w.State)),
+			Since:             timeToProto(w.Since),
 		})
 	}
 	return out, nil
