@@ -145,19 +145,6 @@ func ExampleSource() {
 	// none
 }
 
-// The registry explains every code.
-func ExampleConditionInfos() {
-	for _, c := range dataplane.ConditionInfos() {
-		if c.Code == dataplane.CodePollOverrun {
-			fmt.Println(c.Text)
-			fmt.Println(c.Fix)
-		}
-	}
-	// Output:
-	// More than an eighth of the last 128 poll cycles took longer than `poll.period`.
-	// Raise the period and run `flowtally apply`, or give the process more CPU.
-}
-
 // The address of one end of a connection is one word, for a command line or another host.
 func ExampleParseQueuePairAddress() {
 	a, err := dataplane.ParseQueuePairAddress("gid=fe80::1,qpn=0x11,psn=4660")
