@@ -15,8 +15,16 @@ func queuePairsToProto(in []dataplane.QueuePair) ([]*pluginv1.QueuePair, error) 
 	var out []*pluginv1.QueuePair
 	for _, q := range in {
 		p := &pluginv1.QueuePair{
-			Name: q.Name, Device: q.Device, Port: uint32(q.Port), GidIndex: int64(q.GIDIndex), Type: string(q.Type), Source: string(q.Source),
-			SendDepth: int64(q.SendDepth), Receives: int64(q.Receives), MessageSize: int64(q.MessageSize), Connect: q.Connect,
+			Name:        q.Name,
+			Device:      q.Device,
+			Port:        uint32(q.Port),
+			GidIndex:    int64(q.GIDIndex),
+			Type:        string(q.Type),
+			Source:      string(q.Source),
+			SendDepth:   int64(q.SendDepth),
+			Receives:    int64(q.Receives),
+			MessageSize: int64(q.MessageSize),
+			Connect:     q.Connect,
 		}
 		words := []string{q.Name, q.Device, p.Type, p.Source, q.Connect}
 		for _, k := range q.Counters {
@@ -52,10 +60,16 @@ func queuePairsFromProto(in []*pluginv1.QueuePair, num func(field string, v int6
 			return nil, invalid("queue pair %.80q: port %d is above %d", p.Name, p.Port, math.MaxUint8)
 		}
 		q := dataplane.QueuePair{
-			Name: p.Name, Device: p.Device, Port: uint8(p.Port), GIDIndex: num("gid_index", p.GidIndex),
-			Type: dataplane.QueuePairType(p.Type), Source: dataplane.CompletionSource(p.Source),
-			SendDepth: num("send_depth", p.SendDepth), Receives: num("receives", p.Receives), MessageSize: num("message_size", p.MessageSize),
-			Connect: p.Connect,
+			Name:        p.Name,
+			Device:      p.Device,
+			Port:        uint8(p.Port),
+			GIDIndex:    num("gid_index", p.GidIndex),
+			Type:        dataplane.QueuePairType(p.Type),
+			Source:      dataplane.CompletionSource(p.Source),
+			SendDepth:   num("send_depth", p.SendDepth),
+			Receives:    num("receives", p.Receives),
+			MessageSize: num("message_size", p.MessageSize),
+			Connect:     p.Connect,
 		}
 		for _, k := range p.Counters {
 			q.Counters = append(q.Counters, completionCounterFromProto(k))
@@ -117,8 +131,14 @@ func queuePairStatesToProto(in []dataplane.QueuePairState) []*pluginv1.QueuePair
 	out := make([]*pluginv1.QueuePairState, len(in))
 	for i, q := range in {
 		p := &pluginv1.QueuePairState{
-			Name: text(q.Name), Device: text(q.Device), Type: text(string(q.Type)), Port: uint32(q.Port), State: text(q.State),
-			Source: sourceToProto(q.Source), Rejected: rejectionsToProto(q.Rejected), Outstanding: int64(q.Outstanding),
+			Name:        text(q.Name),
+			Device:      text(q.Device),
+			Type:        text(string(q.Type)),
+			Port:        uint32(q.Port),
+			State:       text(q.State),
+			Source:      sourceToProto(q.Source),
+			Rejected:    rejectionsToProto(q.Rejected),
+			Outstanding: int64(q.Outstanding),
 		}
 		for _, end := range []struct {
 			of dataplane.QueuePairAddress
@@ -157,13 +177,21 @@ func queuePairStatesFromProto(in []*pluginv1.QueuePairState) ([]dataplane.QueueP
 			return nil, fmt.Errorf("reading queue pair %d of the plugin: %w", i, invalid("a number does not fit"))
 		}
 		q := dataplane.QueuePairState{
-			Name: p.GetName(), Device: p.GetDevice(), Type: dataplane.QueuePairType(p.GetType()), Port: uint8(p.GetPort()), State: p.GetState(),
-			Local: local, Peer: peer, Source: sourceFromProto(p.GetSource()), Rejected: rejectionsFromProto(p.GetRejected()),
+			Name:        p.GetName(),
+			Device:      p.GetDevice(),
+			Type:        dataplane.QueuePairType(p.GetType()),
+			Port:        uint8(p.GetPort()),
+			State:       p.GetState(),
+			Local:       local,
+			Peer:        peer,
+			Source:      sourceFromProto(p.GetSource()),
+			Rejected:    rejectionsFromProto(p.GetRejected()),
 			Outstanding: int(p.GetOutstanding()),
 		}
 		for _, k := range p.GetCounters() {
 			q.Counters = append(q.Counters, dataplane.CountedOperations{
-				CompletionCounter: completionCounterFromProto(k.GetCounter()), Counter: handleFromProto(k.GetHandle()),
+				CompletionCounter: completionCounterFromProto(k.GetCounter()),
+				Counter:           handleFromProto(k.GetHandle()),
 			})
 		}
 		out[i] = q

@@ -67,7 +67,10 @@ func interfacesFromProto(list []*pluginv1.Interface) (out []dataplane.Interface,
 			return nil, invalid("interface %d: empty", n)
 		}
 		out = append(out, dataplane.Interface{
-			Name: i.Name, Mode: dataplane.Mode(i.Mode), Optional: i.Optional, Direction: dataplane.InterfaceDirection(i.Direction),
+			Name:      i.Name,
+			Mode:      dataplane.Mode(i.Mode),
+			Optional:  i.Optional,
+			Direction: dataplane.InterfaceDirection(i.Direction),
 		})
 	}
 	return out, nil

@@ -23,24 +23,29 @@ import (
 // ErrUnavailable. Its Close calls hangUp and leaves the instance running.
 type remote struct {
 	rpc    pluginv1.DataplaneClient
-	hangUp func() error
+	hangUp func() error // nil: the caller keeps the connection
 
 	stopBound time.Duration // see the constant
 
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	closing sync.Once
-	err     error // of hangUp
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	once     sync.Once
+	closeErr error // of hangUp
 }
 
 var _ dataplane.Service = (*remote)(nil)
 
 func newRemote(cc grpc.ClientConnInterface, hangUp func() error) *remote {
-	r := &remote{rpc: pluginv1.NewDataplaneClient(cc), hangUp: hangUp, stopBound: stopBound}
+	r := &remote{
+		rpc:       pluginv1.NewDataplaneClient(cc),
+		hangUp:    hangUp,
+		stopBound: stopBound,
+	}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
 
+// callOptions lift gRPC's bound of 4 MiB to maxMessage.
 func callOptions() []grpc.CallOption {
 	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)}
 }
@@ -72,6 +77,7 @@ func (r *remote) failed(ctx context.Context, err error) error {
 	return fromStatus(err)
 }
 
+// configure makes the instance in the plugin. It refuses a plugin that is too old for the configuration.
 func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane.Info, error) {
 	resp, err := call(ctx, r, r.rpc.Configure, &pluginv1.ConfigureRequest{Config: cfg})
 	if err == nil && len(cfg.GetQueuePairs()) > 0 {
@@ -119,10 +125,12 @@ func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	if len(names) > 0 && len(req.Names) == 0 {
 		req.Names = []string{""} // no flow has this name; without names the request would be for all flows
 	}
+
 	resp, err := call(ctx, r, r.rpc.Placements, req)
 	if err != nil {
 		return nil, err
 	}
+
 	list := resp.GetPlacements()
 	if len(names) > 0 { // a server that does not know the field sends all
 		asked := make(map[string]bool, len(names))
@@ -172,6 +180,7 @@ func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, e
 		stop()
 		cancel()
 	}
+
 	stream, err := call(sctx, r, r.rpc.Events, &pluginv1.EventsRequest{})
 	if err != nil {
 		release()
@@ -188,6 +197,7 @@ func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, e
 		release()
 		return nil, r.failed(ctx, err)
 	}
+
 	return func() (dataplane.Event, error) {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -205,11 +215,11 @@ func (r *remote) shutdown(ctx context.Context) error {
 }
 
 func (r *remote) Close() error {
-	r.closing.Do(func() {
+	r.once.Do(func() {
 		r.end()
 		if r.hangUp != nil {
-			r.err = r.hangUp()
+			r.closeErr = r.hangUp()
 		}
 	})
-	return r.err
+	return r.closeErr
 }
