@@ -16,22 +16,28 @@ type SetOptions struct {
 	// DryRun returns the difference and changes nothing. It checks the flows against the rules and
 	// against each other, and asks no backend and no device.
 	DryRun bool
+
 	// Cost makes a DryRun compute the cost of a packet after the change ([Difference.Cost]), and refuse flows with
 	// ErrCostly that the change would refuse. It takes as long as the search structure of the flows takes to build.
 	Cost bool
+
 	// KeepOthers keeps the flows of the set that are not among the given ones.
 	KeepOthers bool
+
 	// Keep names flows of the set that stay although they are not among the given ones. They keep their order and
 	// come behind the given flows. Names that no flow has are ignored.
 	Keep []string
+
 	// KeepAdded keeps the flows that AddFlows has added and that no SetFlows was given since, like Keep.
 	KeepAdded bool
+
 	// Config is the configuration that the instance is to have, without regard to its Flows. nil leaves the settings.
 	// The settings change with the flows, all or none. If a setting differs that only a restart changes, the call
 	// returns ErrRestart and changes nothing. An interface that refuses to be counted on is an error, unless the
 	// instance was started with [StartDegraded]; one that does not exist is waited for. Packets of interfaces that
 	// stay are counted without a gap. A list that leaves a flow no interface ([ReachesInterface]) is refused.
 	Config *Config
+
 	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
 	// among the given flows and must be free; the old name must not be among them. A rename that was made
 	// before, so that a flow has the new name and none has the old one, is ignored.
@@ -45,12 +51,16 @@ type Difference struct {
 	Settings []FieldChange
 	Added    []string
 	Removed  []string
+
 	// Renamed are flows that got another name. One that changed beside is in Changed too.
 	Renamed []Rename
+
 	// Changed are flows that were in the set and are in it still, by their new names.
 	Changed []FlowChange
+
 	// Unchanged is the number of the other flows.
 	Unchanged int
+
 	// Cost is what a packet costs after the change; nil without SetOptions.Cost, and where XDP counts no flow.
 	Cost *Cost
 }
