@@ -103,20 +103,43 @@ func completionCounterFromProto(p *pluginv1.CompletionCounter) dataplane.Complet
 }
 
 func addressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
-	p := &pluginv1.QueuePairAddress{Lid: uint32(a.LID), Qpn: a.QPN, Psn: a.PSN, Qkey: a.QKey, Addr: a.Addr, Rkey: a.RKey}
+	p := &pluginv1.QueuePairAddress{
+		Lid:  uint32(a.LID),
+		Qpn:  a.QPN,
+		Psn:  a.PSN,
+		Qkey: a.QKey,
+		Addr: a.Addr,
+		Rkey: a.RKey,
+	}
 	if a.GID.IsValid() {
 		p.Gid = a.GID.String()
 	}
 	return p
 }
 
+// knownAddressToProto writes the zero address as absent.
+func knownAddressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
+	if a == (dataplane.QueuePairAddress{}) {
+		return nil
+	}
+	p := addressToProto(a)
+	p.Gid = text(p.Gid)
+	return p
+}
+
 // addressFromProto reads an absent address as the zero one.
 func addressFromProto(p *pluginv1.QueuePairAddress) (dataplane.QueuePairAddress, error) {
-	a := dataplane.QueuePairAddress{QPN: p.GetQpn(), PSN: p.GetPsn(), QKey: p.GetQkey(), Addr: p.GetAddr(), RKey: p.GetRkey()}
 	if p.GetLid() > math.MaxUint16 {
 		return dataplane.QueuePairAddress{}, invalid("lid %d is above %d", p.GetLid(), math.MaxUint16)
 	}
-	a.LID = uint16(p.GetLid())
+	a := dataplane.QueuePairAddress{
+		LID:  uint16(p.GetLid()),
+		QPN:  p.GetQpn(),
+		PSN:  p.GetPsn(),
+		QKey: p.GetQkey(),
+		Addr: p.GetAddr(),
+		RKey: p.GetRkey(),
+	}
 	if p.GetGid() != "" {
 		gid, err := netip.ParseAddr(p.GetGid())
 		if err != nil {
@@ -140,15 +163,8 @@ func queuePairStatesToProto(in []dataplane.QueuePairState) []*pluginv1.QueuePair
 			Rejected:    rejectionsToProto(q.Rejected),
 			Outstanding: int64(q.Outstanding),
 		}
-		for _, end := range []struct {
-			of dataplane.QueuePairAddress
-			to **pluginv1.QueuePairAddress
-		}{{q.Local, &p.Local}, {q.Peer, &p.Peer}} {
-			if end.of != (dataplane.QueuePairAddress{}) {
-				*end.to = addressToProto(end.of)
-				(*end.to).Gid = text((*end.to).Gid)
-			}
-		}
+		p.Local = knownAddressToProto(q.Local)
+		p.Peer = knownAddressToProto(q.Peer)
 		for _, k := range q.Counters {
 			counter := completionCounterToProto(k.CompletionCounter)
 			counter.Name = text(counter.Name)
