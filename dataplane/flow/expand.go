@@ -28,9 +28,8 @@ func (m Match) Expand() ([]Match, error) {
 	}
 
 	out := []Match{m}
-	for _, at := range m.ports() {
-		port := at(&m)
-		if port == nil || port.Last == 0 {
+	for i, port := range m.ports() {
+		if port.Last == 0 {
 			continue
 		}
 		masks := port.masks()
@@ -45,7 +44,7 @@ func (m Match) Expand() ([]Match, error) {
 		for _, base := range out {
 			for _, p := range masks {
 				one := base.Clone()
-				*at(&one) = p
+				*one.ports()[i] = p
 				next = append(next, one)
 			}
 		}
@@ -54,49 +53,19 @@ func (m Match) Expand() ([]Match, error) {
 	return out, nil
 }
 
-// ports lists the ways to every port of a valid match; each returns nil if the match lacks the
-// port.
-func (m *Match) ports() []func(*Match) *Port {
-	outer := func(m *Match) *Match { return m }
-	ways := []func(*Match) *Match{outer}
-	for i := range clauses {
-		if inner := clauses[i].inner; inner != nil && clauses[i].has(m) {
-			ways = append(ways, func(m *Match) *Match { return *inner(m) })
-		}
+// ports returns the ports of a match, those inside a tunnel last. A copy of the match has them in the same places.
+func (m *Match) ports() []*Port {
+	var all []*Port
+	if m.TCP != nil {
+		all = append(all, &m.TCP.Src, &m.TCP.Dst)
 	}
-	var at []func(*Match) *Port
-	for _, way := range ways {
-		for _, layer := range []func(*Match) *Ports{
-			func(m *Match) *Ports {
-				if m.TCP == nil {
-					return nil
-				}
-				return &m.TCP.Ports
-			},
-			func(m *Match) *Ports { return m.UDP },
-		} {
-			ports := func(m *Match) *Ports {
-				if in := way(m); in != nil {
-					return layer(in)
-				}
-				return nil
-			}
-			at = append(at,
-				func(m *Match) *Port {
-					if p := ports(m); p != nil {
-						return &p.Src
-					}
-					return nil
-				},
-				func(m *Match) *Port {
-					if p := ports(m); p != nil {
-						return &p.Dst
-					}
-					return nil
-				})
-		}
+	if m.UDP != nil {
+		all = append(all, &m.UDP.Src, &m.UDP.Dst)
 	}
-	return at
+	if inner := m.Inner(); inner != nil {
+		all = append(all, inner.ports()...)
+	}
+	return all
 }
 
 // masks covers a range with the fewest aligned powers of two, in rising order.
