@@ -59,6 +59,12 @@ var aliases = map[string]string{
 	"daddr": "dst", "dstip": "dst", "dst_ip": "dst", "destination": "dst", "nw_dst": "dst", "ip_dst": "dst",
 }
 
+// namesake has the field of a clause that has another name in another clause.
+var namesake = map[string]map[string]string{
+	"eth":  {"proto": "type"},
+	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
+}
+
 // numbered are the clauses with a field that a number behind the clause most likely stands for.
 var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport"}
 

@@ -126,17 +126,8 @@ func foreignWord(text, value string, open *clause) string {
 	if open == nil {
 		return ""
 	}
-	if open.name == "eth" && lower == "proto" {
-		return meant("type " + clip(value))
-	}
-	if open.name == "ipv6" && (lower == "tc" || lower == "tos") {
-		return meant("tclass " + clip(value))
-	}
-	if open.name == "ipv6" && lower == "ttl" {
-		return meant("hoplimit " + clip(value))
-	}
-	if open.name == "ipv6" && lower == "proto" {
-		return meant("nexthdr " + clip(value))
+	if field := namesake[open.name][lower]; field != "" {
+		return meant(field + " " + clip(value))
 	}
 	if f := open.field(numbered[open.name]); f != nil && f.accepts(text) {
 		return meant(f.name + " " + clip(text))
@@ -191,6 +182,7 @@ func trafficClass(part, value string, open *clause) string {
 	if part == "ecn" {
 		shift, mask = 0, 0x03
 	}
+
 	n, err := strconv.ParseUint(value, 0, 8)
 	if point, ok := codePoints[strings.ToLower(value)]; ok && part != "ecn" {
 		n, err = point, nil
