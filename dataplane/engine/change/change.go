@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -121,16 +122,16 @@ func withKept(current []backend.Placed, wanted []wish, keep []string, renames []
 // plan ranks the wanted flows and says how each comes to be. A flow that is ranked behind another one is a change too, which
 // plan adds to d.
 func plan(wanted []wish, next uint32, d *dataplane.Difference) (p Plan) {
-	flows := make([]flow.Flow, len(wanted))
+	flows := make([]*flow.Flow, len(wanted))
 	orders := make([]int64, len(wanted))
 	for i, w := range wanted {
-		flows[i] = *w.flow
+		flows[i] = w.flow
 		orders[i] = -1
 		if w.was != nil {
 			orders[i] = int64(w.was.Order)
 		}
 	}
-	ranked := flow.Rank(flows, orders, next)
+	ranked := overlap.Rank(flows, orders, next)
 
 	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
 	for i := range d.Changed {
