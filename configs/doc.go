@@ -1,11 +1,13 @@
-// Package configs reads and writes the configuration file of an instance
-// (YAML) and holds the sample files.
+// Package configs reads and writes the configuration file of an instance, in YAML. [Load] reads a file into a
+// [dataplane.Config], for plugin.Launch or engine.New. [Parse] reads a text. [Marshal] writes a Config. [Default] is a
+// file to start from, with every setting explained; other samples are in this directory.
 //
-// [Parse] reports every mistake of a file at once, each with its line, column, source line and, if
-// one is likely, a correction. dataplane.Config.Validate accepts every configuration that Parse
-// accepts. Fields that are left out, or left empty, stay zero, which is the default of
-// dataplane.Config. YAML's anchors, aliases, merge keys and tags are refused, so that each value
-// stands where it is used.
+//	cfg, err := configs.Load("/etc/flowtally/lb.yaml")
+//
+// An [Error] has every mistake of a file at once, each with its line, column, source line and, if one is likely, a
+// correction. dataplane.Config.Validate accepts every configuration that Parse accepts. Fields that are left out, or
+// left empty, stay zero, which is the default of dataplane.Config. YAML's anchors, aliases, merge keys and tags are
+// refused, so that each value stands where it is used.
 //
 // A match is written as text (package flow) or as a mapping of its clauses:
 //

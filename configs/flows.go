@@ -20,15 +20,18 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 	}
 	r := newFlowReader(d)
 	defer func() { d.in = element{} }()
+
 	d.sequence(n, "flows", func(i int, n *yaml.Node) {
 		d.in = element{"flows", i}
 		before := d.count
 		f := r.read(n)
+
 		if there, twice := first[f.Name]; twice && f.Name != "" {
 			d.bad(r.at["name"], fmt.Sprintf(": flow %q is there already, %s", clip(f.Name), there.from(d)), "rename one of them")
 		} else if node := r.at["name"]; node != nil {
 			first[f.Name] = place{d.file, node.Line}
 		}
+
 		if sure && len(cfg.Interfaces) > 0 && d.count == before {
 			d.reach(f, names, cfg.Interfaces, n, r.at)
 		} else if sure && f.Interface != "" && len(cfg.Interfaces) == 0 {
@@ -106,7 +109,11 @@ func newFlowReader(d *decoder) *flowReader {
 func (r *flowReader) read(n *yaml.Node) flow.Flow {
 	d := r.d
 	clear(r.at)
-	r.f, r.priority, r.direction, r.action = flow.Flow{}, 0, "", ""
+	r.f = flow.Flow{}
+	r.priority = 0
+	r.direction = ""
+	r.action = ""
+
 	before := d.count
 	d.mapping(n, "", r.entries...)
 	if n.Kind != yaml.MappingNode && !isNull(n) {
@@ -128,8 +135,10 @@ func (r *flowReader) read(n *yaml.Node) flow.Flow {
 	return f
 }
 
+// labels reads the labels of the flow. It stops keeping them where they are too long.
 func (r *flowReader) labels(n *yaml.Node) {
-	d, total := r.d, 0
+	d := r.d
+	total := 0
 	d.fields(n, ".labels", func(key, value *yaml.Node) {
 		if total += len(key.Value) + len(value.Value) + 2; total > mostLabelBytes {
 			return // whatever follows, the sum is the mistake

@@ -38,12 +38,13 @@ type include struct {
 	main    string
 	open    *opener
 	info    os.FileInfo // of the main file
-	seen    []os.FileInfo
-	names   []string // of seen
-	bytes   int64
-	files   []*fragment
-	allowed *allowance
-	paths   []string // that were opened
+	allowed *allowance  // shared with the main file
+
+	files []*fragment
+	infos []os.FileInfo // of files
+	names []string      // of files
+	bytes int64         // of all
+	paths []string      // of the files and directories that were opened
 }
 
 // include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
@@ -61,31 +62,38 @@ func (d *decoder) include(n *yaml.Node) []*fragment {
 			return nil
 		}
 	}
-	one := func(what string, n *yaml.Node) {
-		path, ok := d.scalar(n, what)
-		switch {
-		case !ok:
-		case path == "":
-			d.bad(n, what+": the path is empty", "name a file, or a directory of *.yaml files")
-		case d.opened == nil:
-			d.bad(n, what+": this configuration is not read from a file, and has no directory to look in", "write the flows out")
-		default:
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(filepath.Dir(d.file), path)
-			}
-			if err := in.path(path); err != nil {
-				d.bad(n, fmt.Sprintf("%s: %v", what, err), includeFix(err))
-			}
-		}
-	}
+
 	if n.Kind == yaml.ScalarNode {
-		one("include", n)
+		d.includePath(in, n, "include")
 		return in.files
 	}
-	d.sequence(n, "include", func(i int, n *yaml.Node) { one(fmt.Sprintf("include[%d]", i), n) })
+	d.sequence(n, "include", func(i int, n *yaml.Node) { d.includePath(in, n, fmt.Sprintf("include[%d]", i)) })
 	return in.files
 }
 
+// includePath reads one path. what is its place in the main file.
+func (d *decoder) includePath(in *include, n *yaml.Node, what string) {
+	path, ok := d.scalar(n, what)
+	switch {
+	case !ok:
+		return
+	case path == "":
+		d.bad(n, what+": the path is empty", "name a file, or a directory of *.yaml files")
+		return
+	case d.opened == nil:
+		d.bad(n, what+": this configuration is not read from a file, and has no directory to look in", "write the flows out")
+		return
+	}
+
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(d.file), path)
+	}
+	if err := in.path(path); err != nil {
+		d.bad(n, fmt.Sprintf("%s: %v", what, err), includeFix(err))
+	}
+}
+
+// includeFix returns the next step after an error of a path.
 func includeFix(err error) string {
 	switch {
 	case errors.Is(err, errUntrusted):
@@ -113,6 +121,7 @@ func (in *include) path(path string) error {
 	if !info.IsDir() {
 		return in.file(path, f, info)
 	}
+
 	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return err
@@ -143,6 +152,7 @@ func (in *include) inDirectory(path string) error {
 	return in.file(path, f, info)
 }
 
+// file reads a file that is open. The kernel's identity of a file tells whether two paths lead to one.
 func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
@@ -152,11 +162,12 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	case len(in.files) == mostFragments:
 		return fmt.Errorf("%s: more than %d files are included", path, mostFragments)
 	}
-	for i, other := range in.seen {
+	for i, other := range in.infos {
 		if os.SameFile(info, other) {
 			return fmt.Errorf("%s: the file is included already, as %s", path, in.names[i])
 		}
 	}
+
 	data, err := io.ReadAll(io.LimitReader(f, mostBytes-in.bytes+1))
 	if err != nil {
 		return err
@@ -164,10 +175,12 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	if in.bytes += int64(len(data)); in.bytes > mostBytes {
 		return errTooMuch
 	}
-	in.seen, in.names = append(in.seen, info), append(in.names, path)
 	part := &fragment{decoder: newDecoder(path, data, fragmentFields)}
-	in.files = append(in.files, part)
 	part.allowed = in.allowed
+	in.files = append(in.files, part)
+	in.infos = append(in.infos, info)
+	in.names = append(in.names, path)
+
 	root := part.tree()
 	if root != nil && part.plain(root) {
 		part.sections(root, in.main)
@@ -178,7 +191,11 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 // sections finds the sections of an included file.
 func (f *fragment) sections(root *yaml.Node, main string) {
 	f.fields(root, "the included file", func(key, value *yaml.Node) {
-		section := map[string]**yaml.Node{"interfaces": &f.interfaces, "flows": &f.flows, "queue_pairs": &f.pairs}[key.Value]
+		section := map[string]**yaml.Node{
+			"interfaces":  &f.interfaces,
+			"flows":       &f.flows,
+			"queue_pairs": &f.pairs,
+		}[key.Value]
 		switch {
 		case section == nil:
 			f.bad(key, fmt.Sprintf("an included file has no field %q", clip(key.Value)), "its fields are "+strings.Join(fragmentFields, ", ")+"; other settings are in "+main)
@@ -202,35 +219,40 @@ func (p place) from(d *decoder) string {
 	return fmt.Sprintf("on line %d of %s", p.line, p.file)
 }
 
-// entries reads the sections of all files, the main file first.
+// entries reads the sections of all files, the main file first. It reports whether the interfaces have no mistake, so
+// that a reference to one can be checked.
 func entries(files []*fragment, cfg *dataplane.Config) (sure bool) {
-	count := func() (n int) {
-		for _, f := range files {
-			n += f.count
-		}
-		return n
-	}
-	before := count()
-	first := make(map[string]place)
+	before := mistakes(files)
+	firstInterface := make(map[string]place)
 	for _, f := range files {
 		if f.interfaces != nil {
-			f.decoder.interfaces(f.interfaces, cfg, first)
+			f.decoder.interfaces(f.interfaces, cfg, firstInterface)
 		}
 	}
-	sure = count() == before
+	sure = mistakes(files) == before
+
 	flows := 0
 	for _, f := range files {
 		if f.flows != nil {
 			flows += len(f.flows.Content)
 		}
 	}
-	first = make(map[string]place, flows)
+	firstFlow := make(map[string]place, flows)
 	cfg.Flows = slices.Grow(cfg.Flows, flows)
 	for _, f := range files {
 		if f.flows != nil {
-			f.decoder.flows(f.flows, cfg, sure, first)
+			f.decoder.flows(f.flows, cfg, sure, firstFlow)
 		}
 	}
+
 	queuePairs(files, cfg)
 	return sure
+}
+
+// mistakes returns the number of mistakes in the files.
+func mistakes(files []*fragment) (n int) {
+	for _, f := range files {
+		n += f.count
+	}
+	return n
 }

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"io/fs"
 	"time"
 	"unicode/utf8"
 
@@ -10,6 +11,147 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
+
+// Marshal writes a configuration in the form that Parse reads back as the same one. Matches are
+// written as text; zero values are left out. A configuration that does not validate is refused.
+func Marshal(cfg dataplane.Config) ([]byte, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
+	}
+	for what, text := range map[string]string{
+		"mirror.path":        cfg.Mirror.Path,
+		"mirror.wait_group":  cfg.Mirror.WaitGroup,
+		"mirror.live_group":  cfg.Mirror.LiveGroup,
+		"mirror.words_group": cfg.Mirror.WordsGroup,
+		"xdp.pin_dir":        cfg.XDP.PinDir,
+		"rdma.library":       cfg.RDMA.Library,
+		"rdma.mlx5":          cfg.RDMA.MLX5,
+		"rdma.efa":           cfg.RDMA.EFA,
+	} {
+		if !utf8.ValidString(text) {
+			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, text)
+		}
+	}
+
+	out := configYAML{
+		Instance: cfg.Instance,
+		Backend:  string(cfg.Backend),
+		Start:    string(cfg.Start),
+		Mirror:   mirrorToYAML(cfg.Mirror),
+		Poll: pollYAML{
+			Period:     durationText(cfg.Poll.Period),
+			IdlePeriod: durationText(cfg.Poll.IdlePeriod),
+			Busy:       cfg.Poll.Busy,
+			CPU:        cfg.Poll.CPU,
+		},
+		XDP:   xdpYAML(cfg.XDP),
+		RDMA:  rdmaYAML(cfg.RDMA),
+		Words: cfg.Words,
+	}
+	for _, in := range cfg.Interfaces {
+		out.Interfaces = append(out.Interfaces, interfaceToYAML(in))
+	}
+	for _, f := range cfg.Flows {
+		out.Flows = append(out.Flows, flowToYAML(f))
+	}
+	for _, q := range cfg.QueuePairs {
+		out.QueuePairs = append(out.QueuePairs, queuePairToYAML(q))
+	}
+
+	data, err := yaml.Dump(out, yaml.WithLineWidth(-1))
+	if err != nil {
+		return nil, fmt.Errorf("writing configuration: %w", err)
+	}
+	return data, nil
+}
+
+// interfaceToYAML returns the name where there is nothing else, or a mapping.
+func interfaceToYAML(in dataplane.Interface) any {
+	if in == (dataplane.Interface{Name: in.Name}) {
+		return in.Name
+	}
+	return interfaceYAML{
+		Name:      in.Name,
+		Mode:      string(in.Mode),
+		Optional:  in.Optional,
+		Direction: string(in.Direction),
+	}
+}
+
+func mirrorToYAML(m dataplane.MirrorConfig) mirrorYAML {
+	return mirrorYAML{
+		Path:            m.Path,
+		Counters:        m.Counters,
+		LatencyCounters: m.LatencyCounters,
+		History:         m.History,
+		HistoryPeriod:   durationText(m.HistoryPeriod),
+		Mode:            modeText(m.Mode),
+		WaitGroup:       m.WaitGroup,
+		LiveMode:        modeText(m.LiveMode),
+		LiveGroup:       m.LiveGroup,
+		WordsMode:       modeText(m.WordsMode),
+		WordsGroup:      m.WordsGroup,
+	}
+}
+
+func flowToYAML(f flow.Flow) flowYAML {
+	y := flowYAML{
+		Name:      f.Name,
+		Match:     f.Match.String(),
+		Priority:  f.Priority,
+		Interface: f.Interface,
+		Backend:   string(f.Backend),
+		Latency:   f.Latency,
+		Labels:    f.Labels,
+	}
+	if f.Direction != flow.Ingress {
+		y.Direction = f.Direction.String()
+	}
+	if f.Action != flow.Count {
+		y.Action = f.Action.String()
+	}
+	return y
+}
+
+func queuePairToYAML(q dataplane.QueuePair) queuePairYAML {
+	y := queuePairYAML{
+		Name:        q.Name,
+		Device:      q.Device,
+		Port:        q.Port,
+		GIDIndex:    q.GIDIndex,
+		Type:        q.Type,
+		Source:      q.Source,
+		SendDepth:   q.SendDepth,
+		Receives:    q.Receives,
+		MessageSize: q.MessageSize,
+		Connect:     q.Connect,
+	}
+	if q.Peer != nil {
+		y.Peer = q.Peer.String()
+	}
+	for _, k := range q.Counters {
+		y.Counters = append(y.Counters, completionCounterYAML(k))
+	}
+	return y
+}
+
+// modeText writes permissions in octal, and the default as nothing.
+func modeText(m fs.FileMode) string {
+	if m == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#04o", uint32(m))
+}
+
+// durationText writes the default as nothing.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// The types of the file, in the order in which it is written. A zero field is left out.
 
 type configYAML struct {
 	Instance   string     `yaml:"instance,omitempty"`
@@ -102,89 +244,4 @@ type queuePairYAML struct {
 type completionCounterYAML struct {
 	Name       string                `yaml:"name"`
 	Operations []dataplane.Operation `yaml:"operations,flow"`
-}
-
-// Marshal writes a configuration in the form that Parse reads back as the same one. Matches are
-// written as text; zero values are left out. A configuration that does not validate is refused.
-func Marshal(cfg dataplane.Config) ([]byte, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
-	}
-	for what, path := range map[string]string{
-		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "mirror.live_group": cfg.Mirror.LiveGroup, "mirror.words_group": cfg.Mirror.WordsGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
-	} {
-		if !utf8.ValidString(path) {
-			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
-		}
-	}
-	out := configYAML{
-		Instance: cfg.Instance, Backend: string(cfg.Backend), Start: string(cfg.Start),
-		Mirror: mirrorYAML{
-			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
-			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
-			LiveGroup: cfg.Mirror.LiveGroup, WordsGroup: cfg.Mirror.WordsGroup,
-		},
-		Poll: pollYAML{Period: durationText(cfg.Poll.Period), IdlePeriod: durationText(cfg.Poll.IdlePeriod), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
-		XDP:  xdpYAML(cfg.XDP),
-		RDMA: rdmaYAML(cfg.RDMA),
-	}
-	if cfg.Mirror.Mode != 0 {
-		out.Mirror.Mode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.Mode))
-	}
-	if cfg.Mirror.LiveMode != 0 {
-		out.Mirror.LiveMode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.LiveMode))
-	}
-	if cfg.Mirror.WordsMode != 0 {
-		out.Mirror.WordsMode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.WordsMode))
-	}
-	out.Words = cfg.Words
-	for _, in := range cfg.Interfaces {
-		if in == (dataplane.Interface{Name: in.Name}) {
-			out.Interfaces = append(out.Interfaces, in.Name)
-		} else {
-			out.Interfaces = append(out.Interfaces, interfaceYAML{in.Name, string(in.Mode), in.Optional, string(in.Direction)})
-		}
-	}
-	for _, f := range cfg.Flows {
-		y := flowYAML{
-			Name: f.Name, Match: f.Match.String(), Priority: f.Priority,
-			Interface: f.Interface, Backend: string(f.Backend), Latency: f.Latency, Labels: f.Labels,
-		}
-		if f.Direction != flow.Ingress {
-			y.Direction = f.Direction.String()
-		}
-		if f.Action != flow.Count {
-			y.Action = f.Action.String()
-		}
-		out.Flows = append(out.Flows, y)
-	}
-	for _, q := range cfg.QueuePairs {
-		out.QueuePairs = append(out.QueuePairs, queuePairToYAML(q))
-	}
-	data, err := yaml.Dump(out, yaml.WithLineWidth(-1))
-	if err != nil {
-		return nil, fmt.Errorf("writing configuration: %w", err)
-	}
-	return data, nil
-}
-
-func queuePairToYAML(q dataplane.QueuePair) queuePairYAML {
-	y := queuePairYAML{
-		Name: q.Name, Device: q.Device, Port: q.Port, GIDIndex: q.GIDIndex, Type: q.Type, Source: q.Source,
-		SendDepth: q.SendDepth, Receives: q.Receives, MessageSize: q.MessageSize, Connect: q.Connect,
-	}
-	if q.Peer != nil {
-		y.Peer = q.Peer.String()
-	}
-	for _, k := range q.Counters {
-		y.Counters = append(y.Counters, completionCounterYAML(k))
-	}
-	return y
-}
-
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }

@@ -102,9 +102,11 @@ func newDecoder(name string, data []byte, own []string) *decoder {
 
 // err returns the mistakes of the file and of those that it includes, in the order of their places, or nil.
 func (d *decoder) err() error {
-	count, problems := d.count, d.sorted()
+	count := d.count
+	problems := d.sorted()
 	for _, f := range d.included {
-		count, problems = count+f.count, append(problems, f.sorted()...)
+		count += f.count
+		problems = append(problems, f.sorted()...)
 	}
 	if count == 0 {
 		return nil
@@ -132,12 +134,14 @@ func (d *decoder) tree() *yaml.Node {
 	if blank(d.src.text) {
 		return &yaml.Node{Kind: yaml.MappingNode, Line: 1, Column: 1}
 	}
+
 	err := d.allowed.take(d.src.text)
 	if err != nil {
 		d.hidden = !ours(d.src.text, d.own)
 		d.badAt(1, 1, 1, err.Error(), "leave out empty and needless values")
 		return nil
 	}
+
 	var doc yaml.Node
 	err = yaml.Load([]byte(d.src.text), &doc)
 	if err == nil && len(doc.Content) == 1 {
@@ -152,28 +156,38 @@ func (d *decoder) tree() *yaml.Node {
 		d.foreign(1, 1)
 		return nil
 	}
+	d.badYAML(err)
+	return nil
+}
+
+// badYAML reports a mistake in the YAML itself.
+func (d *decoder) badYAML(err error) {
 	var bad *yaml.LoadError
 	if !errors.As(err, &bad) {
 		d.badAt(1, 1, 1, fmt.Sprintf("reading YAML: %v", err), "")
-		return nil
+		return
 	}
+
 	msg := strings.TrimPrefix(bad.Message, "yaml: ")
 	if bad.ContextMsg != "" {
 		msg = bad.ContextMsg + ": " + msg
 	}
-	suggestion, line := "", bad.Mark.Line
+	line := bad.Mark.Line
+	suggestion := ""
 	switch {
 	case strings.Contains(d.src.line(line), "\t"):
 		suggestion = "indent with spaces: YAML takes no tabs there"
 	case strings.Contains(msg, "found multiple"):
-		msg, suggestion = "a configuration is one document", `leave out everything behind the line "---"`
-		for line = 2; line < len(d.src.start) && !strings.HasPrefix(d.src.line(line), "---"); line++ {
+		msg = "a configuration is one document"
+		suggestion = `leave out everything behind the line "---"`
+		line = 2
+		for line < len(d.src.start) && !strings.HasPrefix(d.src.line(line), "---") {
+			line++
 		}
 	case strings.Contains(msg, "mapping values are not allowed"):
 		suggestion = `indent the line as its neighbours are, and quote a value that holds ": "`
 	}
 	d.badAt(max(1, line), max(1, bad.Mark.Column), 1, "reading YAML: "+msg, suggestion)
-	return nil
 }
 
 // plain refuses YAML nodes other than mappings, lists and values.

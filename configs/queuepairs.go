@@ -159,34 +159,52 @@ func (d *decoder) address(n *yaml.Node, what string, at map[string]*yaml.Node) *
 		}
 		return &a
 	}
+
 	var a dataplane.QueuePairAddress
 	var lid, qpn, psn, qkey, rkey uint64
 	entries := []entry{{"gid", func(_, v *yaml.Node) {
 		at["peer.gid"] = v
-		s, ok := d.scalar(v, what+".gid")
-		if !ok {
-			return
-		}
-		gid, err := netip.ParseAddr(s)
-		if err != nil {
-			d.bad(v, fmt.Sprintf("%s.gid: %q is no GID", what, clip(s)), "write it as an IPv6 address, an IPv4 one as ::ffff:192.0.2.1")
-			return
-		}
-		a.GID = gid
+		d.gid(v, what+".gid", &a.GID)
 	}}}
 	for _, f := range []struct {
 		name string
 		to   *uint64
 		bits int
-	}{{"lid", &lid, 16}, {"qpn", &qpn, 32}, {"psn", &psn, 32}, {"qkey", &qkey, 32}, {"addr", &a.Addr, 64}, {"rkey", &rkey, 32}} {
+	}{
+		{"lid", &lid, 16},
+		{"qpn", &qpn, 32},
+		{"psn", &psn, 32},
+		{"qkey", &qkey, 32},
+		{"addr", &a.Addr, 64},
+		{"rkey", &rkey, 32},
+	} {
 		entries = append(entries, entry{f.name, func(key, v *yaml.Node) {
 			at["peer."+f.name] = v
 			d.unsigned(f.to, what+"."+f.name, f.bits)(key, v)
 		}})
 	}
 	d.mapping(n, what, entries...)
-	a.LID, a.QPN, a.PSN, a.QKey, a.RKey = uint16(lid), uint32(qpn), uint32(psn), uint32(qkey), uint32(rkey)
+
+	a.LID = uint16(lid)
+	a.QPN = uint32(qpn)
+	a.PSN = uint32(psn)
+	a.QKey = uint32(qkey)
+	a.RKey = uint32(rkey)
 	return &a
+}
+
+// gid reads a GID in the form of an IPv6 address.
+func (d *decoder) gid(n *yaml.Node, what string, to *netip.Addr) {
+	s, ok := d.scalar(n, what)
+	if !ok {
+		return
+	}
+	gid, err := netip.ParseAddr(s)
+	if err != nil {
+		d.bad(n, fmt.Sprintf("%s: %q is no GID", what, clip(s)), "write it as an IPv6 address, an IPv4 one as ::ffff:192.0.2.1")
+		return
+	}
+	*to = gid
 }
 
 // whole reads a number whose bounds are a rule of package dataplane. One that no int holds is

@@ -29,19 +29,14 @@ const (
 	mostLabelBytes = 255 // of a flow, as flow.Flow.Validate counts them
 )
 
+// config reads the main file, and the files that it includes.
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	main := &fragment{decoder: d}
 	files := []*fragment{main}
 	var words *yaml.Node
 	simulated := false // or meant to be something that could not be read
 	d.mapping(n, "the configuration",
-		entry{"instance", func(_, v *yaml.Node) {
-			if s, ok := d.scalar(v, "instance"); ok && dataplane.ValidateInstance(s) != nil {
-				d.bad(v, fmt.Sprintf("instance: %q is no name", clip(s)), "use 1 to 32 characters of a-z, 0-9 and -")
-			} else {
-				cfg.Instance = s
-			}
-		}},
+		entry{"instance", func(_, v *yaml.Node) { d.instance(v, &cfg.Instance) }},
 		entry{"backend", func(key, v *yaml.Node) {
 			word(d, &cfg.Backend, "backend", flow.Backends()...)(key, v)
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
@@ -50,39 +45,25 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		entry{"include", func(_, v *yaml.Node) { files = append(files, d.include(v)...) }},
 		entry{"interfaces", func(_, v *yaml.Node) { main.interfaces = v }},
 		entry{"mirror", func(_, v *yaml.Node) { d.mirror(v, &cfg.Mirror) }},
-		entry{"poll", func(_, v *yaml.Node) {
-			var idle *yaml.Node
-			idlePeriod := d.duration(&cfg.Poll.IdlePeriod, "poll.idle_period", 0, "")
-			d.mapping(v, "poll",
-				entry{"period", d.duration(&cfg.Poll.Period, "poll.period", leastPeriod, "for less, use poll.busy")},
-				entry{"idle_period", func(key, v *yaml.Node) { idle = v; idlePeriod(key, v) }},
-				entry{"busy", d.bool(&cfg.Poll.Busy, "poll.busy")},
-				entry{"cpu", d.int(&cfg.Poll.CPU, "poll.cpu", 0, mostCPU)},
-			)
-			if err := cfg.Poll.ValidateIdle(); err != nil && idle != nil {
-				d.bad(idle, err.Error(), "equal to poll.period switches it off")
-			}
-		}},
-		entry{"xdp", func(_, v *yaml.Node) {
-			d.mapping(v, "xdp",
-				entry{"pin_dir", d.text(&cfg.XDP.PinDir, "xdp.pin_dir")},
-				entry{"max_flows", d.int(&cfg.XDP.MaxFlows, "xdp.max_flows", 0, mostFlows)},
-				entry{"worst_cost", d.int(&cfg.XDP.WorstCost, "xdp.worst_cost", 0, dataplane.MostWorstCost)},
-				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
-				entry{"tcx", word(d, &cfg.XDP.TCX, "xdp.tcx", "first", "last")},
-				entry{"beside", func(_, v *yaml.Node) { d.beside(v, &cfg.XDP.Beside) }},
-			)
-		}},
+		entry{"poll", func(_, v *yaml.Node) { d.poll(v, &cfg.Poll) }},
+		entry{"xdp", func(_, v *yaml.Node) { d.xdp(v, &cfg.XDP) }},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
 		entry{"flows", func(_, v *yaml.Node) { main.flows = v }},
 		entry{"queue_pairs", func(_, v *yaml.Node) { main.pairs = v }},
-		entry{"words", func(_, v *yaml.Node) { words = v; d.words(v, &cfg.Words) }},
+		entry{"words", func(_, v *yaml.Node) {
+			words = v
+			d.words(v, &cfg.Words)
+		}},
 	)
+
+	// Flows refer to interfaces, and queue pairs and words share the names of the flows, in whatever order the files have
+	// them.
 	sure := entries(files, cfg)
 	for _, err := range cfg.WordsErrors() {
 		d.bad(words, err.Error(), "see docs/embedding.md")
 	}
 	d.included = files[1:]
+
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
 		return
 	}
@@ -110,6 +91,44 @@ func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated
 			return
 		}
 	}
+}
+
+// instance reads the name of the instance.
+func (d *decoder) instance(n *yaml.Node, to *string) {
+	s, ok := d.scalar(n, "instance")
+	if ok && dataplane.ValidateInstance(s) != nil {
+		d.bad(n, fmt.Sprintf("instance: %q is no name", clip(s)), "use 1 to 32 characters of a-z, 0-9 and -")
+		return
+	}
+	*to = s
+}
+
+func (d *decoder) poll(n *yaml.Node, p *dataplane.PollConfig) {
+	var idle *yaml.Node
+	idlePeriod := d.duration(&p.IdlePeriod, "poll.idle_period", 0, "")
+	d.mapping(n, "poll",
+		entry{"period", d.duration(&p.Period, "poll.period", leastPeriod, "for less, use poll.busy")},
+		entry{"idle_period", func(key, v *yaml.Node) {
+			idle = v
+			idlePeriod(key, v)
+		}},
+		entry{"busy", d.bool(&p.Busy, "poll.busy")},
+		entry{"cpu", d.int(&p.CPU, "poll.cpu", 0, mostCPU)},
+	)
+	if err := p.ValidateIdle(); err != nil && idle != nil {
+		d.bad(idle, err.Error(), "equal to poll.period switches it off")
+	}
+}
+
+func (d *decoder) xdp(n *yaml.Node, x *dataplane.XDPConfig) {
+	d.mapping(n, "xdp",
+		entry{"pin_dir", d.text(&x.PinDir, "xdp.pin_dir")},
+		entry{"max_flows", d.int(&x.MaxFlows, "xdp.max_flows", 0, mostFlows)},
+		entry{"worst_cost", d.int(&x.WorstCost, "xdp.worst_cost", 0, dataplane.MostWorstCost)},
+		entry{"keep_pins", d.bool(&x.KeepPins, "xdp.keep_pins")},
+		entry{"tcx", word(d, &x.TCX, "xdp.tcx", "first", "last")},
+		entry{"beside", func(_, v *yaml.Node) { d.beside(v, &x.Beside) }},
+	)
 }
 
 // beside reads the ways to count beside another XDP program. Each may be named once.
@@ -161,7 +180,10 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config, first map[stri
 			found.Name = n.Value
 		} else {
 			d.mapping(n, what,
-				entry{"name", func(key, v *yaml.Node) { name = v; d.text(&found.Name, what+".name")(key, v) }},
+				entry{"name", func(key, v *yaml.Node) {
+					name = v
+					d.text(&found.Name, what+".name")(key, v)
+				}},
 				entry{"mode", word(d, &found.Mode, what+".mode", "auto", "native", "generic", "tcx")},
 				entry{"optional", d.bool(&found.Optional, what+".optional")},
 				entry{"direction", word(d, &found.Direction, what+".direction", dataplane.InterfaceDirections()...)},
@@ -170,6 +192,7 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config, first map[stri
 				return
 			}
 		}
+
 		at, twice := first[found.Name]
 		switch bad := (dataplane.Interface{Name: found.Name}).Validate(); {
 		case found.Name == "":

@@ -16,16 +16,20 @@ const (
 
 // QueuePairAddress is the address of one end of a connection, which the other end must know.
 type QueuePairAddress struct {
-	// GID of the port, in the form of an IPv6 address; RoCE has the interface's address there, an IPv4 one as
-	// ::ffff:192.0.2.1. The zero Addr for a port without a GID. A multicast GID is refused: a queue pair talks to one
-	// other.
+	// GID of the port, in the form of an IPv6 address. On RoCE it is the interface's address, an IPv4 one as
+	// ::ffff:192.0.2.1. The zero Addr stands for a port without a GID. A multicast GID is refused: a queue pair talks
+	// to one other.
 	GID netip.Addr
+
 	// LID of the port; 0 on Ethernet.
 	LID uint16
+
 	// QPN is the queue pair's number, PSN the packet sequence number that it sends first.
 	QPN, PSN uint32
+
 	// QKey that a datagram must carry to be let in; [UD] and [SRD] only.
 	QKey uint32
+
 	// Addr and RKey are of the buffer that the peer's rdma_write and rdma_read use;
 	// [RC] and [SRD] only.
 	Addr uint64
@@ -35,15 +39,11 @@ type QueuePairAddress struct {
 // Validate reports every invalid field, in an error that satisfies errors.Is(err, ErrInvalid).
 func (a QueuePairAddress) Validate() error {
 	var errs problems
-	a.check(func(field, cause, fix string) {
-		errs = append(errs, fmt.Errorf("%s: %s; %s", field, cause, fix))
-	})
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs
+	a.check(func(field, cause, fix string) { errs.add("%s: %s; %s", field, cause, fix) })
+	return errs.err()
 }
 
+// check calls bad with each invalid field.
 func (a QueuePairAddress) check(bad func(field, cause, fix string)) {
 	const fix = "copy the address that `flowtally queue-pairs list` shows of the peer"
 	if a.QPN < 2 || a.QPN > mostQPN {
@@ -89,6 +89,7 @@ func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 	bad := func(cause, fix string) (QueuePairAddress, error) {
 		return QueuePairAddress{}, fmt.Errorf("address %q: %w: %s; %s", s, ErrInvalid, cause, fix)
 	}
+
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, found := strings.Cut(part, "=")
@@ -99,6 +100,7 @@ func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 			return bad(name+" is given twice", "leave one out")
 		}
 		seen[name] = true
+
 		if name == "gid" {
 			gid, err := netip.ParseAddr(value)
 			if err != nil {
@@ -111,12 +113,14 @@ func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 			return bad(err.Error(), "its fields are gid, lid, qpn, psn, qkey, addr and rkey")
 		}
 	}
+
 	if err := a.Validate(); err != nil {
 		return QueuePairAddress{}, fmt.Errorf("address %q: %w", s, err)
 	}
 	return a, nil
 }
 
+// set parses one number of the address.
 func (a *QueuePairAddress) set(name, value string) error {
 	for _, f := range addressFields {
 		if f.name != name {

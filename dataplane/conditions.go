@@ -1,11 +1,9 @@
 package dataplane
 
-import "slices"
-
 // ConditionCode is the stable code of a condition, in kebab case.
 type ConditionCode string
 
-// The codes of all conditions. [ConditionInfos] describes them.
+// The codes of all conditions. docs/conditions.md describes them.
 const (
 	CodeInterfaceMissing     ConditionCode = "interface-missing"
 	CodeInterfaceRefused     ConditionCode = "interface-refused"
@@ -46,19 +44,17 @@ const (
 	CodePluginUnconfined ConditionCode = "plugin-unconfined"
 )
 
-// ConditionInfo describes every condition of one code. A raised [Condition] has a text and a fix of its own, which
+// conditionInfo describes every condition of one code. A raised [Condition] has a text and a fix of its own, which
 // name the object and the cause.
-type ConditionInfo struct {
+type conditionInfo struct {
 	Code     ConditionCode
 	Severity Severity
 	Text     string // the state that the code stands for
 	Fix      string // the next step, for every object
 }
 
-// ConditionInfos returns the registry of conditions, worst first. docs/conditions.md is generated from it.
-func ConditionInfos() []ConditionInfo { return slices.Clone(conditionInfos) }
-
-var conditionInfos = []ConditionInfo{
+// conditionInfos is the registry of conditions, worst first. docs/conditions.md is generated from it.
+var conditionInfos = []conditionInfo{
 	{CodeInterfaceMissing, High,
 		"A configured interface that is not optional does not exist, or was renamed, or no interface matches a configured " +
 			"pattern. Its flows are not counted on it.",

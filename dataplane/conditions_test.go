@@ -32,7 +32,7 @@ func TestConditionsDocument(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 	seen := map[dataplane.ConditionCode]bool{}
 	last := dataplane.Severity(255)
-	for _, c := range dataplane.ConditionInfos() {
+	for _, c := range dataplane.ConditionInfos {
 		if c.Severity > last || seen[c.Code] || !kebab.MatchString(string(c.Code)) || c.Text == "" || c.Fix == "" {
 			t.Errorf("condition %q: out of order, twice, or incomplete: %+v", c.Code, c)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/plugin/plugintest"
+	"github.com/flowtally/flowtally/internal/plugintest"
 )
 
 // start returns a running instance: a fake one here. A program calls plugin.Launch or engine.New.
@@ -143,19 +143,6 @@ func ExampleSource() {
 	// eth0 native
 	// eth1 generic
 	// none
-}
-
-// The registry explains every code.
-func ExampleConditionInfos() {
-	for _, c := range dataplane.ConditionInfos() {
-		if c.Code == dataplane.CodePollOverrun {
-			fmt.Println(c.Text)
-			fmt.Println(c.Fix)
-		}
-	}
-	// Output:
-	// More than an eighth of the last 128 poll cycles took longer than `poll.period`.
-	// Raise the period and run `flowtally apply`, or give the process more CPU.
 }
 
 // The address of one end of a connection is one word, for a command line or another host.

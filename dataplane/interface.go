@@ -16,11 +16,14 @@ type Interface struct {
 	// from the moment at which the instance takes it: at the start, or when the interface is made or gets its name. An
 	// entry with the whole name goes before a pattern, and of patterns the first one that matches is taken.
 	Name string
+
 	// Mode in which received packets are counted: [ModeAuto], the default, [ModeNative], [ModeGeneric] or [ModeTCX].
 	Mode Mode
+
 	// Optional: the host may lack the interface, or every interface of the pattern. Without it that is the
 	// condition [CodeInterfaceMissing], and an instance that finds none of its interfaces does not start.
 	Optional bool
+
 	// Direction in which flows are counted: [DirectionBoth], the default, [DirectionIngress] or [DirectionEgress].
 	Direction InterfaceDirection
 }
@@ -79,50 +82,22 @@ func FindInterface(list []Interface, name string) (found Interface, ok bool) {
 	return found, ok
 }
 
-// ValidateInterfaces reports every rule that a list of interfaces breaks, in an error that satisfies
-// errors.Is(err, ErrInvalid). [Interface.Validate] has the rules of one.
-func ValidateInterfaces(list []Interface) error {
-	if len(list) > mostInterfaces {
-		return problems{fmt.Errorf("interfaces: %d entries: at most %d; a pattern stands for many interfaces", len(list), mostInterfaces)}
-	}
-	var errs problems
-	names := make(map[string]bool, len(list))
-	for _, i := range list {
-		if err := i.Validate(); err != nil {
-			errs = append(errs, err)
-		}
-		if names[i.Name] {
-			errs = append(errs, fmt.Errorf("interface %q: listed twice; remove one", i.Name))
-		}
-		names[i.Name] = true
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs
-}
-
 // Validate reports every rule that the interface breaks by itself, in an error that satisfies
 // errors.Is(err, ErrInvalid).
 func (i Interface) Validate() error {
 	var errs problems
 	if !i.IsPattern() {
-		if err := flow.ValidateInterface(i.Name); err != nil {
-			errs = append(errs, err)
-		}
+		errs.note(flow.ValidateInterface(i.Name))
 	} else if cause := badPattern(i.Name); cause != "" {
-		errs = append(errs, fmt.Errorf("interface %q: %s", i.Name, cause))
+		errs.add("interface %q: %s", i.Name, cause)
 	}
 	if !slices.Contains(xdpModes, i.Mode) {
-		errs = append(errs, fmt.Errorf("interface %q: mode %q: use auto, native, generic or tcx", i.Name, i.Mode))
+		errs.add("interface %q: mode %q: use auto, native, generic or tcx", i.Name, i.Mode)
 	}
 	if i.Direction != "" && !slices.Contains(InterfaceDirections(), i.Direction) {
-		errs = append(errs, fmt.Errorf("interface %q: direction %q: use both, ingress or egress", i.Name, i.Direction))
+		errs.add("interface %q: direction %q: use both, ingress or egress", i.Name, i.Direction)
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs
+	return errs.err()
 }
 
 // badPattern returns why a pattern can match no interface, or "".

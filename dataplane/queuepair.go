@@ -10,6 +10,7 @@ import (
 type QueuePairs interface {
 	// List returns the configured queue pairs, ordered by name.
 	List(ctx context.Context) ([]QueuePairState, error)
+
 	// Connect tells a queue pair its peer and brings it to RTS. The zero address stands for the
 	// peer that the configuration names; Connect returns ErrInvalid if it names none. If that peer is
 	// a queue pair of this instance, Connect connects both. A queue pair that is
@@ -17,6 +18,7 @@ type QueuePairs interface {
 	// operations end with errors first. Connect returns ErrNotConnected while either device is
 	// gone; the instance makes the configured connection when the device is back.
 	Connect(ctx context.Context, name string, peer QueuePairAddress) error
+
 	// Post posts count operations of MessageSize bytes from the queue pair's own buffer,
 	// at most SendDepth at a time, and waits until all have completed, with or without
 	// an error: the operator's proof that the instance counts. op is Send, RDMAWrite or RDMARead.
@@ -32,29 +34,40 @@ type QueuePairs interface {
 type QueuePair struct {
 	// Name among the queue pairs of the instance, with the letters of a flow's name.
 	Name string
+
 	// Device as `rdma dev` lists it: "mlx5_0", "rdmap0s6", "rxe0".
 	Device string
+
 	// Port of the device. 0 means 1.
 	Port uint8
+
 	// GIDIndex is the row of the port's GID table that is the queue pair's own address.
 	GIDIndex int
+
 	// Type of its service. Empty means [RC].
 	Type QueuePairType
+
 	// Counters that its completions feed. A queue pair without counters is a peer for another one.
 	Counters []CompletionCounter
+
 	// Source that is to count. Empty means [SourceAuto]; any other is refused where the
 	// device has it not.
 	Source CompletionSource
+
 	// SendDepth bounds the send operations that are outstanding at a time. 0 means 256.
 	SendDepth int
+
 	// Receives is the number of buffers that are kept posted for messages that arrive. 0 means 256, -1 none.
 	Receives int
+
 	// MessageSize is the size in bytes of a message that is posted, and of a buffer for
 	// one that arrives. 0 means 4096, or the size of the port's datagrams if that is less.
 	MessageSize int
+
 	// Peer is the other end, in another process or on another host. [QueuePairs].Connect
 	// can set it later, because an address is known only when its queue pair exists.
 	Peer *QueuePairAddress
+
 	// Connect names a queue pair of this instance as the other end, in place of Peer;
 	// it may be the queue pair itself. Of two queue pairs of type [RC] it is enough that one
 	// names the other.
@@ -81,6 +94,7 @@ func (q QueuePair) WithDefaults() QueuePair {
 type CompletionCounter struct {
 	// Name in the mirror, in one name space with the flows.
 	Name string
+
 	// Operations that are counted, at least one. An operation feeds at most one counter
 	// of its queue pair.
 	Operations []Operation
@@ -156,20 +170,26 @@ type QueuePairState struct {
 	Name, Device string
 	Type         QueuePairType
 	Port         uint8
+
 	// State as libibverbs names it, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD",
 	// "SQE" or "ERR". Empty while the device is gone.
 	State string
+
 	// Local is the address that the peer must be told. Peer is the peer's address, or the zero
 	// address until the queue pair is connected.
 	Local, Peer QueuePairAddress
+
 	// Source counts its completions now: Backend "rdma", Mode the word of a
 	// [CompletionSource] other than [SourceAuto], or "comp_cntr+external" where the device
 	// writes into the mirror. Zero while nothing does.
 	Source Source
+
 	// Counters in the order of the configuration.
 	Counters []CountedOperations
+
 	// Rejected is why the better sources do not count: Backend is the source's word.
 	Rejected []Rejection
+
 	// Outstanding is the number of operations that were posted and have not completed,
 	// without the posted receives.
 	Outstanding int

@@ -11,9 +11,9 @@ import (
 // Service is a running instance: flows go in, counts come out in the mirror. All methods may be called from any
 // goroutine. After Close every method returns an error that satisfies errors.Is(err, ErrClosed).
 //
-// A method outlasts its ctx by about a second at most, though a device takes its time over a command, and then returns an
-// error that satisfies errors.Is(err, ctx.Err()): AddFlows and SetFlows are undone, RemoveFlows goes on, as does a SetFlows
-// that returns an [UnfinishedError]. The next change waits for their end.
+// A method outlasts its ctx by about a second at most, however long a device takes for a command. Its error then satisfies
+// errors.Is(err, ctx.Err()). An AddFlows or a SetFlows whose ctx has ended is undone. A RemoveFlows goes on, as does a
+// SetFlows that returns an [UnfinishedError]. The next change waits for their end.
 //
 // Info, Interfaces, Placements, Conditions, Events and ReservedWords wait for no change. Until a change has ended,
 // Interfaces and Placements have the set before it. When its call has returned, they have the set after it.
@@ -21,9 +21,14 @@ type Service interface {
 	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
 	// which change with the process that counts.
 	Info(ctx context.Context) (Info, error)
+
 	// AddFlows adds all of flows or none, and returns their placements, in the order of flows. A name
 	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
+
+	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
+	RemoveFlows(ctx context.Context, names ...string) error
+
 	// SetFlows makes the set of flows the given flows, all or none, and returns the difference. After an error
 	// every flow is counted as before, except after an [UnfinishedError], with which it returns the difference. Flows
 	// are added before others are removed: ErrFull says that the tables or the mirror have no room for both. Remove
@@ -42,30 +47,38 @@ type Service interface {
 	// Of flows of equal priority that overlap, the first one in flows wins, in any order of the set before. With
 	// KeepOthers the flows of the set keep their order, and added flows come behind them.
 	SetFlows(ctx context.Context, flows []flow.Flow, opts SetOptions) (Difference, error)
-	// Interfaces returns the names and patterns of the interfaces to count on. SetFlows changes them
-	// ([SetOptions.Config]).
-	Interfaces(ctx context.Context) ([]Interface, error)
-	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
-	RemoveFlows(ctx context.Context, names ...string) error
+
 	// Placements lists the flows of these names, or all flows without names, each with its source. The list is
 	// ordered by name and leaves out names that no flow has.
 	Placements(ctx context.Context, names ...string) ([]Placement, error)
+
+	// Interfaces returns the names and patterns of the interfaces to count on. SetFlows changes them
+	// ([SetOptions.Config]).
+	Interfaces(ctx context.Context) ([]Interface, error)
+
 	// Conditions lists the states that need attention, worst first.
 	Conditions(ctx context.Context) ([]Condition, error)
+
 	// Events streams changes from now on until ctx ends or the instance closes;
 	// the channel is closed then. A receiver that lags loses the oldest events,
 	// and the next one it gets says how many in Lost.
 	Events(ctx context.Context) (<-chan Event, error)
+
 	// QueuePairs returns the queue pairs of the instance.
 	QueuePairs() QueuePairs
+
 	// ReserveWords makes a counter of that name whose value another program writes: it takes the words on the socket
 	// beside the mirror. A name that a flow or another counter has is refused with ErrExists. A configuration that
 	// SetFlows is to apply later names the words too ([Config.Words]).
 	ReserveWords(ctx context.Context, name string) (ReservedWords, error)
-	// ReleaseWords removes the counter of reserved words. A program that has them goes on without a counter. ErrNotFound.
+
+	// ReleaseWords removes the counter of reserved words. A program that has them goes on without a counter. A name
+	// that no words have is refused with ErrNotFound.
 	ReleaseWords(ctx context.Context, name string) error
+
 	// ReservedWords lists the reserved words, ordered by name.
 	ReservedWords(ctx context.Context) ([]ReservedWords, error)
+
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error
 }
@@ -73,19 +86,21 @@ type Service interface {
 // Info describes a running instance.
 type Info struct {
 	Instance string
-	Mirror   string // path of the mirror file
-	Version  string // of the program that counts
-	PID      int    // of the process that counts, in its own PID namespace; 0 while no process runs: do not signal it then
-	Started  time.Time
-	File     string // the configuration file that the instance was started with, as its host says; "" where there is none
+	Mirror   string    // path of the mirror file
+	Version  string    // of the program that counts
+	PID      int       // of the process that counts, in its own PID namespace; 0 while no process runs: do not signal it then
+	Started  time.Time // when that process started
+	File     string    // the configuration file that the instance was started with, as its host says; "": none
 }
 
 // Placement has the source of a flow, and the reasons against other backends.
 type Placement struct {
 	Flow flow.Flow
+
 	// Order is the place of the flow: of flows of equal priority that match a packet, the lowest counts it.
-	// 0: the instance does not tell it, as its version is an earlier one.
-	Order    uint32
+	// 0: the instance is of an earlier version, which does not tell it.
+	Order uint32
+
 	Source   Source
 	Counter  Handle
 	Rejected []Rejection

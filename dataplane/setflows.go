@@ -16,22 +16,28 @@ type SetOptions struct {
 	// DryRun returns the difference and changes nothing. It checks the flows against the rules and
 	// against each other, and asks no backend and no device.
 	DryRun bool
+
 	// Cost makes a DryRun compute the cost of a packet after the change ([Difference.Cost]), and refuse flows with
 	// ErrCostly that the change would refuse. It takes as long as the search structure of the flows takes to build.
 	Cost bool
+
 	// KeepOthers keeps the flows of the set that are not among the given ones.
 	KeepOthers bool
+
 	// Keep names flows of the set that stay although they are not among the given ones. They keep their order and
 	// come behind the given flows. Names that no flow has are ignored.
 	Keep []string
+
 	// KeepAdded keeps the flows that AddFlows has added and that no SetFlows was given since, like Keep.
 	KeepAdded bool
+
 	// Config is the configuration that the instance is to have, without regard to its Flows. nil leaves the settings.
 	// The settings change with the flows, all or none. If a setting differs that only a restart changes, the call
 	// returns ErrRestart and changes nothing. An interface that refuses to be counted on is an error, unless the
 	// instance was started with [StartDegraded]; one that does not exist is waited for. Packets of interfaces that
 	// stay are counted without a gap. A list that leaves a flow no interface ([ReachesInterface]) is refused.
 	Config *Config
+
 	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
 	// among the given flows and must be free; the old name must not be among them. A rename that was made
 	// before, so that a flow has the new name and none has the old one, is ignored.
@@ -45,12 +51,16 @@ type Difference struct {
 	Settings []FieldChange
 	Added    []string
 	Removed  []string
+
 	// Renamed are flows that got another name. One that changed beside is in Changed too.
 	Renamed []Rename
+
 	// Changed are flows that were in the set and are in it still, by their new names.
 	Changed []FlowChange
+
 	// Unchanged is the number of the other flows.
 	Unchanged int
+
 	// Cost is what a packet costs after the change; nil without SetOptions.Cost, and where XDP counts no flow.
 	Cost *Cost
 }
@@ -92,40 +102,46 @@ func (d Difference) Empty() bool {
 //
 // The difference without changes is the empty string.
 func (d Difference) String() string {
-	lines := make(map[string]string)
+	lineByName := make(map[string]string)
 	for _, name := range d.Added {
-		lines[name] = "+ " + name
+		lineByName[name] = "+ " + name
 	}
 	for _, name := range d.Removed {
-		lines[name] = "- " + name
+		lineByName[name] = "- " + name
 	}
 	for _, r := range d.Renamed {
-		lines[r.To] = "~ " + r.To + ": was " + r.From
+		lineByName[r.To] = "~ " + r.To + ": was " + r.From
 	}
 	for _, c := range d.Changed {
-		text := make([]string, 0, len(c.Fields)+1)
-		for _, f := range c.Fields {
-			text = append(text, f.String())
-		}
-		if c.Anew {
-			text = append(text, "counts anew")
-		}
-		line, renamed := lines[c.Name]
+		line, renamed := lineByName[c.Name]
 		if renamed {
 			line += ", "
 		} else {
 			line = "~ " + c.Name + ": "
 		}
-		lines[c.Name] = line + strings.Join(text, ", ")
+		lineByName[c.Name] = line + c.text()
 	}
+
 	var out strings.Builder
 	for _, s := range d.Settings {
 		out.WriteString("~ setting " + s.Field + ": " + s.From + " -> " + s.To + "\n")
 	}
-	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		out.WriteString(lines[name] + "\n")
+	for _, name := range slices.Sorted(maps.Keys(lineByName)) {
+		out.WriteString(lineByName[name] + "\n")
 	}
 	return out.String()
+}
+
+// text lists the changes of one flow.
+func (c FlowChange) text() string {
+	parts := make([]string, 0, len(c.Fields)+1)
+	for _, f := range c.Fields {
+		parts = append(parts, f.String())
+	}
+	if c.Anew {
+		parts = append(parts, "counts anew")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // String returns the change as text: "count -> drop", `priority 0 -> 7`.
@@ -145,47 +161,32 @@ func (f FieldChange) String() string {
 // An error satisfies errors.Is(err, ErrInvalid), ErrExists or ErrNotFound. The order of flows of one priority is
 // not compared.
 func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) {
-	var d Difference
-	var errs problems
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	wanted := make(map[string]bool, len(flows))
-	for i := range flows {
-		if err := flows[i].Validate(); err != nil {
-			errs = append(errs, err)
-		}
-		if wanted[flows[i].Name] {
-			bad("flow %q: given twice; remove one", flows[i].Name)
-		}
-		wanted[flows[i].Name] = true
-	}
-	was := make(map[string]*flow.Flow, min(len(current), len(flows)+len(opts.Renames))) // one of 100,000 flows may be given
-	for i := range current {
-		f := &current[i]
-		if _, renames := opts.Renames[f.Name]; renames || wanted[f.Name] {
-			was[f.Name] = f
-		}
-	}
-	oldName, err := renamed(was, wanted, opts.Renames)
-	if len(errs) > 0 {
-		return Difference{}, errs
+	wanted, broken := names(flows)
+	old := relevant(current, wanted, opts.Renames)
+	oldName, err := renamed(old, wanted, opts.Renames)
+	if broken != nil {
+		return Difference{}, broken
 	}
 	if err != nil {
 		return Difference{}, err
 	}
-	kept, stays := make(map[string]bool, len(flows)), make(map[string]bool, len(opts.Keep))
+
+	var d Difference
+	var errs problems
+	kept := make(map[string]bool, len(flows)) // by the old name
 	for i := range flows {
 		f := &flows[i]
 		name := cmp.Or(oldName[f.Name], f.Name)
-		old := was[name]
-		if old == nil {
+		if old[name] == nil {
 			d.Added = append(d.Added, f.Name)
 			continue
 		}
 		kept[name] = true
-		fields, anew := changes(old, f)
+
+		fields, anew := changes(old[name], f)
 		if name != f.Name {
 			if anew {
-				bad("flow %q: it is renamed from %q, keeps its total, and so must count the same packets; change the match, the direction and the interface in another call", f.Name, name)
+				errs.add("flow %q: it is renamed from %q, keeps its total, and so must count the same packets; change the match, the direction and the interface in another call", f.Name, name)
 			}
 			d.Renamed = append(d.Renamed, Rename{From: name, To: f.Name})
 		}
@@ -196,21 +197,11 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 			d.Unchanged++
 		}
 	}
-	if len(errs) > 0 {
-		return Difference{}, errs
+	if err := errs.err(); err != nil {
+		return Difference{}, err
 	}
-	for _, name := range opts.Keep {
-		stays[name] = true
-	}
-	for i := range current {
-		switch name := current[i].Name; {
-		case kept[name]:
-		case opts.KeepOthers, stays[name]:
-			d.Unchanged++
-		default:
-			d.Removed = append(d.Removed, name)
-		}
-	}
+
+	d.rest(current, kept, opts)
 	slices.Sort(d.Added)
 	slices.Sort(d.Removed)
 	slices.SortFunc(d.Renamed, func(a, b Rename) int { return cmp.Compare(a.To, b.To) })
@@ -218,12 +209,57 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 	return d, nil
 }
 
+// names returns the names of the given flows, and an error if a flow is invalid or given twice.
+func names(flows []flow.Flow) (map[string]bool, error) {
+	var errs problems
+	wanted := make(map[string]bool, len(flows))
+	for i := range flows {
+		errs.note(flows[i].Validate())
+		if wanted[flows[i].Name] {
+			errs.add("flow %q: given twice; remove one", flows[i].Name)
+		}
+		wanted[flows[i].Name] = true
+	}
+	return wanted, errs.err()
+}
+
+// relevant returns those flows of the set that are among the given ones, or are renamed, by name. It leaves the others
+// out, since one flow of 100,000 may be given.
+func relevant(current []flow.Flow, wanted map[string]bool, renames map[string]string) map[string]*flow.Flow {
+	out := make(map[string]*flow.Flow, min(len(current), len(wanted)+len(renames)))
+	for i := range current {
+		f := &current[i]
+		if _, renames := renames[f.Name]; renames || wanted[f.Name] {
+			out[f.Name] = f
+		}
+	}
+	return out
+}
+
+// rest sorts the flows of the set that are not among the given ones into those that stay and those that go.
+func (d *Difference) rest(current []flow.Flow, kept map[string]bool, opts SetOptions) {
+	stays := make(map[string]bool, len(opts.Keep))
+	for _, name := range opts.Keep {
+		stays[name] = true
+	}
+	for i := range current {
+		name := current[i].Name
+		switch {
+		case kept[name]:
+		case opts.KeepOthers, stays[name]:
+			d.Unchanged++
+		default:
+			d.Removed = append(d.Removed, name)
+		}
+	}
+}
+
 // renamed returns the old name of each flow that gets another one, by the new name.
 func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[string]string) (map[string]string, error) {
-	old := make(map[string]string, len(renames))
+	oldName := make(map[string]string, len(renames))
 	for _, from := range slices.Sorted(maps.Keys(renames)) {
 		to := renames[from]
-		other, twice := old[to]
+		other, twice := oldName[to]
 		switch {
 		case !wanted[to]:
 			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q, which is not among the flows; add it to them", from, ErrInvalid, to)
@@ -235,33 +271,37 @@ func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[stri
 			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name too; choose another one", to, ErrInvalid, other)
 		case was[from] == nil && was[to] == nil:
 			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q; leave the rename out to add that flow", from, ErrNotFound, to)
-		case was[from] == nil: // done before
+		case was[from] == nil: // an earlier call has renamed it
 			continue
 		case was[to] != nil:
 			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name; rename it, or remove it in a call before", to, ErrExists, from)
 		}
-		old[to] = from
+		oldName[to] = from
 	}
-	return old, nil
+	return oldName, nil
 }
 
 // changes lists the fields in which two flows differ. anew says whether they may count different packets.
 func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
+	// The texts are made where a field differs alone, as in few flows of a large set.
 	note := func(field string, differs bool, text func(*flow.Flow) string) bool {
-		if differs { // as few flows of a large set do
+		if differs {
 			out = append(out, FieldChange{Field: field, From: text(from), To: text(to)})
 		}
 		return differs
 	}
-	anew = note("match", !from.Match.Equal(to.Match), func(f *flow.Flow) string { return f.Match.String() })
+	interfaceOf := func(f *flow.Flow) string { return cmp.Or(f.Interface, "any") }
+	backendOf := func(f *flow.Flow) string { return cmp.Or(string(f.Backend), "default") }
+
+	match := note("match", !from.Match.Equal(to.Match), func(f *flow.Flow) string { return f.Match.String() })
 	note("priority", from.Priority != to.Priority, func(f *flow.Flow) string { return strconv.Itoa(int(f.Priority)) })
-	anew = note("direction", from.Direction != to.Direction, func(f *flow.Flow) string { return f.Direction.String() }) || anew
+	direction := note("direction", from.Direction != to.Direction, func(f *flow.Flow) string { return f.Direction.String() })
 	note("action", from.Action != to.Action, func(f *flow.Flow) string { return f.Action.String() })
-	anew = note("interface", cmp.Or(from.Interface, "any") != cmp.Or(to.Interface, "any"), func(f *flow.Flow) string { return cmp.Or(f.Interface, "any") }) || anew
+	iface := note("interface", interfaceOf(from) != interfaceOf(to), interfaceOf)
 	note("latency", from.Latency != to.Latency, func(f *flow.Flow) string { return strconv.FormatBool(f.Latency) })
-	note("backend", cmp.Or(from.Backend, "default") != cmp.Or(to.Backend, "default"), func(f *flow.Flow) string { return cmp.Or(string(f.Backend), "default") })
+	note("backend", backendOf(from) != backendOf(to), backendOf)
 	note("labels", !maps.Equal(from.Labels, to.Labels), func(f *flow.Flow) string { return labelText(f.Labels) })
-	return out, anew
+	return out, match || direction || iface
 }
 
 func labelText(labels map[string]string) string {

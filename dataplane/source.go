@@ -29,7 +29,7 @@ type Device struct {
 // [SourceAuto], or "comp_cntr+external" where the device writes into the mirror.
 type Mode string
 
-// The modes of XDP. [Interface] has all of them.
+// The modes of XDP, then those of RDMA, then those of reserved words.
 const (
 	// ModeAuto is the first that works of native, TCX and generic. On a device that makes socket buffers before XDP
 	// runs (veth, tun, tap) TCX is the first. No device has it.
@@ -40,15 +40,17 @@ const (
 	// ModeDispatcher is XDP, in front of the other components of a libxdp dispatcher. An interface has it by
 	// [BesideDispatcher], and not as its configured mode.
 	ModeDispatcher Mode = "dispatcher"
-)
 
-// The modes of RDMA.
-const (
 	ModeDevX     Mode = "devx"      // a flow table of mlx5, written with DevX commands
 	ModeDontTrap Mode = "dont-trap" // a verbs flow whose packets go on to the kernel
 	ModeEgress   Mode = "egress"    // a verbs flow on sent packets
 	ModeDrop     Mode = "drop"      // a verbs flow that takes the packets, since the flow drops them
 	ModeSteal    Mode = "steal"     // a verbs flow that takes the packets, since RDMAConfig.Steal allows it
+
+	// A counter of reserved words has the source "rdma:own/words": the device is the program's own.
+	ModeWords          Mode = "words"           // a program has the words
+	ModeWordsFree      Mode = "words+free"      // no program has them
+	ModeWordsAbandoned Mode = "words+abandoned" // the program ended without giving them back
 )
 
 // IsZero reports whether nothing counts.

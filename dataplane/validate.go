@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -39,6 +40,26 @@ func (p problems) Is(target error) bool { return target == ErrInvalid }
 // Unwrap lets errors.Is and errors.As see each of them.
 func (p problems) Unwrap() []error { return p }
 
+// add notes a broken rule.
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+// note notes the rules that a check has found broken. nil: none.
+func (p *problems) note(err error) {
+	if several, ok := err.(problems); ok {
+		*p = append(*p, several...)
+	} else if err != nil {
+		*p = append(*p, err)
+	}
+}
+
+// err returns the problems as an error, or nil if there are none.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return p
+}
+
 // ValidateInstance reports an invalid name of an instance. The name becomes part of paths. The error satisfies
 // errors.Is(err, ErrInvalid).
 func ValidateInstance(name string) error {
@@ -53,110 +74,152 @@ func ValidateInstance(name string) error {
 // and the next step; errors.As finds a *flow.FieldError in those about a flow.
 func (c Config) Validate() error {
 	var errs problems
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Instance != "" {
-		if err := ValidateInstance(c.Instance); err != nil {
-			errs = append(errs, err)
-		}
+		errs.note(ValidateInstance(c.Instance))
 	}
-	if err := c.Backend.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs.note(c.Backend.Validate())
+
 	if len(c.Interfaces) == 0 && c.needsInterface() {
-		bad("interfaces: none to count on; name at least one, or a queue pair, or words, or use backend sim")
+		errs.add("interfaces: none to count on; name at least one, or a queue pair, or words, or use backend sim")
 	}
-	if err := ValidateInterfaces(c.Interfaces); err != nil {
-		errs = append(errs, err.(problems)...)
-	}
+	errs.checkInterfaces(c.Interfaces)
 	if len(c.Interfaces) > mostInterfaces {
-		return errs
+		return errs // the list would be searched for each flow
 	}
+
 	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
-		bad("start %q: use strict or degraded", c.Start)
+		errs.add("start %q: use strict or degraded", c.Start)
 	}
-	flows := make(map[string]bool, len(c.Flows))
-	for _, f := range c.Flows {
-		if err := f.Validate(); err != nil {
-			errs = append(errs, err)
-		}
-		if flows[f.Name] {
-			bad("flow %q: defined twice; rename one", f.Name)
-		}
-		flows[f.Name] = true
-		if err := ReachesInterface(c.Interfaces, f); err != nil {
-			errs = append(errs, err.(problems)...)
-		}
-	}
+	errs.checkFlows(c)
 	for _, err := range c.QueuePairErrors() {
 		errs = append(errs, err)
 	}
 	errs = append(errs, c.WordsErrors()...)
-	if n := c.Mirror.Counters; n < 0 || n > 1<<24 {
-		bad("mirror.counters %d: 0 to %d", n, 1<<24)
+	errs.checkMirror(c.Mirror)
+	errs.checkPoll(c.Poll)
+	errs.checkXDP(c.XDP)
+	errs.checkRDMA(c.RDMA)
+	return errs.err()
+}
+
+// checkInterfaces checks each entry, and the entries against each other.
+func (p *problems) checkInterfaces(list []Interface) {
+	if len(list) > mostInterfaces {
+		p.add("interfaces: %d entries: at most %d; a pattern stands for many interfaces", len(list), mostInterfaces)
+		return
 	}
-	if n := c.Mirror.LatencyCounters; n < 0 || n > 1<<20 {
-		bad("mirror.latency_counters %d: 0 to %d", n, 1<<20)
+	listed := make(map[string]bool, len(list))
+	for _, i := range list {
+		p.note(i.Validate())
+		if listed[i.Name] {
+			p.add("interface %q: listed twice; remove one", i.Name)
+		}
+		listed[i.Name] = true
 	}
-	if n := c.Mirror.History; n < -1 || n > 1<<24 {
-		bad("mirror.history %d: -1 (none) to %d", n, 1<<24)
+}
+
+// checkFlows checks each flow by itself, and against the other flows and the interfaces.
+func (p *problems) checkFlows(c Config) {
+	defined := make(map[string]bool, len(c.Flows))
+	for _, f := range c.Flows {
+		p.note(f.Validate())
+		if defined[f.Name] {
+			p.add("flow %q: defined twice; rename one", f.Name)
+		}
+		defined[f.Name] = true
+		p.note(ReachesInterface(c.Interfaces, f))
 	}
-	if d := c.Mirror.HistoryPeriod; d < 0 {
-		bad("mirror.history_period %s: not below 0", d)
+}
+
+func (p *problems) checkMirror(m MirrorConfig) {
+	if n := m.Counters; n < 0 || n > 1<<24 {
+		p.add("mirror.counters %d: 0 to %d", n, 1<<24)
 	}
-	if m := c.Mirror.Mode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0 {
-		bad("mirror.mode %#o: let only the owner write, as in 0644 or 0600", uint32(m))
+	if n := m.LatencyCounters; n < 0 || n > 1<<20 {
+		p.add("mirror.latency_counters %d: 0 to %d", n, 1<<20)
 	}
-	if m := c.Mirror.LiveMode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 {
-		bad("mirror.live_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m))
+	if n := m.History; n < -1 || n > 1<<24 {
+		p.add("mirror.history %d: -1 (none) to %d", n, 1<<24)
 	}
-	if m := c.Mirror.WordsMode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 {
-		bad("mirror.words_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m))
+	if d := m.HistoryPeriod; d < 0 {
+		p.add("mirror.history_period %s: not below 0", d)
 	}
-	for _, g := range []struct{ field, name string }{{"wait_group", c.Mirror.WaitGroup}, {"live_group", c.Mirror.LiveGroup}, {"words_group", c.Mirror.WordsGroup}} {
+
+	if !isAccessMode(m.Mode) || m.Mode&0o022 != 0 {
+		p.add("mirror.mode %#o: let only the owner write, as in 0644 or 0600", uint32(m.Mode))
+	}
+	if !isAccessMode(m.LiveMode) {
+		p.add("mirror.live_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m.LiveMode))
+	}
+	if !isAccessMode(m.WordsMode) {
+		p.add("mirror.words_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m.WordsMode))
+	}
+
+	for _, g := range []struct{ field, name string }{
+		{"wait_group", m.WaitGroup},
+		{"live_group", m.LiveGroup},
+		{"words_group", m.WordsGroup},
+	} {
 		if strings.ContainsFunc(g.name, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
-			bad("mirror.%s %q: name a group of /etc/group, or its number", g.field, g.name)
+			p.add("mirror.%s %q: name a group of /etc/group, or its number", g.field, g.name)
 		}
 	}
-	if d := c.Poll.Period; d != 0 && d < minPeriod {
-		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
+}
+
+// isAccessMode reports whether a mode has no bits but those for reading and writing, and the owner's for writing among
+// them. 0 is the default.
+func isAccessMode(m fs.FileMode) bool {
+	return m == 0 || m&^0o666 == 0 && m&0o200 != 0
+}
+
+func (p *problems) checkPoll(c PollConfig) {
+	if d := c.Period; d != 0 && d < minPeriod {
+		p.add("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
 	}
-	if err := c.Poll.ValidateIdle(); err != nil {
-		bad("%w", err)
+	if err := c.ValidateIdle(); err != nil {
+		p.add("%w", err)
 	}
-	if n := c.Poll.CPU; n < 0 || n > math.MaxInt32 {
-		bad("poll.cpu %d: 0 to %d", n, math.MaxInt32)
+	if n := c.CPU; n < 0 || n > math.MaxInt32 {
+		p.add("poll.cpu %d: 0 to %d", n, math.MaxInt32)
 	}
-	if n := c.XDP.MaxFlows; n < 0 || n > MostFlows {
-		bad("xdp.max_flows %d: 0 to %d", n, MostFlows)
+}
+
+func (p *problems) checkXDP(c XDPConfig) {
+	if n := c.MaxFlows; n < 0 || n > MostFlows {
+		p.add("xdp.max_flows %d: 0 to %d", n, MostFlows)
 	}
-	if n := c.XDP.WorstCost; n < 0 || n > MostWorstCost {
-		bad("xdp.worst_cost %d: 0 to %d", n, MostWorstCost)
+	if n := c.WorstCost; n < 0 || n > MostWorstCost {
+		p.add("xdp.worst_cost %d: 0 to %d", n, MostWorstCost)
 	}
-	if t := c.XDP.TCX; !slices.Contains([]string{"", "first", "last"}, t) {
-		bad("xdp.tcx %q: use first or last", t)
+	if t := c.TCX; !slices.Contains([]string{"", "first", "last"}, t) {
+		p.add("xdp.tcx %q: use first or last", t)
 	}
-	for i, b := range c.XDP.Beside {
+	for i, b := range c.Beside {
+		earlier := c.Beside[:i]
 		switch {
 		case !slices.Contains(Besides(), b):
-			bad("xdp.beside %q: use dispatcher, tcx or refuse", b)
-		case slices.Contains(c.XDP.Beside[:i], b):
-			bad("xdp.beside: %s is listed twice; remove one", b)
-		case b == BesideDispatcher && slices.Contains(c.XDP.Beside[:i], BesideTCX):
-			bad("xdp.beside: dispatcher stands behind tcx, which is always possible first; list dispatcher before tcx, or leave it out")
+			p.add("xdp.beside %q: use dispatcher, tcx or refuse", b)
+		case slices.Contains(earlier, b):
+			p.add("xdp.beside: %s is listed twice; remove one", b)
+		case b == BesideDispatcher && slices.Contains(earlier, BesideTCX):
+			p.add("xdp.beside: dispatcher stands behind tcx, which is always possible first; list dispatcher before tcx, or leave it out")
 		}
 	}
-	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {
-		bad("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
+}
+
+func (p *problems) checkRDMA(c RDMAConfig) {
+	if n := c.CommandsPerSecond; n < 0 || n > mostCommands {
+		p.add("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
 	}
-	for _, lib := range []struct{ field, path string }{{"library", c.RDMA.Library}, {"mlx5", c.RDMA.MLX5}, {"efa", c.RDMA.EFA}} {
+	for _, lib := range []struct{ field, path string }{
+		{"library", c.Library},
+		{"mlx5", c.MLX5},
+		{"efa", c.EFA},
+	} {
 		if lib.path != "" && !filepath.IsAbs(lib.path) {
-			bad("rdma.%s %q: write the whole path, from / on, or leave it out for the loader's", lib.field, lib.path)
+			p.add("rdma.%s %q: write the whole path, from / on, or leave it out for the loader's", lib.field, lib.path)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs
 }
 
 // needsInterface reports whether a flow may need an interface: a configured flow, or a later one if there is nothing

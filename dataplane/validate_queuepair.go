@@ -38,15 +38,17 @@ func (e *QueuePairError) Is(target error) bool { return target == ErrInvalid }
 // the flows: part of Validate, for a caller that knows the line of each field.
 func (c Config) QueuePairErrors() []*QueuePairError {
 	if len(c.QueuePairs) == 0 {
-		return nil // as in WordsErrors
+		return nil // the names of 100,000 flows are not gathered for that
 	}
+
 	v := queuePairRules{cfg: c, names: make(map[string]bool), taken: make(map[string]string)}
 	for _, f := range c.Flows {
 		v.taken[f.Name] = "a flow"
 	}
 	for i, q := range c.QueuePairs {
-		v.index, v.q = i, q.WithDefaults()
-		v.itself()
+		v.index = i
+		v.q = q.WithDefaults()
+		v.words()
 		v.depths()
 		v.counters()
 		v.connection()
@@ -54,6 +56,7 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 	return v.broken
 }
 
+// queuePairRules checks the queue pairs of a configuration one after the other.
 type queuePairRules struct {
 	cfg    Config
 	index  int
@@ -75,6 +78,7 @@ func (v *queuePairRules) name(field, name string) {
 	}
 }
 
+// word refuses a word that is not among the given ones.
 func (v *queuePairRules) word(field, word string, words []string) {
 	if slices.Contains(words, word) {
 		return
@@ -92,18 +96,21 @@ func (v *queuePairRules) number(field string, n, least, most int) {
 	}
 }
 
-func (v *queuePairRules) itself() {
+// words checks the names of the queue pair and of its device, and its type and source.
+func (v *queuePairRules) words() {
 	v.name("name", v.q.Name)
 	if v.names[v.q.Name] {
 		v.bad("name", fmt.Sprintf("%q is there already", v.q.Name), "rename one of them")
 	}
 	v.names[v.q.Name] = true
+
 	switch d := v.q.Device; {
 	case d == "":
 		v.bad("device", "it is empty", "name one that `rdma dev` or `flowtally doctor` lists")
 	case len(d) > mostDeviceName || d == "." || d == ".." || strings.ContainsFunc(d, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		v.bad("device", fmt.Sprintf("%q is no name of a device", d), "name one that `rdma dev` or `flowtally doctor` lists")
 	}
+
 	v.word("type", string(v.q.Type), texts(QueuePairTypes()))
 	v.word("source", string(v.q.Source), texts(CompletionSources()))
 }
@@ -150,25 +157,28 @@ func (v *queuePairRules) operation(field string, op Operation, fed map[Operation
 	fed[op] = true
 }
 
+// connection checks the other end: a peer elsewhere, or another queue pair of the configuration.
 func (v *queuePairRules) connection() {
 	q := v.q
 	if q.Peer != nil {
 		q.Peer.check(func(field, cause, fix string) { v.bad("peer."+field, cause, fix) })
 	}
-	switch named := q.Peer != nil || q.Connect != ""; {
-	case named && q.Type == RawPacket:
-		field := "connect"
-		if q.Peer != nil {
-			field = "peer"
-		}
-		v.bad(field, "a queue pair of type raw_packet has no other end", "leave it out")
-		return
+
+	switch {
+	case q.Type == RawPacket && q.Peer != nil:
+		v.bad("peer", "a queue pair of type raw_packet has no other end", "leave it out")
+	case q.Type == RawPacket && q.Connect != "":
+		v.bad("connect", "a queue pair of type raw_packet has no other end", "leave it out")
 	case q.Peer != nil && q.Connect != "":
 		v.bad("connect", "there is a peer already", "leave one out")
-		return
-	case q.Connect == "":
-		return
+	case q.Connect != "":
+		v.connect()
 	}
+}
+
+// connect checks the queue pair of the configuration that this one names as its other end.
+func (v *queuePairRules) connect() {
+	q := v.q
 	at := slices.IndexFunc(v.cfg.QueuePairs, func(o QueuePair) bool { return o.Name == q.Connect })
 	if at < 0 {
 		fix := "name one that is listed"
@@ -178,6 +188,7 @@ func (v *queuePairRules) connection() {
 		v.bad("connect", fmt.Sprintf("there is no queue pair %q", q.Connect), fix)
 		return
 	}
+
 	other := v.cfg.QueuePairs[at].WithDefaults()
 	if other.Type != q.Type {
 		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, other.Type, q.Type), "connect two of one type")

@@ -104,11 +104,11 @@ func TestManyInterfaces(t *testing.T) {
 	for i := range list {
 		list[i].Name = fmt.Sprintf("eth%d*", i)
 	}
-	if err := dataplane.ValidateInterfaces(list); err != nil {
+	if err := (dataplane.Config{Interfaces: list}).Validate(); err != nil {
 		t.Error(err)
 	}
 	cfg := dataplane.Config{Interfaces: append(list, dataplane.Interface{Name: "wlan0"}), Flows: []flow.Flow{{Name: "a", Interface: "lan0"}}}
-	for _, err := range []error{dataplane.ValidateInterfaces(cfg.Interfaces), cfg.Validate()} {
+	for _, err := range []error{dataplane.Config{Interfaces: cfg.Interfaces}.Validate(), cfg.Validate()} {
 		if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "1025 entries") || strings.Contains(err.Error(), "lan0") {
 			t.Error(err)
 		}

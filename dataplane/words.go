@@ -32,21 +32,12 @@ const (
 	WordsAbandoned WordsState = "abandoned"
 )
 
-// The modes of a counter of reserved words. Its source is "rdma:own/words": the device is the program's own.
-const (
-	ModeWords          Mode = "words"           // a program has the words
-	ModeWordsFree      Mode = "words+free"      // no program has them
-	ModeWordsAbandoned Mode = "words+abandoned" // the program ended without giving them back
-)
-
-// MaxWords is the most reserved words of an instance. The words of its configuration count too.
-const MaxWords = 128
-
 // WordsErrors returns every rule that the names of reserved words break: part of Validate.
 func (c Config) WordsErrors() (errs []error) {
 	if len(c.Words) == 0 {
 		return nil // the names of 100,000 flows are not gathered for that
 	}
+
 	taken := make(map[string]string, len(c.Flows))
 	for _, f := range c.Flows {
 		taken[f.Name] = "a flow"
@@ -56,6 +47,7 @@ func (c Config) WordsErrors() (errs []error) {
 			taken[k.Name] = "a counter of a queue pair"
 		}
 	}
+
 	if len(c.Words) > MaxWords {
 		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MaxWords))
 	}

@@ -16,8 +16,8 @@ import (
 // So a caller that gives up ends its side of the stream. The server then cancels the context of the call, and
 // responds when the instance has returned.
 
-// stopBound is how long an instance has to say the outcome when its caller gave up. It is
-// more than connecting a queue pair anew may take (5 s), which nothing interrupts.
+// stopBound is how long an instance has to say the outcome when its caller gave up. Connecting a queue pair anew, which
+// nothing interrupts, may take 5 s.
 const stopBound = 10 * time.Second
 
 // ask makes such a call. After the end of ctx it waits for the response no longer than bound; 0: as long as the process
@@ -32,31 +32,17 @@ func ask[Req, Resp any](
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", doing, err)
 	}
+
+	// The call has a life of its own, which ends with this function, or by hangUp.
 	life, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	var stream grpc.ClientStreamingClient[Req, Resp]
-	sent := make(chan struct{})
-	giveUp := context.AfterFunc(ctx, func() {
-		var over <-chan time.Time
-		if bound > 0 {
-			over = time.After(bound)
-		}
-		select {
-		case <-sent:
-			if stream.CloseSend() != nil {
-				hangUp()
-			}
-		case <-over:
-			hangUp()
-		case <-life.Done():
-		}
-		select {
-		case <-over:
-			hangUp()
-		case <-life.Done():
-		}
+	sent := make(chan struct{}) // closed when stream has the request
+	stop := context.AfterFunc(ctx, func() {
+		giveUp(life, sent, bound, func() error { return stream.CloseSend() }, hangUp)
 	})
-	defer giveUp()
+	defer stop()
+
 	if stream, err = rpc(life, callOptions()...); err == nil {
 		if err = stream.Send(req); errors.Is(err, io.EOF) { // the call has ended, and RecvMsg says why
 			err = nil
@@ -70,7 +56,9 @@ func ask[Req, Resp any](
 	if err == nil {
 		return resp, nil, nil
 	}
-	beside, err = err, r.failed(ctx, err)
+
+	beside = err
+	err = r.failed(ctx, err)
 	switch why := ctx.Err(); {
 	case why == nil || !errors.Is(err, context.Canceled):
 	case life.Err() != nil:
@@ -81,12 +69,37 @@ func ask[Req, Resp any](
 	return nil, beside, err
 }
 
+// giveUp tells the server that the caller has left: it ends the client's side of the stream, once the request is sent. It
+// hangs up when the response takes longer than bound. It returns with the end of the call.
+func giveUp(life context.Context, sent <-chan struct{}, bound time.Duration, closeSend func() error, hangUp func()) {
+	var over <-chan time.Time // never without a bound
+	if bound > 0 {
+		over = time.After(bound)
+	}
+
+	select {
+	case <-sent:
+		if closeSend() != nil {
+			hangUp()
+		}
+	case <-over:
+		hangUp()
+	case <-life.Done():
+	}
+	select {
+	case <-over:
+		hangUp()
+	case <-life.Done():
+	}
+}
+
 // serve is the server side of ask.
 func serve[Req, Resp any](stream grpc.ClientStreamingServer[Req, Resp], do func(context.Context, *Req) (*Resp, error)) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
 	}
+
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()
 	go func() { // until the client ends its side, or the call ends
@@ -97,6 +110,7 @@ func serve[Req, Resp any](stream grpc.ClientStreamingServer[Req, Resp], do func(
 			}
 		}
 	}()
+
 	resp, err := do(ctx, req)
 	if err != nil {
 		return err

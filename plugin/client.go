@@ -4,217 +4,189 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/plugin/internal/queue"
+	"github.com/flowtally/flowtally/plugin/internal/child"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// NewService returns a client of the instance at the other end of cc, without supervision. Its Close calls hangUp, if
-// not nil, and does not close the instance. Calls over a broken cc return ErrUnavailable.
-func NewService(cc grpc.ClientConnInterface, hangUp func() error) dataplane.Service {
-	return newRemote(cc, hangUp)
+// Client is an instance in a plugin process that is supervised: when the process ends, it is started again with the
+// flows of that moment. Client implements [dataplane.Service], and all methods may be called from any goroutine.
+// docs/plugin.md describes a restart as a caller sees it.
+type Client struct {
+	opts    Options // without Config.Flows
+	log     *slog.Logger
+	crashes *child.Crashes
+
+	life     context.Context // ends when Close is called
+	end      context.CancelFunc
+	patience context.Context // of Close; ends when Kill is called
+	hurry    context.CancelCauseFunc
+
+	finished chan struct{} // closed when supervise has returned, and result is set
+	result   error
+	reapers  sync.WaitGroup
+
+	// changing is full while a change of the flows is under way: until its outcome is known and noted, which may take
+	// longer than the caller waits. Who fills it may use the fields below, which the next process is started from.
+	changing chan struct{}
+	flows    flowList
+	added    map[string]bool  // flows that AddFlows has added, by name; a new process does not know them from the others
+	base     *pluginv1.Config // without flows
+	words    map[string]bool  // that calls have reserved (true) or released, by name
+
+	mu        sync.Mutex
+	current   *session // nil while the plugin is down
+	info      dataplane.Info
+	down      dataplane.Condition // while current is nil
+	restarts  int
+	receivers map[*receiver]struct{}
 }
 
-// remote turns the calls of a Service into RPCs.
-type remote struct {
-	rpc    pluginv1.DataplaneClient
-	hangUp func() error
+var _ dataplane.Service = (*Client)(nil)
 
-	stopBound time.Duration // see the constant
-
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	closing sync.Once
-	err     error // of hangUp
-}
-
-var _ dataplane.Service = (*remote)(nil)
-
-func newRemote(cc grpc.ClientConnInterface, hangUp func() error) *remote {
-	r := &remote{rpc: pluginv1.NewDataplaneClient(cc), hangUp: hangUp, stopBound: stopBound}
-	r.life, r.end = context.WithCancel(context.Background())
-	return r
-}
-
-func callOptions() []grpc.CallOption {
-	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)}
-}
-
-// call makes one RPC, and maps the end of the client and of the connection to their errors.
-func call[Req, Resp any](
-	ctx context.Context, r *remote, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
-) (Resp, error) {
-	var none Resp
-	if r.life.Err() != nil {
-		return none, dataplane.ErrClosed
+// Info implements dataplane.Service. While the plugin is down it returns the last information, with a PID of 0: the
+// mirror is still at its path.
+func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return dataplane.Info{}, err
 	}
-	resp, err := rpc(ctx, req, callOptions()...)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return dataplane.Info{}, dataplane.ErrClosed
+	}
+
+	info := c.info
+	info.File = c.opts.File
+	if c.current == nil {
+		info.PID = 0
+	}
+	return info, nil
+}
+
+// Restarts counts how often the plugin was started again.
+func (c *Client) Restarts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restarts
+}
+
+// Interfaces implements dataplane.Service.
+func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
+	s, err := c.session()
 	if err != nil {
-		return none, r.failed(ctx, err)
+		return nil, err
 	}
-	return resp, nil
+	list, err := s.svc.Interfaces(ctx)
+	return list, c.sessionError(ctx, s, err)
 }
 
-// failed returns the error of a call. A call that was cancelled before the end of ctx has lost its connection, by
-// Close or by the end of the process.
-func (r *remote) failed(ctx context.Context, err error) error {
-	if r.life.Err() != nil {
+// Placements implements dataplane.Service. It waits for no change.
+func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	placed, err := s.svc.Placements(ctx, names...)
+	return placed, c.sessionError(ctx, s, err)
+}
+
+// Conditions implements dataplane.Service. While the plugin is down the one condition is
+// [dataplane.CodePluginRestarting].
+func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
+	c.mu.Lock()
+	s, down := c.current, c.down
+	c.mu.Unlock()
+
+	switch {
+	case c.life.Err() != nil:
+		return nil, dataplane.ErrClosed
+	case s == nil:
+		return []dataplane.Condition{down}, nil
+	}
+	conditions, err := s.svc.Conditions(ctx)
+	return conditions, c.sessionError(ctx, s, err)
+}
+
+// Close implements dataplane.Service: it ends the instance in order, then the process. Calls under way return
+// ErrClosed.
+func (c *Client) Close() error {
+	c.end()
+	<-c.finished
+	c.reapers.Wait()
+
+	c.mu.Lock()
+	open := c.receivers
+	c.receivers = nil
+	c.mu.Unlock()
+	for r := range open {
+		r.q.Close()
+	}
+	return c.result
+}
+
+// Kill is Close without an orderly end: the process is killed, and its programs may stay attached until the next
+// instance of this name adopts them. It also hurries a Close under way.
+func (c *Client) Kill() error {
+	c.hurry(errKilled)
+	return c.Close()
+}
+
+// session returns the running session, or the reason for its absence.
+func (c *Client) session() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.life.Err() != nil:
+		return nil, dataplane.ErrClosed
+	case c.current == nil:
+		return nil, fmt.Errorf("%w: %s", dataplane.ErrUnavailable, c.down.Text)
+	}
+	return c.current, nil
+}
+
+// sessionError returns the error of a call on s. If the session has ended, that is the cause of every error that the
+// instance did not return itself.
+func (c *Client) sessionError(ctx context.Context, s *session, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if c.life.Err() != nil {
 		return dataplane.ErrClosed
 	}
-	if ctx.Err() == nil && status.Code(err) == codes.Canceled {
-		return fmt.Errorf("%w: %s", dataplane.ErrUnavailable, status.Convert(err).Message())
+	if !errors.Is(err, dataplane.ErrUnavailable) && isSentinel(err) {
+		return err
 	}
-	return fromStatus(err)
+
+	select {
+	case <-s.child.Exited:
+		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.Cause)
+	case <-time.After(50 * time.Millisecond): // the connection ends before the process does
+		return err
+	}
 }
 
-func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane.Info, error) {
-	resp, err := call(ctx, r, r.rpc.Configure, &pluginv1.ConfigureRequest{Config: cfg})
-	if err == nil && len(cfg.GetQueuePairs()) > 0 {
-		err = r.knowsQueuePairs(ctx)
-	}
-	if err == nil {
-		err = r.knowsInterfaces(ctx, cfg)
-	}
-	return infoFromProto(resp.GetInfo()), err
+func isSentinel(err error) bool {
+	return slices.ContainsFunc(sentinels, func(s sentinel) bool { return errors.Is(err, s.err) })
 }
 
-func (r *remote) Info(ctx context.Context) (dataplane.Info, error) {
-	resp, err := call(ctx, r, r.rpc.Info, &pluginv1.InfoRequest{})
-	return infoFromProto(resp.GetInfo()), err
-}
+// config returns the configuration, with the flows of now, for the next process. It waits for a change under way, which
+// ends soon when the process is dead.
+func (c *Client) config() (*pluginv1.Config, error) {
+	c.changing <- struct{}{}
+	defer c.endChange()
 
-func (r *remote) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
-	msg, err := flowsToProto(flows)
-	if err != nil {
-		return nil, fmt.Errorf("adding flows: %w", err)
-	}
-	placed, err := r.addFlows(ctx, r.stopBound, msg)
-	if err != nil {
-		return nil, err
-	}
-	return placementsFromProto(placed)
-}
-
-func (r *remote) addFlows(ctx context.Context, bound time.Duration, flows []*pluginv1.Flow) ([]*pluginv1.Placement, error) {
-	resp, _, err := ask(ctx, r, bound, "adding flows", r.rpc.AddFlows, &pluginv1.AddFlowsRequest{Flows: flows})
-	return resp.GetPlacements(), err
-}
-
-func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
-	// A name that protobuf cannot carry names no flow.
-	if i := slices.IndexFunc(names, func(s string) bool { return text(s) != s }); i >= 0 {
-		return fmt.Errorf("removing flows: %w: %q", dataplane.ErrNotFound, names[i])
-	}
-	_, err := call(ctx, r, r.rpc.RemoveFlows, &pluginv1.RemoveFlowsRequest{Names: names})
-	return err
-}
-
-func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
-	req := &pluginv1.PlacementsRequest{Names: carried(names)}
-	if len(names) > 0 && len(req.Names) == 0 {
-		req.Names = []string{""} // no flow has this name; without names the request would be for all flows
-	}
-	resp, err := call(ctx, r, r.rpc.Placements, req)
-	if err != nil {
-		return nil, err
-	}
-	list := resp.GetPlacements()
-	if len(names) > 0 { // a server that does not know the field sends all
-		asked := make(map[string]bool, len(names))
-		for _, name := range names {
-			asked[name] = true
-		}
-		list = slices.DeleteFunc(list, func(p *pluginv1.Placement) bool { return !asked[p.GetFlow().GetName()] })
-	}
-	return placementsFromProto(list)
-}
-
-// carried returns the names that are valid UTF-8. Protobuf carries no others, and no flow has another name.
-func carried(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return text(s) != s })
-}
-
-func (r *remote) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
-	resp, err := call(ctx, r, r.rpc.Conditions, &pluginv1.ConditionsRequest{})
-	if err != nil {
-		return nil, err
-	}
-	return conditionsFromProto(resp.GetConditions()), nil
-}
-
-func (r *remote) Events(ctx context.Context) (<-chan dataplane.Event, error) {
-	q := queue.New(ctx)
-	next, err := r.subscribe(q.Context())
-	if err != nil {
-		q.Close()
-		return nil, err
-	}
-	go func() {
-		defer q.Close()
-		for ev, err := next(); err == nil; ev, err = next() {
-			q.Push(ev)
-		}
-	}()
-	return q.Out, nil
-}
-
-// subscribe returns when the plugin has confirmed the subscription. next blocks for one event. The caller calls next
-// until it returns an error, which is io.EOF when the instance closed.
-func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, error), err error) {
-	sctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(r.life, cancel)
-	release := func() {
-		stop()
-		cancel()
-	}
-	stream, err := call(sctx, r, r.rpc.Events, &pluginv1.EventsRequest{})
-	if err != nil {
-		release()
-		return nil, err
-	}
-	header, err := stream.Header()
-	if err == nil && len(header.Get(subscribedKey)) == 0 {
-		// The call ended before it began. The stream has the reason.
-		if _, err = stream.Recv(); err == nil || errors.Is(err, io.EOF) {
-			err = errors.New("subscribing to events: the plugin did not confirm the subscription")
-		}
-	}
-	if err != nil {
-		release()
-		return nil, r.failed(ctx, err)
-	}
-	return func() (dataplane.Event, error) {
-		resp, err := stream.Recv()
-		if err != nil {
-			release()
-			return dataplane.Event{}, err
-		}
-		return eventFromProto(resp.GetEvent()), nil
-	}, nil
-}
-
-// shutdown closes the instance itself.
-func (r *remote) shutdown(ctx context.Context) error {
-	_, err := call(ctx, r, r.rpc.Close, &pluginv1.CloseRequest{})
-	return err
-}
-
-func (r *remote) Close() error {
-	r.closing.Do(func() {
-		r.end()
-		if r.hangUp != nil {
-			r.err = r.hangUp()
-		}
-	})
-	return r.err
+	cfg := proto.CloneOf(c.base)
+	c.keepWords(cfg)
+	var err error
+	cfg.Flows, err = c.flows.messages()
+	return cfg, err
 }

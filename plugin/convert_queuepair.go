@@ -15,8 +15,16 @@ func queuePairsToProto(in []dataplane.QueuePair) ([]*pluginv1.QueuePair, error) 
 	var out []*pluginv1.QueuePair
 	for _, q := range in {
 		p := &pluginv1.QueuePair{
-			Name: q.Name, Device: q.Device, Port: uint32(q.Port), GidIndex: int64(q.GIDIndex), Type: string(q.Type), Source: string(q.Source),
-			SendDepth: int64(q.SendDepth), Receives: int64(q.Receives), MessageSize: int64(q.MessageSize), Connect: q.Connect,
+			Name:        q.Name,
+			Device:      q.Device,
+			Port:        uint32(q.Port),
+			GidIndex:    int64(q.GIDIndex),
+			Type:        string(q.Type),
+			Source:      string(q.Source),
+			SendDepth:   int64(q.SendDepth),
+			Receives:    int64(q.Receives),
+			MessageSize: int64(q.MessageSize),
+			Connect:     q.Connect,
 		}
 		words := []string{q.Name, q.Device, p.Type, p.Source, q.Connect}
 		for _, k := range q.Counters {
@@ -52,10 +60,16 @@ func queuePairsFromProto(in []*pluginv1.QueuePair, num func(field string, v int6
 			return nil, invalid("queue pair %.80q: port %d is above %d", p.Name, p.Port, math.MaxUint8)
 		}
 		q := dataplane.QueuePair{
-			Name: p.Name, Device: p.Device, Port: uint8(p.Port), GIDIndex: num("gid_index", p.GidIndex),
-			Type: dataplane.QueuePairType(p.Type), Source: dataplane.CompletionSource(p.Source),
-			SendDepth: num("send_depth", p.SendDepth), Receives: num("receives", p.Receives), MessageSize: num("message_size", p.MessageSize),
-			Connect: p.Connect,
+			Name:        p.Name,
+			Device:      p.Device,
+			Port:        uint8(p.Port),
+			GIDIndex:    num("gid_index", p.GidIndex),
+			Type:        dataplane.QueuePairType(p.Type),
+			Source:      dataplane.CompletionSource(p.Source),
+			SendDepth:   num("send_depth", p.SendDepth),
+			Receives:    num("receives", p.Receives),
+			MessageSize: num("message_size", p.MessageSize),
+			Connect:     p.Connect,
 		}
 		for _, k := range p.Counters {
 			q.Counters = append(q.Counters, completionCounterFromProto(k))
@@ -89,20 +103,43 @@ func completionCounterFromProto(p *pluginv1.CompletionCounter) dataplane.Complet
 }
 
 func addressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
-	p := &pluginv1.QueuePairAddress{Lid: uint32(a.LID), Qpn: a.QPN, Psn: a.PSN, Qkey: a.QKey, Addr: a.Addr, Rkey: a.RKey}
+	p := &pluginv1.QueuePairAddress{
+		Lid:  uint32(a.LID),
+		Qpn:  a.QPN,
+		Psn:  a.PSN,
+		Qkey: a.QKey,
+		Addr: a.Addr,
+		Rkey: a.RKey,
+	}
 	if a.GID.IsValid() {
 		p.Gid = a.GID.String()
 	}
 	return p
 }
 
+// knownAddressToProto writes the zero address as absent.
+func knownAddressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
+	if a == (dataplane.QueuePairAddress{}) {
+		return nil
+	}
+	p := addressToProto(a)
+	p.Gid = text(p.Gid)
+	return p
+}
+
 // addressFromProto reads an absent address as the zero one.
 func addressFromProto(p *pluginv1.QueuePairAddress) (dataplane.QueuePairAddress, error) {
-	a := dataplane.QueuePairAddress{QPN: p.GetQpn(), PSN: p.GetPsn(), QKey: p.GetQkey(), Addr: p.GetAddr(), RKey: p.GetRkey()}
 	if p.GetLid() > math.MaxUint16 {
 		return dataplane.QueuePairAddress{}, invalid("lid %d is above %d", p.GetLid(), math.MaxUint16)
 	}
-	a.LID = uint16(p.GetLid())
+	a := dataplane.QueuePairAddress{
+		LID:  uint16(p.GetLid()),
+		QPN:  p.GetQpn(),
+		PSN:  p.GetPsn(),
+		QKey: p.GetQkey(),
+		Addr: p.GetAddr(),
+		RKey: p.GetRkey(),
+	}
 	if p.GetGid() != "" {
 		gid, err := netip.ParseAddr(p.GetGid())
 		if err != nil {
@@ -117,18 +154,17 @@ func queuePairStatesToProto(in []dataplane.QueuePairState) []*pluginv1.QueuePair
 	out := make([]*pluginv1.QueuePairState, len(in))
 	for i, q := range in {
 		p := &pluginv1.QueuePairState{
-			Name: text(q.Name), Device: text(q.Device), Type: text(string(q.Type)), Port: uint32(q.Port), State: text(q.State),
-			Source: sourceToProto(q.Source), Rejected: rejectionsToProto(q.Rejected), Outstanding: int64(q.Outstanding),
+			Name:        text(q.Name),
+			Device:      text(q.Device),
+			Type:        text(string(q.Type)),
+			Port:        uint32(q.Port),
+			State:       text(q.State),
+			Source:      sourceToProto(q.Source),
+			Rejected:    rejectionsToProto(q.Rejected),
+			Outstanding: int64(q.Outstanding),
 		}
-		for _, end := range []struct {
-			of dataplane.QueuePairAddress
-			to **pluginv1.QueuePairAddress
-		}{{q.Local, &p.Local}, {q.Peer, &p.Peer}} {
-			if end.of != (dataplane.QueuePairAddress{}) {
-				*end.to = addressToProto(end.of)
-				(*end.to).Gid = text((*end.to).Gid)
-			}
-		}
+		p.Local = knownAddressToProto(q.Local)
+		p.Peer = knownAddressToProto(q.Peer)
 		for _, k := range q.Counters {
 			counter := completionCounterToProto(k.CompletionCounter)
 			counter.Name = text(counter.Name)
@@ -157,13 +193,21 @@ func queuePairStatesFromProto(in []*pluginv1.QueuePairState) ([]dataplane.QueueP
 			return nil, fmt.Errorf("reading queue pair %d of the plugin: %w", i, invalid("a number does not fit"))
 		}
 		q := dataplane.QueuePairState{
-			Name: p.GetName(), Device: p.GetDevice(), Type: dataplane.QueuePairType(p.GetType()), Port: uint8(p.GetPort()), State: p.GetState(),
-			Local: local, Peer: peer, Source: sourceFromProto(p.GetSource()), Rejected: rejectionsFromProto(p.GetRejected()),
+			Name:        p.GetName(),
+			Device:      p.GetDevice(),
+			Type:        dataplane.QueuePairType(p.GetType()),
+			Port:        uint8(p.GetPort()),
+			State:       p.GetState(),
+			Local:       local,
+			Peer:        peer,
+			Source:      sourceFromProto(p.GetSource()),
+			Rejected:    rejectionsFromProto(p.GetRejected()),
 			Outstanding: int(p.GetOutstanding()),
 		}
 		for _, k := range p.GetCounters() {
 			q.Counters = append(q.Counters, dataplane.CountedOperations{
-				CompletionCounter: completionCounterFromProto(k.GetCounter()), Counter: handleFromProto(k.GetHandle()),
+				CompletionCounter: completionCounterFromProto(k.GetCounter()),
+				Counter:           handleFromProto(k.GetHandle()),
 			})
 		}
 		out[i] = q

@@ -18,15 +18,23 @@ var severities = map[dataplane.Severity]pluginv1.Severity{
 
 func infoToProto(i dataplane.Info) *pluginv1.Info {
 	return &pluginv1.Info{
-		Instance: text(i.Instance), Mirror: text(i.Mirror), Version: text(i.Version),
-		Pid: int64(i.PID), Started: timeToProto(i.Started), File: text(i.File),
+		Instance: text(i.Instance),
+		Mirror:   text(i.Mirror),
+		Version:  text(i.Version),
+		Pid:      int64(i.PID),
+		Started:  timeToProto(i.Started),
+		File:     text(i.File),
 	}
 }
 
 func infoFromProto(p *pluginv1.Info) dataplane.Info {
 	return dataplane.Info{
-		Instance: p.GetInstance(), Mirror: p.GetMirror(), Version: p.GetVersion(),
-		PID: int(p.GetPid()), Started: timeFromProto(p.GetStarted()), File: p.GetFile(),
+		Instance: p.GetInstance(),
+		Mirror:   p.GetMirror(),
+		Version:  p.GetVersion(),
+		PID:      int(p.GetPid()),
+		Started:  timeFromProto(p.GetStarted()),
+		File:     p.GetFile(),
 	}
 }
 
@@ -35,7 +43,11 @@ func placementsToProto(in []dataplane.Placement) []*pluginv1.Placement {
 	for i := range in {
 		p := &in[i]
 		out[i] = &pluginv1.Placement{
-			Flow: flowToProto(&p.Flow), Source: sourceToProto(p.Source), Counter: handleToProto(p.Counter), Rejected: rejectionsToProto(p.Rejected), Order: p.Order,
+			Flow:     flowToProto(&p.Flow),
+			Source:   sourceToProto(p.Source),
+			Counter:  handleToProto(p.Counter),
+			Rejected: rejectionsToProto(p.Rejected),
+			Order:    p.Order,
 		}
 	}
 	return out
@@ -49,7 +61,11 @@ func placementsFromProto(in []*pluginv1.Placement) ([]dataplane.Placement, error
 			return nil, fmt.Errorf("reading placement %d of the plugin: %w", i, err)
 		}
 		out[i] = dataplane.Placement{
-			Flow: f, Source: sourceFromProto(p.GetSource()), Counter: handleFromProto(p.GetCounter()), Rejected: rejectionsFromProto(p.GetRejected()), Order: p.GetOrder(),
+			Flow:     f,
+			Source:   sourceFromProto(p.GetSource()),
+			Counter:  handleFromProto(p.GetCounter()),
+			Rejected: rejectionsFromProto(p.GetRejected()),
+			Order:    p.GetOrder(),
 		}
 	}
 	return out, nil
@@ -97,8 +113,12 @@ func conditionsToProto(in []dataplane.Condition) []*pluginv1.Condition {
 	out := make([]*pluginv1.Condition, len(in))
 	for i, c := range in {
 		out[i] = &pluginv1.Condition{
-			Code: text(string(c.Code)), Severity: severities[c.Severity], Object: text(c.Object),
-			Text: text(c.Text), Fix: text(c.Fix), Since: timeToProto(c.Since),
+			Code:     text(string(c.Code)),
+			Severity: severities[c.Severity],
+			Object:   text(c.Object),
+			Text:     text(c.Text),
+			Fix:      text(c.Fix),
+			Since:    timeToProto(c.Since),
 		}
 	}
 	return out
@@ -113,8 +133,12 @@ func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
 			severity = dataplane.High
 		}
 		out[i] = dataplane.Condition{
-			Code: dataplane.ConditionCode(p.GetCode()), Severity: severity, Object: p.GetObject(),
-			Text: p.GetText(), Fix: p.GetFix(), Since: timeFromProto(p.GetSince()),
+			Code:     dataplane.ConditionCode(p.GetCode()),
+			Severity: severity,
+			Object:   p.GetObject(),
+			Text:     p.GetText(),
+			Fix:      p.GetFix(),
+			Since:    timeFromProto(p.GetSince()),
 		}
 	}
 	return out
@@ -122,8 +146,12 @@ func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
 
 func eventToProto(e dataplane.Event) *pluginv1.Event {
 	out := &pluginv1.Event{
-		Time: timeToProto(e.Time), Kind: text(string(e.Kind)), Code: text(string(e.Code)),
-		Object: text(e.Object), Text: text(e.Text), Lost: e.Lost,
+		Time:   timeToProto(e.Time),
+		Kind:   text(string(e.Kind)),
+		Code:   text(string(e.Code)),
+		Object: text(e.Object),
+		Text:   text(e.Text),
+		Lost:   e.Lost,
 	}
 	if u := e.Uncounted; u != (dataplane.Uncounted{}) {
 		out.Uncounted = &pluginv1.Uncounted{UncountedPackets: u.Packets, UncountedBytes: u.Bytes, Unknown: u.Unknown}
@@ -133,10 +161,16 @@ func eventToProto(e dataplane.Event) *pluginv1.Event {
 
 func eventFromProto(p *pluginv1.Event) dataplane.Event {
 	return dataplane.Event{
-		Time: timeFromProto(p.GetTime()), Kind: dataplane.EventKind(p.GetKind()), Code: dataplane.ConditionCode(p.GetCode()),
-		Object: p.GetObject(), Text: p.GetText(), Lost: p.GetLost(),
+		Time:   timeFromProto(p.GetTime()),
+		Kind:   dataplane.EventKind(p.GetKind()),
+		Code:   dataplane.ConditionCode(p.GetCode()),
+		Object: p.GetObject(),
+		Text:   p.GetText(),
+		Lost:   p.GetLost(),
 		Uncounted: dataplane.Uncounted{
-			Packets: p.GetUncounted().GetUncountedPackets(), Bytes: p.GetUncounted().GetUncountedBytes(), Unknown: p.GetUncounted().GetUnknown(),
+			Packets: p.GetUncounted().GetUncountedPackets(),
+			Bytes:   p.GetUncounted().GetUncountedBytes(),
+			Unknown: p.GetUncounted().GetUnknown(),
 		},
 	}
 }

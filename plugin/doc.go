@@ -1,22 +1,31 @@
-// Package plugin is the process boundary. It runs an instance in a process of its own, which holds the privileges
-// and the kernel's objects, and gives the host a [dataplane.Service] that behaves as if the instance were in its
-// process.
+// Package plugin runs an instance in a process of its own. [Launch] starts the process and returns a [Client], which is
+// a [dataplane.Service]:
 //
 //	c, err := plugin.Launch(ctx, plugin.Options{Config: cfg, Logger: log})
-//	…
+//	if err != nil {
+//		return err
+//	}
 //	defer c.Close()
+//
+// The plugin process holds the privileges and the kernel's objects. The host needs neither, and is built without cgo
+// and eBPF. No counter value crosses the boundary: readers take values from the mirror at [dataplane.Info].Mirror.
+//
+// The other calls are for other programs:
+//   - A program that changes an instance of another process connects by [Dial] to the socket that [FindControl] names.
+//   - A host opens that socket for its instance by [ListenControl].
+//   - The main function of a plugin of your own calls [Serve].
 //
 // # Supervision
 //
-// [Launch] starts one process at a time, and [Client.Close] ends it. The process also ends when the host dies,
-// however the host dies. It is started again, with the flows of that moment, when it dies or fails health checks for
-// Options.Watchdog. Until the new process runs, calls return [dataplane.ErrUnavailable], also the calls under way.
-// A change under way either happened and is kept, or failed and is not. A device in whose verb two processes died
-// is left out. No counter value crosses the boundary: totals of the mirror go on over a restart.
+// [Launch] starts one process at a time, and [Client.Close] ends it. The process also ends when the host dies, however
+// the host dies. When it dies itself, or fails health checks for Options.Watchdog, it is started again with the flows of
+// that moment. Until the new process runs, calls return [dataplane.ErrUnavailable], also the calls under way. A change
+// under way either happened and is kept, or failed and is not. A device in whose verb two processes died is left out.
+// Totals of the mirror go on over a restart.
 //
 // On Linux the plugin of root, or of a host with ambient capabilities, has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON,
 // and CAP_NET_RAW where a device may count. It has no other capability and cannot get one by executing a file. It is
-// not dumpable. flowtally-plugin confines itself to its files; no plugin confines its host.
+// not dumpable. flowtally-plugin confines itself to its files by [Confine]. No plugin confines its host.
 //
 // # Errors
 //
@@ -24,10 +33,9 @@
 // context cross the wire: errors.Is returns the same on both sides. The text is the same up to 32 KiB. Launch adds
 // [ErrStart], [ErrIncompatible] and [ErrUntrusted].
 //
-// # Plugins of other programs
+// # A plugin of your own
 //
-// A plugin is a main function that calls [Serve] with a [Factory]. Package plugintest has an instance in memory to
-// begin with, and the conformance suite for a Service and for a plugin that serves it.
+// A plugin is a main function that calls [Serve] with a [Factory], which makes the instance that the plugin serves.
 //
 // # The control socket
 //

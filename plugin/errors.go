@@ -16,6 +16,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
+// Errors of [Launch] and [Client.Close], beside those of package dataplane.
 var (
 	// ErrStart: the plugin process failed before it served the protocol. The text has the cause and the last lines of
 	// its output.
@@ -25,6 +26,8 @@ var (
 	// ErrUntrusted: root starts no binary that another user could have written. The text names the file and the
 	// change that makes it trusted.
 	ErrUntrusted = errors.New("untrusted plugin")
+	// ErrLeft: a plugin is dead, and what it left in the kernel could not be removed.
+	ErrLeft = errors.New("removing what the plugin left attached and pinned")
 )
 
 // stepError is an error that a command mends.
@@ -88,6 +91,7 @@ func toStatus(err error) error {
 	if err == nil {
 		return nil
 	}
+
 	code := codes.Unknown
 	var details []protoadapt.MessageV1
 	for _, s := range sentinels {
@@ -99,6 +103,7 @@ func toStatus(err error) error {
 		}
 		details = append(details, &errdetails.ErrorInfo{Domain: domain, Reason: s.reason, Metadata: unsupported(s.err, err)})
 	}
+
 	st := status.New(code, clip(err.Error()))
 	if with, derr := st.WithDetails(details...); derr == nil {
 		st = with
@@ -127,6 +132,7 @@ func fromStatus(err error) error {
 	if !ok {
 		return err
 	}
+
 	e := &remoteError{text: st.Message()}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
@@ -140,6 +146,7 @@ func fromStatus(err error) error {
 	if len(e.causes) > 0 {
 		return e
 	}
+
 	switch st.Code() {
 	case codes.Unavailable:
 		return fmt.Errorf("%w: %s", dataplane.ErrUnavailable, st.Message())

@@ -9,12 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"google.golang.org/grpc"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // A load balancer counts one of its services. It reads the counter from the mirror, with package shm.
@@ -91,16 +89,6 @@ func ExampleListenControl() {
 	// Output:
 	// web sim
 	// <nil>
-}
-
-// A gRPC server of its own serves an instance beside other services.
-func ExampleRegister() {
-	svc, err := plugintest.NewFake(context.Background(), dataplane.Config{}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := grpc.NewServer()
-	plugin.Register(s, svc) // NewService is its client
 }
 
 // The binary of the plugin that Launch starts.

@@ -45,9 +45,11 @@ func appendFlow(to []byte, f *pluginv1.Flow) ([]byte, error) {
 
 // cut divides s at ends.
 func cut(s string, ends []int) []string {
-	out, from := make([]string, len(ends)), 0
+	out := make([]string, len(ends))
+	from := 0
 	for i, end := range ends {
-		out[i], from = s[from:end], end
+		out[i] = s[from:end]
+		from = end
 	}
 	return out
 }
@@ -65,8 +67,8 @@ func (l *flowList) add(flows []*pluginv1.Flow, encoded []string) {
 
 // has reports whether a flow of that name is in the list.
 func (l *flowList) has(name string) bool {
-	_, there := l.at[name]
-	return there
+	_, listed := l.at[name]
+	return listed
 }
 
 // remove takes flows out by name. Names that are not in the list are ignored.
@@ -84,23 +86,29 @@ func (l *flowList) remove(names []string) {
 
 // set makes the list flows, given as messages and encoded, as dataplane.Service.SetFlows does.
 func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool, renames map[string]string, keep []string) {
-	if !keepOthers {
-		was := *l
-		*l = flowList{}
-		l.add(flows, encoded)
-		l.keep(was, renames, keep)
+	if keepOthers {
+		l.replace(flows, encoded, renames)
 		return
 	}
-	was := make(map[string]string, len(renames))
+	was := *l
+	*l = flowList{}
+	l.add(flows, encoded)
+	l.keep(was, renames, keep)
+}
+
+// replace puts flows in the places of those with their names, or with the names from which they are renamed, and appends
+// the others.
+func (l *flowList) replace(flows []*pluginv1.Flow, encoded []string, renames map[string]string) {
+	oldName := make(map[string]string, len(renames))
 	for from, to := range renames {
-		if _, there := l.at[from]; there {
-			was[to] = from
+		if l.has(from) {
+			oldName[to] = from
 		}
 	}
 	for i, f := range flows {
-		old := cmp.Or(was[f.Name], f.Name)
-		at, there := l.at[old]
-		if !there {
+		old := cmp.Or(oldName[f.Name], f.Name)
+		at, listed := l.at[old]
+		if !listed {
 			l.add(flows[i:i+1], encoded[i:i+1])
 			continue
 		}
@@ -110,7 +118,7 @@ func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool
 	}
 }
 
-// changed returns those of flows that the list has otherwise, or not at all. inPlace says that setting these alone, beside
+// changed returns those of flows that differ from the list, or that it lacks. inPlace says that setting these alone, beside
 // the others, makes the list what setting all of flows makes it: flows are the list from its beginning, new ones come
 // last, and whatever of the list is not among them is in keep.
 func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pluginv1.Flow, inPlace bool, err error) {
@@ -162,9 +170,9 @@ func (l *flowList) keep(was flowList, renames map[string]string, names []string)
 	}
 	var stay []place
 	for _, name := range names {
-		at, there := was.at[name]
-		_, again := l.at[name]
-		if _, renamed := renames[name]; there && !again && !renamed {
+		at, listed := was.at[name]
+		_, renamed := renames[name]
+		if listed && !renamed && !l.has(name) {
 			stay = append(stay, place{name, at})
 		}
 	}
@@ -181,22 +189,26 @@ func (l *flowList) compact() {
 	for name, i := range l.at {
 		names[i] = name
 	}
+
 	var all strings.Builder
 	var ends []int
 	kept := names[:0]
 	for i, f := range l.flows {
 		if f != "" {
 			all.WriteString(f)
-			ends, kept = append(ends, all.Len()), append(kept, names[i])
+			ends = append(ends, all.Len())
+			kept = append(kept, names[i])
 		}
 	}
-	l.flows, l.at = cut(all.String(), ends), make(map[string]uint32, len(kept))
+
+	l.flows = cut(all.String(), ends)
+	l.at = make(map[string]uint32, len(kept))
 	for i, name := range kept {
 		l.put(name, i)
 	}
 }
 
-// put notes that the flow of that name has place i.
+// put notes that the flow of that name has place i. The key is a part of the encoded flow, so that no name is kept twice.
 func (l *flowList) put(name string, i int) {
 	start := strings.Index(l.flows[i], name)
 	l.at[l.flows[i][start:start+len(name)]] = uint32(i)

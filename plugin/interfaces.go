@@ -27,9 +27,14 @@ func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 // plugin does not know, and so ignores.
 func (r *remote) knowsInterfaces(ctx context.Context, cfg *pluginv1.Config) error {
 	list, err := interfacesFromProto(cfg.GetInterfaces())
-	if err != nil || cfg.GetStart() == "" && !slices.ContainsFunc(list, func(i dataplane.Interface) bool { return i.Waits() || i.Direction != "" }) {
+	if err != nil {
 		return err
 	}
+	isNew := func(i dataplane.Interface) bool { return i.Waits() || i.Direction != "" }
+	if cfg.GetStart() == "" && !slices.ContainsFunc(list, isNew) {
+		return nil // every plugin knows these settings
+	}
+
 	if _, err = r.Interfaces(ctx); errors.Is(err, probe.ErrNotSupported) {
 		return fmt.Errorf("%w: it knows no patterns, optional interfaces, directions or start modes, and the configuration has some: install the plugin of this program's release", ErrIncompatible)
 	}
@@ -55,7 +60,12 @@ func interfacesToProto(list []dataplane.Interface) ([]*pluginv1.Interface, error
 		if !utf8.ValidString(i.Name + "\x00" + string(i.Mode) + "\x00" + string(i.Direction)) {
 			return nil, invalid("interface %q: name, mode %q or direction %q is not UTF-8", i.Name, i.Mode, i.Direction)
 		}
-		out = append(out, &pluginv1.Interface{Name: i.Name, Mode: string(i.Mode), Optional: i.Optional, Direction: string(i.Direction)})
+		out = append(out, &pluginv1.Interface{
+			Name:      i.Name,
+			Mode:      string(i.Mode),
+			Optional:  i.Optional,
+			Direction: string(i.Direction),
+		})
 	}
 	return out, nil
 }
@@ -67,7 +77,10 @@ func interfacesFromProto(list []*pluginv1.Interface) (out []dataplane.Interface,
 			return nil, invalid("interface %d: empty", n)
 		}
 		out = append(out, dataplane.Interface{
-			Name: i.Name, Mode: dataplane.Mode(i.Mode), Optional: i.Optional, Direction: dataplane.InterfaceDirection(i.Direction),
+			Name:      i.Name,
+			Mode:      dataplane.Mode(i.Mode),
+			Optional:  i.Optional,
+			Direction: dataplane.InterfaceDirection(i.Direction),
 		})
 	}
 	return out, nil

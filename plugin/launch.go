@@ -3,58 +3,126 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	hclog "github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health/grpc_health_v1"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin/internal/child"
-	"github.com/flowtally/flowtally/plugin/internal/logwire"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
+// Launch starts the plugin and configures it. ctx bounds the launch alone: [Client.Close] ends the plugin.
+//
+// After an error no process is left, and nothing is attached or pinned. A configuration that keeps pins keeps those that
+// the start has found.
+func Launch(ctx context.Context, opts Options) (*Client, error) {
+	o := opts.withDefaults()
+
+	cfg, err := configToProto(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := encodeFlows(cfg.Flows)
+	if err != nil {
+		return nil, err
+	}
+
+	before := look(o.Config)
+	crashes := child.NewCrashes()
+	s, err := startPastCrashes(ctx, &o, cfg, crashes)
+	if errors.Is(err, dataplane.ErrInUse) {
+		return nil, err // what is attached and pinned is the other instance's
+	}
+	if err != nil {
+		if l, any := before.leavings(); any {
+			err = errors.Join(err, release(&o, l, before.instance))
+		}
+		return nil, err
+	}
+
+	c := &Client{
+		opts:      o,
+		log:       o.Logger,
+		crashes:   crashes,
+		base:      cfg,
+		finished:  make(chan struct{}),
+		changing:  make(chan struct{}, 1),
+		current:   s,
+		info:      s.info,
+		receivers: make(map[*receiver]struct{}),
+		added:     make(map[string]bool),
+		words:     make(map[string]bool),
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.patience, c.hurry = context.WithCancelCause(context.Background())
+
+	// The flows are kept once, encoded.
+	c.flows.add(cfg.Flows, encoded)
+	cfg.Flows = nil
+	c.opts.Config.Flows = nil
+
+	close(s.ready)
+	go c.supervise(s)
+	return c, nil
+}
+
+// startPastCrashes starts the plugin. A plugin that crashes in a verb of an RDMA device is started again: crashes leaves
+// the device out after its second crash in one verb.
+func startPastCrashes(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes) (*session, error) {
+	s, err := start(ctx, o, cfg, crashes)
+	for starts := 1; err != nil && ctx.Err() == nil && starts < child.MaxLaunchCrashes; starts++ {
+		if crashes.Count() < starts {
+			break // the last start has failed otherwise, and would again
+		}
+		o.Logger.Warn("the plugin died in a verb of an RDMA device, and is started again", "error", err)
+		s, err = start(ctx, o, cfg, crashes)
+	}
+	return s, err
+}
+
 // Options of Launch. The zero value starts flowtally-plugin with an empty configuration. Most callers set Config.
 type Options struct {
-	// Path of the plugin's binary. Empty means BinaryName beside this program's
-	// executable, else in $PATH.
-	Path string
-	// Args are handed to the binary. flowtally-plugin takes none.
-	Args []string
-	// Env is added to this process's environment, as "KEY=value".
-	Env []string
 	// Config of the instance.
 	Config dataplane.Config
+
 	// File is the path of the file that Config was read from, which Info tells. Optional.
 	File string
+
 	// Logger gets the log of the plugin and of the supervisor. nil discards.
 	Logger *slog.Logger
-	// Stderr gets a copy of the plugin's stderr, byte by byte; it is written to
-	// by one goroutine at a time, and no more once a write failed. Optional.
+
+	// Path of the plugin's binary. Empty means BinaryName beside this program's executable, else in $PATH.
+	Path string
+
+	// Args are handed to the binary. flowtally-plugin takes none.
+	Args []string
+
+	// Env is added to this process's environment, as "KEY=value".
+	Env []string
+
+	// Stderr gets a copy of the plugin's stderr, byte by byte. One goroutine at a time writes to it, and none after a
+	// write has failed. Optional.
 	Stderr io.Writer
-	// StartTimeout bounds the time from the start of the process to its
-	// handshake. 0 means 15 s.
+
+	// StartTimeout bounds the time from the start of the process to its handshake. 0 means 15 s.
 	StartTimeout time.Duration
-	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s, half a second more for each interface that is
-	// counted on, and a millisecond more for each flow.
+
+	// ConfigureTimeout bounds the start of the instance in the process. 0 means 60 s, half a second more for each
+	// interface that is counted on, and a millisecond more for each flow.
 	ConfigureTimeout time.Duration
-	// CloseTimeout bounds the orderly end. The process is killed after it, or after a third of it if it fails health
-	// checks. 0 means 30 s.
+
+	// CloseTimeout bounds the orderly end, after which the process is killed. A process that fails health checks is
+	// killed after a third of it. 0 means 30 s.
 	CloseTimeout time.Duration
-	// Watchdog is how long a plugin may take to reply to a health check before it is killed and started again; a sixth
+
+	// Watchdog is how long a plugin may take to reply to a health check before it is killed and started again. A sixth
 	// of it passes between two checks. 0 means DefaultWatchdog; a negative value, for debuggers, means for ever.
 	Watchdog time.Duration
-	// RestartMin and RestartMax bound the pause before a restart, which doubles
-	// as long as the plugin dies soon. 0 means 100 ms and 10 s.
+
+	// RestartMin and RestartMax bound the pause before a restart, which doubles as long as the plugin dies soon.
+	// 0 means 100 ms and 10 s.
 	RestartMin, RestartMax time.Duration
 }
 
@@ -62,24 +130,26 @@ type Options struct {
 const DefaultWatchdog = 30 * time.Second
 
 func (o Options) withDefaults() Options {
-	or := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-	}
-	or(&o.StartTimeout, 15*time.Second)
-	or(&o.CloseTimeout, 30*time.Second)
-	or(&o.Watchdog, DefaultWatchdog)
-	or(&o.RestartMin, 100*time.Millisecond)
-	or(&o.RestartMax, 10*time.Second)
-	if o.Stderr != nil {
-		o.Stderr = &sharedWriter{w: o.Stderr}
-	}
+	setDefault(&o.StartTimeout, 15*time.Second)
+	setDefault(&o.CloseTimeout, 30*time.Second)
+	setDefault(&o.Watchdog, DefaultWatchdog)
+	setDefault(&o.RestartMin, 100*time.Millisecond)
+	setDefault(&o.RestartMax, 10*time.Second)
 	o.RestartMax = max(o.RestartMax, o.RestartMin)
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Stderr != nil {
+		o.Stderr = &sharedWriter{w: o.Stderr}
+	}
 	return o
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
 }
 
 // sharedWriter serialises the writes of several streams and several processes.
@@ -92,184 +162,4 @@ func (s *sharedWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Write(p)
-}
-
-// killGrace is how long a process whose instance is closed may take to exit, as in go-plugin.
-const killGrace = 2 * time.Second
-
-// session is one life of the plugin process.
-type session struct {
-	child   *child.Process
-	gp      *goplugin.Client
-	svc     *remote
-	health  grpc_health_v1.HealthClient
-	info    dataplane.Info
-	started time.Time
-	ready   chan struct{} // closed when calls and events may use the session, and cameUp has ended
-}
-
-// kill ends the process, in order if it still listens, and returns when its output was read. go-plugin waits without
-// a bound for a process that a signal has stopped, and keeps the directory of a process that never started.
-func (s *session) kill() {
-	hurry := time.AfterFunc(killGrace, func() { _ = s.child.Kill(context.Background()) })
-	defer hurry.Stop()
-	s.gp.Kill()
-	if s.child.Dir != "" {
-		_ = os.RemoveAll(s.child.Dir)
-	}
-}
-
-// start runs one plugin process and configures it. On an error, which has the last lines of the process's output, no
-// process is left.
-func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes, env ...string) (_ *session, err error) {
-	path, file, err := find(o.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // a nil file's Close does nothing
-	env = append(environment(o), env...)
-	excluded, err := crashes.Environment()
-	if err != nil {
-		return nil, err
-	}
-	files, err := confineEnvironment(o.Config)
-	if err != nil {
-		return nil, err
-	}
-	env = append(env, files)
-	lines := logwire.NewLines(o.Logger, o.Stderr)
-	synced := logwire.NewLines(o.Logger, o.Stderr)
-	s := &session{child: child.New(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
-	m := cfg.GetMirror()
-	s.child.RDMA, s.child.Groups = mayUseRDMA(cfg), []string{m.GetWaitGroup(), m.GetLiveGroup(), m.GetWordsGroup()}
-	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  handshake,
-		VersionedPlugins: versions(nil),
-		RunnerFunc:       s.child.Prepare,
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         true,
-		StartTimeout:     o.StartTimeout,
-		Stderr:           lines,
-		SyncStdout:       synced,
-		SyncStderr:       synced,
-		SkipHostEnv:      true,                                                    // environment filters it
-		GRPCDialOptions:  []grpc.DialOption{grpc.WithContextDialer(s.child.Dial)}, // in place of go-plugin's own
-		// Off, and nothing else: go-plugin parses the plugin's stderr for any other
-		// logger, and panics on a line of JSON whose "@message" is no string.
-		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
-	})
-	stop := context.AfterFunc(ctx, func() { _ = s.child.Kill(ctx) })
-	defer func() {
-		stop()
-		if err != nil {
-			s.kill()
-			crashes.Add(s.child)
-		}
-	}()
-	protocol, err := s.gp.Client()
-	if err != nil {
-		s.kill()
-		return nil, startError(ctx, path, s.child, lines, err)
-	}
-	raw, err := protocol.Dispense(dispensed)
-	if err != nil {
-		return nil, fmt.Errorf("starting plugin %s: %w: %w", path, ErrStart, err)
-	}
-	ends := raw.(*ends)
-	s.svc, s.health = ends.svc, grpc_health_v1.NewHealthClient(ends.cc)
-
-	cctx, cancel := context.WithTimeout(ctx, o.configureTimeout(cfg))
-	defer cancel()
-	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
-		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
-			// The host has not cancelled: the plugin saw the timeout first.
-			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		}
-		if errors.Is(err, dataplane.ErrUnavailable) {
-			select { // the connection ends before the process does
-			case <-s.child.Exited:
-			case <-time.After(child.DrainTime):
-			}
-		}
-		s.kill()
-		return nil, configureError(ctx, path, s.child, lines, err)
-	}
-	return s, nil
-}
-
-// mayUseRDMA reports whether the configuration lets an RDMA device count.
-func mayUseRDMA(cfg *pluginv1.Config) bool {
-	auto := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
-	return auto(cfg.Backend) || len(cfg.QueuePairs) > 0 ||
-		slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && auto(f.Backend) })
-}
-
-// environment returns this process's environment without the variables of another pair of host and plugin, and with
-// the plugin's own.
-func environment(o *Options) []string {
-	own := []string{child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, child.ConfineEnv, child.UnconfinedEnv}
-	var env []string
-	for _, kv := range append(os.Environ(), o.Env...) {
-		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			env = append(env, kv)
-		}
-	}
-	return append(env, logwire.LevelEnv+"="+logwire.Level(o.Logger))
-}
-
-// startError returns the error of a process that ended before the handshake.
-func startError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
-	}
-	if v := c.Version(); v != 0 && v != ProtocolVersion {
-		side := "the plugin is newer: upgrade this program, or install the plugin of its release"
-		if v < ProtocolVersion {
-			side = "the plugin is older: install the plugin of this program's release"
-		}
-		return fmt.Errorf("starting plugin %s: %w: it speaks protocol version %d, this program speaks %d; %s",
-			path, ErrIncompatible, v, ProtocolVersion, side)
-	}
-	why := firstLine(err.Error())
-	next := "is it a plugin of flowtally? run it by hand to see"
-	if cause, ok := c.Ended(); ok {
-		why = "it ended before the handshake (" + cause + ")"
-	}
-	if strings.Contains(why, "timeout while waiting") {
-		why = "no handshake in time, so it was killed"
-	}
-	return fmt.Errorf("starting plugin %s: %w: %s; %s%s", path, ErrStart, why, next, quoted(lines))
-}
-
-// configureError adds the last output of a plugin that died during Configure. It returns an error that the plugin
-// itself reported unchanged. The process has ended.
-func configureError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		// The end of the context kills the process, and the call may see that first.
-		return fmt.Errorf("configuring plugin %s: %w: %w", path, ctx.Err(), err)
-	}
-	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	why := "no reply in time, so it was killed"
-	if errors.Is(err, dataplane.ErrUnavailable) {
-		why = firstLine(err.Error())
-		if cause, ok := c.Ended(); ok {
-			why = "it ended (" + cause + ")"
-		}
-	}
-	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
-}
-
-func quoted(lines *logwire.Lines) string {
-	tail := lines.Last()
-	if tail == "" {
-		return ""
-	}
-	return "; it wrote:\n  " + strings.ReplaceAll(tail, "\n", "\n  ")
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return text(line)
 }

@@ -19,9 +19,6 @@ import (
 // only while the dead plugin's pins are locked.
 const releaseBound = 10 * time.Second
 
-// ErrLeft: a plugin is dead, and what it left in the kernel could not be removed.
-var ErrLeft = errors.New("removing what the plugin left attached and pinned")
-
 // site is where an instance leaves pins and a mirror, and what was there before it started.
 type site struct {
 	instance string

@@ -20,9 +20,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/hosted"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // The test binary is also every plugin and host that the tests need: the

@@ -38,6 +38,8 @@ type ServeOptions struct {
 // the host dies, or SIGTERM or SIGINT arrives; each of these closes the
 // instance first. The result is the exit code of the process. It is called once, from main, and owns
 // stdout: nothing may be written there before.
+//
+//	func main() { os.Exit(plugin.Serve(plugin.ServeOptions{Factory: newInstance})) }
 func Serve(opts ServeOptions) int {
 	if len(os.Args) > 1 && slices.Contains([]string{hosted.ReleaseWord, hosted.TrialWord}, os.Args[1]) {
 		fmt.Fprintln(os.Stderr, "the main function of this plugin does not call engine.TrialMain, which tries RDMA devices "+
@@ -48,18 +50,20 @@ func Serve(opts ServeOptions) int {
 		byHand(os.Stderr, opts.Program)
 		return 1
 	}
+
 	stderr := os.Stderr // goplugin.Serve replaces the variable
 	log := logwire.NewLogger(stderr, os.Getenv(logwire.LevelEnv))
 	child.NameProcess()
 	if err := child.Conceal(); err != nil {
 		log.Warn("starting the plugin", "error", err)
 	}
+
 	life, end := context.WithCancel(context.Background())
 	defer end()
-
 	srv := &server{factory: opts.Factory, life: life, log: log}
 	srv.host, srv.hostErr = hostOf()
 	p := &process{log: log, server: srv}
+
 	// When the host dies, stderr has no reader: logging must not end this process before the instance is closed.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
@@ -75,25 +79,32 @@ func Serve(opts ServeOptions) int {
 		VersionedPlugins: versions(srv),
 		GRPCServer:       p.newGRPC,
 		Logger: hclog.New(&hclog.LoggerOptions{
-			Name: "go-plugin", Level: hclog.Warn, Output: stderr, JSONFormat: true,
+			Name:       "go-plugin",
+			Level:      hclog.Warn,
+			Output:     stderr,
+			JSONFormat: true,
 		}),
 	})
 	return p.finish()
 }
 
 // hostOf returns what the host has told this process. It opens the inherited page of verbs, so it is called once.
-func hostOf() (h hosted.Host, err error) {
-	h.Restart = os.Getenv(child.RestartEnv) != ""
-	h.Unconfined = os.Getenv(child.UnconfinedEnv)
-	var bad error
-	h.Verbs, bad = child.Verbs()
-	h.Excluded, err = child.Excluded()
-	if err = errors.Join(bad, err); err != nil {
+func hostOf() (hosted.Host, error) {
+	verbs, verbsErr := child.Verbs()
+	excluded, excludedErr := child.Excluded()
+	h := hosted.Host{
+		Restart:    os.Getenv(child.RestartEnv) != "",
+		Unconfined: os.Getenv(child.UnconfinedEnv),
+		Verbs:      verbs,
+		Excluded:   excluded,
+	}
+	if err := errors.Join(verbsErr, excludedErr); err != nil {
 		return h, fmt.Errorf("reading the host's configuration: %w", err)
 	}
 	return h, nil
 }
 
+// byHand tells a person who has started the plugin what to run.
 func byHand(w io.Writer, program string) {
 	if program == "" {
 		program = "flowtally run"
@@ -108,9 +119,10 @@ type process struct {
 	server *server
 
 	mu   sync.Mutex
-	grpc *grpc.Server
-	once sync.Once
-	err  error
+	grpc *grpc.Server // nil until go-plugin serves
+
+	once     sync.Once
+	closeErr error
 }
 
 // newGRPC is called by go-plugin once, before it serves.
@@ -149,6 +161,7 @@ func (p *process) stop(why string) {
 	})
 	defer abandon.Stop()
 	p.close()
+
 	p.mu.Lock()
 	s := p.grpc
 	p.mu.Unlock()
@@ -159,10 +172,12 @@ func (p *process) stop(why string) {
 	s.Stop()
 }
 
+// close closes the instance, and logs an error of that, once.
 func (p *process) close() {
 	p.once.Do(func() {
-		if p.err = p.server.close(); p.err != nil {
-			p.log.Error("closing the instance", "error", p.err)
+		p.closeErr = p.server.close()
+		if p.closeErr != nil {
+			p.log.Error("closing the instance", "error", p.closeErr)
 		}
 	})
 }
@@ -170,11 +185,12 @@ func (p *process) close() {
 // finish closes the instance after the server has ended, and returns the exit code.
 func (p *process) finish() int {
 	p.close()
-	// The host made the directory of the socket; when it died it cannot remove it.
+
+	// The host made the directory of the socket. A host that died cannot remove it.
 	if dir := os.Getenv(goplugin.EnvUnixSocketDir); dir != "" {
 		_ = os.Remove(dir)
 	}
-	if p.err != nil {
+	if p.closeErr != nil {
 		return 1
 	}
 	return 0

@@ -31,12 +31,6 @@ const subscribedKey = "flowtally-subscribed"
 // plugin has crashed. l writes to the host's log.
 type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
 
-// Register serves svc on s, for a client made by [NewService]. It refuses Configure and Close: the program that
-// started the instance ends it.
-func Register(s grpc.ServiceRegistrar, svc dataplane.Service) {
-	pluginv1.RegisterDataplaneServer(s, &server{svc: svc})
-}
-
 // server passes calls to a Service: to a given one, or to the one that Configure makes.
 type server struct {
 	pluginv1.UnimplementedDataplaneServer
@@ -76,6 +70,7 @@ func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) 
 	if err != nil {
 		return nil, toStatus(fmt.Errorf("configuring: %w", err))
 	}
+
 	svc, err := s.configure(ctx, cfg)
 	if err != nil {
 		return nil, toStatus(err)
@@ -116,9 +111,11 @@ func (s *server) collectLess(flows int) (asBefore func()) {
 	return func() { debug.SetGCPercent(was) }
 }
 
+// configure has the factory make the instance, once.
 func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
+
 	s.mu.Lock()
 	svc, closed := s.svc, s.closed
 	s.mu.Unlock()
@@ -130,6 +127,7 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	case s.hostErr != nil:
 		return nil, s.hostErr
 	}
+
 	// The factory may keep its context for the life of the instance, so the
 	// call's own end must not reach it once the instance stands.
 	life, cancel := context.WithCancel(s.life)
@@ -138,6 +136,7 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	if err == nil && svc == nil {
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}
+
 	if !stop() { // the host gave up while the instance was being made
 		switch {
 		case err == nil: // the host has no client of it
@@ -150,6 +149,7 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 		cancel()
 		return nil, err
 	}
+
 	s.mu.Lock()
 	s.svc = svc
 	s.mu.Unlock()
@@ -233,6 +233,8 @@ func (s *server) Events(_ *pluginv1.EventsRequest, stream grpc.ServerStreamingSe
 	if err != nil {
 		return toStatus(err)
 	}
+
+	// The client returns to its caller when it has the header.
 	if err := stream.SendHeader(metadata.Pairs(subscribedKey, "1")); err != nil {
 		return err
 	}
@@ -259,10 +261,12 @@ func (s *server) Close(_ context.Context, _ *pluginv1.CloseRequest) (*pluginv1.C
 func (s *server) close() error {
 	s.making.Lock()
 	defer s.making.Unlock()
+
 	s.mu.Lock()
 	svc := s.svc
 	s.closed = true
 	s.mu.Unlock()
+
 	if svc == nil {
 		return nil
 	}

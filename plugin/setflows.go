@@ -33,6 +33,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 			s.asked(ctx, "setting flows")
 		}
 		d, err := setFlows(ctx, svc, req)
+
 		if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
 			select {
 			case err = <-unfinished.Outcome: // the host notes it for a restart
@@ -82,7 +83,13 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 		}
 	}
 	req := &pluginv1.SetFlowsRequest{
-		Flows: msg, DryRun: opts.DryRun, Cost: opts.Cost, KeepOthers: opts.KeepOthers, Renames: opts.Renames, Keep: carried(opts.Keep), KeepAdded: opts.KeepAdded,
+		Flows:      msg,
+		DryRun:     opts.DryRun,
+		Cost:       opts.Cost,
+		KeepOthers: opts.KeepOthers,
+		Renames:    opts.Renames,
+		Keep:       carried(opts.Keep),
+		KeepAdded:  opts.KeepAdded,
 	}
 	if opts.Config != nil {
 		cfg := *opts.Config
@@ -96,8 +103,12 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 
 func setFromProto(req *pluginv1.SetFlowsRequest) ([]flow.Flow, dataplane.SetOptions, error) {
 	opts := dataplane.SetOptions{
-		DryRun: req.GetDryRun(), Cost: req.GetCost(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(),
-		Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded(),
+		DryRun:     req.GetDryRun(),
+		Cost:       req.GetCost(),
+		KeepOthers: req.GetKeepOthers(),
+		Renames:    req.GetRenames(),
+		Keep:       req.GetKeep(),
+		KeepAdded:  req.GetKeepAdded(),
 	}
 	flows, err := flowsFromProto(req.GetFlows())
 	if err != nil {
@@ -114,38 +125,62 @@ func setFromProto(req *pluginv1.SetFlowsRequest) ([]flow.Flow, dataplane.SetOpti
 }
 
 func differenceToProto(d dataplane.Difference) *pluginv1.Difference {
-	out := &pluginv1.Difference{Added: d.Added, Removed: d.Removed, Unchanged: uint32(d.Unchanged), Settings: fieldsToProto(d.Settings)}
+	out := &pluginv1.Difference{
+		Added:     d.Added,
+		Removed:   d.Removed,
+		Unchanged: uint32(d.Unchanged),
+		Settings:  fieldsToProto(d.Settings),
+	}
 	for _, r := range d.Renamed {
 		out.Renamed = append(out.Renamed, &pluginv1.Rename{From: r.From, To: r.To})
 	}
 	for _, c := range d.Changed {
-		change := &pluginv1.FlowChange{Name: c.Name, Anew: c.Anew}
-		change.Fields = fieldsToProto(c.Fields)
-		out.Changed = append(out.Changed, change)
+		out.Changed = append(out.Changed, &pluginv1.FlowChange{
+			Name:   c.Name,
+			Anew:   c.Anew,
+			Fields: fieldsToProto(c.Fields),
+		})
 	}
 	if c := d.Cost; c != nil {
 		out.Cost = &pluginv1.Cost{
-			Nodes: c.Nodes, Rules: c.Rules, Ns: c.NS, Bound: uint32(c.Bound),
-			Ipv4: worstToProto(c.IPv4), Ipv6: worstToProto(c.IPv6), Other: worstToProto(c.Other),
+			Nodes: c.Nodes,
+			Rules: c.Rules,
+			Ns:    c.NS,
+			Bound: uint32(c.Bound),
+			Ipv4:  worstToProto(c.IPv4),
+			Ipv6:  worstToProto(c.IPv6),
+			Other: worstToProto(c.Other),
 		}
 	}
 	return out
 }
 
 func differenceFromProto(p *pluginv1.Difference) dataplane.Difference {
-	d := dataplane.Difference{Added: p.GetAdded(), Removed: p.GetRemoved(), Unchanged: int(p.GetUnchanged()), Settings: fieldsFromProto(p.GetSettings())}
+	d := dataplane.Difference{
+		Added:     p.GetAdded(),
+		Removed:   p.GetRemoved(),
+		Unchanged: int(p.GetUnchanged()),
+		Settings:  fieldsFromProto(p.GetSettings()),
+	}
 	for _, r := range p.GetRenamed() {
 		d.Renamed = append(d.Renamed, dataplane.Rename{From: r.GetFrom(), To: r.GetTo()})
 	}
 	for _, c := range p.GetChanged() {
-		change := dataplane.FlowChange{Name: c.GetName(), Anew: c.GetAnew()}
-		change.Fields = fieldsFromProto(c.GetFields())
-		d.Changed = append(d.Changed, change)
+		d.Changed = append(d.Changed, dataplane.FlowChange{
+			Name:   c.GetName(),
+			Anew:   c.GetAnew(),
+			Fields: fieldsFromProto(c.GetFields()),
+		})
 	}
 	if c := p.GetCost(); c != nil {
 		d.Cost = &dataplane.Cost{
-			Nodes: c.GetNodes(), Rules: c.GetRules(), NS: c.GetNs(), Bound: int(c.GetBound()),
-			IPv4: worstFromProto(c.GetIpv4()), IPv6: worstFromProto(c.GetIpv6()), Other: worstFromProto(c.GetOther()),
+			Nodes: c.GetNodes(),
+			Rules: c.GetRules(),
+			NS:    c.GetNs(),
+			Bound: int(c.GetBound()),
+			IPv4:  worstFromProto(c.GetIpv4()),
+			IPv6:  worstFromProto(c.GetIpv6()),
+			Other: worstFromProto(c.GetOther()),
 		}
 	}
 	return d

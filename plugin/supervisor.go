@@ -25,18 +25,21 @@ func (c *Client) supervise(s *session) {
 	pause := backoff{min: c.opts.RestartMin, max: c.opts.RestartMax}
 	for s != nil {
 		why, ended := c.awaitEnd(s)
-		if !ended {
+		if !ended { // Close was called
 			c.result = c.finish(s)
 			<-s.ready
 			return
 		}
+
 		c.crashes.Add(s.child)
 		pause.lived(time.Since(s.started))
 		c.reap(s)
-		<-s.ready
+		<-s.ready // cameUp must not make s the current session after wentDown
 		c.wentDown(why)
 		s = c.restart(&pause, why)
 	}
+
+	// Close was called while the plugin was down.
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()
 	c.result = c.cleanUp(ctx)
@@ -45,9 +48,10 @@ func (c *Client) supervise(s *session) {
 // awaitEnd returns when the plugin has ended by itself, or was killed because it failed health checks, and the cause;
 // or when Close was called (ended is false).
 func (c *Client) awaitEnd(s *session) (why string, ended bool) {
-	hung := make(chan struct{})
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
+
+	hung := make(chan struct{})
 	if c.opts.Watchdog > 0 {
 		go func() {
 			if pulse(ctx, s.health, c.opts.Watchdog, c.logSilence(s, c.opts.Watchdog)) {
@@ -55,6 +59,7 @@ func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 			}
 		}()
 	}
+
 	select {
 	case <-c.life.Done():
 		return "", false
@@ -79,24 +84,29 @@ func (c *Client) logSilence(s *session, limit time.Duration) func() {
 func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration, silent func()) bool {
 	tick := time.NewTicker(max(limit/6, time.Millisecond))
 	defer tick.Stop()
-	said := new(sync.Once)
-	for good := time.Now(); time.Since(good) < limit; {
+
+	lastReply := time.Now()
+	report := new(sync.Once) // of this silence
+	for time.Since(lastReply) < limit {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
-		say := said
-		slow := time.AfterFunc(limit/15, func() { say.Do(silent) })
+
+		once := report
+		slow := time.AfterFunc(limit/15, func() { once.Do(silent) })
 		call, cancel := context.WithTimeout(ctx, limit)
 		_, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
 		cancel()
 		slow.Stop()
+
 		switch {
 		case err == nil:
-			good, said = time.Now(), new(sync.Once)
+			lastReply = time.Now()
+			report = new(sync.Once)
 		case ctx.Err() == nil:
-			say.Do(silent)
+			once.Do(silent)
 		}
 	}
 	return ctx.Err() == nil
@@ -106,17 +116,24 @@ func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.D
 func (c *Client) wentDown(why string) {
 	c.log.Warn("plugin ended", "cause", why)
 	now := time.Now()
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cur = nil
+	c.current = nil
 	c.down = dataplane.Condition{
-		Code: dataplane.CodePluginRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
-		Text: "the plugin process ended (" + why + "); values in the mirror do not change until it runs again",
-		Fix:  "it is started again by itself; the log above has its last lines",
+		Code:     dataplane.CodePluginRestarting,
+		Severity: dataplane.High,
+		Object:   objectPlugin,
+		Since:    now,
+		Text:     "the plugin process ended (" + why + "); values in the mirror do not change until it runs again",
+		Fix:      "it is started again by itself; the log above has its last lines",
 	}
 	c.broadcast(dataplane.Event{
-		Time: now, Kind: dataplane.ConditionRaised, Code: c.down.Code, Object: objectPlugin,
-		Text: string(c.down.Code) + ": " + c.down.Text,
+		Time:   now,
+		Kind:   dataplane.ConditionRaised,
+		Code:   c.down.Code,
+		Object: objectPlugin,
+		Text:   string(c.down.Code) + ": " + c.down.Text,
 	})
 }
 
@@ -124,9 +141,9 @@ func (c *Client) wentDown(why string) {
 // child of the plugin may keep open for a while. Close waits for it.
 func (c *Client) reap(s *session) { c.reapers.Go(s.kill) }
 
-// restart tries until a plugin runs with the flows of now, or Close is called (nil).
+// restart tries until a plugin runs with the flows of now. It returns nil when Close was called.
 func (c *Client) restart(pause *backoff, why string) *session {
-	cfg, failed := c.config()
+	cfg, configErr := c.config()
 	for attempt := 1; ; attempt++ {
 		wait := time.NewTimer(pause.next())
 		select {
@@ -135,8 +152,9 @@ func (c *Client) restart(pause *backoff, why string) *session {
 			wait.Stop()
 			return nil
 		}
+
 		var s *session
-		err := failed
+		err := configErr
 		if err == nil {
 			s, err = start(c.life, &c.opts, cfg, c.crashes, child.RestartEnv+"=1")
 		}
@@ -147,6 +165,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 		if c.life.Err() != nil {
 			return nil
 		}
+
 		c.log.Error("restarting the plugin", "attempt", attempt, "error", err)
 		c.mu.Lock()
 		c.down.Text = fmt.Sprintf("the plugin process ended (%s) and does not start: attempt %d: %v", why, attempt, err)
@@ -184,16 +203,23 @@ func (c *Client) cameUp(s *session, why string, attempts int) {
 // arrived lets calls use s. The caller holds c.mu, so that a caller that sees the new state also gets its events, and
 // no event of an earlier state.
 func (c *Client) arrived(s *session, why string) {
-	c.cur, c.info = s, s.info
+	c.current = s
+	c.info = s.info
 	c.restarts++
+
 	now := time.Now()
 	c.broadcast(dataplane.Event{
-		Time: now, Kind: dataplane.PluginRestarted, Object: objectPlugin,
-		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
+		Time:   now,
+		Kind:   dataplane.PluginRestarted,
+		Object: objectPlugin,
+		Text:   fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
 	})
 	c.broadcast(dataplane.Event{
-		Time: now, Kind: dataplane.ConditionGone, Code: dataplane.CodePluginRestarting, Object: objectPlugin,
-		Text: string(dataplane.CodePluginRestarting),
+		Time:   now,
+		Kind:   dataplane.ConditionGone,
+		Code:   dataplane.CodePluginRestarting,
+		Object: objectPlugin,
+		Text:   string(dataplane.CodePluginRestarting),
 	})
 }
 
@@ -202,14 +228,17 @@ func (c *Client) arrived(s *session, why string) {
 func (c *Client) finish(s *session) error {
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()
-	closing, silent := context.WithCancelCause(ctx)
-	defer silent(nil)
+	closing, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	go func() {
+		// A check begins a sixth of the limit after the last reply, and waits for the limit: less than a third of
+		// CloseTimeout in all.
 		limit := c.opts.CloseTimeout / 4
 		if pulse(closing, s.health, limit, c.logSilence(s, limit)) {
-			silent(errSilent)
+			giveUp(errSilent)
 		}
 	}()
+
 	began := time.Now()
 	err := s.svc.shutdown(closing)
 	if cause := context.Cause(closing); err != nil && cause != nil {
@@ -218,6 +247,7 @@ func (c *Client) finish(s *session) error {
 		_ = s.child.Kill(ctx)
 	}
 	s.kill()
+
 	switch {
 	case errors.Is(err, dataplane.ErrUnavailable):
 		c.log.Warn("plugin ended while it was being closed", "cause", s.child.Cause)
@@ -246,20 +276,29 @@ func (c *Client) cleanUp(ctx context.Context) error {
 	if c.keepsPins() {
 		return nil
 	}
-	cfg, err := c.config()
-	if err == nil {
-		var s *session
-		if s, err = start(ctx, &c.opts, cfg, c.crashes, child.RestartEnv+"=1"); err == nil {
-			err = s.svc.shutdown(ctx)
-			s.kill()
-		}
-	}
+	err := c.startAndClose(ctx)
 	if err == nil {
 		return nil
 	}
+
 	c.log.Warn("the plugin is down and does not start: its programs are detached without it", "error", err)
 	err = fmt.Errorf("closing: the plugin is down, so the counts since its last cycle are lost: %w: %w", dataplane.ErrUnavailable, err)
 	return errors.Join(err, c.releasePins())
+}
+
+// startAndClose starts a plugin to have it close the instance in order.
+func (c *Client) startAndClose(ctx context.Context) error {
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
+	s, err := start(ctx, &c.opts, cfg, c.crashes, child.RestartEnv+"=1")
+	if err != nil {
+		return err
+	}
+	err = s.svc.shutdown(ctx)
+	s.kill()
+	return err
 }
 
 // releasePins detaches what a dead plugin has left attached, by the paths of its pins. A configuration that keeps pins
@@ -274,7 +313,7 @@ func (c *Client) releasePins() error {
 
 // keepsPins reports the setting of now: a change of the configuration may have changed it.
 func (c *Client) keepsPins() bool {
-	c.op <- struct{}{}
-	defer func() { <-c.op }()
+	c.changing <- struct{}{}
+	defer c.endChange()
 	return c.base.GetXdp().GetKeepPins()
 }

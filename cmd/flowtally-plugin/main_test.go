@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 	"github.com/flowtally/flowtally/shm"
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -152,7 +153,7 @@ func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.
 // they win in neither set. They would win packets of a changed flow, which has won over them, or of another flow that leaves.
 // The other flows of remove count to the end of the change.
 func (a *alterations) leaving(u backend.SoftwareBackend) (list []*flowState) {
-	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
+	out := overlap.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
 		if x.rules {
 			out.Add(&x.c.Placed)

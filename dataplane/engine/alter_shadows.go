@@ -7,6 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -66,7 +67,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 // keepOut keeps flows out of hardware until arrange: those of refused, and those of add that XDP alone may count, or that lose
 // against a changed flow or one that is kept out. It calls refuse for each flow that loses against one of those of add.
 func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowState)) {
-	out := flow.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
+	out := overlap.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
 		if x.c.offload != nil && x.rules {
 			out.Add(&x.to)

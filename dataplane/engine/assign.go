@@ -9,7 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 )
 
 // stack is the hardware backend in front of the software backend, and the flows that one of the two counts. It
@@ -21,8 +21,8 @@ type stack struct {
 
 	toAlign []*flowState // with audit: offloaded flows that wait for a pause, see auditor.waitsForPause
 
-	related *flow.Index[*flowState] // the flows of the stack, except fresh flows before relate
-	denied  denials                 // flows that fit the hardware, and that its device refused
+	related *overlap.Index[*flowState] // the flows of the stack, except fresh flows before relate
+	denied  denials                    // flows that fit the hardware, and that its device refused
 }
 
 // offload is the part of a flowState that concerns the stack. The flow's shadow is its rules and its counter in

@@ -24,7 +24,7 @@ type flowState struct {
 	basis    string
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
-	place    uint64         // in the list of flows that a restart would get; see flow.Rank
+	place    uint64         // in the list of flows that a restart would get; see overlap.Rank
 	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack
 }

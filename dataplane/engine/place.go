@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -175,7 +176,7 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 
 // newStack finds the hardware and the software backend. Without hardware that has something to count with it returns nil.
 func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
-	s := &stack{audit: audit, related: flow.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
+	s := &stack{audit: audit, related: overlap.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
 	for _, b := range all {
 		if absent[b.Name()] != nil {
 			continue

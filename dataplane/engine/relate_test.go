@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 )
@@ -22,7 +23,7 @@ func stackOf(flows []flow.Flow) []*flowState {
 }
 
 func relatedStack() *stack {
-	return &stack{related: flow.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
+	return &stack{related: overlap.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
 }
 
 // The index relates each flow to exactly the flows that overlap it.

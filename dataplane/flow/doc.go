@@ -1,6 +1,14 @@
-// Package flow defines flows and their text form. It holds no state, touches no kernel and
-// imports only the standard library, so that every other package may use it. docs/flows.md
-// defines the match of a flow, to the bit.
+// Package flow has the type [Flow]: a name, the packets to count, and what to do with them. [Parse] makes one from the
+// text of its match, and [MustParse] from a text that stands in the program:
+//
+//	web := flow.MustParse("web", "ipv4 dst 192.0.2.10 tcp dport 443")
+//	block := flow.MustParse("block", "ipv4 src 198.51.100.0/24", flow.Options{Action: flow.Drop})
+//
+// A program can also fill in a [Match] itself. [Flow.Validate] checks either, and every error satisfies
+// errors.Is(err, ErrInvalid).
+//
+// The package holds no state, touches no kernel and imports only the standard library, so that every other package may
+// use it. docs/flows.md defines the match of a flow, to the bit.
 //
 // # Text form
 //

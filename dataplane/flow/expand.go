@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+	"slices"
 )
 
-// MostExpanded is the largest number of matches that Expand returns.
-const MostExpanded = 1024
+// mostExpanded is the largest number of matches that Expand returns.
+const mostExpanded = 1024
 
 // Expand writes every port range as masked values: no match of the result holds a range, no two of
 // them select one packet, and together they select the packets of m. A range becomes the fewest
-// masks that cover it, at most 30. A match with several ranges becomes their product; above
-// MostExpanded the error satisfies errors.Is(err, ErrInvalid). The UDP port that VXLAN requires
+// masks that cover it, at most 30. A match with several ranges becomes their product; more than 1024
+// matches are an error that satisfies errors.Is(err, ErrInvalid). The UDP port that VXLAN requires
 // stands in UDP too. The result shares no memory with m.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
@@ -25,24 +26,25 @@ func (m Match) Expand() ([]Match, error) {
 		}
 		m.UDP.Dst = Port{Value: PortVXLAN, Mask: 0xffff}
 	}
+
 	out := []Match{m}
-	for _, at := range m.ports() {
-		port := at(&m)
-		if port == nil || port.Last == 0 {
+	for i, port := range m.ports() {
+		if port.Last == 0 {
 			continue
 		}
 		masks := port.masks()
-		if len(out)*len(masks) > MostExpanded {
+		if len(out)*len(masks) > mostExpanded {
 			return nil, &FieldError{
-				Cause: fmt.Sprintf("its port ranges together need more than %d masks", MostExpanded),
+				Cause: fmt.Sprintf("its port ranges together need more than %d masks", mostExpanded),
 				Fix:   "use ranges that start and end at multiples of powers of two, or make several flows of it",
 			}
 		}
+
 		next := make([]Match, 0, len(out)*len(masks))
 		for _, base := range out {
 			for _, p := range masks {
 				one := base.Clone()
-				*at(&one) = p
+				*one.ports()[i] = p
 				next = append(next, one)
 			}
 		}
@@ -51,49 +53,19 @@ func (m Match) Expand() ([]Match, error) {
 	return out, nil
 }
 
-// ports lists the ways to every port of a valid match; each returns nil if the match lacks the
-// port.
-func (m *Match) ports() []func(*Match) *Port {
-	outer := func(m *Match) *Match { return m }
-	ways := []func(*Match) *Match{outer}
-	for i := range clauses {
-		if inner := clauses[i].inner; inner != nil && clauses[i].has(m) {
-			ways = append(ways, func(m *Match) *Match { return *inner(m) })
-		}
+// ports returns the ports of a match, those inside a tunnel last. A copy of the match has them in the same places.
+func (m *Match) ports() []*Port {
+	var all []*Port
+	if m.TCP != nil {
+		all = append(all, &m.TCP.Src, &m.TCP.Dst)
 	}
-	var at []func(*Match) *Port
-	for _, way := range ways {
-		for _, layer := range []func(*Match) *Ports{
-			func(m *Match) *Ports {
-				if m.TCP == nil {
-					return nil
-				}
-				return &m.TCP.Ports
-			},
-			func(m *Match) *Ports { return m.UDP },
-		} {
-			ports := func(m *Match) *Ports {
-				if in := way(m); in != nil {
-					return layer(in)
-				}
-				return nil
-			}
-			at = append(at,
-				func(m *Match) *Port {
-					if p := ports(m); p != nil {
-						return &p.Src
-					}
-					return nil
-				},
-				func(m *Match) *Port {
-					if p := ports(m); p != nil {
-						return &p.Dst
-					}
-					return nil
-				})
-		}
+	if m.UDP != nil {
+		all = append(all, &m.UDP.Src, &m.UDP.Dst)
 	}
-	return at
+	if inner := m.Inner(); inner != nil {
+		all = append(all, inner.ports()...)
+	}
+	return all
 }
 
 // masks covers a range with the fewest aligned powers of two, in rising order.
@@ -114,19 +86,26 @@ func (p Port) masks() []Port {
 
 // Clone returns a copy that shares no memory with f.
 func (f Flow) Clone() Flow {
-	f.Match, f.Labels = f.Match.Clone(), maps.Clone(f.Labels)
+	f.Match = f.Match.Clone()
+	f.Labels = maps.Clone(f.Labels)
 	return f
 }
 
 // Clone copies a match; the copy shares no memory with m.
 func (m Match) Clone() Match {
 	c := m
-	c.Eth, c.MPLS, c.IPv4, c.IPv6 = copyOf(m.Eth), copyOf(m.MPLS), copyOf(m.IPv4), copyOf(m.IPv6)
-	c.TCP, c.UDP, c.ICMP, c.ESP = copyOf(m.TCP), copyOf(m.UDP), copyOf(m.ICMP), copyOf(m.ESP)
-	c.VXLAN, c.GRE = copyOf(m.VXLAN), copyOf(m.GRE)
-	if m.VLAN != nil {
-		c.VLAN = append([]VLAN{}, m.VLAN...)
-	}
+	c.Eth = copyOf(m.Eth)
+	c.VLAN = slices.Clone(m.VLAN)
+	c.MPLS = copyOf(m.MPLS)
+	c.IPv4 = copyOf(m.IPv4)
+	c.IPv6 = copyOf(m.IPv6)
+	c.TCP = copyOf(m.TCP)
+	c.UDP = copyOf(m.UDP)
+	c.ICMP = copyOf(m.ICMP)
+	c.ESP = copyOf(m.ESP)
+	c.VXLAN = copyOf(m.VXLAN)
+	c.GRE = copyOf(m.GRE)
+
 	for i := range clauses {
 		inner := clauses[i].inner
 		if inner == nil || !clauses[i].has(&c) || *inner(&c) == nil {

@@ -5,23 +5,31 @@ type Flow struct {
 	// Name identifies the flow and its counter: 1 to 63 bytes of
 	// [A-Za-z0-9._:/-], starting with a letter or digit. Unique in an instance.
 	Name string
+
 	// Match selects packets. The zero Match selects every packet.
 	Match Match
+
 	// Priority orders overlapping flows: the lowest number wins, as in
 	// ibv_flow_attr. Of equal priorities the flow added first wins.
 	Priority uint16
+
 	// Direction is the side of the interface on which packets are seen.
 	Direction Direction
+
 	// Action is the action on a matched packet.
 	Action Action
+
 	// Interface restricts the flow to one interface; empty means every interface of the instance.
 	Interface string
+
 	// Latency asks for a record of its own in the mirror, published at the
 	// lowest latency, in place of a column in a block of 64.
 	Latency bool
+
 	// Backend that counts the flow. Empty means the backend of the configuration. If the named backend
 	// cannot count the flow, adding it fails: only [Auto] tries another.
 	Backend Backend
+
 	// Labels travel to the mirror with the name. Optional.
 	Labels map[string]string
 }

@@ -77,6 +77,13 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	}
 }
 
+func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
+	if upper != "" && !m.IPv4.Proto.admits(protoOver(upper, false)) {
+		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
+	}
+	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)
+}
+
 func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 	next := m.IPv6.NextHeader
 	if upper != "" && !next.admits(protoOver(upper, true)) && !next.holdsAny(extensions) {
@@ -86,6 +93,24 @@ func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 		bad("ipv6.frag", "a fragment has an extension header, and no extension header has the number of nexthdr", `leave "nexthdr" out`)
 	}
 	m.checkLater(bad, "ipv6.frag", m.IPv6.Fragment)
+}
+
+// checkLater finds fields that no later fragment has.
+func (m *Match) checkLater(bad func(field, cause, fix string), field string, f Fragment) {
+	if f == FragmentLater && m.looksAbove() {
+		bad(field, "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`)
+	}
+}
+
+// checkIncomplete finds clauses that no packet with incomplete headers matches.
+func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
+	switch {
+	case !m.Incomplete:
+	case m.completeAbove() || m.GRE != nil || m.MPLS != nil:
+		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
+	case m.fragment() == FragmentLater:
+		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
+	}
 }
 
 // looksAbove says that the match looks at a header above IP beyond its number.
@@ -102,30 +127,6 @@ func (m *Match) completeAbove() bool {
 
 // needsIP says that the match asks for an IP header.
 func (m *Match) needsIP() bool { return m.IPv4 != nil || m.IPv6 != nil || m.upper() != 0 }
-
-// checkIncomplete finds clauses that no packet with incomplete headers matches.
-func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
-	switch {
-	case !m.Incomplete:
-	case m.completeAbove() || m.GRE != nil || m.MPLS != nil:
-		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
-	case m.fragment() == FragmentLater:
-		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
-	}
-}
-
-func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
-	if upper != "" && !m.IPv4.Proto.admits(protoOver(upper, false)) {
-		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
-	}
-	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)
-}
-
-func (m *Match) checkLater(bad func(field, cause, fix string), field string, f Fragment) {
-	if f == FragmentLater && m.looksAbove() {
-		bad(field, "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`)
-	}
-}
 
 // fragment returns the kind of fragment that a match of one family asks for.
 func (m *Match) fragment() Fragment {

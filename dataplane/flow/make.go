@@ -26,8 +26,15 @@ func Parse(name, text string, options ...Options) (Flow, error) {
 		o = options[0]
 	}
 	f := Flow{
-		Name: name, Match: match, Priority: o.Priority, Direction: o.Direction, Action: o.Action,
-		Interface: o.Interface, Latency: o.Latency, Backend: o.Backend, Labels: o.Labels,
+		Name:      name,
+		Match:     match,
+		Priority:  o.Priority,
+		Direction: o.Direction,
+		Action:    o.Action,
+		Interface: o.Interface,
+		Latency:   o.Latency,
+		Backend:   o.Backend,
+		Labels:    o.Labels,
 	}
 	if err := f.Validate(); err != nil {
 		return Flow{}, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -107,84 +106,130 @@ func (p *parser) fail(index int, message, suggestion string) {
 	p.errs = append(p.errs, e)
 }
 
+// fields is a clause whose fields are being read, and where they go.
+type fields struct {
+	clause *clause // nil between clauses
+	match  *Match
+	tag    int    // among VLAN
+	path   string // the way to the clause: "vlan[0]", "vxlan.inner.tcp"
+}
+
 // match reads clauses up to the end of the words: an inner match is the last
 // thing in a text. path is the way to m: "" or "vxlan.inner.".
 func (p *parser) match(path string, m *Match, inside bool) {
 	start := p.at
-	var open *clause    // the clause whose fields are being read
-	target, tag := m, 0 // where they go
-	name := ""          // the way to them
+	open := fields{match: m}
 	for p.at < len(p.words) && len(p.errs) < mostErrors {
-		index, text := p.at, p.words[p.at].text
+		index := p.at
+		text := p.words[index].text
 		p.at++
+
 		next := clauseNamed(text)
 		switch {
 		case next != nil:
-			open, target, tag = next, m, 0
-			if why, fix := next.refused(m, inside); why != "" {
-				p.fail(index, why, fix)
-				target = new(Match) // its fields are still read, for their own mistakes
-			}
-			next.add(target)
-			name = path + next.name
-			if next.name == "vlan" {
-				tag = len(target.VLAN) - 1
-				name = fmt.Sprintf("%s[%d]", name, tag)
-			}
-			if target != m {
-				name += "?"
-			}
-			p.spots = append(p.spots, spot{name, "", index})
-			if len(next.fields) == 0 {
-				open = nil
-			}
+			open = p.clause(next, path, m, inside)
 		case text == wordAny:
 			if index != start || p.at != len(p.words) {
 				p.fail(index, `"any" stands alone: it asks for nothing`, "leave it out")
 			}
 		case text == wordInner:
-			if inside || open == nil || open.inner == nil {
-				p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
-				p.match(fmt.Sprintf("%sinner?%d.", path, index), new(Match), inside)
-				continue
-			}
-			if p.at == len(p.words) {
-				p.fail(p.at, `the match ends after "inner": expected a protocol`, `write "inner any" for any inner packet`)
-			}
-			*open.inner(target) = new(Match)
-			p.spots = append(p.spots, spot{name, wordInner, index})
-			p.match(name+".inner.", *open.inner(target), true)
-		case open != nil && open.field(text) != nil:
-			p.field(name, open.field(text), index, target, tag)
+			p.inner(path, open, inside)
+		case open.clause != nil && open.clause.field(text) != nil:
+			p.field(open, open.clause.field(text))
 		default:
-			p.fail(index, "", "")
-			value := ""
-			if p.at < len(p.words) && !keyword(p.words[p.at].text) {
-				value = p.words[p.at].text // most likely
-				p.at++
-			}
-			e := p.errs[len(p.errs)-1]
-			e.Message, e.Suggestion = unknown(text, value, open)
-			if lower := strings.ToLower(text); protocols[lower] != 0 || etherTypes[lower] != 0 {
-				p.skipFields() // of a protocol that has none here
-				continue
-			}
-			if meant := clauseNamed(cmp.Or(synonyms[strings.ToLower(text)], Nearest(text, Clauses()))); meant != nil {
-				open, target, tag = meant, new(Match), 0 // the next words are read as its fields
-				meant.add(target)
-				name = fmt.Sprintf("%s%s?%d", path, meant.name, index)
-			}
+			open = p.unknown(path, open)
 		}
 	}
 }
 
-// field reads the value that follows a field's word. clause is the way to its clause.
-func (p *parser) field(clause string, f *field, index int, m *Match, tag int) {
+// clause opens the clause whose word was read last.
+func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
+	index := p.at - 1
+	open := fields{clause: c, match: m}
+	why, fix := c.refused(m, inside)
+	if why != "" {
+		p.fail(index, why, fix)
+		open.match = new(Match) // its fields are still read, for their own mistakes
+	}
+	c.add(open.match)
+
+	open.path = path + c.name
+	if c.name == "vlan" {
+		open.tag = len(open.match.VLAN) - 1
+		open.path = fmt.Sprintf("%s[%d]", open.path, open.tag)
+	}
+	if why != "" {
+		open.path += "?"
+	}
+	p.spots = append(p.spots, spot{open.path, "", index})
+
+	if len(c.fields) == 0 {
+		open.clause = nil
+	}
+	return open
+}
+
+// inner reads the match behind the word "inner", which was read last.
+func (p *parser) inner(path string, open fields, inside bool) {
+	index := p.at - 1
+	if inside || open.clause == nil || open.clause.inner == nil {
+		p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
+		p.match(fmt.Sprintf("%sinner?%d.", path, index), new(Match), inside)
+		return
+	}
+	if p.at == len(p.words) {
+		p.fail(p.at, `the match ends after "inner": expected a protocol`, `write "inner any" for any inner packet`)
+	}
+
+	m := new(Match)
+	*open.clause.inner(open.match) = m
+	p.spots = append(p.spots, spot{open.path, wordInner, index})
+	p.match(open.path+".inner.", m, true)
+}
+
+// unknown reports the word that was read last, and goes on with the clause that it most likely stands for.
+func (p *parser) unknown(path string, open fields) fields {
+	index := p.at - 1
+	text := p.words[index].text
+	value, ok := p.nextValue()
+	if ok {
+		p.at++ // most likely the word's value
+	}
+	message, suggestion := unknown(text, value, open.clause)
+	p.fail(index, message, suggestion)
+
+	lower := strings.ToLower(text)
+	if protocols[lower] != 0 || etherTypes[lower] != 0 {
+		p.skipFields() // of a protocol that has none here
+		return open
+	}
+	meant := clauseNamed(cmp.Or(synonyms[lower], Nearest(text, Clauses())))
+	if meant == nil {
+		return open
+	}
+	open = fields{clause: meant, match: new(Match), path: fmt.Sprintf("%s%s?%d", path, meant.name, index)}
+	meant.add(open.match)
+	return open
+}
+
+// nextValue returns the next word, if it can be a value.
+func (p *parser) nextValue() (value string, ok bool) {
+	if p.at == len(p.words) || keyword(p.words[p.at].text) {
+		return "", false
+	}
+	return p.words[p.at].text, true
+}
+
+// field reads the value that follows the word of a field, which was read last.
+func (p *parser) field(open fields, f *field) {
+	index := p.at - 1
 	if p.at == len(p.words) {
 		p.fail(p.at, fmt.Sprintf("the match ends after %q: expected %s", f.name, f.expects()), "")
 		return
 	}
-	value, suggestion := p.words[p.at].text, ""
+
+	value := p.words[p.at].text
+	suggestion := ""
 	if (f.name == "proto" || f.name == "nexthdr" || f.name == "type") && clauseNamed(value) != nil {
 		suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
 	}
@@ -192,34 +237,30 @@ func (p *parser) field(clause string, f *field, index int, m *Match, tag int) {
 		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
 		return
 	}
-	if p.given(clause, f.name) {
+	if p.given(open.path, f.name) {
 		p.fail(index, "given twice", "leave one out")
 	}
-	p.spots = append(p.spots, spot{clause, f.name, p.at})
+	p.spots = append(p.spots, spot{open.path, f.name, p.at})
+
 	at := p.at
 	p.at++
-	err := f.parse(f.ref(m, tag), value)
-	if err == nil {
+	var bad *valueError
+	if err := f.parse(f.ref(open.match, open.tag), value); !errors.As(err, &bad) {
 		return
 	}
-	if bad := (*valueError)(nil); errors.As(err, &bad) {
-		if bad.fix != "" {
-			suggestion = bad.fix
-		} else if suggestion == "" {
-			suggestion = p.foreignValue(f, value)
-		}
-		why := strings.TrimPrefix(bad.why, quoted(value)+" ") // the error names the word itself
-		p.fail(at, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
+	if bad.fix != "" {
+		suggestion = bad.fix
+	} else if suggestion == "" {
+		suggestion = p.foreignValue(f, value)
 	}
+	why := strings.TrimPrefix(bad.why, quoted(value)+" ") // the error names the word itself
+	p.fail(at, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
 }
 
 // foreignValue returns the suggestion for a value that the field f does not take, and leaves behind the words that
 // belong to it: the operand of an operator, the rest of a list.
 func (p *parser) foreignValue(f *field, value string) string {
-	next := ""
-	if p.at < len(p.words) && !keyword(p.words[p.at].text) {
-		next = p.words[p.at].text
-	}
+	next, _ := p.nextValue()
 	suggestion, taken := f.foreignValue(value, next)
 	if taken {
 		p.at++
@@ -259,73 +300,6 @@ func (c *clause) refused(m *Match, inside bool) (why, fix string) {
 		return fmt.Sprintf("a second %s clause", c.name), fix
 	}
 	return "", ""
-}
-
-// unknown explains a word that is neither a protocol nor a field of the open one. value is the next
-// word; empty if it cannot be a value.
-func unknown(text, value string, open *clause) (message, suggestion string) {
-	known := Clauses()
-	expected := "a protocol (" + oneOf(known) + ")"
-	if open != nil {
-		fields := Fields(open.name)
-		expected = fmt.Sprintf("a field of %s (%s) or a protocol", open.name, oneOf(fields))
-		known = append(fields, known...)
-	}
-	message = "expected " + expected
-	if suggestion := elsewhere(text, value); suggestion != "" {
-		return message, suggestion
-	}
-	if suggestion := foreignWord(text, value, open); suggestion != "" {
-		return message, suggestion
-	}
-	var owners []string
-	for i := range clauses {
-		if clauses[i].field(text) != nil {
-			owners = append(owners, clauses[i].name)
-		}
-	}
-	switch {
-	case open != nil && open.name == "vlan" && text == "none":
-		return message, fmt.Sprintf("did you mean %q?", wordUntagged)
-	case open != nil && open.name == "tcp" && slices.Contains(flagWords[:], text):
-		return message, fmt.Sprintf("did you mean %q?", "flags "+text+"/"+text)
-	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
-		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
-	case len(owners) > 0:
-		addr, _, _ := strings.Cut(value, "/")
-		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is4() && slices.Contains(owners, "ipv4") {
-			return message, fmt.Sprintf("did you mean %q?", "ipv4 "+text+" "+clip(value))
-		} else if err == nil && slices.Contains(owners, "ipv6") {
-			return message, fmt.Sprintf("did you mean %q?", "ipv6 "+text+" "+clip(value))
-		}
-		suggestion = fmt.Sprintf("%q is a field of %s: write that first, as %q", text, oneOf(owners), owners[0]+" "+text)
-	default:
-		suggestion = didYouMean(text, known)
-	}
-	return message, suggestion
-}
-
-// elsewhere translates words of tcpdump's filters; "" for any other text.
-func elsewhere(text, value string) string {
-	addr, _, _ := strings.Cut(value, "/")
-	if ip, err := netip.ParseAddr(text); err == nil {
-		value, addr, text = text, ip.String(), "host"
-	}
-	switch text {
-	case "and", "&&":
-		return "leave it out: a packet must match every clause"
-	case "or", "||":
-		return "a match has no alternatives: write a flow for each"
-	case "port":
-		return fmt.Sprintf("did you mean %q or %q, of tcp or udp?", strings.TrimSpace("dport "+clip(value)), strings.TrimSpace("sport "+clip(value)))
-	case "host", "net":
-		family := "ipv4"
-		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() {
-			family = "ipv6"
-		}
-		return fmt.Sprintf("did you mean %q or %q?", strings.TrimSpace(family+" src "+clip(value)), strings.TrimSpace(family+" dst "+clip(value)))
-	}
-	return ""
 }
 
 // keyword says that a word is never a value (but for `frag any`).

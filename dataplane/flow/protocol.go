@@ -1,6 +1,7 @@
 package flow
 
-// Protocol numbers of the layers above IP, as IANA assigns them.
+// Numbers that the layers of a match imply: of protocols above IP and of EtherTypes, as IANA assigns them, and the UDP
+// port of VXLAN.
 const (
 	ProtoICMP   = 1
 	ProtoTCP    = 6
@@ -8,16 +9,13 @@ const (
 	ProtoGRE    = 47
 	ProtoESP    = 50
 	ProtoICMPv6 = 58
-)
 
-// EtherTypes and the UDP port that layers of a match imply.
-const (
-	EtherIPv4 = 0x0800
-	EtherIPv6 = 0x86dd
-	PortVXLAN = 4789
-
+	EtherIPv4          = 0x0800
+	EtherIPv6          = 0x86dd
 	EtherMPLS          = 0x8847
 	EtherMPLSMulticast = 0x8848
+
+	PortVXLAN = 4789
 )
 
 // extensions are the IPv6 next-header numbers that the parser walks.

@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,6 +25,7 @@ func (f Flow) Validate() error {
 	bad := func(field, cause, fix string) {
 		broken = append(broken, &FieldError{Field: field, Cause: cause, Fix: fix})
 	}
+
 	if cause, fix := checkName(f.Name); cause != "" {
 		bad("name", cause, fix)
 	}
@@ -41,25 +43,26 @@ func (f Flow) Validate() error {
 	if cause, fix := f.Backend.check(); cause != "" {
 		bad("backend", cause, fix)
 	}
-	keys := make([]string, 0, len(f.Labels))
-	for key := range f.Labels {
-		keys = append(keys, key)
+	checkLabels(f.Labels, bad)
+
+	for _, e := range broken {
+		e.Flow = f.Name
 	}
-	slices.Sort(keys)
+	return join(broken)
+}
+
+// checkLabels checks each label, in the order of the keys, and the space of all in the mirror.
+func checkLabels(labels map[string]string, bad func(field, cause, fix string)) {
 	total := 0
-	for _, key := range keys {
-		total += len(key) + len("=") + len(f.Labels[key]) + 1
-		if cause, fix := checkLabel(key, f.Labels[key]); cause != "" {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		total += len(key) + len("=") + len(labels[key]) + 1
+		if cause, fix := checkLabel(key, labels[key]); cause != "" {
 			bad("labels["+clip(key)+"]", cause, fix)
 		}
 	}
 	if total > maxLabelBytes {
 		bad("labels", fmt.Sprintf("they take %d bytes together, more than %d", total, maxLabelBytes), "shorten them or leave some out")
 	}
-	for _, e := range broken {
-		e.Flow = f.Name
-	}
-	return join(broken)
 }
 
 // Validate reports everything that is wrong with a match, joined; every part

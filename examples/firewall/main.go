@@ -32,6 +32,7 @@ func main() {
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	name := flag.String("interface", "eth0", "where packets arrive")
 	limit := flag.Uint64("limit", 10_000, "packets after which a watched flow is banned")
 	var rules []flow.Flow
@@ -46,8 +47,13 @@ func main() {
 	flag.Func("drop", "drop and count these packets: NAME=MATCH; may be repeated", rule(flow.Drop))
 	flag.Func("watch", "count these packets, and ban them at the limit: NAME=MATCH; may be repeated", rule(flow.Count))
 	flag.Parse()
+
 	svc, err := plugin.Launch(ctx, plugin.Options{ // the privileged process
-		Config: dataplane.Config{Instance: "firewall", Interfaces: []dataplane.Interface{{Name: *name}}, Flows: rules},
+		Config: dataplane.Config{
+			Instance:   "firewall",
+			Interfaces: []dataplane.Interface{{Name: *name}},
+			Flows:      rules,
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
@@ -79,6 +85,8 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 		return err
 	}
 	defer mirror.Close()
+
+	// A goroutine waits for each watched rule. At the end of run, end wakes those that still wait.
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -97,6 +105,7 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 			ready <- due{i, err}
 		})
 	}
+
 	for {
 		select {
 		case <-ctx.Done():

@@ -32,12 +32,13 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 		if a.Is6() {
 			family = "ipv6"
 		}
-		match, err := flow.ParseMatch(fmt.Sprintf("%s dst %s", family, a))
+		var err error
+		flows[i], err = flow.Parse("to-"+a.String(), fmt.Sprintf("%s dst %s", family, a), flow.Options{Direction: flow.Egress})
 		if err != nil {
 			return nil, err
 		}
-		flows[i] = flow.Flow{Name: "to-" + a.String(), Match: match, Direction: flow.Egress}
 	}
+
 	placed, err := svc.AddFlows(ctx, flows...) // all, or none
 	if err != nil {
 		return nil, err
@@ -46,15 +47,16 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 	if err != nil {
 		return nil, err
 	}
-	in, err := shm.OpenPath(info.Mirror)
+	mirror, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		return nil, err
 	}
-	b := &balancer{mirror: in}
+
+	b := &balancer{mirror: mirror}
 	for _, p := range placed {
-		c, err := in.Counter(p.Flow.Name)
+		c, err := mirror.Counter(p.Flow.Name)
 		if err != nil {
-			return nil, errors.Join(err, in.Close())
+			return nil, errors.Join(err, mirror.Close())
 		}
 		b.servers = append(b.servers, server{name: p.Flow.Name, sent: c})
 	}
@@ -63,8 +65,9 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 
 // pick returns the server that the fewest packets were sent to. This is the hot path:
 // three loads and a comparison per server, no system call, no lock, no allocation.
-// When the process that counts is gone, its last values are still there; when it, or another,
-// makes the mirror anew, Load follows. shm.ErrStale means that this is not done yet.
+//
+// When the process that counts is gone, its last values are still there. When a process makes the
+// mirror anew, Load follows. Until then it returns shm.ErrStale.
 func (b *balancer) pick() (*server, error) {
 	var least *server
 	var fewest uint64
@@ -75,7 +78,8 @@ func (b *balancer) pick() (*server, error) {
 			return nil, fmt.Errorf("reading %s: %w", s.name, err)
 		}
 		if least == nil || v.Packets < fewest {
-			least, fewest = s, v.Packets
+			least = s
+			fewest = v.Packets
 		}
 	}
 	return least, nil

@@ -27,13 +27,14 @@ func main() {
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	name := flag.String("interface", "eth0", "where the servers are reached")
 	share := flag.Uint64("share", 100_000, "packets that each server is to have had")
 	flag.Parse()
-	var servers []netip.Addr
 	if flag.NArg() == 0 {
 		log.Fatal("no server: name the address of one or more, as in load-balancer -interface eth0 192.0.2.1")
 	}
+	var servers []netip.Addr
 	for _, arg := range flag.Args() {
 		a, err := netip.ParseAddr(arg)
 		if err != nil {
@@ -41,6 +42,7 @@ func main() {
 		}
 		servers = append(servers, a)
 	}
+
 	// The privileged process; this one needs no privilege but to start it.
 	opts := plugin.Options{
 		Config: dataplane.Config{Instance: "balancer", Interfaces: []dataplane.Interface{{Name: *name}}},
@@ -58,11 +60,13 @@ func run(ctx context.Context, out io.Writer, opts plugin.Options, servers []neti
 		return err
 	}
 	defer svc.Close()
+
 	b, err := newBalancer(ctx, svc, servers)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+
 	placed, err := svc.Placements(ctx)
 	if err != nil {
 		return err
@@ -70,10 +74,12 @@ func run(ctx context.Context, out io.Writer, opts plugin.Options, servers []neti
 	for _, p := range placed {
 		fmt.Fprintf(out, "%s: counted by %s\n", p.Flow.Name, p.Source.Backend)
 	}
+
 	// As for a packet of a new connection.
 	if _, err := b.pick(); err != nil {
 		return err
 	}
+
 	for i := range b.servers {
 		s := &b.servers[i]
 		if _, err := b.wait(ctx, s, share); err != nil {

@@ -30,6 +30,7 @@ type options struct {
 
 func main() {
 	log.SetFlags(0)
+
 	var o options
 	flag.StringVar(&o.mirror, "mirror", shm.DefaultPath("default"), "path of the mirror")
 	flag.StringVar(&o.words, "words", "app", "name of the reserved words")
@@ -42,16 +43,19 @@ func main() {
 	flag.StringVar(&o.lib.MLX5, "mlx5", "", "path of libmlx5")
 	flag.StringVar(&o.lib.EFA, "efa", "", "path of libefa")
 	flag.Parse()
+
 	if err := run(os.Stdout, os.Stdin, o); err != nil {
 		log.Fatal(err)
 	}
 }
 
+// run takes the words, makes the queue pairs, and has them write to each other.
 func run(out io.Writer, in io.Reader, o options) (err error) {
 	lib, err := ibv.Load(o.lib)
 	if err != nil {
 		return err
 	}
+
 	// The device writes the words until its objects are destroyed: the queue pairs and the completion counter close
 	// before the words. The device and the library close after the words.
 	var closers []io.Closer
@@ -62,6 +66,7 @@ func run(out io.Writer, in io.Reader, o options) (err error) {
 		}
 	}()
 	closing(lib)
+
 	dev, err := lib.Open(o.device)
 	if err != nil {
 		return err
@@ -76,17 +81,20 @@ func run(out io.Writer, in io.Reader, o options) (err error) {
 		return err
 	}
 	closing(w)
+
 	p := &pairs{dev: dev, closing: closing}
 	how, err := p.make(w, o)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "counting by %s into %s\n", how, o.words)
+
 	if err := p.write(o.count); err != nil {
 		return err
 	}
 	completed, failed := w.Load()
 	fmt.Fprintf(out, "%d completions, %d errors\n", completed, failed)
+
 	if o.hold {
 		if _, err := in.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 			return err

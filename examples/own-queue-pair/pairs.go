@@ -33,8 +33,9 @@ type pairs struct {
 	mr      *ibv.MR
 	qps     [2]*ibv.QP
 	ah      *ibv.AH // of SRD queue pairs: the way to this device
-	// count counts the completions that the device has written. polled is the number of completions that Poll has returned since the last
-	// call. It returns the number of completions that Poll may return.
+
+	// count counts the completions that the device has written. polled is the number of completions that Poll has
+	// returned since the last call. It returns the number of completions that Poll may return.
 	count func(polled int) (ready int, err error)
 }
 
@@ -48,6 +49,8 @@ func (p *pairs) make(w counted, o options) (how string, err error) {
 		return "", err
 	}
 	p.closing(p.mr)
+
+	// The completion counter comes before the queue pairs that it is attached to.
 	k, err := p.counter(w)
 	if err != nil {
 		return "", err
@@ -63,6 +66,7 @@ func (p *pairs) make(w counted, o options) (how string, err error) {
 			return "", err
 		}
 	}
+
 	// EFA has no connected queue pairs; its reliable ones are datagrams.
 	typ := ibv.QPTRC
 	if _, err := p.dev.QueryEFA(); err == nil {
@@ -70,7 +74,10 @@ func (p *pairs) make(w counted, o options) (how string, err error) {
 	}
 	for i := range p.qps {
 		if p.qps[i], err = p.pd.CreateQP(ibv.QPOptions{
-			Type: typ, SendCQ: p.cq, RecvCQ: p.cq, Cap: ibv.QPCap{MaxSendWR: depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			Type:   typ,
+			SendCQ: p.cq,
+			RecvCQ: p.cq,
+			Cap:    ibv.QPCap{MaxSendWR: depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 		}); err != nil {
 			return "", err
 		}
@@ -81,6 +88,7 @@ func (p *pairs) make(w counted, o options) (how string, err error) {
 			}
 		}
 	}
+
 	way, err := p.way(o.gidIndex)
 	if err != nil {
 		return "", err
@@ -105,6 +113,7 @@ func (p *pairs) counter(w counted) (*ibv.CompCntr, error) {
 	return nil, err
 }
 
+// createCQ makes the completion queue of both queue pairs.
 func (p *pairs) createCQ(o options) (err error) {
 	queue := ibv.CQOptions{CQE: 4 * depth}
 	if o.compress {
@@ -126,13 +135,17 @@ func (p *pairs) countRing(w counted, o options) error {
 	}
 	how := flexio.RingOptions{EntrySize: m.CQESize}
 	if o.compress {
-		how.Compression, how.Format, how.Expand = flexio.Basic, flexio.MiniHash, true
+		how.Compression = flexio.Basic
+		how.Format = flexio.MiniHash
+		how.Expand = true
 	}
 	ring, err := flexio.NewRing(m.Buf, how)
 	if err != nil {
 		return err
 	}
-	counter, ready := flexio.NewRingCounter(ring, w.Add, nil), 0
+
+	counter := flexio.NewRingCounter(ring, w.Add, nil)
+	ready := 0
 	p.count = func(polled int) (int, error) {
 		n, err := counter.Count(polled)
 		ready += n - polled
@@ -144,7 +157,11 @@ func (p *pairs) countRing(w counted, o options) error {
 // way returns the way to this device.
 func (p *pairs) way(gidIndex int) (ibv.AHAttr, error) {
 	gid, err := p.dev.QueryGID(1, gidIndex)
-	return ibv.AHAttr{IsGlobal: true, PortNum: 1, GRH: ibv.GlobalRoute{DGID: gid, SGIDIndex: uint8(gidIndex), HopLimit: 64}}, err
+	return ibv.AHAttr{
+		IsGlobal: true,
+		PortNum:  1,
+		GRH:      ibv.GlobalRoute{DGID: gid, SGIDIndex: uint8(gidIndex), HopLimit: 64},
+	}, err
 }
 
 // step is a change of a queue pair's state.
@@ -153,6 +170,7 @@ type step struct {
 	mask ibv.QPAttrMask
 }
 
+// bring takes a queue pair through the steps.
 func bring(q *ibv.QP, steps ...step) error {
 	for _, s := range steps {
 		if err := q.Modify(s.attr, s.mask|ibv.QPAttrState); err != nil {
@@ -202,11 +220,15 @@ func (p *pairs) post(i, n int) error {
 	requests := make([]ibv.SendWR, n)
 	for at := range requests {
 		r := &requests[at]
-		r.Opcode, r.Flags = ibv.WRRDMAWrite, ibv.SendSignaled
+		r.Opcode = ibv.WRRDMAWrite
+		r.Flags = ibv.SendSignaled
 		r.SGE = ibv.SGE{Addr: p.mr.Addr(), Length: 64, LKey: p.mr.LKey()}
-		r.RemoteAddr, r.RKey = p.mr.Addr()+1024, p.mr.RKey()
+		r.RemoteAddr = p.mr.Addr() + 1024
+		r.RKey = p.mr.RKey()
 		if p.ah != nil {
-			r.AH, r.RemoteQPN, r.RemoteQKey = p.ah, p.qps[1-i].Number(), qkey
+			r.AH = p.ah
+			r.RemoteQPN = p.qps[1-i].Number()
+			r.RemoteQKey = qkey
 		}
 	}
 	_, err := p.qps[i].PostSend(requests)
@@ -216,9 +238,11 @@ func (p *pairs) post(i, n int) error {
 // write posts count writes of each queue pair, without end if count is 0, and waits until all have completed.
 func (p *pairs) write(count int) error {
 	var done [depth]ibv.WC
-	left, n := 0, 0 // operations that were posted and have not completed; completions of the last Poll
-	for posted := 0; posted < count || count == 0 || left > 0; {
-		if left == 0 {
+	posted := 0      // of each queue pair
+	outstanding := 0 // of both
+	n := 0           // completions of the last Poll
+	for posted < count || count == 0 || outstanding > 0 {
+		if outstanding == 0 {
 			some := depth / 2
 			if count > 0 {
 				some = min(some, count-posted)
@@ -228,8 +252,10 @@ func (p *pairs) write(count int) error {
 					return err
 				}
 			}
-			posted, left = posted+some, 2*some
+			posted += some
+			outstanding = len(p.qps) * some
 		}
+
 		ready, err := p.count(n)
 		if err != nil {
 			return err
@@ -242,7 +268,8 @@ func (p *pairs) write(count int) error {
 				return fmt.Errorf("queue pair %d: %v", wc.QPNum, wc.Status)
 			}
 		}
-		if left -= n; n == 0 {
+		outstanding -= n
+		if n == 0 {
 			time.Sleep(time.Microsecond)
 		}
 	}

@@ -24,9 +24,11 @@ func main() {
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	device := flag.String("device", "rxe0", "as rdma dev lists it")
 	count := flag.Int("count", 1000, "operations of each kind")
 	flag.Parse()
+
 	if err := run(ctx, os.Stdout, config(*device), *count); err != nil {
 		log.Fatal(err)
 	}
@@ -49,6 +51,7 @@ func config(device string) dataplane.Config {
 	}
 }
 
+// run posts count operations of each kind, and waits until their counters have them.
 func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (err error) {
 	svc, err := engine.New(ctx, cfg, engine.Options{})
 	if err != nil {
@@ -59,6 +62,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 			err = cerr
 		}
 	}()
+
 	pairs, err := svc.QueuePairs().List(ctx)
 	if err != nil {
 		return err
@@ -71,17 +75,18 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 			return err
 		}
 	}
+
 	info, err := svc.Info(ctx)
 	if err != nil {
 		return err
 	}
-	in, err := shm.OpenPath(info.Mirror)
+	mirror, err := shm.OpenPath(info.Mirror)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer mirror.Close()
 	for _, name := range []string{"sent", "written", "received"} {
-		c, err := in.Counter(name)
+		c, err := mirror.Counter(name)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 // public packages are imported by others: their documentation is part of them.
 var public = []string{
 	"configs", "ibv", "ibv/ibvtest", "dataplane", "dataplane/engine", "dataplane/engine/backend", "dataplane/engine/rdma", "dataplane/engine/trial", "dataplane/flow", "probe",
-	"plugin", "plugin/plugintest", "shm", "shm/include", "xdp",
+	"plugin", "shm", "shm/include", "xdp",
 }
 
 // TestExportedNamesAreDocumented also looks at the files of other systems.

@@ -11,13 +11,13 @@ import (
 // mainCalls are the calls of each public package that a user of the package begins with.
 var mainCalls = map[string][]string{
 	"configs":          {"Parse", "Load", "Marshal", "Default"},
-	"dataplane":        {"Service", "Service_Conditions", "Service_Events", "Service_SetFlows", "Difference", "Config_Validate", "Source", "ConditionInfos", "ParseQueuePairAddress"},
+	"dataplane":        {"Service", "Service_Conditions", "Service_Events", "Service_SetFlows", "Difference", "Config_Validate", "Source", "ParseQueuePairAddress"},
 	"dataplane/engine": {"New", "Check", "Probe"},
 	"dataplane/flow":   {"ParseMatch", "MustParse", "Parse", "Flow_Validate", "Match_Expand", "Backends"},
 	"probe":            {"Ask"},
 	"ibv":              {"Load", "Context_CreateCompCntr", "Context_NextEvent", "CQ_Poll", "QP_CreateFlow"},
 	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
-	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Register", "Find"},
+	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Find"},
 	"shm":              {"Open", "OpenReader", "Create", "Reader_Wait", "Reader_History"},
 	"xdp":              {"Open", "RuleSet_Exchange", "Probe"},
 	"xdp/links":        {"Watch"},

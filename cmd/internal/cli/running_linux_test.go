@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // newRunning is an instance in memory beside a mirror that has values.

@@ -24,8 +24,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // TestMain makes this test binary the programs that the scripts run. They run where the

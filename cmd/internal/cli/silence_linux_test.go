@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/plugintest"
 	"github.com/flowtally/flowtally/plugin"
-	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // controlCommands are the command lines of all commands that ask a running instance and end.

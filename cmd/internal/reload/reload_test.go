@@ -19,7 +19,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
-	"github.com/flowtally/flowtally/plugin/plugintest"
+	"github.com/flowtally/flowtally/internal/plugintest"
 )
 
 // TestAFileThatChangesIsNotRead: a file is refused as long as it is younger than a moment, and read afterwards.

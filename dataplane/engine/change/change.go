@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -29,132 +30,162 @@ type Alteration struct {
 }
 
 // New returns the difference between the flows of the set and the given flows, and the change that makes the set these.
-// there is the set in the order of its flows, next the [backend.Placed.Order] of a flow that is added behind them.
-func New(there []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, p Plan, err error) {
-	current := make([]flow.Flow, len(there))
-	for i := range there {
-		current[i] = there[i].Flow
+// current is the set in the order of its flows. A flow that is added behind them gets the [backend.Placed.Order] next.
+func New(current []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, Plan, error) {
+	inSet := make([]flow.Flow, len(current))
+	for i := range current {
+		inSet[i] = current[i].Flow
 	}
-	if d, err = dataplane.DiffFlows(current, flows, opts); err != nil {
-		return d, p, err
+	d, err := dataplane.DiffFlows(inSet, flows, opts)
+	if err != nil {
+		return d, Plan{}, err
 	}
-	renamed := make(map[string]string) // old names by new ones
-	for _, r := range d.Renamed {
-		renamed[r.To] = r.From
-	}
-	given := make(map[string]int, len(flows)) // places in flows, by the names before the change
-	for i := range flows {
-		given[cmp.Or(renamed[flows[i].Name], flows[i].Name)] = i
-	}
-	old, at := make([]*backend.Placed, len(flows)), make([]int, len(flows)) // at: places in there
-	for i := range there {
-		if j, is := given[there[i].Name]; is {
-			old[j], at[j] = &there[i], i
-		}
-	}
+
+	wanted := pair(current, flows, d.Renamed)
 	switch {
 	case opts.KeepOthers:
-		flows, old = among(current, there, flows, old, at)
+		wanted = inPlace(current, wanted)
 	case len(opts.Keep) > 0:
-		flows, old = before(there, d, opts.Keep, flows, old)
+		wanted = withKept(current, wanted, opts.Keep, d.Renamed)
 	}
-	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
-	for i := range d.Changed {
-		changed[d.Changed[i].Name] = &d.Changed[i]
-	}
-	orders := make([]int64, len(flows))
-	for i, c := range old {
-		if orders[i] = -1; c != nil {
-			orders[i] = int64(c.Order)
-		}
-	}
-	ranked := flow.Rank(flows, orders, next)
-	var behind []dataplane.FlowChange
-	for i, f := range flows {
-		p.List = append(p.List, f.Name)
-		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].Order}
-		if c == nil {
-			to.Flow = f.Clone() // the caller may change its flows afterwards
-			p.Add = append(p.Add, to)
-			continue
-		}
-		x := Alteration{Name: c.Name, To: to}
-		if c.Order != to.Order {
-			x.Rules = true
-			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].Behind}
-			if n := changed[f.Name]; n != nil {
-				n.Fields = append(n.Fields, field)
-			} else {
-				behind = append(behind, dataplane.FlowChange{Name: f.Name, Fields: []dataplane.FieldChange{field}})
-			}
-		}
-		if x.describe(changed[f.Name]); x.Rules || x.Relist {
-			x.To.Flow = f.Clone()
-			p.Alter = append(p.Alter, x)
-		}
-	}
-	for _, c := range behind {
-		if renamed[c.Name] == "" {
-			d.Unchanged--
-		}
-	}
-	d.Changed = append(d.Changed, behind...)
-	slices.SortFunc(d.Changed, func(a, b dataplane.FlowChange) int { return cmp.Compare(a.Name, b.Name) })
+	p := plan(wanted, next, &d)
 	p.Remove = d.Removed
 	return d, p, nil
 }
 
-// describe notes the fields that change.
-func (x *Alteration) describe(n *dataplane.FlowChange) {
-	x.Relist = x.Name != x.To.Name
-	if n != nil {
-		x.Anew = n.Anew
-		x.Relist = x.Relist || n.Anew
-		for _, field := range n.Fields {
-			switch field.Field {
-			case "latency", "labels":
-				x.Relist = true
-			default:
-				x.Rules = true
-			}
-		}
-	}
+// wish is a flow of the set after the change.
+type wish struct {
+	flow *flow.Flow
+	was  *backend.Placed // the flow that it takes the place of; nil: it is added
+	at   int             // place of was in the set
 }
 
-// among returns the whole set with flows in the places of old, and those that are not there behind all. all are the flows
-// of there, to be written to, and at the places of old.
-func among(all []flow.Flow, there []backend.Placed, flows []flow.Flow, old []*backend.Placed, at []int) ([]flow.Flow, []*backend.Placed) {
-	was := make([]*backend.Placed, len(there))
-	for i := range there {
-		was[i] = &there[i]
+// pair finds the flow of the set that each given flow takes the place of.
+func pair(current []backend.Placed, flows []flow.Flow, renames []dataplane.Rename) []wish {
+	oldName := make(map[string]string) // by the new one
+	for _, r := range renames {
+		oldName[r.To] = r.From
 	}
-	for i, f := range flows {
-		if old[i] != nil {
-			all[at[i]] = f
-			continue
+	wanted := make([]wish, len(flows))
+	byOldName := make(map[string]int, len(flows))
+	for i := range flows {
+		wanted[i].flow = &flows[i]
+		byOldName[cmp.Or(oldName[flows[i].Name], flows[i].Name)] = i
+	}
+	for at := range current {
+		if i, ok := byOldName[current[at].Name]; ok {
+			wanted[i].was = &current[at]
+			wanted[i].at = at
 		}
-		all, was = append(all, f), append(was, nil)
 	}
-	return all, was
+	return wanted
 }
 
-// before returns flows, followed by the flows of the set that keep names and that are not among them.
-func before(there []backend.Placed, d dataplane.Difference, keep []string, flows []flow.Flow, old []*backend.Placed) ([]flow.Flow, []*backend.Placed) {
+// inPlace returns the whole set, with the wanted flows in the places of those that they replace, and those that are added
+// behind all.
+func inPlace(current []backend.Placed, wanted []wish) []wish {
+	all := make([]wish, len(current), len(current)+len(wanted))
+	for at := range current {
+		all[at] = wish{flow: &current[at].Flow, was: &current[at], at: at}
+	}
+	for _, w := range wanted {
+		if w.was != nil {
+			all[w.at] = w
+		} else {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// withKept returns the wanted flows, followed by the flows of the set that keep names and that are not among them.
+func withKept(current []backend.Placed, wanted []wish, keep []string, renames []dataplane.Rename) []wish {
 	stays := make(map[string]bool, len(keep))
 	for _, name := range keep {
 		stays[name] = true
 	}
-	for _, f := range flows {
-		delete(stays, f.Name)
+	for _, w := range wanted {
+		delete(stays, w.flow.Name)
 	}
-	for _, r := range d.Renamed {
+	for _, r := range renames {
 		delete(stays, r.From)
 	}
-	all, was := slices.Clip(flows), slices.Clip(old)
-	for i := range there {
-		if stays[there[i].Name] {
-			all, was = append(all, there[i].Flow), append(was, &there[i])
+
+	for at := range current {
+		if stays[current[at].Name] {
+			wanted = append(wanted, wish{flow: &current[at].Flow, was: &current[at], at: at})
 		}
 	}
-	return all, was
+	return wanted
+}
+
+// plan ranks the wanted flows and says how each comes to be. A flow that is ranked behind another one is a change too, which
+// plan adds to d.
+func plan(wanted []wish, next uint32, d *dataplane.Difference) (p Plan) {
+	flows := make([]*flow.Flow, len(wanted))
+	orders := make([]int64, len(wanted))
+	for i, w := range wanted {
+		flows[i] = w.flow
+		orders[i] = -1
+		if w.was != nil {
+			orders[i] = int64(w.was.Order)
+		}
+	}
+	ranked := overlap.Rank(flows, orders, next)
+
+	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
+	for i := range d.Changed {
+		changed[d.Changed[i].Name] = &d.Changed[i]
+	}
+	var behind []dataplane.FlowChange // flows whose order alone changes
+	for i, w := range wanted {
+		p.List = append(p.List, w.flow.Name)
+		to := backend.Placed{Flow: *w.flow, Order: ranked[i].Order}
+		if w.was == nil {
+			to.Flow = w.flow.Clone() // the caller may change its flows afterwards
+			p.Add = append(p.Add, to)
+			continue
+		}
+
+		x := Alteration{Name: w.was.Name, To: to}
+		if w.was.Order != to.Order {
+			x.Rules = true
+			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].Behind}
+			if n := changed[w.flow.Name]; n != nil {
+				n.Fields = append(n.Fields, field)
+			} else {
+				behind = append(behind, dataplane.FlowChange{Name: w.flow.Name, Fields: []dataplane.FieldChange{field}})
+				if w.was.Name == w.flow.Name { // DiffFlows has counted it as unchanged
+					d.Unchanged--
+				}
+			}
+		}
+		x.describe(changed[w.flow.Name])
+		if x.Rules || x.Relist {
+			x.To.Flow = w.flow.Clone()
+			p.Alter = append(p.Alter, x)
+		}
+	}
+
+	d.Changed = append(d.Changed, behind...)
+	slices.SortFunc(d.Changed, func(a, b dataplane.FlowChange) int { return cmp.Compare(a.Name, b.Name) })
+	return p
+}
+
+// describe notes the fields that change. n is nil for a flow of which none does.
+func (x *Alteration) describe(n *dataplane.FlowChange) {
+	x.Relist = x.Name != x.To.Name
+	if n == nil {
+		return
+	}
+	x.Anew = n.Anew
+	x.Relist = x.Relist || n.Anew
+	for _, field := range n.Fields {
+		switch field.Field {
+		case "latency", "labels":
+			x.Relist = true
+		default:
+			x.Rules = true
+		}
+	}
 }

@@ -16,19 +16,27 @@ import (
 
 // live are the settings that change while an instance runs.
 var live = map[string]bool{
-	"interfaces": true, "mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "poll.idle_period": true, "xdp.keep_pins": true,
+	"interfaces":              true,
+	"mirror.counters":         true,
+	"mirror.history_period":   true,
+	"mirror.latency_counters": true,
+	"poll.period":             true,
+	"poll.idle_period":        true,
+	"xdp.keep_pins":           true,
 }
 
 // Settings returns the settings in which two configurations differ, by their names in a configuration file and ordered
 // as there. Flows are no setting. Both have the defaults of the engine. An error is ErrRestart, and names all settings
 // that only a restart changes.
 func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
+	// Without an interface the backends are not open, so the first one takes a restart, as does the end of the last one.
+	interfacesLive := len(from.Interfaces) > 0 && len(to.Interfaces) > 0
+
 	var changes []dataplane.FieldChange
 	var restart []string
-	interfaces := len(from.Interfaces) > 0 && len(to.Interfaces) > 0 // without one the backends are not open
 	compare("", reflect.ValueOf(normal(from)), reflect.ValueOf(normal(to)), func(name, a, b string) {
 		changes = append(changes, dataplane.FieldChange{Field: name, From: a, To: b})
-		if !live[name] || name == "interfaces" && !interfaces {
+		if !live[name] || name == "interfaces" && !interfacesLive {
 			restart = append(restart, fmt.Sprintf("%s (%s -> %s)", name, a, b))
 		}
 	})
@@ -40,18 +48,22 @@ func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 
 // normal writes out the defaults that the parts of an instance know.
 func normal(c dataplane.Config) dataplane.Config {
-	c.Flows, c.Words = nil, slices.Sorted(slices.Values(c.Words))
+	c.Flows = nil // no setting
+	c.Words = slices.Sorted(slices.Values(c.Words))
+	c.Start = cmp.Or(c.Start, dataplane.StartStrict)
 	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
 	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, backend.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
-	c.XDP.TCX, c.Start = cmp.Or(c.XDP.TCX, "first"), cmp.Or(c.Start, dataplane.StartStrict)
+	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
 	if len(c.XDP.Beside) == 0 {
 		c.XDP.Beside = dataplane.Besides()
 	}
-	c.Interfaces = slices.Clone(c.Interfaces)
+
+	c.Interfaces = slices.Clone(c.Interfaces) // the caller's
 	for i := range c.Interfaces {
 		n := &c.Interfaces[i]
-		n.Mode, n.Direction = cmp.Or(n.Mode, dataplane.ModeAuto), cmp.Or(n.Direction, dataplane.DirectionBoth)
+		n.Mode = cmp.Or(n.Mode, dataplane.ModeAuto)
+		n.Direction = cmp.Or(n.Direction, dataplane.DirectionBoth)
 	}
 	return c
 }
@@ -99,16 +111,7 @@ func settingText(v reflect.Value) string {
 	case []dataplane.Interface:
 		names := make([]string, len(x))
 		for i, n := range x {
-			names[i] = n.Name
-			if n.Mode != dataplane.ModeAuto {
-				names[i] += "=" + string(n.Mode)
-			}
-			if n.Direction != dataplane.DirectionBoth {
-				names[i] += " " + string(n.Direction)
-			}
-			if n.Optional {
-				names[i] += " optional"
-			}
+			names[i] = interfaceText(n)
 		}
 		return "[" + strings.Join(names, ", ") + "]"
 	case []dataplane.QueuePair:
@@ -119,4 +122,19 @@ func settingText(v reflect.Value) string {
 		return "[" + strings.Join(names, ", ") + "]"
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// interfaceText returns an entry of the list of interfaces, without its defaults.
+func interfaceText(n dataplane.Interface) string {
+	text := n.Name
+	if n.Mode != dataplane.ModeAuto {
+		text += "=" + string(n.Mode)
+	}
+	if n.Direction != dataplane.DirectionBoth {
+		text += " " + string(n.Direction)
+	}
+	if n.Optional {
+		text += " optional"
+	}
+	return text
 }

@@ -1,17 +1,15 @@
-// Package control holds the lock of control calls, and the decision on a call whose caller may give up.
+// Package control has what the control calls of an instance share: the [Lock] under which one of them changes the instance
+// at a time, and the [Commit] that decides whether the change of a call stays when its caller may give up.
 package control
-
-import (
-	"cmp"
-	"context"
-	"fmt"
-	"sync"
-)
 
 // Lock serialises control calls, and guards what they change. Unlike a mutex, its waiters can give up.
 //
-// Who holds it may change what it guards, but does not do so all the time. While the holder calls a kernel or a device, or only
-// computes (Outside), and between two steps of a change (Pause), it lets one reader at a time in. A reader sees whole steps.
+// The holder may change what the lock guards, but does not do so all the time. While it calls a kernel or a device, or only
+// computes ([Lock.Outside]), and between two steps of a change ([Lock.Pause]), it lets one reader at a time in. So a reader
+// waits for one step and not for a whole call, and it sees whole steps.
+//
+// Two channels of one place each make the lock. Its holder fills turn first and then state, to keep readers out. A reader
+// fills only state.
 type Lock struct {
 	turn    chan struct{}     // full: somebody holds the lock
 	state   chan struct{}     // full: the holder may be changing something, or a reader reads
@@ -21,7 +19,12 @@ type Lock struct {
 
 // New returns an unlocked lock. Each Unlock calls commit first. observe may be nil; the goroutine of the holder calls it.
 func New(commit func(), observe func(closed bool)) Lock {
-	return Lock{turn: make(chan struct{}, 1), state: make(chan struct{}, 1), commit: commit, observe: observe}
+	return Lock{
+		turn:    make(chan struct{}, 1),
+		state:   make(chan struct{}, 1),
+		commit:  commit,
+		observe: observe,
+	}
 }
 
 // close keeps readers out. It waits for the one that reads.
@@ -114,65 +117,3 @@ func (l Lock) TryRead() bool {
 
 // EndRead ends the reading that ReadUntil or TryRead began.
 func (l Lock) EndRead() { <-l.state }
-
-// Commit is the decision whether the changes of a call stay. It is made once.
-type Commit struct {
-	doing     string          // describes the call in errors
-	life      context.Context // of the instance: the changes of a call that it ends do not stay
-	mu        sync.Mutex
-	kept      bool
-	long      bool // long work may follow Keep
-	abandoned bool // the caller has returned
-}
-
-// NewCommit returns the decision on a call.
-func NewCommit(life context.Context, doing string) *Commit { return &Commit{doing: doing, life: life} }
-
-// GoOn notes that the caller need not wait for the work that follows Keep.
-func (c *Commit) GoOn() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.long = true
-}
-
-// Keep decides that the changes of the call stay. After an error the caller has given up, or the instance closes, and
-// the call undoes its changes. The changes of a call without a Commit stay.
-func (c *Commit) Keep(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := cmp.Or(ctx.Err(), c.life.Err()); err != nil {
-		return fmt.Errorf("%s: %w", c.doing, err)
-	}
-	c.kept = true
-	return nil
-}
-
-// Abandon notes that the caller returns, because its ctx has ended; false: the call is about to return by itself.
-// kept says that the changes of the call stay.
-func (c *Commit) Abandon() (abandoned, kept bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.abandoned = !c.kept || c.long
-	return c.abandoned, c.kept
-}
-
-// IsAbandoned reports whether the caller has returned.
-func (c *Commit) IsAbandoned() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.abandoned
-}
-
-// Describe names the flows of a call in errors.
-func Describe(names []string) string {
-	switch len(names) {
-	case 0:
-		return "no flows"
-	case 1:
-		return fmt.Sprintf("flow %q", names[0])
-	}
-	return fmt.Sprintf("%d flows (%q, …)", len(names), names[0])
-}

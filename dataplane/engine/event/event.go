@@ -1,4 +1,5 @@
-// Package event delivers the events of an instance.
+// Package event delivers the events of an instance. [Broadcaster.Publish] sends one to all receivers, and
+// [Broadcaster.Subscribe] adds a receiver.
 package event
 
 import (
@@ -20,14 +21,16 @@ type Broadcaster struct {
 	closed bool
 }
 
+// subscriber is one receiver.
 type subscriber struct {
 	ch   chan dataplane.Event
-	lost uint64
+	lost uint64 // events since the last one that it was sent
 }
 
 // Subscribe returns a channel of the events from now on. It is closed when ctx ends or the broadcaster closes.
 func (b *Broadcaster) Subscribe(ctx context.Context) <-chan dataplane.Event {
 	s := &subscriber{ch: make(chan dataplane.Event, buffer)}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -42,6 +45,7 @@ func (b *Broadcaster) Subscribe(ctx context.Context) <-chan dataplane.Event {
 	return s.ch
 }
 
+// drop ends a subscription.
 func (b *Broadcaster) drop(s *subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +60,8 @@ func (b *Broadcaster) Send(kind dataplane.EventKind, object, text string) {
 	b.Publish(dataplane.Event{Kind: kind, Object: object, Text: text})
 }
 
-// Publish delivers an event to every receiver, with the time if it has none. A receiver whose buffer is full loses its oldest event; the
-// next one says how many it lost.
+// Publish delivers an event to every receiver, with the time if it has none. A receiver whose buffer is full loses its
+// oldest event, and the next event that it gets says how many it has lost.
 func (b *Broadcaster) Publish(ev dataplane.Event) {
 	if ev.Time.IsZero() {
 		ev.Time = time.Now()
@@ -65,20 +69,26 @@ func (b *Broadcaster) Publish(ev dataplane.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.subs {
-		for {
-			ev.Lost = s.lost
-			select {
-			case s.ch <- ev:
-				s.lost = 0
-			default:
-				select {
-				case old := <-s.ch:
-					s.lost += old.Lost + 1
-				default:
-				}
-				continue
-			}
-			break
+		s.send(ev)
+	}
+}
+
+// send puts an event into the buffer, and takes the oldest ones out until there is room. The receiver may take some at the
+// same time. No other goroutine sends: the caller holds Broadcaster.mu.
+func (s *subscriber) send(ev dataplane.Event) {
+	for {
+		ev.Lost = s.lost
+		select {
+		case s.ch <- ev:
+			s.lost = 0
+			return
+		default:
+		}
+
+		select {
+		case oldest := <-s.ch:
+			s.lost += oldest.Lost + 1
+		default:
 		}
 	}
 }

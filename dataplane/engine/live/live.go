@@ -14,9 +14,11 @@ import (
 type Options struct {
 	Path string      // of the socket: shm.LivePath of the mirror's path
 	Map  shm.LiveMap // Listen duplicates its descriptor
-	// Serve has a client from now on, and closes its descriptor, which does not block. It returns soon. nil: each client
-	// gets the descriptor of Map.
-	Serve  func(client int)
+
+	// Serve takes over a client: it closes the client's descriptor, which does not block. It returns soon. nil: each
+	// client gets the descriptor of Map.
+	Serve func(client int)
+
 	Mode   fs.FileMode // the right to write is the right to connect
 	Group  int         // of the socket; 0: the process's own
 	Logger *slog.Logger

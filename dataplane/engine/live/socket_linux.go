@@ -31,9 +31,9 @@ const (
 // message fits the empty buffer of a new connection, which is shut down at once. So a client that does not receive, or
 // writes, delays no other one. Its methods are called by one goroutine at a time.
 type Socket struct {
-	o       Options // with a duplicate of the descriptor
+	opts    Options // with a duplicate of the descriptor
 	message []byte
-	now     *listener // nil: closed
+	current *listener // nil: closed
 	unread  Unread
 }
 
@@ -57,52 +57,57 @@ func Listen(o Options) (*Socket, error) {
 	fail := func(err error) (*Socket, error) {
 		return nil, fmt.Errorf("%s: handing out descriptors: %w", o.Path, err)
 	}
-	s := &Socket{o: o}
+
+	s := &Socket{opts: o}
 	var err error
 	if o.Serve == nil {
-		if s.o.Map.FD, err = unix.FcntlInt(uintptr(o.Map.FD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		if s.opts.Map.FD, err = unix.FcntlInt(uintptr(o.Map.FD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			return fail(fmt.Errorf("duplicating descriptor %d: %w", o.Map.FD, err))
 		}
 		s.message = o.Map.Message()
 	}
-	if s.now, err = s.listen(); err != nil {
+	if s.current, err = s.listen(); err != nil {
 		_ = s.closeMap()
 		return fail(err)
 	}
 	return s, nil
 }
 
-// listen makes a socket under another name, with its mode and its group, before it gets its own.
+// listen makes a socket under another name, with its mode and its group, and then renames it over the one before: at every
+// moment the name leads to a socket that is complete.
 func (s *Socket) listen() (_ *listener, err error) {
-	tmp := filepath.Join(filepath.Dir(s.o.Path), "."+filepath.Base(s.o.Path)+".tmp-"+strings.ToLower(rand.Text()[:8]))
+	tmp := filepath.Join(filepath.Dir(s.opts.Path), "."+filepath.Base(s.opts.Path)+".tmp-"+strings.ToLower(rand.Text()[:8]))
 	if len(tmp) > longestPath {
 		return nil, fmt.Errorf("its path is longer than the %d bytes that a socket's may have: choose a shorter mirror.path: %w",
-			longestPath-(len(tmp)-len(s.o.Path)), dataplane.ErrInvalid)
+			longestPath-(len(tmp)-len(s.opts.Path)), dataplane.ErrInvalid)
 	}
+
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), s.o.Path)
+	f := os.NewFile(uintptr(fd), s.opts.Path)
 	defer func() {
 		if err != nil {
 			_ = f.Close()
 			_ = os.Remove(tmp)
 		}
 	}()
+
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: tmp}); err != nil {
 		return nil, fmt.Errorf("binding: %w", err)
 	}
-	if s.o.Group > 0 {
-		if err := os.Lchown(tmp, -1, s.o.Group); err != nil {
+	if s.opts.Group > 0 {
+		if err := os.Lchown(tmp, -1, s.opts.Group); err != nil {
 			return nil, fmt.Errorf("giving it to group %d: %w: run the writer as a member (SupplementaryGroups= of a systemd unit) or with CAP_CHOWN, or name another group: %w",
-				s.o.Group, err, dataplane.ErrPermission)
+				s.opts.Group, err, dataplane.ErrPermission)
 		}
 	}
 	// No process can connect before listen(2).
-	if err := os.Chmod(tmp, s.o.Mode.Perm()); err != nil {
+	if err := os.Chmod(tmp, s.opts.Mode.Perm()); err != nil {
 		return nil, fmt.Errorf("setting its mode: %w", err)
 	}
+
 	var st unix.Stat_t
 	if err := unix.Lstat(tmp, &st); err != nil {
 		return nil, err
@@ -110,12 +115,13 @@ func (s *Socket) listen() (_ *listener, err error) {
 	if err := unix.Listen(fd, waiting); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	if err := refuseForeign(s.o.Path); err != nil {
+	if err := refuseForeign(s.opts.Path); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(tmp, s.o.Path); err != nil {
+	if err := os.Rename(tmp, s.opts.Path); err != nil {
 		return nil, fmt.Errorf("naming it: %w", err)
 	}
+
 	l := &listener{f: f, id: idOf(&st), ended: make(chan struct{})}
 	go s.run(l)
 	return l, nil
@@ -144,7 +150,9 @@ func (s *Socket) run(l *listener) {
 	if err != nil {
 		return
 	}
-	rights, told := unix.UnixRights(s.o.Map.FD), false
+
+	rights := unix.UnixRights(s.opts.Map.FD)
+	logged := false
 	for {
 		var conn int
 		var failed error
@@ -155,17 +163,19 @@ func (s *Socket) run(l *listener) {
 		if err != nil { // closed
 			return
 		}
+
 		pause := pauseAfter
-		if failed == nil && s.o.Serve != nil {
-			s.o.Serve(conn)
-		} else if failed == nil {
-			failed = s.hand(conn, rights)
-		} else {
+		switch {
+		case failed != nil:
 			pause = retryAfter
+		case s.opts.Serve != nil:
+			s.opts.Serve(conn)
+		default:
+			failed = s.hand(conn, rights)
 		}
-		if failed != nil && !told {
-			told = true
-			s.o.Logger.Warn("a client of a socket beside the mirror was not served", "path", s.o.Path, "err", failed)
+		if failed != nil && !logged {
+			logged = true
+			s.opts.Logger.Warn("a client of a socket beside the mirror was not served", "path", s.opts.Path, "err", failed)
 		}
 		time.Sleep(pause)
 	}
@@ -195,6 +205,7 @@ func (s *Socket) hand(conn int, rights []byte) error {
 	return err
 }
 
+// close ends the listener, and returns when its goroutine has ended.
 func (l *listener) close() {
 	_ = l.f.Close()
 	<-l.ended
@@ -203,39 +214,44 @@ func (l *listener) close() {
 // Keep makes the socket anew where it has lost its name. It is for one call in a second or so. An error says that it could
 // not: the next call tries again.
 func (s *Socket) Keep() error {
-	if s == nil || s.now == nil {
+	if s == nil || s.current == nil {
 		return nil
 	}
 	var st unix.Stat_t
-	if err := unix.Lstat(s.o.Path, &st); err == nil && idOf(&st) == s.now.id || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := unix.Lstat(s.opts.Path, &st)
+	if err == nil && idOf(&st) == s.current.id {
 		return nil
 	}
-	now, err := s.listen()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // it cannot be told
+	}
+
+	next, err := s.listen()
 	if err != nil {
-		s.o.Logger.Debug("a socket beside the mirror has lost its name", "path", s.o.Path, "err", err)
+		s.opts.Logger.Debug("a socket beside the mirror has lost its name", "path", s.opts.Path, "err", err)
 		return err
 	}
-	s.o.Logger.Warn("a socket beside the mirror was removed or replaced: made anew", "path", s.o.Path)
-	s.now.close()
-	s.now = now
+	s.opts.Logger.Warn("a socket beside the mirror was removed or replaced: made anew", "path", s.opts.Path)
+	s.current.close()
+	s.current = next
 	return nil
 }
 
 // Close ends the socket. Its name stays until the next writer of the mirror, as the names of the other files. Idempotent.
 func (s *Socket) Close() error {
-	if s == nil || s.now == nil {
+	if s == nil || s.current == nil {
 		return nil
 	}
-	s.now.close()
-	s.now = nil
+	s.current.close()
+	s.current = nil
 	s.unread.Close()
 	return s.closeMap()
 }
 
 // closeMap closes the duplicate of the map's descriptor.
 func (s *Socket) closeMap() error {
-	if s.o.Serve != nil {
+	if s.opts.Serve != nil {
 		return nil
 	}
-	return unix.Close(s.o.Map.FD)
+	return unix.Close(s.opts.Map.FD)
 }

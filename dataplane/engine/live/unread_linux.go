@@ -78,5 +78,6 @@ func (u *Unread) Close() {
 			_ = unix.Close(conn)
 		}
 	}
-	u.byUser, u.n = nil, 0
+	u.byUser = nil
+	u.n = 0
 }

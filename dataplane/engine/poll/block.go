@@ -44,6 +44,26 @@ func newSourceBlock(s backend.Counters) sourceBlock {
 	return sourceBlock{source: s, timed: t}
 }
 
+// insert adds counter id, whose row is row.
+func (b *sourceBlock) insert(row uint8, id uint32, base backend.Pair) {
+	i, _ := slices.BinarySearch(b.at, row)
+	b.ids = slices.Insert(b.ids, i, id)
+	b.at = slices.Insert(b.at, i, row)
+	b.base = slices.Insert(b.base, i, base)
+}
+
+// remove removes the counter whose row is row, and reports whether it was there.
+func (b *sourceBlock) remove(row uint8) bool {
+	i, found := slices.BinarySearch(b.at, row)
+	if !found {
+		return false
+	}
+	b.ids = slices.Delete(b.ids, i, i+1)
+	b.at = slices.Delete(b.at, i, i+1)
+	b.base = slices.Delete(b.base, i, i+1)
+	return true
+}
+
 // of returns the counters of source s in the block.
 func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
 	for i := range bp.sources {
@@ -61,19 +81,33 @@ func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
 
 // sourceChanged recomputes b.plain, and the block's run or its spans, after the counters of b have changed.
 func (bp *blockPlan) sourceChanged(b *sourceBlock) {
-	n := len(b.at)
-	b.plain = n > 0 && int(b.at[n-1]-b.at[0]) == n-1 && !slices.ContainsFunc(b.base, func(p backend.Pair) bool { return p != backend.Pair{} })
+	b.plain = b.isPlain()
 	if only := bp.only(); only != nil && only.marked != nil && only.plain && adjacent(only.ids) {
-		seen := only.marked.marksOf(bp.run.seen[:0], only.ids)
-		bp.run = run{source: only.marked, seen: seen, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
+		bp.run = run{
+			source: only.marked,
+			seen:   only.marked.marksOf(bp.run.seen[:0], only.ids),
+			first:  only.ids[0],
+			at:     only.at[0],
+			n:      uint8(len(only.ids)),
+		}
 		return
 	}
+
 	bp.run = run{}
 	for i := range bp.sources {
 		if b := &bp.sources[i]; b.marked != nil {
 			b.spans = b.marked.spansOf(b.spans[:0], b.ids)
 		}
 	}
+}
+
+// isPlain reports whether the rows are adjacent and every base is 0.
+func (b *sourceBlock) isPlain() bool {
+	n := len(b.at)
+	if n == 0 || int(b.at[n-1]-b.at[0]) != n-1 {
+		return false
+	}
+	return !slices.ContainsFunc(b.base, func(p backend.Pair) bool { return p != backend.Pair{} })
 }
 
 // only returns the block's only source, or nil.
@@ -90,6 +124,7 @@ func (bp *blockPlan) only() (only *sourceBlock) {
 	return only
 }
 
+// adjacent reports whether each id follows the one before.
 func adjacent(ids []uint32) bool {
 	for i, id := range ids {
 		if id != ids[0]+uint32(i) {
@@ -111,6 +146,7 @@ func (p *Plan) readBlock(bp *blockPlan, n int, now int64) (live bool, failed err
 		}
 		return true, err
 	}
+
 	for i := range bp.sources {
 		b := &bp.sources[i]
 		if len(b.ids) == 0 {
@@ -140,6 +176,7 @@ func (bp *blockPlan) readSource(p *Plan, b *sourceBlock, now int64) (changed boo
 		}
 		return bp.fill(b.at, b.base, pairs, now), nil
 	}
+
 	for i := range b.spans {
 		s := &b.spans[i]
 		if b.marked.stands(s) {

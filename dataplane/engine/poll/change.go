@@ -26,6 +26,7 @@ func (p *Plan) find(index uint32) (*sourceBlock, int) {
 func (p *Plan) ChangeSource(h shm.Handle, decide func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	s, id, base, err := decide(p.currentTotal(h.Index))
 	if err != nil {
 		return err
@@ -47,6 +48,7 @@ func (p *Plan) AddMissed(h shm.Handle, decide func(total backend.Pair, sampled i
 	if err != nil {
 		return err
 	}
+
 	b.base[i] = backend.Add(b.base[i], decide(backend.Add(b.base[i], own), at))
 	p.live.show(h, b.source, b.ids[i], b.base[i])
 	if bp := p.block(h.Index); bp != nil { // a record has no rows
@@ -87,8 +89,9 @@ func (p *Plan) sample(b *sourceBlock, i int) (own backend.Pair, at int64, err er
 }
 
 // Exchange calls exchange, which replaces the counters old in the mirror, and gives the source and the value of old[i] to the
-// i-th new counter where goesOn[i]. It does so between two cycles: each one finds a total under the counter that is in the
-// mirror. Cycles publish nothing for the old counters afterwards. They wait where the mirror grows for the exchange.
+// i-th new counter where goesOn[i]. It does so between two cycles, so that each cycle finds a total under the counter that is
+// in the mirror. Cycles publish nothing for the old counters afterwards. A mirror that grows for the exchange keeps the next
+// cycle waiting.
 func (p *Plan) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool, exchange func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error)) ([]shm.Handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,10 +107,14 @@ func (p *Plan) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool, ex
 	return fresh, err
 }
 
-// move is called with mu held.
+// move gives the source and the value of from to the counter to. It is called with mu held.
 func (p *Plan) move(from, to shm.Handle) {
-	value, was := p.published(from.Index), *p.history(from.Index)
-	*p.history(to.Index) = historyState{handle: to, written: was.written, record: value}
+	value := p.published(from.Index)
+	*p.history(to.Index) = historyState{
+		handle:  to,
+		written: p.history(from.Index).written,
+		record:  value,
+	}
 	if b, i := p.find(from.Index); b != nil {
 		p.setSource(to.Index, b.source, b.ids[i], b.base[i])
 	}

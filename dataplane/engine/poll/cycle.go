@@ -23,41 +23,14 @@ type Publisher interface {
 func (p *Plan) Cycle(w Publisher, now int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var failed error
+
 	w.BeginCycle()
-	p.marks.read(now)
-	for n, s := range p.segments {
-		if s == nil {
-			continue
-		}
-		for i := range s.blocks {
-			b := n*(shm.SegmentLen/blockSize) + i
-			live, err := p.readBlock(&s.blocks[i], b, now)
-			if err != nil {
-				failed = errors.Join(failed, err)
-			}
-			if live {
-				w.PublishBlock(b, &s.blocks[i].rows)
-			}
-		}
-	}
+	p.marks.read(now) // ahead of every counter: one that changes behind its mark is read again in the next cycle
+	failed := p.publishBlocks(w, now)
 	for index, b := range p.records {
-		pairs := p.pairs[:1]
-		p.sampled[0] = now
-		if err := b.read(pairs, p.sampled); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, b.source.Name(), err))
-			continue
+		if err := p.publishRecord(w, index, b, now); err != nil {
+			failed = errors.Join(failed, err)
 		}
-		v := total(b.base[0], pairs[0], p.sampled[0])
-		h := p.history(index)
-		if b.timed != nil && !newer(v, h.record) {
-			continue
-		}
-		if v.Packets != h.record.Packets || v.Bytes != h.record.Bytes {
-			p.changed = now
-		}
-		h.record = v
-		w.PublishRecord(index, v)
 	}
 	if p.historyPeriod > 0 && now >= p.nextHistory {
 		p.nextHistory = now + p.historyPeriod
@@ -65,6 +38,47 @@ func (p *Plan) Cycle(w Publisher, now int64) error {
 	}
 	w.EndCycle(now)
 	return failed
+}
+
+// publishBlocks reads and publishes each block that has a source.
+func (p *Plan) publishBlocks(w Publisher, now int64) (failed error) {
+	for n, s := range p.segments {
+		if s == nil {
+			continue
+		}
+		for i := range s.blocks {
+			block := n*(shm.SegmentLen/blockSize) + i
+			live, err := p.readBlock(&s.blocks[i], block, now)
+			if err != nil {
+				failed = errors.Join(failed, err)
+			}
+			if live {
+				w.PublishBlock(block, &s.blocks[i].rows)
+			}
+		}
+	}
+	return failed
+}
+
+// publishRecord reads and publishes a latency counter.
+func (p *Plan) publishRecord(w Publisher, index uint32, b *sourceBlock, now int64) error {
+	pairs := p.pairs[:1]
+	p.sampled[0] = now
+	if err := b.read(pairs, p.sampled); err != nil {
+		return fmt.Errorf("reading record %d from %s: %w", index, b.source.Name(), err)
+	}
+
+	v := total(b.base[0], pairs[0], p.sampled[0])
+	h := p.history(index)
+	if b.timed != nil && !newer(v, h.record) {
+		return nil
+	}
+	if v.Packets != h.record.Packets || v.Bytes != h.record.Bytes {
+		p.changed = now
+	}
+	h.record = v
+	w.PublishRecord(index, v)
+	return nil
 }
 
 // appendHistory writes the counters that have changed since the last call to the history ring.

@@ -29,7 +29,13 @@ func (v *liveView) show(h shm.Handle, s backend.Counters, id uint32, base backen
 	var slot shm.LiveSlot
 	if s == backend.Counters(v.source) {
 		base = backend.Sub(base, v.source.LiveBase(id))
-		slot = shm.LiveSlot{Map: v.id, Epoch: v.epoch, Slot: id, BasePackets: base.Packets, BaseBytes: base.Bytes}
+		slot = shm.LiveSlot{
+			Map:         v.id,
+			Epoch:       v.epoch,
+			Slot:        id,
+			BasePackets: base.Packets,
+			BaseBytes:   base.Bytes,
+		}
 	}
 	_ = v.w.SetLive(h, slot)
 }

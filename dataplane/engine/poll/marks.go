@@ -83,11 +83,12 @@ func (m *marked) spansOf(spans []span, ids []uint32) []span {
 // stands says whether no counter of s has changed since its rows were read.
 func (m *marked) stands(s *span) bool { return s.known && m.trusted && m.now[s.mark] == s.seen }
 
-// hasRead notes that the rows of s were read in this cycle. It returns whether a counter of s was updated since the last read,
-// or may have been.
+// hasRead notes that the rows of s were read in this cycle. It reports whether a counter of s was updated since the last
+// read, or may have been.
 func (m *marked) hasRead(s *span) (updated bool) {
 	updated = !s.known || m.now[s.mark] != s.seen
-	s.seen, s.known = m.now[s.mark], true
+	s.seen = m.now[s.mark]
+	s.known = true
 	return updated
 }
 
@@ -102,13 +103,17 @@ func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
 		}
 		return false, nil
 	}
+
 	r.known = true
 	for i := 0; i < len(marks); {
-		from, stands := i, trusted && marks[i] == r.seen[i]
+		// marks[from:i] all stand, or have all changed.
+		from := i
+		stands := trusted && marks[i] == r.seen[i]
 		for i < len(marks) && stands == (trusted && marks[i] == r.seen[i]) {
 			i++
 		}
 		first, to := r.row(from), r.row(i)
+
 		if stands {
 			for j := range rows[first:to] {
 				rows[first+j].SampledAt = now
@@ -117,7 +122,8 @@ func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
 		}
 		changed = changed || !slices.Equal(marks[from:i], r.seen[from:i])
 		if err := r.source.counters.ReadRows(r.first+uint32(first), rows[first:to], now); err != nil {
-			failed, changed = err, true
+			failed = err
+			changed = true
 			r.known = trusted && r.known // else a mark need not differ: all rows are read again
 			continue
 		}

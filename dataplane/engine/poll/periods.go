@@ -17,9 +17,14 @@ type periods struct {
 	quiet time.Duration
 }
 
+// newPeriods returns the configured periods. 0 is the default. No idle period is shorter than the other one.
 func newPeriods(fast, idle time.Duration) *periods {
 	fast = cmp.Or(fast, backend.DefaultPeriod)
-	return &periods{fast: fast, idle: max(fast, cmp.Or(idle, backend.DefaultIdlePeriod)), quiet: quietAfter}
+	return &periods{
+		fast:  fast,
+		idle:  max(fast, cmp.Or(idle, backend.DefaultIdlePeriod)),
+		quiet: quietAfter,
+	}
 }
 
 // at returns the period of a plan with so many sources. active is the time of the last change, or of the last wake

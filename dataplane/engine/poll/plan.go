@@ -1,7 +1,6 @@
 package poll
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -17,17 +16,18 @@ const blockSize = shm.BlockLen
 type Plan struct {
 	mu       sync.Mutex
 	segments []*segmentPlan          // of the mirror, by number; nil: no counter of the segment is in use
-	records  map[uint32]*sourceBlock // by index
+	records  map[uint32]*sourceBlock // of latency counters, by index
 	pairs    []backend.Pair          // scratch memory for one block
 	sampled  []int64                 // scratch memory for one block
 	marks    markedSources
-	changed  int64  // time of the last cycle that found another value, or of the last new source
-	sources  int    // number of counters that have a source
-	added    func() // is called when a counter has a source after a time in which none was new; nil: not
+	live     liveView
 
-	nextHistory, historyPeriod int64
+	sources int    // number of counters that have a source
+	changed int64  // time of the last cycle that found another value, or of the last new source
+	added   func() // is called when a counter has a source after a time in which none was new; nil: not
 
-	live liveView
+	historyPeriod int64 // in ns; 0: no history
+	nextHistory   int64 // time of the next records
 }
 
 // segmentPlan is one segment of the mirror. A segment of records has no blocks.
@@ -58,7 +58,8 @@ func NewPlan(history time.Duration) *Plan {
 func (p *Plan) SetHistoryPeriod(period time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.historyPeriod, p.nextHistory = int64(period), 0
+	p.historyPeriod = int64(period)
+	p.nextHistory = 0 // with the next cycle
 }
 
 // AddSegment makes room for the counters of h's segment, unless there is room already. latency says
@@ -77,10 +78,12 @@ func (p *Plan) segmentsWith(h shm.Handle, latency bool) []*segmentPlan {
 	if n < len(p.segments) && p.segments[n] != nil {
 		return p.segments
 	}
+
 	s := &segmentPlan{history: make([]historyState, shm.SegmentLen)}
 	if !latency {
 		s.blocks = make([]blockPlan, shm.SegmentLen/blockSize)
 	}
+
 	longer := append(make([]*segmentPlan, 0, n+1), p.segments...)
 	for len(longer) <= n {
 		longer = append(longer, nil)
@@ -113,6 +116,7 @@ func (p *Plan) block(index uint32) *blockPlan {
 	return &s.blocks[index%shm.SegmentLen/blockSize]
 }
 
+// history returns the state of index.
 func (p *Plan) history(index uint32) *historyState {
 	return &p.segments[index/shm.SegmentLen].history[index%shm.SegmentLen]
 }
@@ -148,22 +152,24 @@ func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backe
 func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backend.Pair) {
 	p.removeSource(index)
 	p.live.show(p.history(index).handle, s, id, base)
+
 	now := shm.Now()
 	if p.added != nil && (p.sources == 0 || now-p.changed > int64(time.Second)) { // of many at once, the first tells
 		p.added()
 	}
 	p.sources++
 	p.changed = now
+
 	bp := p.block(index)
 	if bp == nil {
 		b := newSourceBlock(s)
-		b.ids, b.base = []uint32{id}, []backend.Pair{base}
+		b.ids = []uint32{id}
+		b.base = []backend.Pair{base}
 		p.records[index] = &b
 		return
 	}
-	b, row := bp.of(p, s), uint8(index%blockSize)
-	i, _ := slices.BinarySearch(b.at, row)
-	b.ids, b.at, b.base = slices.Insert(b.ids, i, id), slices.Insert(b.at, i, row), slices.Insert(b.base, i, base)
+	b := bp.of(p, s)
+	b.insert(uint8(index%blockSize), id, base)
 	bp.sourceChanged(b)
 }
 
@@ -186,7 +192,7 @@ func (p *Plan) remove(index uint32) {
 
 // removeSource is called with mu held.
 func (p *Plan) removeSource(index uint32) {
-	bp, row := p.block(index), uint8(index%blockSize)
+	bp := p.block(index)
 	if bp == nil {
 		if _, ok := p.records[index]; ok {
 			p.sources--
@@ -194,10 +200,10 @@ func (p *Plan) removeSource(index uint32) {
 		}
 		return
 	}
+
 	for i := range bp.sources {
 		b := &bp.sources[i]
-		if j, ok := slices.BinarySearch(b.at, row); ok {
-			b.ids, b.at, b.base = slices.Delete(b.ids, j, j+1), slices.Delete(b.at, j, j+1), slices.Delete(b.base, j, j+1)
+		if b.remove(uint8(index % blockSize)) {
 			bp.sourceChanged(b)
 			p.sources--
 			return

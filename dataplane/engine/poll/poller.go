@@ -38,12 +38,13 @@ type Options struct {
 // Poller runs the cycles of a plan.
 type Poller struct {
 	opts    Options
+	ticker  *tick.Ticker
+	periods atomic.Pointer[periods]
+
 	cycles  atomic.Uint64
 	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
 	late    atomic.Bool            // more than one in eight cycles of the last window
-	periods atomic.Pointer[periods]
-	ticker  *tick.Ticker
-	idle    bool // as Options.Idle was told; of Run's goroutine
+	idle    bool                   // as Options.Idle was told; of Run's goroutine
 }
 
 // New returns a poller that does not run yet. Run ends its ticker.
@@ -79,7 +80,8 @@ func (p *Poller) Run(ctx context.Context) {
 // ticks that were not taken: a late cycle is followed by the next one on the grid, and never by a burst of missed cycles.
 func (p *Poller) runPeriodic(ctx context.Context) {
 	defer context.AfterFunc(ctx, p.ticker.Kick)()
-	var late int
+
+	late := 0
 	period := p.setPace(0)
 	for n := 1; ; n++ {
 		start := time.Now()
@@ -91,20 +93,30 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 			p.late.Store(late > conditionWindow/8)
 			late = 0
 		}
+
 		period = p.setPace(period)
-		for beats := beatsIn(period); beats > 0; beats-- {
-			p.ticker.Wait()
-			if ctx.Err() != nil {
-				return
-			}
-			if p.pace() != period { // a cycle is due, which begins the other period
-				break
-			}
-			if beats > 1 {
-				p.opts.Writer.Heartbeat(shm.Now())
-			}
+		if !p.awaitCycle(ctx, period) {
+			return
 		}
 	}
+}
+
+// awaitCycle waits until the next cycle is due, with heartbeats meanwhile. It reports whether there is one: false when ctx
+// has ended.
+func (p *Poller) awaitCycle(ctx context.Context, period time.Duration) bool {
+	for beats := beatsIn(period); beats > 0; beats-- {
+		p.ticker.Wait()
+		if ctx.Err() != nil {
+			return false
+		}
+		if p.pace() != period { // a cycle is due, which begins the other period
+			return true
+		}
+		if beats > 1 {
+			p.opts.Writer.Heartbeat(shm.Now())
+		}
+	}
+	return true
 }
 
 // beatsIn returns the number of ticks in a period.
@@ -138,6 +150,7 @@ func (p *Poller) tell(period time.Duration) {
 	}
 }
 
+// runBusy runs one cycle after the other, on a core of its own.
 func (p *Poller) runBusy(ctx context.Context) {
 	p.tell(0)
 	runtime.LockOSThread()
@@ -194,15 +207,20 @@ func (p *Poller) Conditions() []dataplane.Condition {
 	var out []dataplane.Condition
 	if text := p.failing.Load(); text != nil {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeSourceUnreadable, Severity: dataplane.High, Object: "poller", Text: *text,
-			Fix: "restart the instance: totals go on; report the text if it happens again",
+			Code:     dataplane.CodeSourceUnreadable,
+			Severity: dataplane.High,
+			Object:   "poller",
+			Text:     *text,
+			Fix:      "restart the instance: totals go on; report the text if it happens again",
 		})
 	}
 	if p.late.Load() {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodePollOverrun, Severity: dataplane.Low, Object: "poller",
-			Text: "poll cycles take longer than their period; values are older than configured",
-			Fix:  "raise poll.period, then: flowtally apply; or give the process more CPU",
+			Code:     dataplane.CodePollOverrun,
+			Severity: dataplane.Low,
+			Object:   "poller",
+			Text:     "poll cycles take longer than their period; values are older than configured",
+			Fix:      "raise poll.period, then: flowtally apply; or give the process more CPU",
 		})
 	}
 	return out

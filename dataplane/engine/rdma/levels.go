@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/probe"
 )
@@ -16,10 +17,10 @@ import (
 // levelTable is the flows that one device counts in one direction, with their levels. Hardware has few priorities,
 // and rdma-core promises no order among the rules of one. So flows that overlap have levels that rise in the order
 // of precedence; other flows share levels.
-type levelTable struct{ flows *flow.Index[*deviceFlow] }
+type levelTable struct{ flows *overlap.Index[*deviceFlow] }
 
 func newLevelTable() levelTable {
-	return levelTable{flow.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })}
+	return levelTable{overlap.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })}
 }
 
 // levelChange is a flow that moves to a later level.

@@ -33,6 +33,7 @@ func (p *Process) startConfined() error {
 		return fmt.Errorf("opening the network namespace: %w", err)
 	}
 	defer home.Close()
+
 	keep := lasting
 	if p.RDMA {
 		keep |= forRDMA
@@ -90,6 +91,8 @@ func confine(keep uint64, groups []string) error {
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("reading capabilities: %w", err)
 	}
+
+	// Both need capabilities that are dropped below.
 	for _, name := range groups {
 		if group := groupNumber(name); group > 0 {
 			join(group)
@@ -101,10 +104,12 @@ func confine(keep uint64, groups []string) error {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
 		}
 	}
+
 	// From here on, executing a file adds no capability to the thread, even for root.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
+
 	for i := range data {
 		mask := uint32(keep >> (32 * i))
 		data[i].Permitted &= mask

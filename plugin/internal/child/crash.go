@@ -27,6 +27,7 @@ type Crashes struct {
 	excluded map[string]string // reason by device; "" is libibverbs itself
 }
 
+// verbCall is a verb of a device.
 type verbCall struct{ device, verb string }
 
 // NewCrashes returns an empty count.
@@ -47,10 +48,12 @@ func (c *Crashes) Add(p *Process) {
 	if !ok || p.last.verb == "" {
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count++
-	if c.deaths[p.last]++; c.deaths[p.last] == deathsInVerb {
+	c.deaths[p.last]++
+	if c.deaths[p.last] == deathsInVerb {
 		c.excluded[p.last.device] = fmt.Sprintf("the plugin ended %d times in %s (at last: %s)", deathsInVerb, p.last.verb, cause)
 	}
 }

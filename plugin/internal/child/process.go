@@ -28,6 +28,7 @@ const DrainTime = 500 * time.Millisecond
 // Process is one plugin process. It implements go-plugin's runner, so that the process can be killed while
 // go-plugin waits for it, and so that the cause of its end is known.
 type Process struct {
+	// Set before Start.
 	RDMA   bool     // it may count in RDMA devices
 	Groups []string // of files beside the mirror; "" stands for none
 
@@ -73,42 +74,15 @@ func (p *Process) Prepare(_ hclog.Logger, spec *exec.Cmd, dir string) (runner.Ru
 
 // Start implements runner.Runner.
 func (p *Process) Start(context.Context) error {
-	var theirs []*os.File
-	pipe := func() (r, w *os.File, err error) {
-		if r, w, err = os.Pipe(); err != nil {
-			return nil, nil, fmt.Errorf("making a pipe: %w", err)
-		}
-		return r, w, nil
-	}
+	childEnds, err := p.openPipes()
 	defer func() {
-		for _, f := range theirs {
+		for _, f := range childEnds {
 			f.Close()
 		}
 	}()
-	var hostEnd, out, errw *os.File
-	var err error
-	if p.stdout, out, err = pipe(); err != nil {
-		return err
-	}
-	theirs = append(theirs, out)
-	if p.stderr, errw, err = pipe(); err != nil {
+	if err != nil {
 		p.release()
 		return err
-	}
-	theirs = append(theirs, errw)
-	if hostEnd, p.host, err = pipe(); err != nil {
-		p.release()
-		return err
-	}
-	theirs = append(theirs, hostEnd)
-	p.cmd.Stdout, p.cmd.Stderr = out, errw
-	p.cmd.ExtraFiles = []*os.File{hostEnd} // descriptor 3 of the plugin
-	p.cmd.Env = append(p.cmd.Env, HostFDEnv+"=3")
-	if page, file, err := verbpage.New(); err == nil { // without a page, a crash has no verb
-		p.verbs = page
-		theirs = append(theirs, file)
-		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, file)
-		p.cmd.Env = append(p.cmd.Env, VerbsFDEnv+"=4")
 	}
 	p.execute()
 	ownGroup(p.cmd)
@@ -131,6 +105,45 @@ func (p *Process) Start(context.Context) error {
 	return nil
 }
 
+// openPipes gives the command its stdout and stderr, the pipe of the host's life, and the page of verbs. The caller closes
+// the child's ends, also after an error. release closes this process's.
+func (p *Process) openPipes() (childEnds []*os.File, err error) {
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err != nil {
+			return nil, nil, fmt.Errorf("making a pipe: %w", err)
+		}
+		return r, w, nil
+	}
+
+	var stdout, stderr, host *os.File
+	if p.stdout, stdout, err = pipe(); err != nil {
+		return childEnds, err
+	}
+	childEnds = append(childEnds, stdout)
+	if p.stderr, stderr, err = pipe(); err != nil {
+		return childEnds, err
+	}
+	childEnds = append(childEnds, stderr)
+	if host, p.host, err = pipe(); err != nil {
+		return childEnds, err
+	}
+	childEnds = append(childEnds, host)
+
+	p.cmd.Stdout = stdout
+	p.cmd.Stderr = stderr
+	p.cmd.ExtraFiles = []*os.File{host} // descriptor 3 of the plugin
+	p.cmd.Env = append(p.cmd.Env, HostFDEnv+"=3")
+
+	page, file, err := verbpage.New()
+	if err != nil {
+		return childEnds, nil // without a page, a crash has no verb
+	}
+	p.verbs = page
+	p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, file)
+	p.cmd.Env = append(p.cmd.Env, VerbsFDEnv+"=4")
+	return append(childEnds, file), nil
+}
+
 // Run executes the process to its end, without a host's pipes. An error has the first line that it wrote to stderr.
 func (p *Process) Run(ctx context.Context) error {
 	p.cmd = exec.Command(p.path, p.args...)
@@ -146,6 +159,7 @@ func (p *Process) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = killGroup(p.cmd.Process) })
 	defer stop()
 	err := p.cmd.Wait()
+
 	switch line, _, _ := strings.Cut(said.String(), "\n"); {
 	case err == nil:
 		return nil
@@ -157,6 +171,7 @@ func (p *Process) Run(ctx context.Context) error {
 	return fmt.Errorf("running %s: %w", p.path, err)
 }
 
+// release closes this process's ends of the pipes, and the page of verbs.
 func (p *Process) release() {
 	for _, f := range []*os.File{p.stdout, p.stderr, p.host} {
 		if f != nil {
@@ -166,17 +181,20 @@ func (p *Process) release() {
 	_ = p.verbs.Close()
 }
 
+// reap waits for the end of the process and notes its cause. It leaves the pipes open for a while, for the last output.
 func (p *Process) reap() {
 	err := p.cmd.Wait()
 	p.mu.Lock()
 	p.reaped = true
 	p.mu.Unlock()
+
 	p.Cause = "exit status 0"
 	if err != nil {
 		p.Cause = err.Error()
 	}
 	p.last.device, p.last.verb, _ = p.verbs.Last()
 	close(p.Exited)
+
 	time.Sleep(DrainTime)
 	p.release()
 }

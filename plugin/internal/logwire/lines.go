@@ -29,11 +29,11 @@ type Lines struct {
 	log *slog.Logger
 	raw io.Writer // gets a copy of every byte; may be nil
 
-	mu      sync.Mutex
-	line    []byte
-	dropped int // bytes of the current line beyond maxLine
-	panicky bool
-	tail    []string
+	mu        sync.Mutex
+	line      []byte   // the current one
+	dropped   int      // its bytes beyond maxLine
+	panicking bool     // the plugin writes the trace of a panic
+	tail      []string // for Last
 }
 
 // NewLines returns a Lines that writes to log and copies every byte to raw, unless raw is nil.
@@ -71,40 +71,48 @@ func (w *Lines) Last() string {
 	return strings.Join(w.tail, "\n")
 }
 
+// flush logs the current line and begins the next one. The caller holds mu.
 func (w *Lines) flush() {
-	line := bytes.TrimRight(w.line, "\r")
-	dropped := w.dropped
-	if len(line) > 0 {
-		w.emit(line, dropped)
+	if line := bytes.TrimRight(w.line, "\r"); len(line) > 0 {
+		w.logLine(line)
 	}
-	w.line, w.dropped = w.line[:0], 0
+	w.line = w.line[:0]
+	w.dropped = 0
 }
 
-func (w *Lines) emit(line []byte, dropped int) {
+// logLine logs a line, and keeps it for Last.
+func (w *Lines) logLine(line []byte) {
 	r, ok := parseRecord(line)
 	if !ok {
-		s := valid(string(line))
-		if strings.HasPrefix(s, "panic: ") || strings.HasPrefix(s, "fatal error: ") || strings.HasPrefix(s, "SIG") {
-			if !w.panicky {
-				w.tail = nil // the head of a trace explains more than its end
-			}
-			w.panicky = true // the following lines are the trace
-		}
-		level := slog.LevelWarn
-		if w.panicky {
-			level = slog.LevelError
-		}
-		r = record(time.Now(), level, s, []slog.Attr{slog.Bool("raw", true)})
+		r = w.plainRecord(valid(string(line)))
 	}
-	if dropped > 0 {
-		r.AddAttrs(slog.Int("bytes_omitted", dropped))
+	if w.dropped > 0 {
+		r.AddAttrs(slog.Int("bytes_omitted", w.dropped))
 	}
 	w.remember(r)
+
 	if h := w.log.Handler(); h.Enabled(context.Background(), r.Level) {
 		_ = h.Handle(context.Background(), r)
 	}
 }
 
+// plainRecord is the record of a line that is none of hclog's: a warning, and an error from the first line of a Go panic
+// on.
+func (w *Lines) plainRecord(line string) slog.Record {
+	panics := strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIG")
+	if panics && !w.panicking {
+		w.tail = nil // the head of a trace explains more than its end
+		w.panicking = true
+	}
+
+	level := slog.LevelWarn
+	if w.panicking {
+		level = slog.LevelError
+	}
+	return record(time.Now(), level, line, []slog.Attr{slog.Bool("raw", true)})
+}
+
+// remember keeps a record for Last: the last ones, and of a panic the first ones.
 func (w *Lines) remember(r slog.Record) {
 	s := r.Message
 	r.Attrs(func(a slog.Attr) bool {
@@ -117,7 +125,7 @@ func (w *Lines) remember(r slog.Record) {
 		s = valid(s[:maxTailLine]) + "…"
 	}
 	if len(w.tail) == tailLines {
-		if w.panicky {
+		if w.panicking {
 			return
 		}
 		w.tail = append(w.tail[:0], w.tail[1:]...)

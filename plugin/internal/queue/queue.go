@@ -15,15 +15,16 @@ const Length = 4096
 // Queue is one receiver's end of a stream of events. Push never waits: it drops the oldest event of a receiver that
 // lags, and counts it in the next event's Lost.
 type Queue struct {
-	Out    chan dataplane.Event // closed at the end
-	ctx    context.Context      // ends with the receiver's context or by Close
+	Out chan dataplane.Event // closed at the end
+
+	ctx    context.Context // ends with the receiver's context, and when pump has ended
 	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	ring []dataplane.Event
-	wake chan struct{} // holds a token when ring is not empty
-	done chan struct{} // closed by Close; the events in the ring are still delivered
-	once sync.Once
+	mu      sync.Mutex
+	waiting []dataplane.Event // at most Length
+	wake    chan struct{}     // holds a token when waiting is not empty
+	done    chan struct{}     // closed by Close; the waiting events are still delivered
+	once    sync.Once
 }
 
 // New returns a queue that ends with ctx, or by Close.
@@ -38,16 +39,17 @@ func New(ctx context.Context) *Queue {
 	return q
 }
 
-// Push queues an event.
+// Push queues an event. Where the queue is full, the event behind the dropped one tells how many are lost.
 func (q *Queue) Push(ev dataplane.Event) {
 	q.mu.Lock()
-	if len(q.ring) == Length {
-		lost := q.ring[0].Lost + 1
+	if len(q.waiting) == Length {
+		lost := q.waiting[0].Lost + 1
 		q.drop()
-		q.ring[0].Lost += lost
+		q.waiting[0].Lost += lost
 	}
-	q.ring = append(q.ring, ev)
+	q.waiting = append(q.waiting, ev)
 	q.mu.Unlock()
+
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -58,25 +60,25 @@ func (q *Queue) Push(ev dataplane.Event) {
 func (q *Queue) pop() (ev dataplane.Event, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.ring) == 0 {
+	if len(q.waiting) == 0 {
 		return ev, false
 	}
-	ev = q.ring[0]
+	ev = q.waiting[0]
 	q.drop()
 	return ev, true
 }
 
-// drop removes the oldest event from the ring, and frees its strings.
+// drop removes the oldest event, and frees its strings. It is called with mu held.
 func (q *Queue) drop() {
-	q.ring[0] = dataplane.Event{}
-	q.ring = q.ring[1:]
+	q.waiting[0] = dataplane.Event{}
+	q.waiting = q.waiting[1:]
 }
 
 // Close ends the stream when the receiver has taken the queued events, or when its context ends.
 func (q *Queue) Close() { q.once.Do(func() { close(q.done) }) }
 
 // pump hands events out one by one, and closes the channel at the end. The
-// event on offer is no longer in the ring, so it outlives younger ones that are
+// event on offer does not wait any more, so it outlives younger ones that are
 // dropped; the order holds, and the event behind the gap says how wide it is.
 func (q *Queue) pump() {
 	defer close(q.Out)
@@ -95,6 +97,7 @@ func (q *Queue) pump() {
 				return
 			}
 		}
+
 		select {
 		case q.Out <- ev:
 		case <-q.ctx.Done():

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/plugin/plugintest"
+	"github.com/flowtally/flowtally/internal/plugintest"
 )
 
 func fake(t *testing.T) *plugintest.Fake {
@@ -20,15 +20,6 @@ func TestFakeConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return fake(t) })
 }
 
-func TestPairConforms(t *testing.T) {
-	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, fake(t)) })
-}
-
-// `flowtally flows` reaches a plugin through the wire twice.
-func TestPairOfPairsConforms(t *testing.T) {
-	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, plugintest.Pair(t, fake(t))) })
-}
-
 func fakeWith(t *testing.T, pairs []dataplane.QueuePair) dataplane.Service {
 	t.Helper()
 	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{QueuePairs: pairs}, nil)
@@ -40,10 +31,4 @@ func fakeWith(t *testing.T, pairs []dataplane.QueuePair) dataplane.Service {
 
 func TestFakeQueuePairsConform(t *testing.T) {
 	plugintest.QueuePairConformance(t, "rxe0", 0, func(pairs []dataplane.QueuePair) dataplane.Service { return fakeWith(t, pairs) })
-}
-
-func TestPairedQueuePairsConform(t *testing.T) {
-	plugintest.QueuePairConformance(t, "rxe0", 0, func(pairs []dataplane.QueuePair) dataplane.Service {
-		return plugintest.Pair(t, plugintest.Pair(t, fakeWith(t, pairs)))
-	})
 }

@@ -29,7 +29,7 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 		return nil, dataplane.ErrClosed
 	}
 	c.receivers[r] = struct{}{}
-	s := c.cur
+	s := c.current
 	r.on = s
 	c.mu.Unlock()
 	context.AfterFunc(r.q.Context(), func() { c.drop(r) })

@@ -16,6 +16,7 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 		return dataplane.Difference{}, err
 	}
 	defer f.mu.Unlock()
+
 	current := make([]flow.Flow, len(f.order))
 	for i, name := range f.order {
 		current[i] = f.placed[name].Flow
@@ -27,19 +28,8 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 	if err != nil {
 		return d, fmt.Errorf("setting %d flows: %w", len(flows), err)
 	}
-	period := f.period
-	interfaces := f.interfaces
-	if opts.Config != nil {
-		if err := opts.Config.Validate(); err != nil {
-			return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w", len(flows), err)
-		}
-		interfaces = opts.Config.Interfaces
-		if to := opts.Config.Mirror.Path; to != "" && to != f.info.Mirror {
-			return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w: mirror.path (%s -> %s)", len(flows), dataplane.ErrRestart, f.info.Mirror, to)
-		}
-		if period = opts.Config.Poll.Period; period != f.period {
-			d.Settings = []dataplane.FieldChange{{Field: "poll.period", From: f.period.String(), To: period.String()}}
-		}
+	if d.Settings, err = f.settings(opts.Config); err != nil {
+		return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w", len(flows), err)
 	}
 	if opts.DryRun {
 		return d, nil
@@ -49,51 +39,86 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 			return dataplane.Difference{}, err
 		}
 	}
-	for _, fl := range flows {
-		delete(f.added, fl.Name)
+
+	if opts.Config != nil {
+		f.period = opts.Config.Poll.Period
+		f.interfaces = slices.Clone(opts.Config.Interfaces)
 	}
-	f.period, f.interfaces = period, slices.Clone(interfaces)
-	was := make(map[string]string)
+	f.apply(flows, d)
+	if !opts.KeepOthers {
+		f.reorder(flows, opts.Keep)
+	}
+	return d, nil
+}
+
+// settings returns the settings that change: the poll period alone can. A nil configuration changes none.
+func (f *Fake) settings(cfg *dataplane.Config) ([]dataplane.FieldChange, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if to := cfg.Mirror.Path; to != "" && to != f.info.Mirror {
+		return nil, fmt.Errorf("%w: mirror.path (%s -> %s)", dataplane.ErrRestart, f.info.Mirror, to)
+	}
+	if cfg.Poll.Period == f.period {
+		return nil, nil
+	}
+	return []dataplane.FieldChange{{
+		Field: "poll.period",
+		From:  f.period.String(),
+		To:    cfg.Poll.Period.String(),
+	}}, nil
+}
+
+// apply makes a change of the set, and sends its events.
+func (f *Fake) apply(flows []flow.Flow, d dataplane.Difference) {
+	oldName := make(map[string]string)
 	for _, r := range d.Renamed {
-		was[r.To] = r.From
+		oldName[r.To] = r.From
 	}
 	for _, name := range d.Removed {
 		delete(f.placed, name)
 		f.send(dataplane.Event{Kind: dataplane.FlowRemoved, Object: name})
 	}
-	names := make([]string, len(flows))
-	for i, fl := range flows {
-		names[i] = fl.Name
-		from := cmp.Or(was[fl.Name], fl.Name)
-		at := slices.Index(f.order, from)
-		old, there := f.placed[from]
+
+	for _, fl := range flows {
+		delete(f.added, fl.Name)
+		from := cmp.Or(oldName[fl.Name], fl.Name)
+		old, placed := f.placed[from]
 		delete(f.placed, from)
 		next := f.next
 		p := f.place(fl)
-		switch {
-		case !there:
+		if !placed {
 			f.order = append(f.order, fl.Name)
 			f.send(dataplane.Event{Kind: dataplane.FlowAdded, Object: fl.Name})
-		default:
-			f.order[at] = fl.Name
-			if keeps(d, fl.Name) {
-				f.next, p.Counter = next, old.Counter
-				f.placed[fl.Name] = p
-			}
+			continue
+		}
+		f.order[slices.Index(f.order, from)] = fl.Name
+		if keeps(d, fl.Name) {
+			f.next = next
+			p.Counter = old.Counter
+			f.placed[fl.Name] = p
 		}
 	}
 	for _, c := range d.Changed {
 		f.send(dataplane.Event{Kind: dataplane.FlowChanged, Object: c.Name})
 	}
-	if !opts.KeepOthers {
-		for _, name := range f.order {
-			if slices.Contains(opts.Keep, name) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-		f.order = names
+}
+
+// reorder makes the order that of the given flows, followed by the kept ones.
+func (f *Fake) reorder(flows []flow.Flow, keep []string) {
+	names := make([]string, len(flows))
+	for i, fl := range flows {
+		names[i] = fl.Name
 	}
-	return d, nil
+	for _, name := range f.order {
+		if slices.Contains(keep, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	f.order = names
 }
 
 // keeps says whether a flow has the counter that it had.

@@ -26,11 +26,13 @@ func (o *Options) configureTimeout(cfg *pluginv1.Config) time.Duration {
 	return startBound(cfg, links)
 }
 
+// startBound counts the interfaces of the host that the configuration names, patterns too.
 func startBound(cfg *pluginv1.Config, links []net.Interface) time.Duration {
 	entries := make([]dataplane.Interface, len(cfg.GetInterfaces()))
 	for i, e := range cfg.GetInterfaces() {
 		entries[i].Name = e.GetName()
 	}
+
 	counted := 0
 	for _, l := range links {
 		if slices.ContainsFunc(entries, func(e dataplane.Interface) bool { return e.Matches(l.Name) }) {
@@ -38,5 +40,8 @@ func startBound(cfg *pluginv1.Config, links []net.Interface) time.Duration {
 		}
 	}
 	counted = max(counted, len(entries))
-	return boundOfStart + time.Duration(counted)*boundOfInterface + time.Duration(len(cfg.GetFlows()))*boundOfFlow
+
+	return boundOfStart +
+		time.Duration(counted)*boundOfInterface +
+		time.Duration(len(cfg.GetFlows()))*boundOfFlow
 }

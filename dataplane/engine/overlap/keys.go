@@ -1,17 +1,21 @@
-package flow
+package overlap
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
 
 // key returns a property that each packet has once, as a flow names it. Two flows that name different values do
 // not overlap. "" stands for a flow that leaves the property open.
-type key func(*Flow) string
+type key func(*flow.Flow) string
 
-// indexKeys are the keys by which an Index divides flows, in order of depth.
-var indexKeys = []key{destinationAddress, destinationPort, sourceAddress, sourcePort, networkInterface}
+// keys are those by which an Index divides flows, in order of depth.
+var keys = []key{destinationAddress, destinationPort, sourceAddress, sourcePort, networkInterface}
 
-func networkInterface(f *Flow) string { return f.Interface }
+func networkInterface(f *flow.Flow) string { return f.Interface }
 
-func destinationAddress(f *Flow) string {
+func destinationAddress(f *flow.Flow) string {
 	switch m := &f.Match; {
 	case m.IPv4 != nil:
 		return address(m.IPv4.Dst.Addr[:], m.IPv4.Dst.Mask[:])
@@ -21,7 +25,7 @@ func destinationAddress(f *Flow) string {
 	return ""
 }
 
-func sourceAddress(f *Flow) string {
+func sourceAddress(f *flow.Flow) string {
 	switch m := &f.Match; {
 	case m.IPv4 != nil:
 		return address(m.IPv4.Src.Addr[:], m.IPv4.Src.Mask[:])
@@ -38,22 +42,25 @@ func address(a, mask []byte) string {
 	return string(a)
 }
 
-func destinationPort(f *Flow) string {
-	return portKey(&f.Match, func(p *Ports) Port { return p.Dst })
+func destinationPort(f *flow.Flow) string {
+	return portKey(&f.Match, func(p *flow.Ports) flow.Port { return p.Dst })
 }
 
-func sourcePort(f *Flow) string {
-	return portKey(&f.Match, func(p *Ports) Port { return p.Src })
+func sourcePort(f *flow.Flow) string {
+	return portKey(&f.Match, func(p *flow.Ports) flow.Port { return p.Src })
 }
 
-func portKey(m *Match, which func(*Ports) Port) string {
-	protocol, ports := byte(upperUDP), m.UDP
+func portKey(m *flow.Match, which func(*flow.Ports) flow.Port) string {
+	protocol := byte(flow.ProtoUDP)
+	ports := m.UDP
 	if m.TCP != nil {
-		protocol, ports = upperTCP, &m.TCP.Ports
+		protocol = flow.ProtoTCP
+		ports = &m.TCP.Ports
 	}
 	if ports == nil {
 		return ""
 	}
+
 	p := which(ports)
 	if p.Mask != 0xffff { // a range names no single port
 		return ""

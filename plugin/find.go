@@ -36,6 +36,7 @@ func find(path string) (found string, file *os.File, err error) {
 	return found, file, nil
 }
 
+// locate returns the absolute path of the binary, without looking at who could have written it.
 func locate(path string) (string, error) {
 	if path != "" {
 		abs, err := filepath.Abs(path)
@@ -47,6 +48,7 @@ func locate(path string) (string, error) {
 		}
 		return abs, nil
 	}
+
 	var beside string
 	if self, err := os.Executable(); err == nil {
 		if resolved, err := filepath.EvalSymlinks(self); err == nil {
@@ -61,6 +63,7 @@ func locate(path string) (string, error) {
 			return "", fmt.Errorf("finding the plugin: %w", err)
 		}
 	}
+
 	found, err := exec.LookPath(BinaryName)
 	if err != nil {
 		return "", fmt.Errorf("finding the plugin: no %s and none called %s in $PATH: "+

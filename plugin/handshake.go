@@ -10,11 +10,12 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// ProtocolVersion is the newest major version that this package speaks: flowtally.plugin.v1.
-const ProtocolVersion = 1
-
-// BinaryName of the plugin that flowtally ships.
-const BinaryName = "flowtally-plugin"
+const (
+	// BinaryName is the name of the plugin that flowtally ships.
+	BinaryName = "flowtally-plugin"
+	// ProtocolVersion is the newest major version that this package speaks: flowtally.plugin.v1.
+	ProtocolVersion = 1
+)
 
 // handshake tells a plugin started by a host from one started by hand. It is no secret. Its values never change: with
 // another value, an incompatible plugin could not report its version.

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestServiceHangsUp: Close of a Service ends the use of its connection once, and
+// TestRemoteHangsUp: Close of a remote ends the use of its connection once, and
 // returns the error of that each time.
-func TestServiceHangsUp(t *testing.T) {
+func TestRemoteHangsUp(t *testing.T) {
 	cc, err := grpc.NewClient("unix:///nowhere", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -18,7 +18,7 @@ func TestServiceHangsUp(t *testing.T) {
 	defer cc.Close()
 	broken := errors.New("broken")
 	calls := 0
-	svc := NewService(cc, func() error { calls++; return broken })
+	svc := newRemote(cc, func() error { calls++; return broken })
 	for range 2 {
 		if err := svc.Close(); !errors.Is(err, broken) {
 			t.Errorf("Close: %v, want %v", err, broken)
@@ -27,7 +27,7 @@ func TestServiceHangsUp(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("the connection was given up %d times", calls)
 	}
-	if err := NewService(cc, nil).Close(); err != nil {
+	if err := newRemote(cc, nil).Close(); err != nil {
 		t.Errorf("Close of a connection that the caller keeps: %v", err)
 	}
 }

@@ -1,0 +1,4 @@
+package dataplane
+
+// ConditionInfos is the registry of conditions.
+var ConditionInfos = conditionInfos

@@ -1,0 +1,100 @@
+package flow
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// foreignValue returns the suggestion for a value that a field does not take. next is the word behind it, and taken says
+// that next belongs to the value.
+func (f *field) foreignValue(text, next string) (suggestion string, taken bool) {
+	operator, operand := cutOperator(text)
+	if operator != "" && operand == "" && next != "" {
+		operand, taken = next, true
+	}
+	switch {
+	case operator == "!=":
+		return excludesNothing, taken
+	case operator == "=" && f.accepts(operand):
+		return meant(f.name + " " + operand), taken
+	case operator != "":
+		return f.compared(operator, operand), taken
+	case strings.HasPrefix(text, "{"):
+		return hasOneValue, false
+	case strings.HasPrefix(text, "(") || strings.HasSuffix(text, ")"):
+		return hasNoBrackets, false
+	}
+	if list := strings.Split(text, ","); len(list) > 1 && f.accepts(list[0]) {
+		return fmt.Sprintf("%s: %q, %q", hasOneValue, f.name+" "+clip(list[0]), f.name+" "+clip(list[1])), false
+	}
+	return f.named(text), false
+}
+
+// accepts reports whether the field takes a value.
+func (f *field) accepts(text string) bool { return f.parse(f.ref(newFull(), 0), text) == nil }
+
+// compared returns the range of ports that a comparison means.
+func (f *field) compared(operator, operand string) string {
+	port, err := strconv.ParseUint(operand, 10, 16)
+	if _, is := f.ref(full, 0).(*Port); !is || err != nil {
+		return comparesNoSizes
+	}
+	lo, hi := uint64(0), uint64(ones(f.bits))
+	switch operator {
+	case ">":
+		lo = port + 1
+	case ">=":
+		lo = port
+	case "<":
+		hi = port - 1
+	case "<=":
+		hi = port
+	}
+	if lo > hi || hi > uint64(ones(f.bits)) {
+		return comparesNoSizes
+	}
+	return meant(fmt.Sprintf("%s %d-%d", f.name, lo, hi))
+}
+
+// named returns the suggestion for a name in place of a number, and for another notation of a range.
+func (f *field) named(text string) string {
+	lower := strings.ToLower(text)
+	switch f.ref(full, 0).(type) {
+	case *Port:
+		if port, ok := services[lower]; ok {
+			return meant(strconv.Itoa(int(port)))
+		}
+		for _, sep := range []string{":", "..", "-"} {
+			first, last, ok := strings.Cut(text, sep)
+			if first == "" {
+				first = "0"
+			}
+			if last == "" {
+				last = "65535"
+			}
+			if ok && f.accepts(first+"-"+last) {
+				return meant(first + "-" + last)
+			}
+		}
+	case *Addr4, *Addr6:
+		first, last, ok := strings.Cut(text, "-")
+		if ok && f.accepts(first) && (f.accepts(last) || strings.Trim(last, "0123456789") == "") {
+			return hasNoRange
+		}
+	}
+	switch f.name {
+	case "proto", "nexthdr":
+		if n, ok := protocols[lower]; ok {
+			return meant(strconv.Itoa(int(n)))
+		}
+		if t, ok := etherTypes[lower]; ok {
+			return behind(nil, "eth", fmt.Sprintf("type 0x%04x", t))
+		}
+	case "type":
+		if t, ok := etherTypes[lower]; ok && f.bits == 16 {
+			return meant(fmt.Sprintf("0x%04x", t))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,198 @@
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unknown explains a word that is neither a protocol nor a field of the open one. value is the next
+// word; empty if it cannot be a value.
+func unknown(text, value string, open *clause) (message, suggestion string) {
+	known := Clauses()
+	expected := "a protocol (" + oneOf(known) + ")"
+	if open != nil {
+		fields := Fields(open.name)
+		expected = fmt.Sprintf("a field of %s (%s) or a protocol", open.name, oneOf(fields))
+		known = append(fields, known...)
+	}
+	message = "expected " + expected
+	if suggestion := elsewhere(text, value); suggestion != "" {
+		return message, suggestion
+	}
+	if suggestion := foreignWord(text, value, open); suggestion != "" {
+		return message, suggestion
+	}
+	var owners []string
+	for i := range clauses {
+		if clauses[i].field(text) != nil {
+			owners = append(owners, clauses[i].name)
+		}
+	}
+	switch {
+	case open != nil && open.name == "vlan" && text == "none":
+		return message, fmt.Sprintf("did you mean %q?", wordUntagged)
+	case open != nil && open.name == "tcp" && slices.Contains(flagWords[:], text):
+		return message, fmt.Sprintf("did you mean %q?", "flags "+text+"/"+text)
+	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
+		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
+	case len(owners) > 0:
+		addr, _, _ := strings.Cut(value, "/")
+		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is4() && slices.Contains(owners, "ipv4") {
+			return message, fmt.Sprintf("did you mean %q?", "ipv4 "+text+" "+clip(value))
+		} else if err == nil && slices.Contains(owners, "ipv6") {
+			return message, fmt.Sprintf("did you mean %q?", "ipv6 "+text+" "+clip(value))
+		}
+		suggestion = fmt.Sprintf("%q is a field of %s: write that first, as %q", text, oneOf(owners), owners[0]+" "+text)
+	default:
+		suggestion = didYouMean(text, known)
+	}
+	return message, suggestion
+}
+
+// elsewhere translates words of tcpdump's filters; "" for any other text.
+func elsewhere(text, value string) string {
+	addr, _, _ := strings.Cut(value, "/")
+	if ip, err := netip.ParseAddr(text); err == nil {
+		value, addr, text = text, ip.String(), "host"
+	}
+	switch text {
+	case "and", "&&":
+		return "leave it out: a packet must match every clause"
+	case "or", "||":
+		return "a match has no alternatives: write a flow for each"
+	case "port":
+		return fmt.Sprintf("did you mean %q or %q, of tcp or udp?", strings.TrimSpace("dport "+clip(value)), strings.TrimSpace("sport "+clip(value)))
+	case "host", "net":
+		family := "ipv4"
+		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() {
+			family = "ipv6"
+		}
+		return fmt.Sprintf("did you mean %q or %q?", strings.TrimSpace(family+" src "+clip(value)), strings.TrimSpace(family+" dst "+clip(value)))
+	}
+	return ""
+}
+
+// foreignWord returns the suggestion for a word of another language where a clause or a field stands. value is the next
+// word, or empty.
+func foreignWord(text, value string, open *clause) string {
+	lower := strings.ToLower(text)
+	if operator, _ := cutOperator(text); operator == "!=" {
+		return excludesNothing
+	}
+	if left, right, ok := strings.Cut(text, "="); ok && left != "" {
+		return assignment(left, right, value, open)
+	}
+	if strings.ContainsAny(text, "(){}") {
+		return hasNoBrackets
+	}
+	if name, ok := aliases[lower]; ok {
+		return aliased(name, value, open)
+	}
+	if port, ok := services[lower]; ok {
+		if open != nil && (open.name == "tcp" || open.name == "udp") {
+			return meant(fmt.Sprintf("dport %d", port))
+		}
+		over := "tcp"
+		if slices.Contains(datagrams, lower) {
+			over = "udp"
+		}
+		return meant(fmt.Sprintf("%s dport %d", over, port))
+	}
+	if n, ok := protocols[lower]; ok {
+		if open != nil && open.name == "ipv6" {
+			return meant(fmt.Sprintf("nexthdr %d", n))
+		}
+		return behind(open, "ipv4", fmt.Sprintf("proto %d", n))
+	}
+	if t, ok := etherTypes[lower]; ok {
+		return behind(open, "eth", fmt.Sprintf("type 0x%04x", t))
+	}
+	if clause := synonyms[lower]; clause != "" {
+		return meant(clause)
+	}
+	switch lower {
+	case "dscp", "ecn", "diffserv":
+		return trafficClass(lower, value, open)
+	case "icmp6", "icmpv6":
+		return meant("ipv6 icmp")
+	case "complete":
+		return "leave it out: a match asks for incomplete headers, or for fields"
+	case "all", "*", "everything":
+		return meant(wordAny)
+	}
+	if open == nil {
+		return ""
+	}
+	if field := namesake[open.name][lower]; field != "" {
+		return meant(field + " " + clip(value))
+	}
+	if f := open.field(numbered[open.name]); f != nil && f.accepts(text) {
+		return meant(f.name + " " + clip(text))
+	}
+	return ""
+}
+
+// assignment returns the suggestion for "dport=80", "dport==80" and "dport!=80".
+func assignment(left, right, value string, open *clause) string {
+	if strings.HasSuffix(left, "!") {
+		return excludesNothing
+	}
+	right = strings.TrimPrefix(right, "=")
+	if right == "" {
+		right = value
+	}
+	if open != nil && open.field(left) != nil {
+		return meant(left + " " + clip(right))
+	}
+	for i := range clauses {
+		if f := clauses[i].field(left); f != nil && f.accepts(right) {
+			return meant(clauses[i].name + " " + left + " " + clip(right))
+		}
+	}
+	return ""
+}
+
+// aliased returns the suggestion for the field of an address that has another name here.
+func aliased(name, value string, open *clause) string {
+	if open != nil && open.field(name) != nil {
+		return meant(name + " " + clip(value))
+	}
+	family := "ipv4"
+	addr, _, _ := strings.Cut(value, "/")
+	if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() {
+		family = "ipv6"
+	} else if err != nil && strings.Count(addr, ":") == 5 {
+		family = "eth"
+	}
+	return meant(family + " " + name + " " + clip(value))
+}
+
+// codePoints are the values of DSCP that have a name.
+var codePoints = map[string]uint64{"ef": 46, "va": 44, "be": 0, "le": 1,
+	"af11": 10, "af12": 12, "af13": 14, "af21": 18, "af22": 20, "af23": 22, "af31": 26, "af32": 28, "af33": 30, "af41": 34, "af42": 36, "af43": 38,
+	"cs0": 0, "cs1": 8, "cs2": 16, "cs3": 24, "cs4": 32, "cs5": 40, "cs6": 48, "cs7": 56,
+}
+
+// trafficClass returns the suggestion for a part of the traffic class.
+func trafficClass(part, value string, open *clause) string {
+	shift, mask := 2, uint64(0xfc)
+	if part == "ecn" {
+		shift, mask = 0, 0x03
+	}
+
+	n, err := strconv.ParseUint(value, 0, 8)
+	if point, ok := codePoints[strings.ToLower(value)]; ok && part != "ecn" {
+		n, err = point, nil
+	}
+	if err != nil || n<<shift&^mask != 0 {
+		return fmt.Sprintf("write the bits of %s as value/mask of the whole byte, as tos 0xb8/0xfc of ipv4 or tclass 0xb8/0xfc of ipv6", part)
+	}
+	bits := fmt.Sprintf("0x%02x/0x%02x", n<<shift, mask)
+	if open != nil && open.name == "ipv6" {
+		return meant("tclass " + bits)
+	}
+	return behind(open, "ipv4", "tos "+bits)
+}
