@@ -106,16 +106,22 @@ func (a *alterations) enact() {
 			if was.Backend != c.Backend {
 				c.edit().rejected = of.rejected
 			}
-			c.id, c.edit().source = x.in.ID, x.in.Source
+			c.id = x.in.ID
+			c.edit().source = x.in.Source
 		} else {
 			e.mover.stack.denied.drop(c)
-			c.above, c.below, c.unsorted = nil, nil, false
-			c.allowsHardware, c.allowsSoftware, c.refusals = of.allowsHardware, of.allowsSoftware, of.refusals
+			c.above = nil
+			c.below = nil
+			c.unsorted = false
+			c.allowsHardware = of.allowsHardware
+			c.allowsSoftware = of.allowsSoftware
+			c.refusals = of.refusals
 			if x.rules && !c.offloaded {
 				c.edit().rejected = of.rejected
 			}
 			if c.hasShadow {
-				c.shadow.ID, c.shadow.Source = x.in.ID, x.in.Source
+				c.shadow.ID = x.in.ID
+				c.shadow.Source = x.in.Source
 			}
 			if c.backend == backend.Backend(e.mover.stack.software) && c.gone == nil {
 				c.edit().source = x.in.Source
@@ -143,11 +149,17 @@ func (x *alteration) updateTotal() {
 	if !x.anew { // its hooks are the same: a loss of one is still to be declared
 		return
 	}
-	c.past, c.base, c.slot = x.past(), backend.Pair{}, x.in.Cookie
+	c.past = x.past()
+	c.base = backend.Pair{}
+	c.slot = x.in.Cookie
 	if x.former != nil {
 		c.base = x.former.base
 	}
 	if c.offload != nil {
-		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""
+		c.shadow.Cookie = x.in.Cookie
+		c.shadowBase = c.base
+		c.needsAlign = false
+		c.lastIdle = idleSample{}
+		c.differs = ""
 	}
 }

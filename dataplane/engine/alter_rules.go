@@ -64,7 +64,8 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 
 	ch := backend.Change{Was: make([]backend.Placed, len(list)), Now: make([]backend.Placed, len(list))}
 	for i, x := range list {
-		ch.Was[i], ch.Now[i] = x.c.Placed, x.to
+		ch.Was[i] = x.c.Placed
+		ch.Now[i] = x.to
 	}
 	s, hasHooks := b.(backend.SoftwareBackend)
 	var come, leave []*flowState
@@ -85,7 +86,8 @@ func (a *alterations) alterIn(ctx context.Context, b backend.Backend, list []*al
 	if err != nil && ctx.Err() == nil && a.mayComeLater(come) {
 		// install finds out what becomes of them. Until then packets count without them, hence tried.
 		a.e.refused.tried = append(a.e.refused.tried, ch.Add...)
-		come, ch.Add = nil, nil
+		come = nil
+		ch.Add = nil
 		err = a.e.ctl.Outside(alter)
 	}
 	if err == nil || errors.Is(err, backend.ErrUndone) {
@@ -139,7 +141,8 @@ func (a *alterations) mayComeLater(come []*flowState) bool {
 // noteInstalled notes that software has the rules of a flow that is being added.
 func (a *alterations) noteInstalled(c *flowState, u backend.Backend, in backend.Installed) {
 	if c.offload != nil {
-		c.shadow, c.hasShadow = in, true
+		c.shadow = in
+		c.hasShadow = true
 		return
 	}
 	if a.installed == nil {

@@ -187,7 +187,9 @@ func (m *mover) install(ctx context.Context, list []*flowState) (failed map[*flo
 			return err
 		}
 		for i, c := range part {
-			c.hardware, c.offloaded, c.resets = in[i], true, 0
+			c.hardware = in[i]
+			c.offloaded = true
+			c.resets = 0
 		}
 		return nil
 	}
@@ -229,7 +231,8 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 		}
 		for i, c := range list {
 			at := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
-			c.lost[at].id, c.lost[at].ready = ids[i], true
+			c.lost[at].id = ids[i]
+			c.lost[at].ready = true
 		}
 	}
 }

@@ -58,7 +58,8 @@ func (a *auditor) audit(now time.Time) (differ []dataplane.Condition) {
 // auditFlow compares one offloaded flow with its shadow.
 func (a *auditor) auditFlow(c *flowState) {
 	if !c.offloaded || c.gone != nil || !a.mover.shadowComplete(c) && !a.mayFollowAgain(c) {
-		c.lastIdle, c.differs = idleSample{}, ""
+		c.lastIdle = idleSample{}
+		c.differs = ""
 		return
 	}
 	var added backend.Pair
@@ -75,7 +76,8 @@ func (a *auditor) auditFlow(c *flowState) {
 		}
 		c.differs = ""
 		if !c.follows {
-			follows, c.needsAlign = true, false
+			follows = true
+			c.needsAlign = false
 			c.shadowBase = backend.Sub(stands, own)
 			return backend.Pair{}
 		}
@@ -88,7 +90,8 @@ func (a *auditor) auditFlow(c *flowState) {
 			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, expected.Packets)
 		}
 		c.needsAlign = false
-		c.base, added = backend.Add(c.base, lacks), lacks
+		c.base = backend.Add(c.base, lacks)
+		added = lacks
 		return lacks
 	})
 	if err != nil {

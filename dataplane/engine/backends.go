@@ -53,7 +53,8 @@ func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, l
 		}
 	}
 	if asked["rdma"] && cfg.RDMA.Audit {
-		asked["xdp"], must["xdp"] = true, true
+		asked["xdp"] = true
+		must["xdp"] = true
 	}
 	absent = make(map[string]error)
 	if len(cfg.Interfaces) == 0 { // only queue pairs are counted

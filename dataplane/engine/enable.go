@@ -49,9 +49,12 @@ func (p *placement) enableOffload() {
 // joinStack makes a flow that XDP counts a flow of the stack, in the state shadow.
 func (p *placement) joinStack(c *flowState) {
 	again := p.newFlow(c.Placed)
-	c.edit().rejected, c.offload = again.rejected, again.offload
+	c.edit().rejected = again.rejected
+	c.offload = again.offload
 	c.shadow = backend.Installed{ID: c.id, Cookie: c.slot, Source: c.source, Basis: c.basis}
-	c.hasShadow, c.follows, c.shadowBase = true, true, c.base
+	c.hasShadow = true
+	c.follows = true
+	c.shadowBase = c.base
 }
 
 // updateRejections writes to the flows that may go to a backend why it has nothing to count with.

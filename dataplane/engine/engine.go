@@ -364,7 +364,8 @@ func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 const defaultHistoryPeriod = time.Second
 
 func withDefaults(cfg dataplane.Config) dataplane.Config {
-	cfg.Instance, cfg.Backend = cmp.Or(cfg.Instance, "default"), cmp.Or(cfg.Backend, flow.Auto)
+	cfg.Instance = cmp.Or(cfg.Instance, "default")
+	cfg.Backend = cmp.Or(cfg.Backend, flow.Auto)
 	m := &cfg.Mirror
 	m.Path = cfg.MirrorPath()
 	m.HistoryPeriod = cmp.Or(m.HistoryPeriod, defaultHistoryPeriod)

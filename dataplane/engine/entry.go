@@ -19,8 +19,12 @@ func (e *Engine) entries() []shm.Entry {
 	out := append(e.pairs.Entries(), e.Set.Entries()...)
 	add := func(c *flowState) {
 		entry, lost := entryOf(c.Flow), c.isDown()
-		entry.Handle, entry.Continuity = c.handle, c.past
-		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = c.source.String(), c.basis, !lost, lost
+		entry.Handle = c.handle
+		entry.Continuity = c.past
+		entry.Source = c.source.String()
+		entry.ByteBasis = c.basis
+		entry.Valid = !lost
+		entry.Stale = lost
 		out = append(out, entry)
 	}
 	for _, c := range e.flows {

@@ -200,7 +200,8 @@ func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
 		}
 		done = append(done, s)
 	}
-	e.given, e.refused.again = list, true
+	e.given = list
+	e.refused.again = true
 	return nil
 }
 

@@ -132,7 +132,8 @@ func (m *mover) beginRemoval(all []*flowState) (r removal, err error) {
 		if err != nil {
 			return r, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
-		r.flows, r.count = append(r.flows, c), append(r.count, own)
+		r.flows = append(r.flows, c)
+		r.count = append(r.count, own)
 	}
 	return r, nil
 }

@@ -82,7 +82,8 @@ func (e *Engine) drop(name string) {
 func (c *flowState) edit() *shown {
 	if c.held {
 		own := *c.shown
-		c.shown, c.held = &own, false
+		c.shown = &own
+		c.held = false
 		c.pending.names = append(c.pending.names, c.Name)
 	}
 	return c.shown

@@ -129,9 +129,11 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 			m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
 		}
 	}
-	c.offloaded, c.gone = false, nil
+	c.offloaded = false
+	c.gone = nil
 	c.backend, c.basis, c.edit().source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	c.shadowBase, c.follows = c.base, true
+	c.shadowBase = c.base
+	c.follows = true
 	s.software.Rely(c.Placed)
 	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
 	past := c.goesOn(c.slotCookie(), c.base)
@@ -181,7 +183,9 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	c.follows, c.past.Seen = c.mayFollow(), uint32(before.at)
 	c.lastIdle = idleSample{}
 	c.gone = nil
-	c.backend, c.basis, c.edit().source = s.hardware, c.hardware.Basis, c.hardware.Source
+	c.backend = s.hardware
+	c.basis = c.hardware.Basis
+	c.edit().source = c.hardware.Source
 	if c.needsAlign = false; lacks {
 		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
@@ -237,7 +241,9 @@ func besideHardware(slot uint64) uint64 { return ^slot }
 // slot.
 func (c *flowState) goesOn(cookie uint64, base backend.Pair) shm.Continuity {
 	past := c.past
-	past.Cookie, past.BasePackets, past.BaseBytes = cookie, base.Packets, base.Bytes
+	past.Cookie = cookie
+	past.BasePackets = base.Packets
+	past.BaseBytes = base.Bytes
 	return past
 }
 

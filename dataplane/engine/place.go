@@ -76,8 +76,10 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, 
 		}
 		rejected := of.with(refusals)
 		for i, c := range set {
-			c.backend, c.id = b, installed[i].ID
-			c.edit().rejected, c.edit().source = rejected, installed[i].Source
+			c.backend = b
+			c.id = installed[i].ID
+			c.edit().rejected = rejected
+			c.edit().source = installed[i].Source
 		}
 		var left []backend.Placed
 		for i, c := range set {
@@ -161,7 +163,8 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})
 				continue
 			}
-			c.shadow, c.hasShadow = in[i], true
+			c.shadow = in[i]
+			c.hasShadow = true
 		}
 		if err != nil && stack.audit {
 			return stack.unaudited(err)

@@ -30,7 +30,8 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	if hasHooks && movedHere {
 		u.Rely(c.Placed)
 	}
-	c.basis, c.slot = in.Basis, in.Cookie
+	c.basis = in.Basis
+	c.slot = in.Cookie
 	c.base = baseOf(c.past)
 	if err := m.writeSource(c); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 	if err := m.publish(c, c.shadow, len(displaced) > 0); err != nil {
 		return err
 	}
-	c.shadowBase, c.follows = c.base, true
+	c.shadowBase = c.base
+	c.follows = true
 	if len(displaced) == 0 || c.shadow.Adopted || c.base == (backend.Pair{}) {
 		return nil
 	}
@@ -121,7 +123,9 @@ func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
 // before hardware began to count. ahead says that its shadow has packets that hardware has counted for flows behind it.
 func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) error {
-	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
+	c.backend = m.stack.hardware
+	c.basis = c.hardware.Basis
+	c.edit().source = c.hardware.Source
 	amid := uint64(0)
 	var u backend.SoftwareBackend
 	if c.hasShadow {
@@ -155,7 +159,8 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 		if err != nil {
 			return past, err
 		}
-		h.passed, taken = amid, true
+		h.passed = amid
+		taken = true
 		var exact bool
 		past.Discontinuities = old.Continuity.Discontinuities
 		if total, exact, _ = h.total(); !exact {
@@ -203,7 +208,8 @@ func baseOf(past shm.Continuity) backend.Pair {
 }
 
 func setBase(past *shm.Continuity, base backend.Pair) {
-	past.BasePackets, past.BaseBytes = base.Packets, base.Bytes
+	past.BasePackets = base.Packets
+	past.BaseBytes = base.Bytes
 }
 
 // writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and

@@ -74,7 +74,8 @@ func (r *refusals) begin(goOn bool) (before map[string]*refusal) {
 
 // end ends the change. After an error before is the result of begin, else nil.
 func (r *refusals) end(before map[string]*refusal) {
-	r.goOn, r.tried = false, nil
+	r.goOn = false
+	r.tried = nil
 	if before != nil {
 		r.flows = before
 	}
@@ -227,10 +228,13 @@ func (ch *change) installStacked(ctx context.Context, flows []*flowState) error 
 	for i, c := range flows {
 		n := e.placement.newFlow(c.Placed)
 		if c.noShadow {
-			n.noShadow, n.refusals = true, c.refusals
+			n.noShadow = true
+			n.refusals = c.refusals
 		}
 		if c.hasShadow && len(flows) > 1 && e.catalogue.Inheriting() {
-			n.shadow, n.hasShadow, c.hasShadow = c.shadow, true, false
+			n.shadow = c.shadow
+			n.hasShadow = true
+			c.hasShadow = false
 			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes
 		}
 		ch.altering.replace(c, n)

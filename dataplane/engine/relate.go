@@ -12,7 +12,8 @@ func (s *stack) relate(fresh []*flowState) {
 				a, b = o, c
 			}
 			a.below = append(a.below, b)
-			b.above, b.unsorted = append(b.above, a), true
+			b.above = append(b.above, a)
+			b.unsorted = true
 		})
 		s.related.Add(c)
 	}
@@ -53,7 +54,8 @@ func (s *stack) unrelate(gone []*flowState) {
 	left := func(o *flowState) bool { return out[o] }
 	for o, stays := range touched {
 		if stays {
-			o.above, o.below = slices.DeleteFunc(o.above, left), slices.DeleteFunc(o.below, left)
+			o.above = slices.DeleteFunc(o.above, left)
+			o.below = slices.DeleteFunc(o.below, left)
 		}
 	}
 }

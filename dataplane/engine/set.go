@@ -325,7 +325,9 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 	if !opts.KeepOthers {
 		d.Removed = slices.Sorted(slices.Values(append(d.Removed, e.refused.unset(flows, opts.Keep)...)))
 	}
-	ch.add, ch.list, ch.given = plan.Add, plan.List, flows
+	ch.add = plan.Add
+	ch.list = plan.List
+	ch.given = flows
 	ch.keepOthers = opts.KeepOthers
 	for _, x := range plan.Alter {
 		ch.alter = append(ch.alter, &alteration{c: e.flows[x.Name], to: x.To, rules: x.Rules, relist: x.Relist, anew: x.Anew})

@@ -95,7 +95,8 @@ func (a *alterations) notePassed(altered map[*flowState]bool) {
 			}
 			passed := (backend.ByPrecedence(x.before(), before) < 0) != (backend.ByPrecedence(x.to, after) < 0)
 			if c != x.c && passed && (flow.Overlap(&x.to.Flow, &before.Flow) || flow.Overlap(&x.to.Flow, &after.Flow)) {
-				altered[c], altered[x.c] = true, true
+				altered[c] = true
+				altered[x.c] = true
 			}
 		}
 	}

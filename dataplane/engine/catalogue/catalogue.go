@@ -86,8 +86,11 @@ func (m *Catalogue) Inheriting() bool { return m.starting }
 
 // Inherit reads the entries of an earlier process.
 func (m *Catalogue) Inherit() {
-	m.starting, m.inherited, m.named = true, make(map[string]*Inherited), make(map[string][]*Inherited)
-	m.renamed, m.taken = make(map[uint64]*Inherited), make(map[shm.Handle]*Inherited)
+	m.starting = true
+	m.inherited = make(map[string]*Inherited)
+	m.named = make(map[string][]*Inherited)
+	m.renamed = make(map[uint64]*Inherited)
+	m.taken = make(map[shm.Handle]*Inherited)
 	var all, aside [2]int
 	for _, entry := range m.writer.Entries() {
 		m.plan.AddSegment(entry.Handle, entry.Latency)
@@ -126,7 +129,8 @@ func (m *Catalogue) inherit(old *Inherited) {
 	if old.isAside() {
 		name = old.Labels[formerName]
 	}
-	m.inherited[old.Name], m.named[name] = old, append(m.named[name], old)
+	m.inherited[old.Name] = old
+	m.named[name] = append(m.named[name], old)
 }
 
 // formerName is the label with the name that an entry had before it was set aside.
@@ -139,7 +143,8 @@ func (o *Inherited) isAside() bool { return strings.HasPrefix(o.Name, "~") }
 // the mirror.
 func (o *Inherited) aside(former string) shm.Entry {
 	e := o.Entry
-	e.Name, e.Labels = fmt.Sprintf("~%d.%d", o.Handle.Index, o.Handle.Generation), map[string]string{formerName: former}
+	e.Name = fmt.Sprintf("~%d.%d", o.Handle.Index, o.Handle.Generation)
+	e.Labels = map[string]string{formerName: former}
 	return e
 }
 
@@ -249,7 +254,8 @@ func (m *Catalogue) takeOver(want shm.Entry, was *Inherited) (shm.Handle, error)
 		}
 		if aside {
 			delete(m.inherited, want.Name)
-			old.Entry, old.Handle = to[0], handles[0]
+			old.Entry = to[0]
+			old.Handle = handles[0]
 			m.inherited[old.Name] = old
 		}
 		if there {

@@ -56,7 +56,9 @@ func (m *Catalogue) Repair() {
 		return
 	}
 	m.log.Warn("the mirror was made anew", "path", m.path, "reason", damage)
-	m.faults.lost, m.faults.remade, m.faults.remadeAt = nil, damage, time.Now()
+	m.faults.lost = nil
+	m.faults.remade = damage
+	m.faults.remadeAt = time.Now()
 }
 
 // SetSource writes the source of a counter. A counter without a source, lost, keeps its last value.

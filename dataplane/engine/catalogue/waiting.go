@@ -44,7 +44,9 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	m.inherited, m.named, m.renamed = make(map[string]*Inherited), make(map[string][]*Inherited), nil
+	m.inherited = make(map[string]*Inherited)
+	m.named = make(map[string][]*Inherited)
+	m.renamed = nil
 	var beyond [2]int
 	for old, name := range waits {
 		if err := m.await(old, name); err != nil {
@@ -52,7 +54,9 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 		}
 		beyond[classOf(old.Entry)]++
 	}
-	m.starting, m.taken, m.beyond = false, make(map[shm.Handle]*Inherited), beyond
+	m.starting = false
+	m.taken = make(map[shm.Handle]*Inherited)
+	m.beyond = beyond
 	return m.setLimits()
 }
 
@@ -85,7 +89,8 @@ func (m *Catalogue) byText() map[string][]*Inherited {
 	out := make(map[string][]*Inherited, 2*len(m.inherited))
 	for _, old := range slices.SortedFunc(maps.Values(m.inherited), func(a, b *Inherited) int { return cmp.Compare(a.Handle.Index, b.Handle.Index) }) {
 		end := old.Text[max(0, len(old.Text)-len(shm.TextSum(""))):]
-		out[old.Text], out[end] = append(out[old.Text], old), append(out[end], old)
+		out[old.Text] = append(out[old.Text], old)
+		out[end] = append(out[end], old)
 	}
 	return out
 }
@@ -138,7 +143,8 @@ func (m *Catalogue) await(old *Inherited, name string) error {
 			m.beyond = was
 			return fmt.Errorf("keeping the total of %q, which is not counted: %w", old.Name, errors.Join(err, m.setLimits()))
 		}
-		old.Entry, old.Handle = to, handles[0]
+		old.Entry = to
+		old.Handle = handles[0]
 	}
 	m.inherit(old)
 	return nil
@@ -146,8 +152,12 @@ func (m *Catalogue) await(old *Inherited, name string) error {
 
 // stop makes the entry one without a source, whose total goes on from the last value.
 func (o *Inherited) stop() {
-	o.Source, o.Valid, o.Stale = "", false, true
+	o.Source = ""
+	o.Valid = false
+	o.Stale = true
 	if o.err == nil { // else only the slot knows the total
-		o.Continuity.Cookie, o.Continuity.BasePackets, o.Continuity.BaseBytes = 0, o.total.Packets, o.total.Bytes
+		o.Continuity.Cookie = 0
+		o.Continuity.BasePackets = o.total.Packets
+		o.Continuity.BaseBytes = o.total.Bytes
 	}
 }

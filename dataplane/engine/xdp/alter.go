@@ -59,9 +59,12 @@ func (a *alteration) prepare(ctx context.Context) error {
 		}
 		y.drops = y.active && a.Now[i].Action == flow.Drop
 		if !slices.Equal(before, rules) {
-			a.rules[0], a.rules[1] = append(a.rules[0], before...), append(a.rules[1], rules...)
+			a.rules[0] = append(a.rules[0], before...)
+			a.rules[1] = append(a.rules[1], rules...)
 		}
-		a.old, a.fresh, a.in = append(a.old, x), append(a.fresh, y), append(a.in, in)
+		a.old = append(a.old, x)
+		a.fresh = append(a.fresh, y)
+		a.in = append(a.in, in)
 	}
 	if err := a.prepareAdded(ctx); err != nil {
 		return err
@@ -123,7 +126,8 @@ func (a *alteration) prepareAdded(ctx context.Context) error {
 			a.made = append(a.made, in.ID)
 		}
 		x.active = !a.Shadows
-		a.added, a.in = append(a.added, x), append(a.in, in)
+		a.added = append(a.added, x)
+		a.in = append(a.in, in)
 		a.rules[1] = append(a.rules[1], rules...)
 	}
 	return nil
@@ -194,7 +198,10 @@ func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend
 		if !c.Adopted {
 			a.made = append(a.made, c.ID)
 		}
-		y.counter, y.own, y.apart, y.placed = c.ID, nil, nil, nil
+		y.counter = c.ID
+		y.own = nil
+		y.apart = nil
+		y.placed = nil
 		return &y, backend.Installed{ID: c.ID, Cookie: c.Cookie, Basis: "l2", Adopted: c.Adopted}, nil
 	}
 	if err := a.rename(x.counter, x.owner, y.owner); err != nil {

@@ -65,9 +65,11 @@ func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 		return fmt.Errorf("flow %q: counting it apart on %s: %w", f.Name, ifname, translate(err))
 	}
 	if x.own == nil {
-		x.own, x.apart = make(map[string]xdp.Counter), make(map[string]struct{})
+		x.own = make(map[string]xdp.Counter)
+		x.apart = make(map[string]struct{})
 	}
-	x.own[ifname], x.placed = c, &f
+	x.own[ifname] = c
+	x.placed = &f
 	return nil
 }
 

@@ -101,7 +101,8 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 				continue
 			}
 			hook := o
-			hook.Ingress, hook.Egress = one.Ingress, one.Egress
+			hook.Ingress = one.Ingress
+			hook.Egress = one.Egress
 			done, err := h.rules.Attach(i.Name, hook)
 			if errors.Is(err, xdp.ErrNotFound) {
 				return err

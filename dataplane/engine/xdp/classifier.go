@@ -51,7 +51,8 @@ func NewClassifier(flows []flow.Flow, log *slog.Logger) (*Classifier, error) {
 	if err := c.rules.Add(rules...); err != nil {
 		return nil, errors.Join(fmt.Errorf("loading %d flows: %w", len(flows), translate(err)), c.Close())
 	}
-	c.before, c.after = make([]xdp.Pair, len(flows)), make([]xdp.Pair, len(flows))
+	c.before = make([]xdp.Pair, len(flows))
+	c.after = make([]xdp.Pair, len(flows))
 	return c, nil
 }
 
@@ -145,7 +146,8 @@ func (c *Classifier) Read(packets, bytes []uint64) error {
 		return translate(err)
 	}
 	for i, p := range c.after {
-		packets[i], bytes[i] = p.Packets, p.Bytes
+		packets[i] = p.Packets
+		bytes[i] = p.Bytes
 	}
 	return nil
 }

@@ -217,7 +217,8 @@ func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.R
 		return nil, rules
 	}
 	position := func(r xdp.Rule) xdp.Rule { // the tables hold one rule at a position
-		r.Counter, r.Drop = 0, false
+		r.Counter = 0
+		r.Drop = false
 		return r
 	}
 

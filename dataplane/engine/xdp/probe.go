@@ -15,7 +15,8 @@ type Prober struct{ of xdp.Prober }
 func (p *Prober) Probe(ifname string) []probe.Result {
 	out := p.of.Probe(ifname)
 	for i := range out {
-		out[i].Object, out[i].Backend = cmp.Or(out[i].Object, "backend xdp"), "xdp"
+		out[i].Object = cmp.Or(out[i].Object, "backend xdp")
+		out[i].Backend = "xdp"
 	}
 	return out
 }

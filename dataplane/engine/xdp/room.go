@@ -35,7 +35,8 @@ func (b *Backend) room() *room {
 		return r
 	}
 	counters := b.rules.Counters()
-	r.pinned, r.pinnedOf = make(map[string]xdp.Counter, len(counters)), make(map[uint32]int, len(counters))
+	r.pinned = make(map[string]xdp.Counter, len(counters))
+	r.pinnedOf = make(map[uint32]int, len(counters))
 	for _, c := range counters {
 		r.pinned[c.Owner] = c.Counter
 	}

@@ -56,7 +56,8 @@ type keptRule struct {
 // another rule, or the same in another order. It concerns each flow that it overlaps.
 func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, moved []xdp.Rule) {
 	orderless := func(r xdp.Rule) xdp.Rule {
-		r.Order, r.Drop = 0, false
+		r.Order = 0
+		r.Drop = false
 		return r
 	}
 
@@ -64,7 +65,8 @@ func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, mo
 	own := make(map[uint32]bool)           // these counters
 	for i, w := range configured {
 		for _, r := range w.rules {
-			r.Counter, r.Order = fates[i].counter, fates[i].place
+			r.Counter = fates[i].counter
+			r.Order = fates[i].place
 			if !fates[i].adopts {
 				oneSided = append(oneSided, r)
 				continue
