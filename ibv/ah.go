@@ -1,23 +1,19 @@
 package ibv
 
-import "net/netip"
+// GlobalRoute is struct ibv_global_route.
+type GlobalRoute struct {
+	DGID                              GID
+	FlowLabel                         uint32
+	SGIDIndex, HopLimit, TrafficClass uint8
+}
 
-// GID is union ibv_gid: the address of a port, in the order of the wire. On Ethernet it is an
-// IPv6 address, or an IPv4 address in the form ::ffff:a.b.c.d.
-type GID [16]byte
-
-// String is the GID as an IPv6 address.
-func (g GID) String() string { return netip.AddrFrom16(g).String() }
-
-// QueryGID reads an entry of a port's GID table. PortAttr.GIDTblLen is the number of entries. An
-// entry without an address is zero.
-func (c *Context) QueryGID(port uint8, index int) (GID, error) {
-	var g GID
-	if err := c.use(); err != nil {
-		return g, err
-	}
-	defer c.done()
-	return g, c.err("ibv_query_gid", c.v.queryGID(c.h, port, index, &g))
+// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set.
+type AHAttr struct {
+	GRH                         GlobalRoute
+	DLID                        uint16
+	SL, SrcPathBits, StaticRate uint8
+	IsGlobal                    bool
+	PortNum                     uint8
 }
 
 // AH is an address handle: the way to a peer, for the datagrams of a UD queue pair.

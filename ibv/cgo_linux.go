@@ -137,6 +137,13 @@ func (v *cVerbs) queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno {
 	return 0
 }
 
+func (v *cVerbs) queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno {
+	if index < 0 || index > math.MaxInt32 {
+		return syscall.EINVAL
+	}
+	return syscall.Errno(C.ft_query_gid(v.t, C.uintptr_t(ctx), C.uint8_t(port), C.int(index), bytePtr(gid[:])))
+}
+
 func (v *cVerbs) getEvent(ctx handle) (event, syscall.Errno) {
 	var typ C.uint32_t
 	var element C.uint64_t

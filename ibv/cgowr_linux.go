@@ -11,17 +11,7 @@ package ibv
 */
 import "C"
 
-import (
-	"math"
-	"syscall"
-)
-
-func (v *cVerbs) queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno {
-	if index < 0 || index > math.MaxInt32 {
-		return syscall.EINVAL
-	}
-	return syscall.Errno(C.ft_query_gid(v.t, C.uintptr_t(ctx), C.uint8_t(port), C.int(index), bytePtr(gid[:])))
-}
+import "syscall"
 
 // regMR hands the library memory that it keeps, which the Go heap's may not be: see MR.
 func (v *cVerbs) regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) {

@@ -69,26 +69,6 @@ func (c *Context) unmapLeft() (err error) {
 	return err
 }
 
-// QueryDevice reads the device's attributes.
-func (c *Context) QueryDevice() (DeviceAttr, error) {
-	var a DeviceAttr
-	if err := c.use(); err != nil {
-		return a, err
-	}
-	defer c.done()
-	return a, c.err("ibv_query_device", c.v.queryDevice(c.h, &a))
-}
-
-// QueryPort reads the attributes of a port; the first is 1.
-func (c *Context) QueryPort(port uint8) (PortAttr, error) {
-	var a PortAttr
-	if err := c.use(); err != nil {
-		return a, err
-	}
-	defer c.done()
-	return a, c.err("ibv_query_port", c.v.queryPort(c.h, port, &a))
-}
-
 // Close closes the device. It ends a NextEvent that waits.
 func (c *Context) Close() error {
 	err := c.close(func(h handle) error {

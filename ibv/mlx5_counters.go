@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"sync"
@@ -23,6 +24,22 @@ type FlowCounters struct {
 	query   sync.Mutex
 	in, out []byte
 	units   int // that in asks for; 0 before the first query
+}
+
+// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap in practice.
+// No public source documents whether Octets includes FCS and tags.
+type FlowCount struct {
+	Packets, Octets uint64
+}
+
+func (f *FlowCount) prm(c *prmCodec) {
+	field(c, "packets", 0x00, 0x40, &f.Packets)
+	field(c, "octets", 0x40, 0x40, &f.Octets)
+}
+
+// trafficCounter decodes a FlowCount word by word: thousands come at a time.
+func trafficCounter(b []byte) FlowCount {
+	return FlowCount{Packets: binary.BigEndian.Uint64(b), Octets: binary.BigEndian.Uint64(b[8:])}
 }
 
 // AllocFlowCounters allocates at least n counters as one object. The device chooses the size:

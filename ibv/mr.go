@@ -6,6 +6,17 @@ import (
 	"syscall"
 )
 
+// AccessFlags is enum ibv_access_flags.
+type AccessFlags uint32
+
+// The kinds of access to memory, or through a queue pair. Local reads are always allowed.
+const (
+	AccessLocalWrite AccessFlags = 1 << iota
+	AccessRemoteWrite
+	AccessRemoteRead
+	AccessRemoteAtomic
+)
+
 // MR is a memory region: memory that the device reads and writes by itself, while the
 // program runs on. So it is never the Go heap's, which may move on or be reused: it is a
 // mapping of its own, made by AllocMR, or one that the caller keeps mapped longer than

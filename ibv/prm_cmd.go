@@ -1,9 +1,6 @@
 package ibv
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // Opcodes of the commands (mlx5_ifc.h, MLX5_CMD_OP_*).
 const (
@@ -91,22 +88,6 @@ func (q *queryFlowCounterIn) prm(c *prmCodec) {
 	flag(c, "clear", 0xc0, &q.Clear)
 	field(c, "num_of_counters", 0xc2, 0x1e, &q.NumOfCounters)
 	field(c, "flow_counter_id", 0xe0, 0x20, &q.FlowCounterID)
-}
-
-// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap in practice.
-// No public source documents whether Octets includes FCS and tags.
-type FlowCount struct {
-	Packets, Octets uint64
-}
-
-func (f *FlowCount) prm(c *prmCodec) {
-	field(c, "packets", 0x00, 0x40, &f.Packets)
-	field(c, "octets", 0x40, 0x40, &f.Octets)
-}
-
-// trafficCounter decodes a FlowCount word by word: thousands come at a time.
-func trafficCounter(b []byte) FlowCount {
-	return FlowCount{Packets: binary.BigEndian.Uint64(b), Octets: binary.BigEndian.Uint64(b[8:])}
 }
 
 // Capability types of QUERY_HCA_CAP; the operation modifier is type<<1 | 1, the 1

@@ -1,23 +1,9 @@
 package ibv
 
-// QPState is enum ibv_qp_state.
-type QPState uint32
-
-// The states of a queue pair.
-const (
-	QPSReset QPState = iota
-	QPSInit
-	QPSRTR // ready to receive
-	QPSRTS // ready to send
-	QPSSQD // send queue drained
-	QPSSQE // send queue error
-	QPSErr
-	QPSUnknown
+import (
+	"fmt"
+	"strings"
 )
-
-func (s QPState) String() string {
-	return name("QP state", s, "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN")
-}
 
 // QPAttrMask is enum ibv_qp_attr_mask: which fields of a QPAttr are meant.
 type QPAttrMask uint32
@@ -48,16 +34,24 @@ const (
 	QPAttrRateLimit QPAttrMask = 1 << 25
 )
 
-// AccessFlags is enum ibv_access_flags.
-type AccessFlags uint32
-
-// The kinds of access to memory, or through a queue pair. Local reads are always allowed.
-const (
-	AccessLocalWrite AccessFlags = 1 << iota
-	AccessRemoteWrite
-	AccessRemoteRead
-	AccessRemoteAtomic
-)
+// String lists the names as verbs.h spells them.
+func (m QPAttrMask) String() string {
+	names := [...]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
+		"PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
+		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 25: "RATE_LIMIT"}
+	var set []string
+	for bit := range 32 {
+		if m&(1<<bit) == 0 {
+			continue
+		}
+		if bit < len(names) && names[bit] != "" {
+			set = append(set, "IBV_QP_"+names[bit])
+		} else {
+			set = append(set, fmt.Sprintf("1<<%d", bit))
+		}
+	}
+	return strings.Join(set, "|")
+}
 
 // MigState is enum ibv_mig_state.
 type MigState uint32
@@ -68,22 +62,6 @@ const (
 	MigRearm
 	MigArmed
 )
-
-// GlobalRoute is struct ibv_global_route.
-type GlobalRoute struct {
-	DGID                              GID
-	FlowLabel                         uint32
-	SGIDIndex, HopLimit, TrafficClass uint8
-}
-
-// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set.
-type AHAttr struct {
-	GRH                         GlobalRoute
-	DLID                        uint16
-	SL, SrcPathBits, StaticRate uint8
-	IsGlobal                    bool
-	PortNum                     uint8
-}
 
 // QPAttr is struct ibv_qp_attr.
 type QPAttr struct {

@@ -2,9 +2,27 @@ package ibv
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 )
+
+// QPState is enum ibv_qp_state.
+type QPState uint32
+
+// The states of a queue pair.
+const (
+	QPSReset QPState = iota
+	QPSInit
+	QPSRTR // ready to receive
+	QPSRTS // ready to send
+	QPSSQD // send queue drained
+	QPSSQE // send queue error
+	QPSErr
+	QPSUnknown
+)
+
+func (s QPState) String() string {
+	return name("QP state", s, "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN")
+}
 
 // transition is the rule of ibv_modify_qp(3) for one change of state: the attributes that are
 // required beside IBV_QP_STATE, and the optional ones.
@@ -100,23 +118,4 @@ func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error
 		return fmt.Errorf("%w: %w", err, why)
 	}
 	return err
-}
-
-// String lists the names as verbs.h spells them.
-func (m QPAttrMask) String() string {
-	names := [...]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
-		"PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
-		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 25: "RATE_LIMIT"}
-	var set []string
-	for bit := range 32 {
-		if m&(1<<bit) == 0 {
-			continue
-		}
-		if bit < len(names) && names[bit] != "" {
-			set = append(set, "IBV_QP_"+names[bit])
-		} else {
-			set = append(set, fmt.Sprintf("1<<%d", bit))
-		}
-	}
-	return strings.Join(set, "|")
 }
