@@ -1,19 +1,25 @@
 package ibv
 
-// GlobalRoute is struct ibv_global_route.
-type GlobalRoute struct {
-	DGID                              GID
-	FlowLabel                         uint32
-	SGIDIndex, HopLimit, TrafficClass uint8
+// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set, and DLID is
+// not used.
+type AHAttr struct {
+	GRH         GlobalRoute // used with IsGlobal
+	DLID        uint16
+	SL          uint8
+	SrcPathBits uint8
+	StaticRate  uint8 // enum ibv_rate; 0: the port's
+	IsGlobal    bool
+	PortNum     uint8 // of this device, from 1
 }
 
-// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set.
-type AHAttr struct {
-	GRH                         GlobalRoute
-	DLID                        uint16
-	SL, SrcPathBits, StaticRate uint8
-	IsGlobal                    bool
-	PortNum                     uint8
+// GlobalRoute is struct ibv_global_route: the fields of the global route header, which on Ethernet
+// become those of the IP header.
+type GlobalRoute struct {
+	DGID         GID    // of the peer
+	FlowLabel    uint32 // 20 bits
+	SGIDIndex    uint8  // in the GID table of the port
+	HopLimit     uint8
+	TrafficClass uint8
 }
 
 // AH is an address handle: the way to a peer, for the datagrams of a UD queue pair.

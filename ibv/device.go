@@ -4,7 +4,7 @@ package ibv
 type Device struct {
 	Name      string // "mlx5_0"
 	SysfsPath string // ibdev_path: the device's directory in class infiniband
-	GUID      uint64 // node GUID, host order; 0 where unknown
+	GUID      uint64 // node GUID; 0 where unknown
 	NodeType  NodeType
 	Transport TransportType
 }
@@ -12,10 +12,7 @@ type Device struct {
 // NodeType is enum ibv_node_type.
 type NodeType int32
 
-// TransportType is enum ibv_transport_type.
-type TransportType int32
-
-// The node types.
+// The node types. The header skips 0.
 const (
 	NodeUnknown NodeType = iota - 1
 	_
@@ -25,8 +22,11 @@ const (
 	NodeRNIC
 	NodeUSNIC
 	NodeUSNICUDP
-	NodeUnspecified
+	NodeUnspecified // EFA's
 )
+
+// TransportType is enum ibv_transport_type.
+type TransportType int32
 
 // The transports.
 const (
@@ -38,23 +38,34 @@ const (
 	TransportUnspecified
 )
 
-// DeviceAttr is struct ibv_device_attr.
+// DeviceAttr is struct ibv_device_attr: what ibv_query_device(3) says of a device. A maximum is the
+// device's own, and the memory of the host may allow less.
 type DeviceAttr struct {
-	FWVer                             string
-	NodeGUID, SysImageGUID            uint64 // host order
-	MaxMRSize, PageSizeCap            uint64
-	VendorID, VendorPartID, HWVer     uint32
-	DeviceCapFlags                    DeviceCapFlags
-	MaxQP, MaxQPWR, MaxSGE, MaxCQ     int
-	MaxCQE, MaxMR, MaxPD, MaxQPRdAtom int
-	MaxRawEthyQP                      int
-	PhysPortCnt                       uint8
+	FWVer          string
+	NodeGUID       uint64
+	SysImageGUID   uint64
+	MaxMRSize      uint64 // bytes
+	PageSizeCap    uint64 // bit n: pages of 2^n bytes
+	VendorID       uint32
+	VendorPartID   uint32
+	HWVer          uint32
+	DeviceCapFlags DeviceCapFlags
+	MaxQP          int
+	MaxQPWR        int // outstanding work requests of one queue
+	MaxSGE         int // of one work request
+	MaxCQ          int
+	MaxCQE         int // entries of one completion queue
+	MaxMR          int
+	MaxPD          int
+	MaxQPRdAtom    int // RDMA reads and atomics that a queue pair answers at a time
+	MaxRawEthyQP   int
+	PhysPortCnt    uint8 // ports are numbered from 1
 }
 
 // DeviceCapFlags is enum ibv_device_cap_flags.
 type DeviceCapFlags uint32
 
-// The capability flags that matter here.
+// The capability flags of flow steering and of raw packets.
 const (
 	DeviceRawIPCsum           DeviceCapFlags = 1 << 26
 	DeviceManagedFlowSteering DeviceCapFlags = 1 << 29
@@ -67,5 +78,6 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 		return a, err
 	}
 	defer c.done()
+
 	return a, c.err("ibv_query_device", c.v.queryDevice(c.h, &a))
 }

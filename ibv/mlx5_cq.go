@@ -72,7 +72,7 @@ func (c *Context) CreateMLX5CQ(o MLX5CQOptions) (*CQ, error) {
 		m.unload()
 		return nil, err
 	}
-	remember(c, c.cqs, q.h, q)
+	remember(c, c.cqByHandle, q.h, q)
 	return q, nil
 }
 
@@ -93,8 +93,9 @@ func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 		return MLX5CQ{}, err
 	}
 	defer q.done()
-	q.direct.Lock()
-	defer q.direct.Unlock()
+
+	q.mlx5Mu.Lock()
+	defer q.mlx5Mu.Unlock()
 	if q.mlx5 == nil {
 		m, err := q.ctx.loadMLX5(featureRing)
 		if err != nil {

@@ -65,7 +65,7 @@ func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.regions.Store(m.reg.lkey, m)
+	p.regionByLKey.Store(m.reg.lkey, m)
 	return m, nil
 }
 
@@ -110,7 +110,7 @@ func (m *MR) Close() error {
 			}
 			return err
 		}
-		m.pd.regions.CompareAndDelete(m.reg.lkey, m)
+		m.pd.regionByLKey.CompareAndDelete(m.reg.lkey, m)
 		if m.own {
 			return syscall.Munmap(m.mem)
 		}

@@ -2,7 +2,7 @@ package ibv
 
 import "fmt"
 
-// name is the word for v, or the number of a value from a newer library.
+// name returns the word for v, or kind and number of a value that only a newer library has.
 func name[T ~uint8 | ~uint32](kind string, v T, words ...string) string {
 	if uint64(v) < uint64(len(words)) {
 		return words[v]

@@ -65,7 +65,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	remember(p.ctx, p.ctx.qps, q.h, q)
+	remember(p.ctx, p.ctx.qpByHandle, q.h, q)
 	return q, nil
 }
 
@@ -119,7 +119,7 @@ func (q *QP) Close() error {
 		if err := q.ctx.err("ibv_destroy_qp", q.ctx.v.destroyQP(h)); err != nil {
 			return err
 		}
-		forget(q.ctx, q.ctx.qps, h, q)
+		forget(q.ctx, q.ctx.qpByHandle, h, q)
 		if q.efa != nil {
 			q.efa.unload()
 		}

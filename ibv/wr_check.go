@@ -46,7 +46,7 @@ func (q *QP) checkSend(w *SendWR, mr *MR) error {
 
 // usedRegion is the region of that key, in use.
 func (p *PD) usedRegion(lkey uint32) (*MR, error) {
-	if m, ok := p.regions.Load(lkey); ok && m.(*MR).use() == nil {
+	if m, ok := p.regionByLKey.Load(lkey); ok && m.(*MR).use() == nil {
 		return m.(*MR), nil
 	}
 	return nil, fmt.Errorf("%w: no region has lkey %#x", errInline, lkey)
