@@ -2,15 +2,15 @@ package ibv
 
 import "fmt"
 
-// prmCodec walks the fields of one PRM structure: the layout language of mlx5
-// firmware, big endian, where a field is a bit position counted from the first
-// byte's most significant bit and a width. One walk of a structure's prm method
-// encodes it, decodes it, or lists the fields, so the three cannot differ.
+// prmCodec walks the fields of one structure of the PRM, the manual of mlx5 firmware: big endian,
+// where a field has a width and a position in bits, counted from the first byte's most significant
+// bit. One walk of a structure's prm method encodes it, decodes it, or lists the fields, so the
+// three cannot differ.
 type prmCodec struct {
 	b    []byte
 	mode prmMode
-	list []prmField // for prmList
-	err  error      // the first value that is wider than its field
+	list []prmField // of prmList
+	err  error      // of prmEncode: the first value that is wider than its field
 }
 
 type prmMode uint8

@@ -12,7 +12,7 @@ import (
 
 // needed are the masks that ibv_modify_qp(3) asks for on the way to RTS.
 func needed(typ QPType, to QPState) QPAttrMask {
-	for _, m := range transitions[typ] {
+	for _, m := range transitionsByType[typ] {
 		if m.to == to && m.from == to-1 {
 			return m.need | QPAttrState
 		}
@@ -55,7 +55,7 @@ func TestStateMachine(t *testing.T) {
 		for from, way := range ways() {
 			for to := QPSReset; to <= QPSErr; to++ {
 				need := QPAttrState
-				for _, m := range transitions[typ] {
+				for _, m := range transitionsByType[typ] {
 					if m.from == from && m.to == to {
 						need |= m.need
 					}

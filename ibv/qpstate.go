@@ -32,10 +32,10 @@ type transition struct {
 	may      QPAttrMask
 }
 
-// The tables of ibv_modify_qp(3), per type, with the rules that the manual leaves to the kernel
-// (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Every state goes to
-// RESET without further attributes, and every state but RESET to ERR.
-var transitions = map[QPType][]transition{
+// transitionsByType are the tables of ibv_modify_qp(3), with the rules that the manual leaves to the
+// kernel (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Not in the
+// tables: every state goes to RESET without further attributes, and every state but RESET to ERR.
+var transitionsByType = map[QPType][]transition{
 	QPTRawPacket: {
 		{QPSReset, QPSInit, QPAttrPort, 0},
 		{QPSInit, QPSInit, 0, 0},
@@ -86,36 +86,34 @@ var transitions = map[QPType][]transition{
 	},
 }
 
-// checkModify checks a change of state of a queue pair of that type by a call with that mask
-// against the manual. It returns nil, or an error with the missing and the surplus attributes. The
-// device decides in the end.
-func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
-	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
-	move := transition{from: from, to: to}
-	if to != QPSReset && (to != QPSErr || from == QPSReset) {
-		known := false
-		for _, m := range transitions[t] {
-			if m.from == from && m.to == to {
-				move, known = m, true
-			}
-		}
-		if !known {
-			return fmt.Errorf("%s: there is no such transition: %w", what, syscall.EINVAL)
+// findTransition returns the manual's rule for a change of state, if it allows one.
+func findTransition(t QPType, from, to QPState) (_ transition, ok bool) {
+	if to == QPSReset || to == QPSErr && from != QPSReset {
+		return transition{from: from, to: to}, true
+	}
+	for _, rule := range transitionsByType[t] {
+		if rule.from == from && rule.to == to {
+			return rule, true
 		}
 	}
-	if missing := move.need &^ mask; missing != 0 {
-		return fmt.Errorf("%s: lacking %v: %w", what, missing, syscall.EINVAL)
-	}
-	if extra := mask &^ (move.need | move.may | QPAttrState); extra != 0 {
-		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, syscall.EINVAL)
-	}
-	return nil
+	return transition{}, false
 }
 
-// explainModify adds the manual's rule to the device's EINVAL.
-func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error {
-	if why := checkModify(t, from, to, mask); why != nil {
-		return fmt.Errorf("%w: %w", err, why)
+// checkModify compares a change of state with the manual: of a queue pair of type t, by a call with
+// that mask. It returns nil, or an error with the missing or the surplus attributes. The device
+// decides in the end.
+func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
+	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
+
+	rule, ok := findTransition(t, from, to)
+	if !ok {
+		return fmt.Errorf("%s: there is no such transition: %w", what, syscall.EINVAL)
 	}
-	return err
+	if missing := rule.need &^ mask; missing != 0 {
+		return fmt.Errorf("%s: lacking %v: %w", what, missing, syscall.EINVAL)
+	}
+	if surplus := mask &^ (rule.need | rule.may | QPAttrState); surplus != 0 {
+		return fmt.Errorf("%s: %v cannot be set then: %w", what, surplus, syscall.EINVAL)
+	}
+	return nil
 }
