@@ -44,7 +44,7 @@ func decodePRM(b []byte, s prmStruct) {
 	s.prm(&prmCodec{b: b, mode: prmDecode})
 }
 
-// field is a number of up to 64 bits at any bit position.
+// field walks a number of up to 64 bits at any bit position.
 func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, width int, v *T) {
 	switch c.mode {
 	case prmList:
@@ -70,19 +70,19 @@ func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, wi
 	}
 }
 
-// octets encodes or decodes a field of whole bytes in network order, such as an address.
+// octets walks a field of whole bytes in network order, such as an address.
 func octets(c *prmCodec, name string, bit int, v []byte) {
-	switch at := c.b; c.mode {
+	switch c.mode {
 	case prmList:
 		c.list = append(c.list, prmField{name, bit, 8 * len(v)})
 	case prmDecode:
-		copy(v, at[bit/8:])
+		copy(v, c.b[bit/8:])
 	default:
-		copy(at[bit/8:], v)
+		copy(c.b[bit/8:], v)
 	}
 }
 
-// flag is a field of one bit.
+// flag walks a field of one bit.
 func flag(c *prmCodec, name string, bit int, v *bool) {
 	var n uint8
 	if *v {

@@ -90,17 +90,19 @@ func (q *queryFlowCounterIn) prm(c *prmCodec) {
 	field(c, "flow_counter_id", 0xe0, 0x20, &q.FlowCounterID)
 }
 
-// Capability types of QUERY_HCA_CAP; the operation modifier is type<<1 | 1, the 1
-// asking for the current values rather than the most that the device could have.
+// Capability types of QUERY_HCA_CAP.
 const (
 	hcaCapGeneral = 0x00
 	hcaCap2       = 0x20
 )
 
+// queryHCACapIn is struct mlx5_ifc_query_hca_cap_in_bits.
 type queryHCACapIn struct {
 	Type uint16
 }
 
+// The lowest bit of the operation modifier asks for the current values, not for the most that the
+// device could have.
 func (q *queryHCACapIn) prm(c *prmCodec) { prmHeader(c, opQueryHCACap, q.Type<<1|1) }
 
 // hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters and matches need.
@@ -122,9 +124,9 @@ func (h *hcaCap) prm(c *prmCodec) {
 	field(c, "flex_parser_protocols", 0x540, 0x20, &h.FlexParserProtocols)
 }
 
-// hcaCap2Fields is the same of struct mlx5_ifc_cmd_hca_cap_2_bits.
+// hcaCap2Fields is the part of struct mlx5_ifc_cmd_hca_cap_2_bits that counters need.
 type hcaCap2Fields struct {
-	FlowCounterBulkLogMaxAlloc    uint8 // not 0: flow_counter_bulk_log_size may be used, up to it
+	FlowCounterBulkLogMaxAlloc    uint8 // the largest flow_counter_bulk_log_size; 0: the device has no such field
 	FlowCounterBulkLogGranularity uint8 // the smallest
 }
 

@@ -17,7 +17,7 @@ type MatchParam struct {
 }
 
 // MatchHeaders is struct mlx5_ifc_fte_match_set_lyr_2_4_bits: one level of headers, from Ethernet to
-// the ports. Ports and TCP flags are compared in packets of their protocol only.
+// the ports. Ask for ports and TCP flags together with their IPProtocol.
 type MatchHeaders struct {
 	SMAC       [6]byte
 	DMAC       [6]byte
@@ -88,7 +88,7 @@ type MatchMisc struct {
 	OuterIPv6FlowLabel  uint32 // 20 bits
 	InnerIPv6FlowLabel  uint32
 	InnerESPSPI         uint32
-	OuterESPSPI         uint32 // mlx5 sets it for inner ESP, too
+	OuterESPSPI         uint32
 }
 
 func (m *MatchMisc) prm(c *prmCodec) {
