@@ -154,16 +154,19 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 // holds queryMu.
 func (f *FlowCounters) encodeQuery(n int) error {
 	asked := 1
-	cmd := queryFlowCounterIn{FlowCounterID: f.firstID}
+	number := uint32(0)
 	if f.size > 1 {
 		asked = roundUp(n, 1<<queryUnitLog)
-		cmd.NumOfCounters = uint32(asked)
+		number = uint32(asked)
 	}
 	if asked == f.asked {
 		return nil
 	}
 
-	in, err := encodePRM(nil, queryFlowCounterInSize, &cmd)
+	in, err := encodePRM(nil, queryFlowCounterInSize, &queryFlowCounterIn{
+		NumOfCounters: number,
+		FlowCounterID: f.firstID,
+	})
 	if err != nil {
 		return err
 	}
