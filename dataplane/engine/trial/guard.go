@@ -29,20 +29,22 @@ type Options struct {
 	Command    Command
 	RDMA       dataplane.RDMAConfig  // the libraries
 	QueuePairs []dataplane.QueuePair // of the configuration
-	Calls      ibv.Calls             // is told of every call of a verb; nil: is not
+	Calls      ibv.Calls             // is told of every call of a verb; may be nil
 	Excluded   map[string]string     // devices that are not used, with the reasons; "" is libibverbs itself
 	Logger     *slog.Logger
 }
 
 // Guard runs trials and keeps their results as long as the instance lives. It tries a device once for each use. A
 // nil guard allows every device.
+//
+// Lock order: trialMu, then mu.
 type Guard struct {
 	opts Options
 
-	trying sync.Mutex // held during a trial: one runs at a time
+	trialMu sync.Mutex // held during a trial, so that one runs at a time
 
-	mu    sync.Mutex
-	tried map[string]result // by device; "" is the library itself
+	mu             sync.Mutex
+	resultByDevice map[string]result // "" is the library itself
 }
 
 // result is the result of a trial.
@@ -56,9 +58,9 @@ func (v result) covers(r Request) bool { return v.err != nil || v.flows || !r.Fl
 
 // New returns a guard that refuses the devices in o.Excluded.
 func New(o Options) *Guard {
-	g := &Guard{opts: o, tried: make(map[string]result)}
+	g := &Guard{opts: o, resultByDevice: make(map[string]result)}
 	for device, why := range o.Excluded {
-		g.tried[device] = result{err: crashed(device, why)}
+		g.resultByDevice[device] = result{err: newCrashedError(device, why)}
 	}
 	return g
 }
@@ -90,57 +92,72 @@ func (g *Guard) Device(r Request) error {
 	}
 	for _, q := range g.opts.QueuePairs {
 		if q.Device == r.Device {
-			r.QueuePairs, r.Completions = append(r.QueuePairs, q), true
+			r.QueuePairs = append(r.QueuePairs, q)
+			r.Completions = true
 		}
 	}
 	return g.pass(r)
 }
 
+// pass returns the result of an earlier trial that covers the request, or that of a new one.
 func (g *Guard) pass(r Request) error {
-	g.trying.Lock()
-	defer g.trying.Unlock()
+	g.trialMu.Lock()
+	defer g.trialMu.Unlock()
+
 	g.mu.Lock()
-	v, known := g.tried[r.Device]
+	v, known := g.resultByDevice[r.Device]
 	g.mu.Unlock()
 	if known && v.covers(r) || g.opts.Command.Path == "" {
 		return v.err
 	}
+
 	v = result{flows: r.Flows}
-	text, why, err := g.try(r)
-	if why == "" && len(text) > 0 {
-		var reply Reply
-		if json.Unmarshal(text, &reply) == nil && reply.Refused != "" {
-			why = "a process that tried it out refused it: " + strconv.Quote(reply.Refused) // of the library, as its words reach a terminal
-		}
+	reply, why, err := g.try(r)
+	if why == "" {
+		why = refusalIn(reply)
 	}
 	switch {
-	case err != nil: // the device is used without a trial
+	case err != nil: // nothing is known against the device: use it
 		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
 	case why != "":
-		v.err = crashed(r.Device, why)
+		v.err = newCrashedError(r.Device, why)
 		g.opts.Logger.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tried[r.Device] = v
+	g.resultByDevice[r.Device] = v
 	return v.err
+}
+
+// refusalIn returns the reason of a trial that ended by itself and refused the device, or "". The words are the
+// library's and reach a terminal, so they are quoted.
+func refusalIn(text []byte) string {
+	var reply Reply
+	if len(text) == 0 || json.Unmarshal(text, &reply) != nil || reply.Refused == "" {
+		return ""
+	}
+	return "a process that tried it out refused it: " + strconv.Quote(reply.Refused)
 }
 
 // Probe runs a process that probes the library or a device. r.Probe is the first of the features that the probe reports.
 // If the process crashes or hangs, or cannot be started, the results of all features are inconclusive. No result is kept.
 func (g *Guard) Probe(r Request, features []string) (reply Reply) {
-	fix := ""
 	text, why, err := g.try(r)
+	fix := ""
 	switch {
 	case err != nil:
 	case why != "":
-		err, fix = errors.New(why), FixCrash
+		err = errors.New(why)
+		fix = FixCrash
 	default:
-		if err = json.Unmarshal(text, &reply); err == nil {
+		err = json.Unmarshal(text, &reply)
+		if err == nil {
 			return reply
 		}
 		err = fmt.Errorf("decoding the reply of a process that probed %s: %w", orLibrary(r.Device), err)
 	}
+
 	reply = Reply{}
 	for _, f := range features {
 		result := probe.Ask(f, orLibrary(r.Device), err)
@@ -159,15 +176,22 @@ type crashedError struct {
 // Unwrap lets errors.As find the UnsupportedError.
 func (e *crashedError) Unwrap() error { return &e.UnsupportedError }
 
-func crashed(device, why string) error {
-	return &crashedError{probe.UnsupportedError{
-		Feature: "calling its verbs", Object: orLibrary(device), Reason: why, Fix: FixCrash,
-	}, device}
+func newCrashedError(device, why string) error {
+	return &crashedError{
+		UnsupportedError: probe.UnsupportedError{
+			Feature: "calling its verbs",
+			Object:  orLibrary(device),
+			Reason:  why,
+			Fix:     FixCrash,
+		},
+		device: device,
+	}
 }
 
 // FixCrash is the next step for a device that is not used.
 const FixCrash = "install another release of rdma-core, or of the device's own libraries, and start the instance again"
 
+// orLibrary returns the device's name, or the library's if the device is "".
 func orLibrary(device string) string {
 	if device == "" {
 		return "libibverbs"
@@ -182,15 +206,17 @@ func (g *Guard) Conditions() (out []dataplane.Condition) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, v := range g.tried {
+	for _, v := range g.resultByDevice {
 		var c *crashedError
 		if !errors.As(v.err, &c) {
 			continue
 		}
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeRDMACrash, Severity: dataplane.High, Object: c.Object,
-			Text: c.Object + " is left alone: " + c.Reason,
-			Fix:  c.Fix,
+			Code:     dataplane.CodeRDMACrash,
+			Severity: dataplane.High,
+			Object:   c.Object,
+			Text:     c.Object + " is left alone: " + c.Reason,
+			Fix:      c.Fix,
 		})
 	}
 	return out

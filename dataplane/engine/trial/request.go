@@ -5,7 +5,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Request is the work of a trial. Without a device it loads the library and lists the devices.
+// Request is the work of a trial, as JSON. Without a device the trial loads the library and lists the devices.
 type Request struct {
 	RDMA        dataplane.RDMAConfig
 	Device      string
@@ -18,8 +18,8 @@ type Request struct {
 	Interfaces  []string // of a probe that lists the devices
 }
 
-// Reply is the reply of a process to a request with Probe: the devices, if the request names none, or the results. The
-// reply to another request is empty, or has the reason why the device must not be used.
+// Reply is the reply of a process, as JSON. To a request with Probe it has the devices, if the request names none, or
+// the results. To another request it is empty, or has the reason why the device must not be used.
 type Reply struct {
 	Devices []Device
 	Results []probe.Result
