@@ -100,7 +100,7 @@ func (w *worker) pause(idle int) time.Duration {
 	case w.job != nil:
 		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
 	}
-	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idle.Load()))
+	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idlePause.Load()))
 }
 
 // step polls completions and posts operations once, or makes the endpoint again if its device is back. It
