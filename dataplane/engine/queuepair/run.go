@@ -264,6 +264,6 @@ func (w *worker) countLast() {
 		}
 	}
 	// A device may count a polled completion later, but is not read again.
-	atLeast(w.totals, e.polled)
+	raiseTo(w.totals, e.polled)
 	w.storeTotals(at)
 }
