@@ -10,9 +10,10 @@
 // Types, fields and constants carry the names of infiniband/verbs.h and have its values: struct
 // ibv_qp_attr is [QPAttr], IBV_QPS_RTS is [QPSRTS], ibv_poll_cq is [CQ.Poll]. The manual pages of
 // rdma-core define them. A docstring adds what those pages leave out: units, byte order, and which
-// driver does what. Numbers are in host order, lengths in bytes. What begins with DevX, Match or
-// MLX5 is of libmlx5 (mlx5dv.h), and its layouts are of the firmware (mlx5_ifc.h); what begins with
-// EFA is of libefa (efadv.h).
+// driver does what. Numbers are in host order, lengths in bytes.
+//
+// [DevX] and what it makes are of libmlx5 (mlx5dv.h), as is what begins with MLX5; their layouts are
+// the firmware's (mlx5_ifc.h). What begins with EFA is of libefa (efadv.h).
 //
 // # The library
 //
@@ -26,11 +27,12 @@
 // # Lifetimes
 //
 // Every object has one owner, who calls Close. An object holds its parents: a [Flow] its [QP] and
-// [Counters], a QP its [PD], both its [CQ]s and the attached [CompCntr]s, an [MR] and an [AH] their
-// PD. Everything holds the [Context], and the Context the [Library]. Close of a held object returns
-// [ErrBusy] with the names of the holders, and changes nothing. A second Close returns nil. Any
-// other call on a closed object returns [ErrClosed]. Close waits for running calls of the same
-// object.
+// [Counters]; a QP its [PD], the [CQ] of each queue, and every attached [CompCntr]; an [MR] and an
+// [AH] their PD. Everything holds the [Context], and the Context the [Library].
+//
+// Close of a held object returns [ErrBusy] with the names of the holders, and changes nothing. A
+// second Close returns nil. Any other call on a closed object returns [ErrClosed]. Close waits for
+// running calls of the same object.
 //
 // A device that is gone may refuse to destroy an object. Close then returns the error, the object
 // is closed for the caller all the same, and closing the Context frees its kernel resources. EBUSY
