@@ -1,23 +1,25 @@
 package ibv
 
-import "net/netip"
+// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set, and DLID is
+// not used.
+type AHAttr struct {
+	GRH         GlobalRoute // used with IsGlobal
+	DLID        uint16
+	SL          uint8
+	SrcPathBits uint8
+	StaticRate  uint8 // enum ibv_rate; 0: the port's
+	IsGlobal    bool
+	PortNum     uint8 // of this device, from 1
+}
 
-// GID is union ibv_gid: the address of a port, in the order of the wire. On Ethernet it is an
-// IPv6 address, or an IPv4 address in the form ::ffff:a.b.c.d.
-type GID [16]byte
-
-// String is the GID as an IPv6 address.
-func (g GID) String() string { return netip.AddrFrom16(g).String() }
-
-// QueryGID reads an entry of a port's GID table. PortAttr.GIDTblLen is the number of entries. An
-// entry without an address is zero.
-func (c *Context) QueryGID(port uint8, index int) (GID, error) {
-	var g GID
-	if err := c.use(); err != nil {
-		return g, err
-	}
-	defer c.done()
-	return g, c.err("ibv_query_gid", c.v.queryGID(c.h, port, index, &g))
+// GlobalRoute is struct ibv_global_route: the fields of the global route header, which on Ethernet
+// become those of the IP header.
+type GlobalRoute struct {
+	DGID         GID    // of the peer
+	FlowLabel    uint32 // 20 bits
+	SGIDIndex    uint8  // in the GID table of the port
+	HopLimit     uint8
+	TrafficClass uint8
 }
 
 // AH is an address handle: the way to a peer, for the datagrams of a UD queue pair.

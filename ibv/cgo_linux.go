@@ -57,8 +57,8 @@ func (v *cVerbs) has(symbol string) bool {
 	return C.ft_has(v.t, name) != 0
 }
 
-// cMemory is n bytes of the library's memory at p, which stays as long as the object that
-// it belongs to. Bytes have no alignment to lack.
+// cMemory returns n bytes of the library's memory at p, which stays as long as the object that it
+// belongs to. A slice of bytes needs no alignment.
 func cMemory(p unsafe.Pointer, n int) []byte { return unsafe.Slice((*byte)(p), n) }
 
 func (v *cVerbs) devices() ([]Device, syscall.Errno) {
@@ -68,16 +68,20 @@ func (v *cVerbs) devices() ([]Device, syscall.Errno) {
 		if errno := C.ft_devices(v.t, &list[0], C.int(n), &found); errno != 0 {
 			return nil, syscall.Errno(errno)
 		}
-		if int(found) > n { // and it may grow again meanwhile
+		if int(found) > n { // try again with more room; the list may have grown again by then
 			n = int(found)
 			continue
 		}
+
 		devices := make([]Device, found)
 		for i := range devices {
 			d := &list[i]
 			devices[i] = Device{
-				Name: C.GoString(&d.name[0]), SysfsPath: C.GoString(&d.ibdev_path[0]), GUID: uint64(d.guid),
-				NodeType: NodeType(d.node_type), Transport: TransportType(d.transport_type),
+				Name:      C.GoString(&d.name[0]),
+				SysfsPath: C.GoString(&d.ibdev_path[0]),
+				GUID:      uint64(d.guid),
+				NodeType:  NodeType(d.node_type),
+				Transport: TransportType(d.transport_type),
 			}
 		}
 		return devices, 0
@@ -109,14 +113,28 @@ func (v *cVerbs) queryDevice(ctx handle, a *DeviceAttr) syscall.Errno {
 	if errno := C.ft_query_device(v.t, C.uintptr_t(ctx), &c); errno != 0 {
 		return syscall.Errno(errno)
 	}
-	c.fw_ver[len(c.fw_ver)-1] = 0
+	c.fw_ver[len(c.fw_ver)-1] = 0 // a driver may fill the whole array
+
 	*a = DeviceAttr{
-		FWVer: C.GoString(&c.fw_ver[0]), NodeGUID: hostOrder(c.node_guid), SysImageGUID: hostOrder(c.sys_image_guid),
-		MaxMRSize: uint64(c.max_mr_size), PageSizeCap: uint64(c.page_size_cap),
-		VendorID: uint32(c.vendor_id), VendorPartID: uint32(c.vendor_part_id), HWVer: uint32(c.hw_ver),
-		DeviceCapFlags: DeviceCapFlags(c.device_cap_flags), MaxQP: int(c.max_qp), MaxQPWR: int(c.max_qp_wr),
-		MaxSGE: int(c.max_sge), MaxCQ: int(c.max_cq), MaxCQE: int(c.max_cqe), MaxMR: int(c.max_mr), MaxPD: int(c.max_pd),
-		MaxQPRdAtom: int(c.max_qp_rd_atom), MaxRawEthyQP: int(c.max_raw_ethy_qp), PhysPortCnt: uint8(c.phys_port_cnt),
+		FWVer:          C.GoString(&c.fw_ver[0]),
+		NodeGUID:       hostOrder(c.node_guid),
+		SysImageGUID:   hostOrder(c.sys_image_guid),
+		MaxMRSize:      uint64(c.max_mr_size),
+		PageSizeCap:    uint64(c.page_size_cap),
+		VendorID:       uint32(c.vendor_id),
+		VendorPartID:   uint32(c.vendor_part_id),
+		HWVer:          uint32(c.hw_ver),
+		DeviceCapFlags: DeviceCapFlags(c.device_cap_flags),
+		MaxQP:          int(c.max_qp),
+		MaxQPWR:        int(c.max_qp_wr),
+		MaxSGE:         int(c.max_sge),
+		MaxCQ:          int(c.max_cq),
+		MaxCQE:         int(c.max_cqe),
+		MaxMR:          int(c.max_mr),
+		MaxPD:          int(c.max_pd),
+		MaxQPRdAtom:    int(c.max_qp_rd_atom),
+		MaxRawEthyQP:   int(c.max_raw_ethy_qp),
+		PhysPortCnt:    uint8(c.phys_port_cnt),
 	}
 	return 0
 }
@@ -127,14 +145,37 @@ func (v *cVerbs) queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno {
 		return syscall.Errno(errno)
 	}
 	*a = PortAttr{
-		State: PortState(c.state), MaxMTU: MTU(c.max_mtu), ActiveMTU: MTU(c.active_mtu), GIDTblLen: int(c.gid_tbl_len),
-		PortCapFlags: uint32(c.port_cap_flags), MaxMsgSz: uint32(c.max_msg_sz), BadPKeyCntr: uint32(c.bad_pkey_cntr),
-		QKeyViolCntr: uint32(c.qkey_viol_cntr), PKeyTblLen: uint16(c.pkey_tbl_len), LID: uint16(c.lid), SMLID: uint16(c.sm_lid),
-		LMC: uint8(c.lmc), MaxVLNum: uint8(c.max_vl_num), SMSL: uint8(c.sm_sl), SubnetTimeout: uint8(c.subnet_timeout),
-		InitTypeReply: uint8(c.init_type_reply), ActiveWidth: uint8(c.active_width), ActiveSpeed: uint8(c.active_speed),
-		PhysState: uint8(c.phys_state), LinkLayer: LinkLayer(c.link_layer), Flags: uint8(c.flags), PortCapFlags2: uint16(c.port_cap_flags2),
+		State:         PortState(c.state),
+		MaxMTU:        MTU(c.max_mtu),
+		ActiveMTU:     MTU(c.active_mtu),
+		GIDTblLen:     int(c.gid_tbl_len),
+		PortCapFlags:  uint32(c.port_cap_flags),
+		MaxMsgSz:      uint32(c.max_msg_sz),
+		BadPKeyCntr:   uint32(c.bad_pkey_cntr),
+		QKeyViolCntr:  uint32(c.qkey_viol_cntr),
+		PKeyTblLen:    uint16(c.pkey_tbl_len),
+		LID:           uint16(c.lid),
+		SMLID:         uint16(c.sm_lid),
+		LMC:           uint8(c.lmc),
+		MaxVLNum:      uint8(c.max_vl_num),
+		SMSL:          uint8(c.sm_sl),
+		SubnetTimeout: uint8(c.subnet_timeout),
+		InitTypeReply: uint8(c.init_type_reply),
+		ActiveWidth:   uint8(c.active_width),
+		ActiveSpeed:   uint8(c.active_speed),
+		PhysState:     uint8(c.phys_state),
+		LinkLayer:     LinkLayer(c.link_layer),
+		Flags:         uint8(c.flags),
+		PortCapFlags2: uint16(c.port_cap_flags2),
 	}
 	return 0
+}
+
+func (v *cVerbs) queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno {
+	if index < 0 || index > math.MaxInt32 {
+		return syscall.EINVAL
+	}
+	return syscall.Errno(C.ft_query_gid(v.t, C.uintptr_t(ctx), C.uint8_t(port), C.int(index), bytePtr(gid[:])))
 }
 
 func (v *cVerbs) getEvent(ctx handle) (event, syscall.Errno) {
@@ -167,7 +208,7 @@ func (v *cVerbs) createCQ(ctx handle, o CQOptions) (handle, int, syscall.Errno) 
 }
 
 func (v *cVerbs) pollCQ(cq handle, dst []WC) (int, syscall.Errno) {
-	var batch [16]C.struct_ibv_wc
+	var batch [16]C.struct_ibv_wc // on the stack: Poll allocates nothing
 	for n := 0; n < len(dst); {
 		want := min(len(batch), len(dst)-n)
 		var got C.int
@@ -175,14 +216,7 @@ func (v *cVerbs) pollCQ(cq handle, dst []WC) (int, syscall.Errno) {
 			return n, syscall.Errno(errno)
 		}
 		for i := range batch[:got] {
-			c := &batch[i]
-			var imm [4]byte
-			binary.NativeEndian.PutUint32(imm[:], uint32(c.imm_data))
-			dst[n] = WC{
-				WRID: uint64(c.wr_id), Status: WCStatus(c.status), Opcode: WCOpcode(c.opcode), VendorErr: uint32(c.vendor_err),
-				ByteLen: uint32(c.byte_len), ImmData: binary.BigEndian.Uint32(imm[:]), QPNum: uint32(c.qp_num), SrcQP: uint32(c.src_qp),
-				Flags: uint32(c.wc_flags), PKeyIndex: uint16(c.pkey_index), SLID: uint16(c.slid), SL: uint8(c.sl), DLIDPathBits: uint8(c.dlid_path_bits),
-			}
+			dst[n] = goWC(&batch[i])
 			n++
 		}
 		if int(got) < want {
@@ -190,6 +224,26 @@ func (v *cVerbs) pollCQ(cq handle, dst []WC) (int, syscall.Errno) {
 		}
 	}
 	return len(dst), 0
+}
+
+func goWC(c *C.struct_ibv_wc) WC {
+	var imm [4]byte
+	binary.NativeEndian.PutUint32(imm[:], uint32(c.imm_data))
+	return WC{
+		WRID:         uint64(c.wr_id),
+		Status:       WCStatus(c.status),
+		Opcode:       WCOpcode(c.opcode),
+		VendorErr:    uint32(c.vendor_err),
+		ByteLen:      uint32(c.byte_len),
+		ImmData:      binary.BigEndian.Uint32(imm[:]),
+		QPNum:        uint32(c.qp_num),
+		SrcQP:        uint32(c.src_qp),
+		Flags:        uint32(c.wc_flags),
+		PKeyIndex:    uint16(c.pkey_index),
+		SLID:         uint16(c.slid),
+		SL:           uint8(c.sl),
+		DLIDPathBits: uint8(c.dlid_path_bits),
+	}
 }
 
 func (v *cVerbs) destroyCQ(cq handle) syscall.Errno {

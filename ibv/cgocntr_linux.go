@@ -14,7 +14,11 @@ import "syscall"
 func (v *cVerbs) queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno) {
 	var c C.struct_ibv_comp_cntr_caps
 	errno := C.ft_query_comp_cntr_caps(v.t, C.uintptr_t(ctx), &c)
-	return CompCntrCaps{uint64(c.max_value), uint32(c.max_counters), CompCntrOps(c.supported_qp_attach_ops)}, syscall.Errno(errno)
+	return CompCntrCaps{
+		MaxValue:             uint64(c.max_value),
+		MaxCounters:          uint32(c.max_counters),
+		SupportedQPAttachOps: CompCntrOps(c.supported_qp_attach_ops),
+	}, syscall.Errno(errno)
 }
 
 func (v *cVerbs) hasCompCntrs() bool { return C.ft_has_comp_cntrs(v.t) != 0 }
@@ -29,7 +33,7 @@ func (v *cVerbs) destroyCompCntr(cntr handle) syscall.Errno {
 	return syscall.Errno(C.ft_destroy_comp_cntr(v.t, C.uintptr_t(cntr)))
 }
 
-// The two enums are one.
+// cWord returns the word in the C side's numbers.
 func cWord(word compCntrWord) C.enum_ft_word {
 	if word == wordErr {
 		return C.FT_ERR

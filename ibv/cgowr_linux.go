@@ -11,23 +11,19 @@ package ibv
 */
 import "C"
 
-import (
-	"math"
-	"syscall"
-)
+import "syscall"
 
-func (v *cVerbs) queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno {
-	if index < 0 || index > math.MaxInt32 {
-		return syscall.EINVAL
-	}
-	return syscall.Errno(C.ft_query_gid(v.t, C.uintptr_t(ctx), C.uint8_t(port), C.int(index), bytePtr(gid[:])))
-}
-
-// regMR hands the library memory that it keeps, which the Go heap's may not be: see MR.
+// regMR hands memory to the library, which keeps the pointer after the call. So it must not be of
+// the Go heap: see MR.
 func (v *cVerbs) regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) {
 	var mr C.struct_ft_mr
 	errno := C.ft_reg_mr(v.t, C.uintptr_t(pd), bytePtr(mem), C.size_t(len(mem)), C.uint32_t(access), &mr)
-	return region{handle(mr.mr), uint64(mr.addr), uint32(mr.lkey), uint32(mr.rkey)}, syscall.Errno(errno)
+	return region{
+		mr:   handle(mr.mr),
+		addr: uint64(mr.addr),
+		lkey: uint32(mr.lkey),
+		rkey: uint32(mr.rkey),
+	}, syscall.Errno(errno)
 }
 
 func (v *cVerbs) deregMR(mr handle) syscall.Errno {
@@ -54,11 +50,18 @@ func (v *cVerbs) postSend(qp, ah handle, wrs []SendWR) (int, syscall.Errno) {
 	for i := range wrs {
 		w := &wrs[i]
 		batch[i] = C.struct_ft_send_wr{
-			wr_id: C.uint64_t(w.WRID), sge: cSGE(w.SGE), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags), imm: C.uint32_t(w.Imm),
-			remote_addr: C.uint64_t(w.RemoteAddr), rkey: C.uint32_t(w.RKey),
-			remote_qpn: C.uint32_t(w.RemoteQPN), remote_qkey: C.uint32_t(w.RemoteQKey),
+			wr_id:       C.uint64_t(w.WRID),
+			sge:         cSGE(w.SGE),
+			opcode:      C.uint32_t(w.Opcode),
+			flags:       C.uint32_t(w.Flags),
+			imm:         C.uint32_t(w.Imm),
+			remote_addr: C.uint64_t(w.RemoteAddr),
+			rkey:        C.uint32_t(w.RKey),
+			remote_qpn:  C.uint32_t(w.RemoteQPN),
+			remote_qkey: C.uint32_t(w.RemoteQKey),
 		}
 	}
+
 	var posted C.int
 	errno := C.ft_post_send(C.uintptr_t(qp), C.uintptr_t(ah), &batch[0], C.int(len(wrs)), &posted)
 	return int(posted), syscall.Errno(errno)
@@ -69,10 +72,11 @@ func (v *cVerbs) postRecv(qp handle, wrs []RecvWR) (int, syscall.Errno) {
 	for i := range wrs {
 		batch[i] = C.struct_ft_recv_wr{wr_id: C.uint64_t(wrs[i].WRID), sge: cSGE(wrs[i].SGE)}
 	}
+
 	var posted C.int
 	errno := C.ft_post_recv(C.uintptr_t(qp), &batch[0], C.int(len(wrs)), &posted)
 	return int(posted), syscall.Errno(errno)
 }
 
-// The arrays here and in wr_linux.c have one length.
+// The arrays here and in wr_linux.c have one length: otherwise one difference is negative, and no uint.
 const _ = uint(postBatch-C.FT_BATCH) + uint(C.FT_BATCH-postBatch)

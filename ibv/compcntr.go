@@ -13,7 +13,7 @@ import (
 type CompCntrCaps struct {
 	MaxValue             uint64 // a counter goes to 0 past it
 	MaxCounters          uint32
-	SupportedQPAttachOps CompCntrOps
+	SupportedQPAttachOps CompCntrOps // of one queue pair
 }
 
 // CompCntrType is enum ibv_comp_cntr_type: the amount that a counter adds per completion.
@@ -74,6 +74,7 @@ func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 		return CompCntrCaps{}, err
 	}
 	defer c.done()
+
 	caps, errno := c.v.queryCompCntrCaps(c.h)
 	return caps, c.err("ibv_query_comp_cntr_caps", errno)
 }
@@ -97,22 +98,28 @@ type CompCntr struct {
 // CreateCompCntr makes a completion counter. If the library or the device has no completion
 // counters, the error satisfies probe.ErrNotSupported.
 func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
-	k := &CompCntr{ctx: c}
-	err := c.checkMaxValue(o.MaxValue)
-	switch {
-	case err != nil:
-	case o.External != nil:
-		err = k.initExternal(o)
-	default:
-		err = k.init("completion counter", c.device, func() (handle, error) {
-			h, errno := c.v.createCompCntr(c.h, 0, o.Type, 0)
-			return h, c.err("ibv_create_comp_cntr", errno)
-		}, &c.object)
+	if err := c.checkMaxValue(o.MaxValue); err != nil {
+		return nil, err
 	}
-	if err != nil {
+
+	k := &CompCntr{ctx: c}
+	initialize := k.initInLibrary
+	if o.External != nil {
+		initialize = k.initExternal
+	}
+	if err := initialize(o); err != nil {
 		return nil, err
 	}
 	return k, nil
+}
+
+// initInLibrary makes a counter that counts in memory of the library.
+func (k *CompCntr) initInLibrary(o CompCntrOptions) error {
+	c := k.ctx
+	return k.init("completion counter", c.device, func() (handle, error) {
+		h, errno := c.v.createCompCntr(c.h, 0, o.Type, 0)
+		return h, c.err("ibv_create_comp_cntr", errno)
+	}, &c.object)
 }
 
 // checkMaxValue refuses a device whose counters go to 0 before value.
@@ -125,8 +132,10 @@ func (c *Context) checkMaxValue(value uint64) error {
 		return err
 	}
 	return &probe.UnsupportedError{
-		Feature: fmt.Sprintf("completion counters up to %d", value), Object: c.device,
-		Reason: fmt.Sprintf("they go to 0 past %d", caps.MaxValue), Fix: "read them before they do, and add up",
+		Feature: fmt.Sprintf("completion counters up to %d", value),
+		Object:  c.device,
+		Reason:  fmt.Sprintf("they go to 0 past %d", caps.MaxValue),
+		Fix:     "read them before they do, and add up",
 	}
 }
 
@@ -153,11 +162,13 @@ func (k *CompCntr) inc(word compCntrWord, verb string, amount uint64) error {
 	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.v.incCompCntr(h, word, amount) })
 }
 
+// call runs one verb on the open counter.
 func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
 	if err := k.use(); err != nil {
 		return err
 	}
 	defer k.done()
+
 	return k.ctx.err(verb, fn(k.h))
 }
 
@@ -165,7 +176,7 @@ func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
 // device it returns the last value, without an error. It allocates nothing.
 func (k *CompCntr) Read() (uint64, error) { return k.read(wordComp, "ibv_read_comp_cntr") }
 
-// ReadErr is the number of errors. The two values are not of one moment.
+// ReadErr returns the number of errors. The two values are not of one moment.
 func (k *CompCntr) ReadErr() (uint64, error) { return k.read(wordErr, "ibv_read_err_comp_cntr") }
 
 func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
@@ -173,6 +184,7 @@ func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
 		return 0, err
 	}
 	defer k.done()
+
 	value, errno := k.ctx.v.readCompCntr(k.h, word)
 	return value, k.ctx.err(verb, errno)
 }
@@ -191,6 +203,7 @@ func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 		return err
 	}
 	defer k.done()
+
 	const verb = "ibv_qp_attach_comp_cntr"
 	if k.ctx != q.ctx {
 		return fmt.Errorf("%w: the counter is of another context of %s", q.ctx.err(verb, syscall.EINVAL), k.device)
@@ -226,7 +239,7 @@ func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) erro
 func (k *CompCntr) Close() error {
 	return k.close(func(h handle) error {
 		if err := k.ctx.err("ibv_destroy_comp_cntr", k.ctx.v.destroyCompCntr(h)); err != nil {
-			return err // libefa, if that made it, stays: the counter may live on there
+			return err // libefa stays loaded: the counter may live on there
 		}
 		if k.efa != nil {
 			k.efa.unload()

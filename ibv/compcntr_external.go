@@ -12,7 +12,8 @@ import (
 // the counter is closed; after a Close that fails, until the [Context] is. The
 // device alone writes there, whenever it pleases. A word that is nil is the library's own.
 type CompCntrMemory struct {
-	Comp, Err []byte
+	Comp []byte // operations that completed
+	Err  []byte // operations that completed in error
 }
 
 const featureExternal = "completion counters in memory of the caller's"
@@ -29,23 +30,28 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 			return fmt.Errorf("%w: a counter's word has %d bytes, not %d", c.err(verb, syscall.EINVAL), wordSize, len(word))
 		}
 	}
+
 	loading := c.lib.opts.begin(c.device, "dlopen of libefa")
 	lib, err := loadEFA(c.lib.opts, featureExternal)
 	loading.end()
 	if err != nil {
 		return err
 	}
+
+	// The library is a parent of its own, because an abandoned counter may still need its code.
 	err = k.init("completion counter", c.device, func() (handle, error) {
 		if !c.v.hasCompCntrs() {
 			return 0, &probe.UnsupportedError{
-				Feature: featureExternal, Object: c.device,
-				Reason: "libibverbs has no completion counters", Fix: "use libibverbs and libefa of one release, rdma-core 65 or later",
+				Feature: featureExternal,
+				Object:  c.device,
+				Reason:  "libibverbs has no completion counters",
+				Fix:     "use libibverbs and libefa of one release, rdma-core 65 or later",
 			}
 		}
 		defer c.lib.opts.begin(c.device, verb).end()
 		h, errno := lib.createCompCntr(c.h, o.Type, *o.External)
 		return h, c.err(verb, errno)
-	}, &c.object, &c.lib.object) // an abandoned counter may still need its library
+	}, &c.object, &c.lib.object)
 	if err != nil {
 		lib.unload()
 		return err

@@ -96,7 +96,7 @@ var libfabricCases = []libfabricCase{
 			t.Errorf("%v, %v", k, err)
 		}
 		// No leak: no object holds the context, and newData's cleanup closes it.
-		if busy := l.ctx.busy(); strings.Contains(busy, "counter") {
+		if busy := l.ctx.listHolders(); strings.Contains(busy, "counter") {
 			t.Errorf("the context is held by %s", busy)
 		}
 	}},

@@ -193,7 +193,7 @@ var draftStatements = []statement{
 	{"003:53", "There is no explicit detach operation.", nil,
 		func(t *testing.T, b *bench) {
 			for _, verb := range []string{"ibv_qp_detach_comp_cntr", "ibv_detach_comp_cntr"} {
-				if b.lib.Has(verb) {
+				if b.lib.has(verb) {
 					t.Errorf("there is %s", verb)
 				}
 			}

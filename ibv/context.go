@@ -7,86 +7,76 @@ import (
 	"syscall"
 )
 
-// Context is an open device.
+// Context is an open device, as struct ibv_context. [Library.Open] makes it.
 type Context struct {
 	object
-	lib    *Library
-	v      verbs // the library's, with the device's calls named
-	events *eventFile
-	gone   atomic.Bool // DEVICE_FATAL was seen
+	lib       *Library
+	v         verbs // the library's, with the device's calls named
+	events    *eventFile
+	fatalSeen atomic.Bool // a DEVICE_FATAL event was read
 
-	byHandle sync.Mutex // guards the maps from handles in events to objects
-	qps      map[handle]*QP
-	cqs      map[handle]*CQ
+	// handleMu guards the tables that lead from the address in an event to the object.
+	handleMu   sync.Mutex
+	qpByHandle map[handle]*QP
+	cqByHandle map[handle]*CQ
 
-	leaving sync.Mutex
-	left    [][]byte // mappings that the device may still write to
+	// Memory of regions that the device refused to deregister, and may still write to.
+	abandonedMu  sync.Mutex
+	abandonedMem [][]byte
 }
 
-// Device is the device's name.
+// Device returns the device's name.
 func (c *Context) Device() string { return c.device }
 
-// err is nil for errno 0, and an *Error otherwise.
+// err is nil for errno 0, and an *Error otherwise. EIO is an ordinary error of a verb, too: only
+// after DEVICE_FATAL does it mean that the device is gone.
 func (c *Context) err(verb string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil
 	}
-	return &Error{Verb: verb, Device: c.device, Errno: errno, gone: errno == syscall.EIO && c.gone.Load()}
+	return &Error{
+		Verb:   verb,
+		Device: c.device,
+		Errno:  errno,
+		gone:   errno == syscall.EIO && c.fatalSeen.Load(),
+	}
 }
 
 // remember puts an object where events find it by its address.
 func remember[T any](c *Context, table map[handle]*T, h handle, o *T) {
-	c.byHandle.Lock()
-	defer c.byHandle.Unlock()
+	c.handleMu.Lock()
+	defer c.handleMu.Unlock()
 	table[h] = o
 }
 
-// forget is the inverse, after the object was destroyed: by then the library may have given
-// the address to the next one, whose entry stays.
+// forget takes a destroyed object out of its table. By then the library may have given the address
+// to a new object, whose entry stays.
 func forget[T any](c *Context, table map[handle]*T, h handle, o *T) {
-	c.byHandle.Lock()
-	defer c.byHandle.Unlock()
+	c.handleMu.Lock()
+	defer c.handleMu.Unlock()
 	if table[h] == o {
 		delete(table, h)
 	}
 }
 
-// keepMapped keeps mem mapped until the device is closed.
+// keepMapped keeps the memory of an abandoned region mapped until the device is closed.
 func (c *Context) keepMapped(mem []byte) {
-	c.leaving.Lock()
-	defer c.leaving.Unlock()
-	c.left = append(c.left, mem)
+	c.abandonedMu.Lock()
+	defer c.abandonedMu.Unlock()
+	c.abandonedMem = append(c.abandonedMem, mem)
 }
 
-// unmapLeft unmaps the memory of abandoned regions, after the device was closed.
-func (c *Context) unmapLeft() (err error) {
-	c.leaving.Lock()
-	defer c.leaving.Unlock()
-	for _, mem := range c.left {
+// unmapAbandoned unmaps the memory of abandoned regions. The device is closed by then, so it writes
+// there no more.
+func (c *Context) unmapAbandoned() (err error) {
+	c.abandonedMu.Lock()
+	defer c.abandonedMu.Unlock()
+
+	for _, mem := range c.abandonedMem {
 		err = errors.Join(err, syscall.Munmap(mem))
 	}
-	c.left = nil
+	c.abandonedMem = nil
 	return err
-}
-
-// QueryDevice reads the device's attributes.
-func (c *Context) QueryDevice() (DeviceAttr, error) {
-	var a DeviceAttr
-	if err := c.use(); err != nil {
-		return a, err
-	}
-	defer c.done()
-	return a, c.err("ibv_query_device", c.v.queryDevice(c.h, &a))
-}
-
-// QueryPort reads the attributes of a port; the first is 1.
-func (c *Context) QueryPort(port uint8) (PortAttr, error) {
-	var a PortAttr
-	if err := c.use(); err != nil {
-		return a, err
-	}
-	defer c.done()
-	return a, c.err("ibv_query_port", c.v.queryPort(c.h, port, &a))
 }
 
 // Close closes the device. It ends a NextEvent that waits.
@@ -95,10 +85,11 @@ func (c *Context) Close() error {
 		if err := c.err("ibv_close_device", c.v.closeDevice(h)); err != nil {
 			return err
 		}
-		return c.unmapLeft()
+		return c.unmapAbandoned()
 	})
-	// Not earlier: a refused Close changes nothing. Not under the lock: this waits for a NextEvent
-	// that is about to read.
+
+	// The events end last, because a refused Close changes nothing; and outside of the object's lock,
+	// because events.close waits for a NextEvent that is about to read, which takes that lock.
 	if c.use() != nil {
 		c.events.close()
 	} else {

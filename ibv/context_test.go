@@ -23,7 +23,7 @@ func (l *oneAddress) destroyQP(handle) syscall.Errno { l.freed(); return 0 }
 // also when that was made while its predecessor was on its way out.
 func TestAnAddressGivenAgain(t *testing.T) {
 	lib := &oneAddress{freed: func() {}}
-	c := &Context{lib: &Library{v: lib}, v: lib, qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
+	c := &Context{lib: &Library{v: lib}, v: lib, qpByHandle: make(map[handle]*QP), cqByHandle: make(map[handle]*CQ)}
 	pd := &PD{ctx: c}
 	cq := func() *CQ {
 		q, err := c.CreateCQ(CQOptions{})

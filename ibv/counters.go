@@ -9,8 +9,8 @@ const (
 	CounterBytes
 )
 
-// CounterAttach is struct ibv_counter_attach_attr: the quantity named by Counter is counted at
-// Index, and added to any other quantity that is counted there.
+// CounterAttach is struct ibv_counter_attach_attr: flows count Counter at Index. Two quantities at
+// one index are added up.
 type CounterAttach struct {
 	Counter CounterDescription
 	Index   uint32
@@ -23,13 +23,14 @@ type ReadFlags uint32
 // and still queries the firmware.
 const ReadCountersPreferCached ReadFlags = 1
 
-// Counters is a counters object: a row of values that flows add to.
+// Counters is a counters object, struct ibv_counters: a row of values that flows add to. A flow
+// names it in a [CountSpec].
 type Counters struct {
 	object
 	ctx *Context
 }
 
-// CreateCounters makes a counters object, cleared.
+// CreateCounters makes a counters object whose values are 0.
 func (c *Context) CreateCounters() (*Counters, error) {
 	n := &Counters{ctx: c}
 	err := n.init("counters object", c.device, func() (handle, error) {
@@ -50,6 +51,7 @@ func (n *Counters) Attach(a CounterAttach) error {
 		return err
 	}
 	defer n.done()
+
 	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.v.attachCounters(n.h, a, 0, 0))
 }
 
@@ -62,6 +64,7 @@ func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 		return err
 	}
 	defer n.done()
+
 	return n.ctx.err("ibv_read_counters", n.ctx.v.readCounters(n.h, dst, flags))
 }
 

@@ -2,10 +2,10 @@ package ibv
 
 import "sync"
 
-// CQOptions is the size of a completion queue.
+// CQOptions are the arguments of ibv_create_cq(3).
 type CQOptions struct {
 	CQE        int // entries at least; 0: 16
-	CompVector int
+	CompVector int // for completion events, which this package does not read
 }
 
 // CQ is a completion queue.
@@ -14,28 +14,33 @@ type CQ struct {
 	ctx *Context
 	cqe int
 
-	direct sync.Mutex
-	mlx5   mlx5 // the library that MLX5Ring used; nil before the first call
+	mlx5Mu sync.Mutex
+	mlx5   mlx5 // kept open by CreateMLX5CQ or MLX5Ring until Close; nil: neither was called
 }
 
-// WC is struct ibv_wc: a work completion.
+// WC is struct ibv_wc: a work completion. If Status is not WCSuccess, only WRID, Status, VendorErr
+// and QPNum are valid, as ibv_poll_cq(3) says.
 type WC struct {
-	WRID             uint64
-	Status           WCStatus
-	Opcode           WCOpcode // valid when Status is WCSuccess
-	VendorErr        uint32
-	ByteLen          uint32
-	ImmData          uint32 // host order; the invalidated rkey if Flags has the bit
-	QPNum, SrcQP     uint32
-	Flags            uint32
-	PKeyIndex, SLID  uint16
-	SL, DLIDPathBits uint8
+	WRID         uint64 // of the request
+	Status       WCStatus
+	Opcode       WCOpcode
+	VendorErr    uint32
+	ByteLen      uint32 // of a receive, or of an RDMA read
+	ImmData      uint32 // the immediate data, or the invalidated rkey, as Flags says
+	QPNum        uint32
+	SrcQP        uint32 // of a datagram
+	Flags        uint32 // enum ibv_wc_flags
+	PKeyIndex    uint16
+	SLID         uint16
+	SL           uint8
+	DLIDPathBits uint8
 }
 
-// WCStatus is enum ibv_wc_status.
+// WCStatus is enum ibv_wc_status. Any other than WCSuccess is an error; ibv_poll_cq(3) explains
+// each.
 type WCStatus uint32
 
-// The statuses; any other than WCSuccess is an error.
+// The statuses of completions.
 const (
 	WCSuccess WCStatus = iota
 	WCLocLenErr
@@ -89,7 +94,9 @@ const (
 	WCRecvRDMAWithImm WCOpcode = 1<<7 + 1
 )
 
-// CreateCQ makes a completion queue.
+// CreateCQ makes a completion queue. A queue that overruns fails, and its queue pairs with it: give
+// it an entry for each request that can be outstanding. More entries than DeviceAttr.MaxCQE are
+// EINVAL.
 func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	if o.CQE == 0 {
 		o.CQE = 16
@@ -103,31 +110,32 @@ func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	remember(c, c.cqs, q.h, q)
+	remember(c, c.cqByHandle, q.h, q)
 	return q, nil
 }
 
-// CQE is how many entries the queue got: as many as were asked for, or more.
+// CQE returns the number of entries that the queue got: as many as were asked for, or more.
 func (q *CQ) CQE() int { return q.cqe }
 
-// Poll takes up to len(dst) completions off the queue, without waiting, and returns how
-// many. Fewer than len(dst) means that the queue was emptied.
+// Poll takes up to len(dst) completions off the queue, without waiting, and returns their number.
+// Fewer than len(dst) means that the queue was emptied. Poll allocates nothing.
 func (q *CQ) Poll(dst []WC) (int, error) {
 	if err := q.use(); err != nil {
 		return 0, err
 	}
 	defer q.done()
+
 	n, errno := q.ctx.v.pollCQ(q.h, dst)
 	return n, q.ctx.err("ibv_poll_cq", errno)
 }
 
-// Close destroys the queue.
+// Close destroys the queue. Queue pairs that use it hold it.
 func (q *CQ) Close() error {
 	return q.close(func(h handle) error {
 		if err := q.ctx.err("ibv_destroy_cq", q.ctx.v.destroyCQ(h)); err != nil {
 			return err
 		}
-		forget(q.ctx, q.ctx.cqs, h, q)
+		forget(q.ctx, q.ctx.cqByHandle, h, q)
 		if q.mlx5 != nil {
 			q.mlx5.unload()
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// efa is libefa as this package calls it, like verbs for libibverbs. verbs.destroyCompCntr and
-// verbs.destroyQP destroy the objects that it makes.
+// efa is libefa as this package calls it, as verbs is libibverbs. It has no verbs that destroy its
+// objects: those are verbs.destroyCompCntr and verbs.destroyQP.
 type efa interface {
 	unload()
 	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
@@ -21,41 +21,50 @@ const featureSRD = "SRD queue pairs"
 
 // EFAAttr is the part of struct efadv_device_attr that tells the operations of an SRD queue pair.
 type EFAAttr struct {
-	RDMARead, RDMAWrite bool
-	MaxRDMASize         uint32 // bytes of one operation
+	RDMARead    bool
+	RDMAWrite   bool
+	MaxRDMASize uint32 // bytes of one operation
 }
 
-// QueryEFA reads the attributes of an EFA device by efadv_query_device.
-func (c *Context) QueryEFA() (a EFAAttr, err error) {
+// QueryEFA reads the attributes of an EFA device by efadv_query_device(3). It returns a
+// [probe.UnsupportedError] if libefa is absent or the device is another provider's.
+func (c *Context) QueryEFA() (EFAAttr, error) {
 	if err := c.use(); err != nil {
 		return EFAAttr{}, err
 	}
 	defer c.done()
+
 	lib, err := c.loadSRD()
 	if err != nil {
 		return EFAAttr{}, err
 	}
 	defer lib.unload()
-	defer c.lib.opts.begin(c.device, "efadv_query_device").end()
+
+	const verb = "efadv_query_device"
+	defer c.lib.opts.begin(c.device, verb).end()
 	a, errno := lib.queryDevice(c.h)
-	return a, c.srdErr("efadv_query_device", errno)
+	return a, c.srdErr(verb, errno)
 }
 
+// loadSRD opens libefa for SRD queue pairs.
 func (c *Context) loadSRD() (efa, error) {
 	defer c.lib.opts.begin(c.device, "dlopen of libefa").end()
 	return loadEFA(c.lib.opts, featureSRD)
 }
 
-// srdErr is err. libefa refuses another provider's device with EOPNOTSUPP.
+// srdErr is err with a next step for another provider's device, which libefa refuses with
+// EOPNOTSUPP.
 func (c *Context) srdErr(verb string, errno syscall.Errno) error {
 	err := c.err(verb, errno)
-	if errors.Is(err, probe.ErrNotSupported) {
-		return fmt.Errorf("%w: %w", &probe.UnsupportedError{
-			Feature: featureSRD, Object: c.device, Reason: "libefa does not offer them on this device",
-			Fix: "name an EFA device, or use a queue pair of type RC or UD",
-		}, err)
+	if !errors.Is(err, probe.ErrNotSupported) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", &probe.UnsupportedError{
+		Feature: featureSRD,
+		Object:  c.device,
+		Reason:  "libefa does not offer them on this device",
+		Fix:     "name an EFA device, or use a queue pair of type RC or UD",
+	}, err)
 }
 
 // createSRD makes the queue pair of q by efadv_create_qp_ex. Its library stays open until q is closed.
@@ -64,6 +73,7 @@ func (q *QP) createSRD(o *QPOptions) (handle, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	const verb = "efadv_create_qp_ex"
 	defer q.ctx.lib.opts.begin(q.ctx.device, verb).end()
 	h, number, errno := lib.createSRD(q.ctx.h, q.pd.h, o.SendCQ.h, o.RecvCQ.h, o)
@@ -71,6 +81,8 @@ func (q *QP) createSRD(o *QPOptions) (handle, error) {
 		lib.unload()
 		return 0, q.ctx.srdErr(verb, errno)
 	}
-	q.efa, q.number = lib, number
+
+	q.efa = lib
+	q.number = number
 	return h, nil
 }

@@ -21,8 +21,8 @@ var (
 // cEFA is a libefa that was opened.
 type cEFA struct{ t *C.struct_ft_efa }
 
-// loadEFA opens a library that has the feature: featureExternal or featureSRD. Where libibverbs
-// uses it as the device's provider, it is the same one: the loader goes by the file.
+// loadEFA opens a library that has the feature: featureExternal or featureSRD. The loader goes by the
+// file, so a libefa that libibverbs uses as the device's provider is not loaded a second time.
 func loadEFA(o Options, feature string) (efa, error) {
 	from := libEFA
 	if feature == featureSRD {
@@ -63,7 +63,8 @@ func (e *cEFA) queryDevice(ctx handle) (EFAAttr, syscall.Errno) {
 	var caps, size C.uint32_t
 	errno := C.ft_efa_query_device(e.t, C.uintptr_t(ctx), &caps, &size)
 	return EFAAttr{
-		RDMARead: caps&C.EFADV_DEVICE_ATTR_CAPS_RDMA_READ != 0, RDMAWrite: caps&C.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE != 0,
+		RDMARead:    caps&C.EFADV_DEVICE_ATTR_CAPS_RDMA_READ != 0,
+		RDMAWrite:   caps&C.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE != 0,
 		MaxRDMASize: uint32(size),
 	}, syscall.Errno(errno)
 }

@@ -27,13 +27,13 @@ var (
 	ErrNoDevice = errors.New("no such RDMA device")
 )
 
-// Error is the failure of a verb.
+// Error is a verb that failed.
 type Error struct {
 	Verb   string // as in the manual: "ibv_create_flow"
 	Device string // "mlx5_0"; empty for verbs of the library
 	Errno  syscall.Errno
 
-	gone bool // the device had announced its end before
+	gone bool // the device has announced its end (DEVICE_FATAL) before the call
 }
 
 func (e *Error) Error() string {
@@ -41,17 +41,19 @@ func (e *Error) Error() string {
 	if e.gone {
 		what += ": " + ErrDeviceGone.Error()
 	}
+
 	if e.Device == "" {
 		return fmt.Sprintf("calling %s: %s", e.Verb, what)
 	}
 	return fmt.Sprintf("%s: calling %s: %s", e.Device, e.Verb, what)
 }
 
-// Unwrap returns the errno, so errors.Is is true for the errno and for its meaning in
-// syscall.Errno: fs.ErrPermission.
+// Unwrap returns the errno, so that errors.Is also finds what package syscall knows of it:
+// fs.ErrPermission for EPERM.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Is makes errors.Is true for the sentinels that the errno stands for.
+// Is reports whether the errno stands for the sentinel: ErrBusy, ErrDeviceGone or
+// probe.ErrNotSupported.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case probe.ErrNotSupported:
@@ -65,10 +67,13 @@ func (e *Error) Is(target error) bool {
 }
 
 // notSupported reports whether errno means that the verb does not exist. ENOSYS comes from old
-// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method; ENOTSUP and
-// EOPNOTSUPP are the same number only on Linux.
+// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method. ENOTSUP and
+// EOPNOTSUPP are one number on Linux, and two elsewhere.
 func notSupported(errno syscall.Errno) bool {
-	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS || errno == syscall.EPROTONOSUPPORT
+	return errno == syscall.EOPNOTSUPP ||
+		errno == syscall.ENOTSUP ||
+		errno == syscall.ENOSYS ||
+		errno == syscall.EPROTONOSUPPORT
 }
 
 // busyError is a refused Close: the object that is held, and the objects that hold it.

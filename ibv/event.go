@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// EventType is enum ibv_event_type.
+// EventType is enum ibv_event_type; ibv_get_async_event(3) explains each.
 type EventType uint32
 
-// The events.
+// The events of queue pairs, completion queues, ports and the device.
 const (
 	EventCQErr EventType = iota
 	EventQPFatal
@@ -39,13 +39,13 @@ func (t EventType) String() string {
 		"GID change", "WQ fatal")
 }
 
-// AsyncEvent is an asynchronous event of a device. Fields of objects that the event does not
-// concern are nil, or 0.
+// AsyncEvent is an asynchronous event of a device. It names the object that it concerns; the other
+// fields are nil, or 0.
 type AsyncEvent struct {
 	Type EventType
 	Port int // of port, LID, P_Key, SM, GID events
 	QP   *QP // nil also when it was closed meanwhile
-	CQ   *CQ
+	CQ   *CQ // nil also when it was closed meanwhile
 }
 
 // NextEvent waits for the next event of the device and acknowledges it. It holds no thread while it
@@ -58,10 +58,13 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 			return false, err
 		}
 		defer c.done()
+
 		e, errno := c.v.getEvent(c.h)
 		switch errno {
 		case 0:
-			a = c.event(e) // before it is acknowledged: until then the address is that object's
+			// First look the object up, then acknowledge: the library destroys an object only after its
+			// events were acknowledged, and may then give the address to another one.
+			a = c.event(e)
 			c.v.ackEvent(e)
 			return true, nil
 		case syscall.EAGAIN, syscall.EINTR:
@@ -75,17 +78,18 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 // event converts e and looks up the object that it names.
 func (c *Context) event(e event) AsyncEvent {
 	a := AsyncEvent{Type: e.typ}
-	c.byHandle.Lock()
-	defer c.byHandle.Unlock()
+	c.handleMu.Lock()
+	defer c.handleMu.Unlock()
+
 	switch e.typ {
 	case EventCQErr:
-		a.CQ = c.cqs[handle(e.element)]
+		a.CQ = c.cqByHandle[handle(e.element)]
 	case EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMig, EventPathMigErr, EventQPLastWQEReached:
-		a.QP = c.qps[handle(e.element)]
+		a.QP = c.qpByHandle[handle(e.element)]
 	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
-		a.Port = int(int32(e.element))
+		a.Port = int(int32(e.element)) // an int of the C union
 	case EventDeviceFatal:
-		c.gone.Store(true)
+		c.fatalSeen.Store(true)
 	}
 	return a
 }

@@ -124,11 +124,11 @@ func TestAnEventIsOfTheObjectThatHadIt(t *testing.T) {
 	f, send, _ := pipeEvents(t)
 	send(1)
 	old, next := new(QP), new(QP)
-	c := &Context{events: f, qps: map[handle]*QP{2: old}}
+	c := &Context{events: f, qpByHandle: map[handle]*QP{2: old}}
 	acks := 0
 	lib := &acknowledged{event: event{typ: EventQPFatal, element: 2}, acks: func(e event) {
 		acks++
-		c.qps[handle(e.element)] = next
+		c.qpByHandle[handle(e.element)] = next
 	}}
 	c.v = lib
 	got, err := c.NextEvent(t.Context())

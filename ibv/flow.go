@@ -5,7 +5,7 @@ import "fmt"
 // FlowAttrType is enum ibv_flow_attr_type.
 type FlowAttrType uint32
 
-// The types of a flow. Only FlowAttrNormal counts.
+// The types of a flow. FlowAttrNormal alone counts: CreateFlow refuses a [CountSpec] in the others.
 const (
 	FlowAttrNormal     FlowAttrType = iota // steering by the specs
 	FlowAttrAllDefault                     // packets that no other rule steered
@@ -30,39 +30,42 @@ const (
 type FlowAttr struct {
 	Type     FlowAttrType
 	Flags    FlowFlags
-	Priority uint16 // lower first
+	Priority uint16 // lower first; mlx5 has 0 to 15
 	Port     uint8  // the first is 1
-	Specs    []Spec
+	Specs    []Spec // outermost header first
 }
 
-// Flow is a steering rule.
+// Flow is a steering rule, as struct ibv_flow.
 type Flow struct {
 	object
 	ctx *Context
 }
 
 // CreateFlow steers the packets that the specs match to the queue pair, or applies the specs'
-// actions to them. Type must be RAW_PACKET or UD, and the process needs CAP_NET_RAW. The flow holds
-// the queue pair and the counters that its specs name.
+// actions to them. The queue pair is of type RAW_PACKET or UD, and the process needs CAP_NET_RAW.
+// The flow holds the queue pair and the counters that its specs name. Where the reason for a
+// refusal is known, the error has it beside the errno: see [FlowAttr.Check].
 func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
-	f := &Flow{ctx: q.ctx}
 	parents := []*object{&q.object}
 	for _, s := range a.Specs {
 		if s, ok := s.(CountSpec); ok && s.Counters != nil {
 			parents = append(parents, &s.Counters.object)
 		}
 	}
+
+	f := &Flow{ctx: q.ctx}
 	err := f.init("flow", q.device, func() (handle, error) {
 		blob, err := appendFlow(nil, a)
 		if err != nil {
 			return 0, err
 		}
+
 		h, errno := q.ctx.v.createFlow(q.h, blob)
 		if errno == 0 {
 			return h, nil
 		}
 		err = q.ctx.err("ibv_create_flow", errno)
-		if why := a.Check(); why != nil { // a bare EINVAL has no reason
+		if why := a.Check(); why != nil {
 			err = fmt.Errorf("%w: %w", err, why)
 		}
 		return 0, err

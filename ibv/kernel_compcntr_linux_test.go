@@ -28,7 +28,7 @@ func TestKernelCompCntrReferences(t *testing.T) {
 	all := environs(compCntrStatements, efaMethods)
 	old := rdmacore.Suites()[:2]
 	overKernels(t, all[:1], old, func(t *testing.T) {
-		if !must(Load(Options{}))(t).Has("ibv_create_comp_cntr") {
+		if !must(Load(Options{}))(t).has("ibv_create_comp_cntr") {
 			lacksCompCntrs(t)
 			return
 		}

@@ -41,7 +41,7 @@ func srdOperations(t *testing.T) {
 	b := newEFA(t)
 	ops := []WROpcode{WRSend, WRSendWithImm}
 	attr := must(b.ctx.QueryEFA())(t)
-	if !attr.RDMARead || attr.MaxRDMASize != 1<<30 || !attr.RDMAWrite && b.lib.Has("ibv_create_comp_cntr") {
+	if !attr.RDMARead || attr.MaxRDMASize != 1<<30 || !attr.RDMAWrite && b.lib.has("ibv_create_comp_cntr") {
 		t.Errorf("the device has %+v", attr)
 	}
 	if attr.RDMAWrite { // libefa 44 does not know it

@@ -37,86 +37,104 @@ type Library struct {
 }
 
 // Load opens the library. If the file is absent or is not libibverbs, it returns a
-// *[probe.UnsupportedError] that names it and the package to install.
+// *[probe.UnsupportedError] that names it and the package to install. A program that root runs, or
+// that has more privileges than its caller, gets [ErrUntrusted] for a named file that another user
+// can write.
 func Load(o Options) (*Library, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Library{opts: o, log: o.Logger}
+
 	loading := l.opts.begin("", "dlopen of libibverbs")
 	v, err := loadVerbs(o.Library)
 	loading.end()
 	if err != nil {
 		return nil, err
 	}
+
 	l.v = v
 	l.kind = "libibverbs"
-	l.log.Debug("libibverbs is open", "path", v.path())
+	l.log.Debug("libibverbs is open", "path", l.path())
 	return l, nil
 }
 
-// Path is the file that the loader took.
-func (l *Library) Path() string {
+// path returns the file that the loader took; "" once the library is closed.
+func (l *Library) path() string {
 	if l.use() != nil {
 		return ""
 	}
 	defer l.done()
+
 	return l.v.path()
 }
 
-// Has reports whether the library exports the symbol, in any version. The verbs of flows and
+// has reports whether the library exports the symbol, in any version. The verbs of flows and
 // counters have no symbols: only [Probe] of a device can find them.
-func (l *Library) Has(symbol string) bool {
+func (l *Library) has(symbol string) bool {
 	if l.use() != nil {
 		return false
 	}
 	defer l.done()
+
 	return l.v.has(symbol)
 }
 
-// Devices returns the current device list.
+// Devices returns the current device list. On a kernel without user-space verbs the error is a
+// *[probe.UnsupportedError].
 func (l *Library) Devices() ([]Device, error) {
 	if err := l.use(); err != nil {
 		return nil, err
 	}
 	defer l.done()
-	defer l.opts.begin("", "ibv_get_device_list").end()
+	const verb = "ibv_get_device_list"
+	defer l.opts.begin("", verb).end()
+
 	list, errno := l.v.devices()
 	switch errno {
 	case 0:
 		return list, nil
 	case syscall.ENOSYS:
 		return nil, fmt.Errorf("%w: %w", &probe.UnsupportedError{
-			Feature: "RDMA", Object: "this host", Reason: "the kernel has no user-space verbs (no /sys/class/infiniband_verbs)",
-			Fix: "modprobe ib_uverbs, and the driver of the RDMA device",
-		}, &Error{Verb: "ibv_get_device_list", Errno: errno})
+			Feature: "RDMA",
+			Object:  "this host",
+			Reason:  "the kernel has no user-space verbs (no /sys/class/infiniband_verbs)",
+			Fix:     "modprobe ib_uverbs, and the driver of the RDMA device",
+		}, &Error{Verb: verb, Errno: errno})
 	}
-	return nil, &Error{Verb: "ibv_get_device_list", Errno: errno}
+	return nil, &Error{Verb: verb, Errno: errno}
 }
 
 // Open opens the device of that name. It returns [ErrNoDevice] if the list has no such device.
 func (l *Library) Open(name string) (*Context, error) {
-	c := &Context{lib: l, v: l.opts.name(l.v, name), qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
-	var fd int
+	c := &Context{
+		lib:        l,
+		v:          l.opts.name(l.v, name),
+		qpByHandle: make(map[handle]*QP),
+		cqByHandle: make(map[handle]*CQ),
+	}
+
+	var asyncFD int
 	err := c.init("context", name, func() (handle, error) {
-		h, async, errno := c.v.openDevice(name)
+		h, fd, errno := c.v.openDevice(name)
 		if errno == syscall.ENODEV {
 			return 0, &noDeviceError{name}
 		}
-		fd = async
+		asyncFD = fd
 		return h, c.err("ibv_open_device", errno)
 	}, &l.object)
 	if err != nil {
 		return nil, err
 	}
-	if c.events, err = newEventFile(fd, name); err != nil {
+
+	if c.events, err = newEventFile(asyncFD, name); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// Close unloads the library, unless an object was abandoned to it: code that still runs for such an
-// object must stay mapped.
+// Close unloads the library. It stays loaded if an object was abandoned to it: code that still runs
+// for such an object must stay mapped.
 func (l *Library) Close() error {
 	return l.close(func(handle) error {
 		l.v.unload(l.abandoned)
@@ -124,6 +142,7 @@ func (l *Library) Close() error {
 	})
 }
 
+// noDeviceError is an ErrNoDevice that names the device.
 type noDeviceError struct{ name string }
 
 func (e *noDeviceError) Error() string {

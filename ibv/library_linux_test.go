@@ -27,21 +27,21 @@ func TestSystemLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lib.Close()
-	if !lib.Has("ibv_open_device") || lib.Has("ibv_nonsense") || !filepath.IsAbs(lib.Path()) {
-		t.Errorf("the library is %q, with ibv_open_device %v", lib.Path(), lib.Has("ibv_open_device"))
+	if !lib.has("ibv_open_device") || lib.has("ibv_nonsense") || !filepath.IsAbs(lib.path()) {
+		t.Errorf("the library is %q, with ibv_open_device %v", lib.path(), lib.has("ibv_open_device"))
 	}
 	list, err := lib.Devices()
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("the device list: %v", err)
 	}
-	t.Log(lib.Path(), list, err)
+	t.Log(lib.path(), list, err)
 	if _, err := lib.Open("nosuch0"); !errors.Is(err, ErrNoDevice) && !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("opening a device that is not there: %v", err)
 	}
 	if err := errors.Join(lib.Close(), lib.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := lib.Devices(); !errors.Is(err, ErrClosed) || lib.Has("ibv_open_device") || lib.Path() != "" {
+	if _, err := lib.Devices(); !errors.Is(err, ErrClosed) || lib.has("ibv_open_device") || lib.path() != "" {
 		t.Errorf("a closed library: %v", err)
 	}
 }
@@ -169,10 +169,10 @@ func TestSymbols(t *testing.T) {
 	libs := softLibs(t)
 	for path, want := range map[string]bool{libs.Verbs: true, libs.Verbs44: false} {
 		b := newLibrary(t, newWire(t), path)
-		if b.lib.Path() != path {
-			t.Errorf("asked for %s, got %s", path, b.lib.Path())
+		if b.lib.path() != path {
+			t.Errorf("asked for %s, got %s", path, b.lib.path())
 		}
-		if got := b.lib.Has("ibv_create_comp_cntr"); got != want {
+		if got := b.lib.has("ibv_create_comp_cntr"); got != want {
 			t.Errorf("%s has completion counters: %v", path, got)
 		}
 		b.open()

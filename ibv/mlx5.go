@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// mlx5 is libmlx5 as this package calls it, in the manner of verbs. Flows that it
-// makes are destroyed by verbs.destroyFlow, its contexts by verbs.closeDevice.
+// mlx5 is libmlx5 as this package calls it, as verbs is libibverbs. Flows that it makes are
+// destroyed by verbs.destroyFlow, its contexts by verbs.closeDevice.
 type mlx5 interface {
 	unload()
-	offsets() bool // flows can name one counter of a bulk
+	offsets() bool // a flow can name any counter of a bulk, not the first alone
 	supported(ctx handle) bool
 	open(ctx handle) (handle, syscall.Errno)
 
@@ -41,10 +41,10 @@ type mlx5 interface {
 // of the device.
 type DevX struct {
 	object
-	ctx  *Context
-	m    mlx5
-	cap  counterCaps
-	icmp bool
+	ctx         *Context
+	m           mlx5
+	caps        counterCaps
+	matchesICMP bool
 }
 
 // DevX opens the device for commands. It returns a [probe.UnsupportedError] if libmlx5 is absent or
@@ -54,6 +54,9 @@ func (c *Context) DevX() (*DevX, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// The library is a parent of its own: closing c does not free objects that were abandoned in the
+	// second context, so their code must stay mapped.
 	d := &DevX{ctx: c, m: m}
 	err = d.init("DevX context", c.device, func() (handle, error) {
 		if !m.supported(c.h) {
@@ -61,13 +64,14 @@ func (c *Context) DevX() (*DevX, error) {
 		}
 		h, errno := m.open(c.h)
 		return h, d.openError(errno)
-	}, &c.object, &c.lib.object) // closing c does not free abandoned objects, so the library is marked too
+	}, &c.object, &c.lib.object)
 	if err != nil {
 		m.unload()
 		return nil, err
 	}
-	d.cap, d.icmp = d.queryCaps()
-	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.cap.String(), "offsets", m.offsets(), "icmp", d.icmp)
+
+	d.caps, d.matchesICMP = d.queryCaps()
+	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.caps.String(), "offsets", m.offsets(), "icmp", d.matchesICMP)
 	return d, nil
 }
 
@@ -95,11 +99,11 @@ func (d *DevX) openError(errno syscall.Errno) error {
 func (d *DevX) HasOffsets() bool { return d.m.offsets() }
 
 // MatchesICMP reports whether the device's flex parser is set up for ICMP and ICMPv6
-// (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2), so that MatchMisc3 is looked at. It is the
+// (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2), so that the device compares MatchMisc3. It is the
 // question that the kernel asks before it offloads a tc rule on an ICMP type.
-func (d *DevX) MatchesICMP() bool { return d.icmp }
+func (d *DevX) MatchesICMP() bool { return d.matchesICMP }
 
-// Close closes the context.
+// Close closes the second context.
 func (d *DevX) Close() error {
 	return d.close(func(h handle) error {
 		errno := d.ctx.v.closeDevice(h)
@@ -110,12 +114,13 @@ func (d *DevX) Close() error {
 	})
 }
 
-// command returns the error of one firmware command. Kernels differ in whether a bad status sets
-// errno as well.
-func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
+// commandErr returns the error of one firmware command, whose output is out. Some kernels set errno
+// for a bad status, others leave it 0.
+func (d *DevX) commandErr(verb string, errno syscall.Errno, out []byte) error {
 	if errno == 0 && out[0] == 0 {
 		return nil
 	}
+
 	var s prmStatus
 	decodePRM(out, &s)
 	if errno == 0 {
@@ -128,10 +133,10 @@ func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
 	return fmt.Errorf("%w: firmware status %s", err, s)
 }
 
-// counterCaps is how the device allocates bulks of flow counters.
+// counterCaps says which sizes of bulks of flow counters the device allocates.
 type counterCaps struct {
 	bulkMask uint8 // bit n: bulks of 128<<n
-	maxLog   uint8 // not 0: bulks of up to 2^maxLog, which is preferred
+	maxLog   uint8 // not 0: bulks of 2^minLog to 2^maxLog, which are preferred to those of bulkMask
 	minLog   uint8
 }
 
@@ -139,30 +144,35 @@ func (c counterCaps) String() string {
 	return fmt.Sprintf("bulk mask %#02x, up to 2^%d", c.bulkMask, c.maxLog)
 }
 
-// queryCaps reads the capabilities. A device or a kernel that refuses the query reports no
-// capabilities. Single counters work without them.
-func (d *DevX) queryCaps() (c counterCaps, icmp bool) {
+// queryCaps reads the capabilities. Where the device or the kernel refuses the query, it returns
+// none: single counters work without them.
+func (d *DevX) queryCaps() (caps counterCaps, matchesICMP bool) {
 	var general hcaCap
 	if err := d.queryHCACap(hcaCapGeneral, &general); err != nil {
 		d.ctx.lib.log.Debug("no bulks of flow counters, no ICMP", "device", d.device, "reason", err)
-		return c, false
+		return caps, false
 	}
-	c.bulkMask = general.FlowCounterBulkAlloc
-	var more hcaCap2Fields
-	if general.HCACap2 && d.queryHCACap(hcaCap2, &more) == nil {
-		c.maxLog, c.minLog = more.FlowCounterBulkLogMaxAlloc, more.FlowCounterBulkLogGranularity
+	caps.bulkMask = general.FlowCounterBulkAlloc
+
+	var second hcaCap2Fields
+	if general.HCACap2 && d.queryHCACap(hcaCap2, &second) == nil {
+		caps.maxLog = second.FlowCounterBulkLogMaxAlloc
+		caps.minLog = second.FlowCounterBulkLogGranularity
 	}
+
 	const both = flexICMP | flexICMPv6
-	return c, general.FlexParserProtocols&both == both
+	return caps, general.FlexParserProtocols&both == both
 }
 
+// queryHCACap reads the current capabilities of a type into dst.
 func (d *DevX) queryHCACap(typ uint16, dst prmStruct) error {
 	in, err := encodePRM(nil, prmInSize, &queryHCACapIn{Type: typ})
 	if err != nil {
 		return err
 	}
 	out := make([]byte, prmOutSize+hcaCapSize)
-	if err := d.command("mlx5dv_devx_general_cmd", d.m.generalCmd(d.h, in, out), out); err != nil {
+	errno := d.m.generalCmd(d.h, in, out)
+	if err := d.commandErr("mlx5dv_devx_general_cmd", errno, out); err != nil {
 		return err
 	}
 	decodePRM(out[prmOutSize:], dst)

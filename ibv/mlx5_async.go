@@ -15,14 +15,14 @@ type AsyncQueries struct {
 	dx     *DevX
 	events *eventFile
 
-	mu    sync.Mutex
-	last  uint64 // wr_id
-	asked map[uint64]asyncQuery
+	mu          sync.Mutex
+	lastWRID    uint64
+	queryByWRID map[uint64]asyncQuery // those on their way
 
-	out []byte // room for the largest result; the goroutine that waits owns it
+	out []byte // room for the largest result; the goroutine in Next owns it
 }
 
-// asyncQuery is a query on its way.
+// asyncQuery is a query on its way: the caller's id, and where the result goes.
 type asyncQuery struct {
 	id  uint64
 	dst []FlowCount
@@ -30,7 +30,11 @@ type asyncQuery struct {
 
 // AsyncQueries makes a receiver of results (rdma-core 22 and Linux 5.1, or later).
 func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
-	q := &AsyncQueries{dx: d, asked: make(map[uint64]asyncQuery), out: make([]byte, prmOutSize+MaxFlowCounters*trafficCounterSize)}
+	q := &AsyncQueries{
+		dx:          d,
+		queryByWRID: make(map[uint64]asyncQuery),
+		out:         make([]byte, prmOutSize+MaxFlowCounters*trafficCounterSize),
+	}
 	err := q.init("asynchronous queries", d.device, func() (handle, error) {
 		h, fd, errno := d.m.createCmdComp(d.h)
 		if errno != 0 {
@@ -55,8 +59,8 @@ func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
 // error that satisfies errors.Is(err, syscall.EAGAIN) means that a megabyte of results is unread.
 func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) error {
 	switch {
-	case len(dst) == 0 || len(dst) > f.n:
-		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.n, errSize)
+	case len(dst) == 0 || len(dst) > f.size:
+		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.size, errSize)
 	case q.dx != f.dx:
 		return fmt.Errorf("%s: querying flow counters of another DevX context: %w", f.device, syscall.EINVAL)
 	}
@@ -68,33 +72,40 @@ func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) e
 		return err
 	}
 	defer q.done()
-	f.query.Lock()
-	defer f.query.Unlock()
-	if err := f.ask(len(dst)); err != nil {
+
+	f.queryMu.Lock()
+	defer f.queryMu.Unlock()
+	if err := f.encodeQuery(len(dst)); err != nil {
 		return err
 	}
+
+	// Next may get the result before queryAsync returns, so the query is known before.
 	wrID := q.remember(asyncQuery{id, dst})
-	errno := f.dx.m.queryAsync(f.h, f.in, prmOutSize+f.units*trafficCounterSize, wrID, q.h)
+	errno := f.dx.m.queryAsync(f.h, f.in, prmOutSize+f.asked*trafficCounterSize, wrID, q.h)
 	if errno != 0 {
 		q.forget(wrID)
 	}
 	return f.dx.ctx.err("mlx5dv_devx_obj_query_async (QUERY_FLOW_COUNTER)", errno)
 }
 
-func (q *AsyncQueries) remember(a asyncQuery) uint64 {
+// remember gives a query its wr_id.
+func (q *AsyncQueries) remember(a asyncQuery) (wrID uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.last++
-	q.asked[q.last] = a
-	return q.last
+
+	q.lastWRID++
+	q.queryByWRID[q.lastWRID] = a
+	return q.lastWRID
 }
 
-func (q *AsyncQueries) forget(wrID uint64) (asyncQuery, bool) {
+// forget takes a query out of those on their way.
+func (q *AsyncQueries) forget(wrID uint64) (a asyncQuery, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a, ok := q.asked[wrID]
-	delete(q.asked, wrID)
-	return a, ok
+
+	a, known = q.queryByWRID[wrID]
+	delete(q.queryByWRID, wrID)
+	return a, known
 }
 
 // Next waits for a result, in the order in which firmware completes the queries, and copies it to
@@ -107,10 +118,11 @@ func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error)
 			return false, err
 		}
 		defer q.done()
+
 		wrID, errno := q.dx.m.getAsync(q.h, q.out)
 		switch errno {
 		case 0:
-			id, ok, err = q.answer(wrID)
+			id, ok, err = q.deliver(wrID)
 			return true, err
 		case syscall.EAGAIN, syscall.EINTR:
 			return false, nil
@@ -120,13 +132,13 @@ func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error)
 	return id, ok, err
 }
 
-// answer decodes the result in out.
-func (q *AsyncQueries) answer(wrID uint64) (id uint64, ok bool, err error) {
-	a, ok := q.forget(wrID)
-	if !ok {
+// deliver decodes the result in out into the dst of its query. Its results are those of Next.
+func (q *AsyncQueries) deliver(wrID uint64) (id uint64, ok bool, err error) {
+	a, known := q.forget(wrID)
+	if !known {
 		return 0, false, fmt.Errorf("%s: result %d belongs to no query: %w", q.device, wrID, syscall.EPROTO)
 	}
-	if err := q.dx.command("mlx5dv_devx_obj_query_async (QUERY_FLOW_COUNTER)", 0, q.out); err != nil {
+	if err := q.dx.commandErr("mlx5dv_devx_obj_query_async (QUERY_FLOW_COUNTER)", 0, q.out); err != nil {
 		return a.id, true, err
 	}
 	for i := range a.dst {
@@ -141,6 +153,8 @@ func (q *AsyncQueries) Close() error {
 		q.dx.m.destroyCmdComp(h)
 		return nil
 	})
-	q.events.close() // not under the lock: this waits for a Next that is about to read
+
+	// Outside of the object's lock: this waits for a Next that is about to read, which takes that lock.
+	q.events.close()
 	return err
 }

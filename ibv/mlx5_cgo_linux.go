@@ -19,8 +19,8 @@ var libMLX5 = shared{"libmlx5.so.1", "install ibverbs-providers (Debian, Ubuntu)
 // cMLX5 is a libmlx5 that was opened.
 type cMLX5 struct{ t *C.struct_ft_mlx5 }
 
-// loadMLX5 opens the library for a feature. Where libibverbs uses it as the device's provider, it is
-// the same one: the loader goes by the file.
+// loadMLX5 opens the library for a feature. The loader goes by the file, so a libmlx5 that libibverbs
+// uses as the device's provider is not loaded a second time.
 func loadMLX5(feature string, o Options) (mlx5, error) {
 	path, fix, err := libMLX5.at(o.MLX5)
 	if err != nil {
@@ -37,7 +37,7 @@ func loadMLX5(feature string, o Options) (mlx5, error) {
 	return &cMLX5{t}, nil
 }
 
-// bytePtr is the first byte of b, which has one.
+// bytePtr returns a pointer to the first byte of b, which is not empty.
 func bytePtr(b []byte) *C.uint8_t { return (*C.uint8_t)(&b[0]) }
 
 func (m *cMLX5) unload()       { C.ft_mlx5_unload(m.t) }
@@ -123,7 +123,12 @@ func (m *cMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
 	if errno := C.ft_mlx5_cq(m.t, C.uintptr_t(cq), &c); errno != 0 {
 		return MLX5CQ{}, syscall.Errno(errno)
 	}
-	ring := MLX5CQ{DBRec: (*uint32)(c.dbrec), CQN: uint32(c.cqn), CQESize: int(c.cqe_size), CQECount: int(c.cqe_cnt)}
+	ring := MLX5CQ{
+		DBRec:    (*uint32)(c.dbrec),
+		CQN:      uint32(c.cqn),
+		CQESize:  int(c.cqe_size),
+		CQECount: int(c.cqe_cnt),
+	}
 	if c.buf == nil || !ring.sound() {
 		return MLX5CQ{}, syscall.EPROTO
 	}

@@ -19,10 +19,10 @@ type MatcherAttr struct {
 type Matcher struct {
 	object
 	dx   *DevX
-	mask []byte
+	mask []byte // as far as its last section in use
 }
 
-// CreateMatcher makes a matcher. An empty mask matches every packet.
+// CreateMatcher makes a matcher by mlx5dv_create_flow_matcher. An empty mask matches every packet.
 func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 	mask, criteria, err := a.Mask.encodeMask()
 	if err != nil {
@@ -32,6 +32,7 @@ func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 	if a.Egress {
 		flags = FlowEgress
 	}
+
 	m := &Matcher{dx: d, mask: mask}
 	err = m.init("matcher", d.device, func() (handle, error) {
 		h, errno := d.m.createMatcher(d.h, mask, criteria, a.Priority, flags)
@@ -43,12 +44,19 @@ func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 	return m, nil
 }
 
+// Close destroys the matcher. Its flows hold it.
+func (m *Matcher) Close() error {
+	return m.close(func(h handle) error {
+		return m.dx.ctx.err("mlx5dv_destroy_flow_matcher", m.dx.m.destroyMatcher(h))
+	})
+}
+
 // FlowActions are the actions on matched packets. On ingress the flow needs DefaultMiss or Drop. On
 // egress it has Drop or no action, which sends the packet on. Firmware and the kernel refuse all
 // other combinations.
 type FlowActions struct {
 	Counters *FlowCounters // nil: no counter
-	Offset   uint32        // the index in Counters
+	Offset   uint32        // the index in Counters; not 0 needs HasOffsets
 
 	// DefaultMiss goes on at the kernel's own rules: the packet is counted and the kernel gets it.
 	// No further flow of this domain sees the packet, so only the first match counts.
@@ -62,11 +70,11 @@ type DevXFlow struct {
 	dx *DevX
 }
 
-// CreateFlow makes a rule: packets that have value under the matcher's mask. Rules of one priority with the same match
-// count together, and are refused (EEXIST) if one drops and the other does not. The flow holds its matcher and its
-// counters.
+// CreateFlow makes a rule by mlx5dv_create_flow, for the packets that have value under the matcher's
+// mask. A bit of value outside the mask is an error. Rules of one priority with one match count
+// together, and are refused (EEXIST) if one drops and the other does not. The flow holds its matcher
+// and its counters.
 func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error) {
-	f := &DevXFlow{dx: m.dx}
 	match, err := value.encodeValue(m.mask)
 	if err != nil {
 		return nil, fmt.Errorf("%s: making a flow: %w", m.device, err)
@@ -78,6 +86,8 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 		}
 		parents = append(parents, &a.Counters.object)
 	}
+
+	f := &DevXFlow{dx: m.dx}
 	err = f.init("flow", m.device, func() (handle, error) {
 		var counters handle
 		if a.Counters != nil {
@@ -100,12 +110,5 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 func (f *DevXFlow) Close() error {
 	return f.close(func(h handle) error {
 		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.v.destroyFlow(h))
-	})
-}
-
-// Close destroys the matcher.
-func (m *Matcher) Close() error {
-	return m.close(func(h handle) error {
-		return m.dx.ctx.err("mlx5dv_destroy_flow_matcher", m.dx.m.destroyMatcher(h))
 	})
 }

@@ -83,7 +83,7 @@ func fakeDevX(t *testing.T, m *fakeMLX5) *DevX {
 	lib := &Library{v: fakeVerbs{}, log: slog.New(slog.DiscardHandler)}
 	c := &Context{lib: lib, v: lib.v}
 	c.kind, c.device, c.h = "context", "mlx5_0", 1
-	d := &DevX{ctx: c, m: m, cap: counterCaps{bulkMask: 0x1f}}
+	d := &DevX{ctx: c, m: m, caps: counterCaps{bulkMask: 0x1f}}
 	if err := d.init("DevX context", c.device, func() (handle, error) { return 2, nil }, &c.object); err != nil {
 		t.Fatal(err)
 	}

@@ -6,16 +6,27 @@ import (
 	"syscall"
 )
 
-// MR is a memory region: memory that the device reads and writes by itself, while the
-// program runs on. So it is never the Go heap's, which may move on or be reused: it is a
-// mapping of its own, made by AllocMR, or one that the caller keeps mapped longer than
-// the region lives.
+// AccessFlags is enum ibv_access_flags.
+type AccessFlags uint32
+
+// The kinds of access: to a memory region, or of the peer through a queue pair. Local reads are
+// always allowed.
+const (
+	AccessLocalWrite AccessFlags = 1 << iota
+	AccessRemoteWrite
+	AccessRemoteRead
+	AccessRemoteAtomic
+)
+
+// MR is a memory region: memory that the device reads and writes while the program runs on. It is
+// never part of the Go heap, which the runtime may reuse for something else. AllocMR makes a mapping
+// for it; RegMR takes a mapping of the caller's.
 type MR struct {
 	object
-	pd  *PD
-	reg region
-	mem []byte
-	own bool // mem is this object's to unmap
+	pd    *PD
+	reg   region
+	mem   []byte
+	owned bool // Close unmaps mem
 }
 
 // AllocMR maps length bytes of zeroed memory and registers them. Close gives them back.
@@ -23,11 +34,14 @@ func (p *PD) AllocMR(length int, access AccessFlags) (*MR, error) {
 	if length < 1 {
 		return nil, fmt.Errorf("%s: allocating a memory region of %d bytes: %w", p.device, length, syscall.EINVAL)
 	}
-	// Shared, so that a fork gives neither side a copy in place of the pages that are registered.
+
+	// A private mapping would be copied at a fork, and one side would then have pages that the device
+	// does not know.
 	mem, err := syscall.Mmap(-1, 0, length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping %d bytes for a memory region: %w", p.device, length, err)
 	}
+
 	m, err := p.register(mem, access, true)
 	if err != nil {
 		return nil, errors.Join(err, syscall.Munmap(mem))
@@ -35,14 +49,14 @@ func (p *PD) AllocMR(length int, access AccessFlags) (*MR, error) {
 	return m, nil
 }
 
-// RegMR registers mem, which is part of a mapping, not of the Go heap, and stays mapped
-// until the region is closed; after a Close that fails, until the [Context] is.
+// RegMR registers mem: part of a mapping, not of the Go heap. The caller keeps it mapped until the
+// region is closed; after a Close that fails, until the [Context] is.
 func (p *PD) RegMR(mem []byte, access AccessFlags) (*MR, error) {
 	return p.register(mem, access, false)
 }
 
-func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
-	m := &MR{pd: p, mem: mem, own: own}
+func (p *PD) register(mem []byte, access AccessFlags, owned bool) (*MR, error) {
+	m := &MR{pd: p, mem: mem, owned: owned}
 	err := m.init("memory region", p.device, func() (handle, error) {
 		if len(mem) == 0 {
 			return 0, p.ctx.err("ibv_reg_mr", syscall.EINVAL)
@@ -54,7 +68,7 @@ func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.regions.Store(m.reg.lkey, m)
+	p.regionByLKey.Store(m.reg.lkey, m)
 	return m, nil
 }
 
@@ -70,16 +84,17 @@ func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags
 }
 
 // Bytes returns the memory; nil once the region is closed. Close unmaps memory of AllocMR, so do
-// not keep a slice of it longer. The device may write at any moment.
+// not keep a slice of it longer. The device may write at any moment: a completion says that it has.
 func (m *MR) Bytes() []byte {
 	if m.use() != nil {
 		return nil
 	}
 	defer m.done()
+
 	return m.mem
 }
 
-// Addr is where the memory begins, for the Addr of an [SGE] and for the peer's RemoteAddr.
+// Addr returns where the memory begins, for the Addr of an [SGE] and for the peer's RemoteAddr.
 func (m *MR) Addr() uint64 { return m.reg.addr }
 
 // LKey returns the key by which local work requests name the region.
@@ -94,13 +109,14 @@ func (m *MR) RKey() uint32 { return m.reg.rkey }
 func (m *MR) Close() error {
 	return m.close(func(h handle) error {
 		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.v.deregMR(h)); err != nil {
-			if m.own && !errors.Is(err, syscall.EBUSY) {
+			if m.owned && !errors.Is(err, syscall.EBUSY) { // EBUSY leaves the region open
 				m.pd.ctx.keepMapped(m.mem)
 			}
 			return err
 		}
-		m.pd.regions.CompareAndDelete(m.reg.lkey, m)
-		if m.own {
+
+		m.pd.regionByLKey.CompareAndDelete(m.reg.lkey, m) // a new region may have the key already
+		if m.owned {
 			return syscall.Munmap(m.mem)
 		}
 		return nil

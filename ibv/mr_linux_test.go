@@ -52,7 +52,7 @@ func TestMemoryRegions(t *testing.T) {
 	for range 2 {
 		b.check(m.Close())
 	}
-	if _, known := b.pd.regions.Load(m.LKey()); known || m.Bytes() != nil || kept(t, addr) {
+	if _, known := b.pd.regionByLKey.Load(m.LKey()); known || m.Bytes() != nil || kept(t, addr) {
 		t.Error("the memory is still there, or known")
 	}
 
@@ -130,7 +130,7 @@ func TestBusyMemory(t *testing.T) {
 	if kept(t, m.Addr()) {
 		t.Error("the memory is still there")
 	}
-	if b.ctx.left != nil {
+	if b.ctx.abandonedMem != nil {
 		t.Error("the context is to unmap it again")
 	}
 }

@@ -66,7 +66,7 @@ func TestEveryVerbIsNamed(t *testing.T) {
 	must(qp.Query(QPAttrState))(t)
 	n := must(ctx.CreateCounters())(t)
 	b.check(n.Attach(CounterAttach{CounterPackets, 0}))
-	f := must(qp.CreateFlow(FlowAttr{Priority: 1, Port: 1, Specs: []Spec{unused(), CountSpec{Counters: n}}}))(t)
+	f := must(qp.CreateFlow(FlowAttr{Priority: 1, Port: 1, Specs: []Spec{matchNothing(), CountSpec{Counters: n}}}))(t)
 	b.check(n.Read(make([]uint64, 1), 0))
 	dx := must(ctx.DevX())(t)
 	bulk := must(dx.AllocFlowCounters(4))(t)

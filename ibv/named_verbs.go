@@ -2,15 +2,16 @@ package ibv
 
 import "syscall"
 
-// Calls gets every verb before it is called and after it has returned, so that the verb in which a
-// library ended the process is known. Begin returns a number for End. Many goroutines call both, on
-// every path: they must neither block nor allocate. device is empty for verbs of the library.
+// Calls is told of every call of a verb, so that the verb in which a library ended the process is
+// known. Begin is called before the verb, with the device's name ("" for verbs of the library), and
+// returns a number for End, which is called after it. Many goroutines call both, on every path: they
+// must neither block nor allocate.
 type Calls interface {
 	Begin(device, verb string) int
 	End(call int)
 }
 
-// named is a call that was passed to Calls. The zero value is a call that was not.
+// named is a call that Calls knows of. The zero value is a call without Calls.
 type named struct {
 	calls Calls
 	call  int
@@ -22,7 +23,7 @@ func (n named) end() {
 	}
 }
 
-// begin names a call of a device's verb, where the options ask for that.
+// begin tells Calls, if the options have one, of a call of a device's verb.
 func (o *Options) begin(device, verb string) named {
 	if o.Calls == nil {
 		return named{}
@@ -30,7 +31,7 @@ func (o *Options) begin(device, verb string) named {
 	return named{o.Calls, o.Calls.Begin(device, verb)}
 }
 
-// naming names the verbs of one device.
+// naming is begin for the verbs of one device.
 type naming struct {
 	opts   *Options
 	device string
@@ -38,7 +39,7 @@ type naming struct {
 
 func (n naming) begin(verb string) named { return n.opts.begin(n.device, verb) }
 
-// name has every call of v named as one of a device, where the options ask for that.
+// name returns v, with every call told to Calls as one of the device if the options have Calls.
 func (o *Options) name(v verbs, device string) verbs {
 	if o.Calls == nil {
 		return v
@@ -54,7 +55,8 @@ func (o *Options) nameMLX5(m mlx5, device string) mlx5 {
 	return namedMLX5{m, naming{o, device}}
 }
 
-// namedVerbs is verbs with every call named. The methods that it does not override call no verb of a device.
+// namedVerbs is verbs with every call told to Calls. The methods that it does not override call no
+// verb of a device.
 type namedVerbs struct {
 	verbs
 	naming

@@ -17,19 +17,22 @@ type handle uintptr
 // and whether it is closed. Calls share mu and Close takes it alone, so no call meets a freed
 // object.
 //
-// Locks are taken from the child up: an object's mu, then a parent's.
+// Lock order: mu of an object before mu of its parents, and mu before heldMu. A call on a child
+// that needs a parent's handle takes both in this order.
 type object struct {
-	kind    string    // "queue pair"
-	device  string    // "mlx5_0"; empty for the library
-	parents []*object // guarded by held, as holders are
+	kind   string // "queue pair"
+	device string // "mlx5_0"; empty for the library
 
-	mu        sync.RWMutex
-	h         handle // valid while open
-	closed    bool
-	abandoned bool // to the library's knowledge it, or something that held it, lives on: see doc.go
+	mu     sync.RWMutex
+	h      handle // valid while open
+	closed bool
 
-	held    sync.Mutex
+	heldMu  sync.Mutex
+	parents []*object
 	holders []*object
+	// abandoned says that destroying the object, or a former holder of it, has failed: the library may
+	// still know that one. See "Lifetimes" in doc.go.
+	abandoned bool
 }
 
 // name is how errors call the object.
@@ -44,16 +47,20 @@ func (o *object) name() string {
 // goroutine can reach the object. After an error no parent is held.
 func (o *object) init(kind, device string, create func() (handle, error), parents ...*object) (err error) {
 	o.kind, o.device = kind, device
-	parents = distinct(parents) // locked once each
+
+	// A read lock must not be taken twice: a Close that waits between the two would block both.
+	parents = distinct(parents)
 	for _, p := range parents {
 		if err := p.use(); err != nil {
 			return err
 		}
 		defer p.done()
 	}
+
 	if o.h, err = create(); err != nil {
 		return err
 	}
+
 	o.parents = parents
 	for _, p := range parents {
 		p.hold(o)
@@ -61,6 +68,7 @@ func (o *object) init(kind, device string, create func() (handle, error), parent
 	return nil
 }
 
+// distinct returns each object once, in the order of the first.
 func distinct(all []*object) (once []*object) {
 	for _, o := range all {
 		if !slices.Contains(once, o) {
@@ -70,7 +78,7 @@ func distinct(all []*object) (once []*object) {
 	return once
 }
 
-// use keeps the object open until done.
+// use keeps the object open until done, or returns ErrClosed.
 func (o *object) use() error {
 	o.mu.RLock()
 	if o.closed {
@@ -84,8 +92,9 @@ func (o *object) done() { o.mu.RUnlock() }
 
 // adopt has o hold one more parent until it is closed. The caller uses both.
 func (o *object) adopt(parent *object) {
-	o.held.Lock()
-	defer o.held.Unlock()
+	o.heldMu.Lock()
+	defer o.heldMu.Unlock()
+
 	if slices.Contains(o.parents, parent) {
 		return
 	}
@@ -93,59 +102,69 @@ func (o *object) adopt(parent *object) {
 	parent.hold(o)
 }
 
+// hold notes a child that holds o.
 func (o *object) hold(child *object) {
-	o.held.Lock()
-	defer o.held.Unlock()
+	o.heldMu.Lock()
+	defer o.heldMu.Unlock()
 	o.holders = append(o.holders, child)
 }
 
+// release is the inverse of hold, for a child that is closed.
 func (o *object) release(child *object) {
-	o.held.Lock()
-	defer o.held.Unlock()
+	o.heldMu.Lock()
+	defer o.heldMu.Unlock()
+
 	i := slices.Index(o.holders, child)
 	o.holders = slices.Delete(o.holders, i, i+1)
 	o.abandoned = o.abandoned || child.abandoned
 }
 
-// busy names the holders: "2 flows, 1 queue pair".
-func (o *object) busy() string {
-	o.held.Lock()
-	defer o.held.Unlock()
+// listHolders names the holders: "2 flows, 1 queue pair". Without any it returns "".
+func (o *object) listHolders() string {
+	o.heldMu.Lock()
+	defer o.heldMu.Unlock()
+
 	var kinds []string
-	count := make(map[string]int)
+	number := make(map[string]int) // by kind
 	for _, h := range o.holders {
-		if count[h.kind]++; count[h.kind] == 1 {
+		number[h.kind]++
+		if number[h.kind] == 1 {
 			kinds = append(kinds, h.kind)
 		}
 	}
+
 	for i, k := range kinds {
-		if n := count[k]; n > 1 {
+		n := number[k]
+		if n > 1 {
 			k += "s"
-			kinds[i] = fmt.Sprintf("%d %s", n, k)
-		} else {
-			kinds[i] = "1 " + k
 		}
+		kinds[i] = fmt.Sprintf("%d %s", n, k)
 	}
 	return strings.Join(kinds, ", ")
 }
 
-// close destroys the object, unless it is held. If destroy returns EBUSY the object stays open,
-// unless an abandoned child keeps it busy.
+// close destroys the object, unless it is held. EBUSY leaves it open, because the caller can close
+// what keeps it busy; not if that is an abandoned child, which nobody can close.
 func (o *object) close(destroy func(handle) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.closed {
 		return nil
 	}
-	if holders := o.busy(); holders != "" {
+	if holders := o.listHolders(); holders != "" {
 		return &busyError{object: o.name(), holders: holders}
 	}
+
 	err := destroy(o.h)
 	if errors.Is(err, syscall.EBUSY) && !o.abandoned {
 		return err
 	}
-	o.abandoned = err != nil // after EIO the library has freed abandoned children too
-	o.closed, o.h = true, 0
+
+	// Success frees abandoned children, too.
+	o.abandoned = err != nil
+	o.closed = true
+	o.h = 0
 	for _, p := range o.parents {
 		p.release(o)
 	}

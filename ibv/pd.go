@@ -2,13 +2,13 @@ package ibv
 
 import "sync"
 
-// PD is a protection domain: queue pairs are made in it, and may use its memory regions and address
-// handles only.
+// PD is a protection domain. Its queue pairs can use its own memory regions and address handles,
+// and no others.
 type PD struct {
 	object
 	ctx *Context
 
-	regions sync.Map // lkey to *MR, of those that are registered
+	regionByLKey sync.Map // uint32 to *MR: the registered regions
 }
 
 // AllocPD makes a protection domain.
@@ -24,7 +24,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// Close frees the domain.
+// Close frees the domain, once its queue pairs, memory regions and address handles are closed.
 func (p *PD) Close() error {
 	return p.close(func(h handle) error {
 		return p.ctx.err("ibv_dealloc_pd", p.ctx.v.deallocPD(h))

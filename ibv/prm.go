@@ -2,15 +2,15 @@ package ibv
 
 import "fmt"
 
-// prmCodec walks the fields of one PRM structure: the layout language of mlx5
-// firmware, big endian, where a field is a bit position counted from the first
-// byte's most significant bit and a width. One walk of a structure's prm method
-// encodes it, decodes it, or lists the fields, so the three cannot differ.
+// prmCodec walks the fields of one structure of the PRM, the manual of mlx5 firmware: big endian,
+// where a field has a width and a position in bits, counted from the first byte's most significant
+// bit. One walk of a structure's prm method encodes it, decodes it, or lists the fields, so the
+// three cannot differ.
 type prmCodec struct {
 	b    []byte
 	mode prmMode
-	list []prmField // for prmList
-	err  error      // the first value that is wider than its field
+	list []prmField // of prmList
+	err  error      // of prmEncode: the first value that is wider than its field
 }
 
 type prmMode uint8
@@ -44,7 +44,7 @@ func decodePRM(b []byte, s prmStruct) {
 	s.prm(&prmCodec{b: b, mode: prmDecode})
 }
 
-// field is a number of up to 64 bits at any bit position.
+// field walks a number of up to 64 bits at any bit position.
 func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, width int, v *T) {
 	switch c.mode {
 	case prmList:
@@ -70,19 +70,19 @@ func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, wi
 	}
 }
 
-// octets encodes or decodes a field of whole bytes in network order, such as an address.
+// octets walks a field of whole bytes in network order, such as an address.
 func octets(c *prmCodec, name string, bit int, v []byte) {
-	switch at := c.b; c.mode {
+	switch c.mode {
 	case prmList:
 		c.list = append(c.list, prmField{name, bit, 8 * len(v)})
 	case prmDecode:
-		copy(v, at[bit/8:])
+		copy(v, c.b[bit/8:])
 	default:
-		copy(at[bit/8:], v)
+		copy(c.b[bit/8:], v)
 	}
 }
 
-// flag is a field of one bit.
+// flag walks a field of one bit.
 func flag(c *prmCodec, name string, bit int, v *bool) {
 	var n uint8
 	if *v {

@@ -1,9 +1,6 @@
 package ibv
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // Opcodes of the commands (mlx5_ifc.h, MLX5_CMD_OP_*).
 const (
@@ -93,33 +90,19 @@ func (q *queryFlowCounterIn) prm(c *prmCodec) {
 	field(c, "flow_counter_id", 0xe0, 0x20, &q.FlowCounterID)
 }
 
-// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap in practice.
-// No public source documents whether Octets includes FCS and tags.
-type FlowCount struct {
-	Packets, Octets uint64
-}
-
-func (f *FlowCount) prm(c *prmCodec) {
-	field(c, "packets", 0x00, 0x40, &f.Packets)
-	field(c, "octets", 0x40, 0x40, &f.Octets)
-}
-
-// trafficCounter decodes a FlowCount word by word: thousands come at a time.
-func trafficCounter(b []byte) FlowCount {
-	return FlowCount{Packets: binary.BigEndian.Uint64(b), Octets: binary.BigEndian.Uint64(b[8:])}
-}
-
-// Capability types of QUERY_HCA_CAP; the operation modifier is type<<1 | 1, the 1
-// asking for the current values rather than the most that the device could have.
+// Capability types of QUERY_HCA_CAP.
 const (
 	hcaCapGeneral = 0x00
 	hcaCap2       = 0x20
 )
 
+// queryHCACapIn is struct mlx5_ifc_query_hca_cap_in_bits.
 type queryHCACapIn struct {
 	Type uint16
 }
 
+// The lowest bit of the operation modifier asks for the current values, not for the most that the
+// device could have.
 func (q *queryHCACapIn) prm(c *prmCodec) { prmHeader(c, opQueryHCACap, q.Type<<1|1) }
 
 // hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters and matches need.
@@ -141,9 +124,9 @@ func (h *hcaCap) prm(c *prmCodec) {
 	field(c, "flex_parser_protocols", 0x540, 0x20, &h.FlexParserProtocols)
 }
 
-// hcaCap2Fields is the same of struct mlx5_ifc_cmd_hca_cap_2_bits.
+// hcaCap2Fields is the part of struct mlx5_ifc_cmd_hca_cap_2_bits that counters need.
 type hcaCap2Fields struct {
-	FlowCounterBulkLogMaxAlloc    uint8 // not 0: flow_counter_bulk_log_size may be used, up to it
+	FlowCounterBulkLogMaxAlloc    uint8 // the largest flow_counter_bulk_log_size; 0: the device has no such field
 	FlowCounterBulkLogGranularity uint8 // the smallest
 }
 

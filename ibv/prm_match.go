@@ -11,27 +11,35 @@ import (
 type MatchParam struct {
 	Outer MatchHeaders
 	Misc  MatchMisc
-	Inner MatchHeaders
+	Inner MatchHeaders // of a tunnel
 	Misc2 MatchMisc2
 	Misc3 MatchMisc3
 }
 
-// MatchHeaders is struct mlx5_ifc_fte_match_set_lyr_2_4_bits.
+// MatchHeaders is struct mlx5_ifc_fte_match_set_lyr_2_4_bits: one level of headers, from Ethernet to
+// the ports. Ask for ports and TCP flags together with their IPProtocol.
 type MatchHeaders struct {
-	SMAC, DMAC          [6]byte
-	EtherType           uint16 // behind the first tag
-	FirstPrio, FirstCFI uint8  // of the first tag, 3 bits and 1
-	FirstVID            uint16 // 12 bits
-	IPProtocol          uint8
-	DSCP, ECN           uint8 // 6 bits, 2 bits
-	CVLANTag, SVLANTag  uint8 // 1: the first tag is a C-tag (0x8100), an S-tag (0x88a8)
-	Frag                uint8 // 1: a fragment of an IP packet
-	IPVersion           uint8 // 4 or 6
-	TCPFlags            uint16
-	TCPSPort, TCPDPort  uint16
-	TTL                 uint8 // or hop limit
-	UDPSPort, UDPDPort  uint16
-	SrcIP, DstIP        [16]byte // IPv4 in the last four bytes
+	SMAC       [6]byte
+	DMAC       [6]byte
+	EtherType  uint16 // behind the first tag
+	FirstPrio  uint8  // of the first tag: 3 bits
+	FirstCFI   uint8  // 1 bit
+	FirstVID   uint16 // 12 bits
+	IPProtocol uint8  // behind the extension headers
+	DSCP       uint8  // 6 bits
+	ECN        uint8  // 2 bits
+	CVLANTag   uint8  // 1: the first tag is a C-tag (0x8100)
+	SVLANTag   uint8  // 1: the first tag is an S-tag (0x88a8)
+	Frag       uint8  // 1: a fragment of an IP packet
+	IPVersion  uint8  // 4 or 6
+	TCPFlags   uint16 // 9 bits
+	TCPSPort   uint16
+	TCPDPort   uint16
+	TTL        uint8 // or hop limit
+	UDPSPort   uint16
+	UDPDPort   uint16
+	SrcIP      [16]byte // IPv4 in the last four bytes
+	DstIP      [16]byte
 }
 
 func (h *MatchHeaders) prm(c *prmCodec) {
@@ -61,20 +69,26 @@ func (h *MatchHeaders) prm(c *prmCodec) {
 // MatchMisc is the part of struct mlx5_ifc_fte_match_set_misc_bits that packets of
 // Ethernet have.
 type MatchMisc struct {
-	GRECPresent, GREKPresent, GRESPresent  uint8
-	OuterSecondPrio, OuterSecondCFI        uint8
-	OuterSecondVID                         uint16
-	InnerSecondPrio, InnerSecondCFI        uint8
-	InnerSecondVID                         uint16
-	OuterSecondCVLANTag                    uint8
-	InnerSecondCVLANTag                    uint8
-	OuterSecondSVLANTag                    uint8
-	InnerSecondSVLANTag                    uint8
-	GREProtocol                            uint16
-	GREKey                                 uint32 // gre_key_h and gre_key_l
-	VXLANVNI                               uint32 // 24 bits
-	OuterIPv6FlowLabel, InnerIPv6FlowLabel uint32 // 20 bits
-	InnerESPSPI, OuterESPSPI               uint32
+	GRECPresent         uint8 // 1: the header has a checksum
+	GREKPresent         uint8 // 1: the header has a key
+	GRESPresent         uint8 // 1: the header has a sequence number
+	OuterSecondPrio     uint8 // of the second tag: 3 bits
+	OuterSecondCFI      uint8 // 1 bit
+	OuterSecondVID      uint16
+	InnerSecondPrio     uint8
+	InnerSecondCFI      uint8
+	InnerSecondVID      uint16
+	OuterSecondCVLANTag uint8 // 1: the second tag is a C-tag (0x8100)
+	InnerSecondCVLANTag uint8
+	OuterSecondSVLANTag uint8 // 1: the second tag is an S-tag (0x88a8)
+	InnerSecondSVLANTag uint8
+	GREProtocol         uint16
+	GREKey              uint32 // gre_key_h and gre_key_l
+	VXLANVNI            uint32 // 24 bits
+	OuterIPv6FlowLabel  uint32 // 20 bits
+	InnerIPv6FlowLabel  uint32
+	InnerESPSPI         uint32
+	OuterESPSPI         uint32
 }
 
 func (m *MatchMisc) prm(c *prmCodec) {
@@ -119,8 +133,12 @@ func (m *MatchMisc2) prm(c *prmCodec) {
 // MatchMisc3 is the ICMP part of struct mlx5_ifc_fte_match_set_misc3_bits. A device
 // matches it only with its flex parser set up for ICMP.
 type MatchMisc3 struct {
-	ICMPHeaderData, ICMPv6HeaderData           uint32
-	ICMPType, ICMPCode, ICMPv6Type, ICMPv6Code uint8
+	ICMPHeaderData   uint32 // the four bytes behind the checksum
+	ICMPv6HeaderData uint32
+	ICMPType         uint8
+	ICMPCode         uint8
+	ICMPv6Type       uint8
+	ICMPv6Code       uint8
 }
 
 func (m *MatchMisc3) prm(c *prmCodec) {
@@ -135,19 +153,19 @@ func (m *MatchMisc3) prm(c *prmCodec) {
 // matchSection is the size of every section of fte_match_param, in bytes.
 const matchSection = 64
 
-// sections lists the parts in the order of fte_match_param; the place is also the
-// bit of match_criteria_enable (MLX5_MATCH_OUTER_HEADERS and so on).
+// sections lists the parts in the order of fte_match_param. The place of a section is also its bit
+// in match_criteria_enable (MLX5_MATCH_OUTER_HEADERS and so on).
 func (m *MatchParam) sections() []prmStruct {
 	return []prmStruct{&m.Outer, &m.Misc, &m.Inner, &m.Misc2, &m.Misc3}
 }
 
-// encode is all sections' bytes.
-func (m *MatchParam) encode() ([]byte, error) {
-	var b []byte
-	var err error
+// encode returns the bytes of all sections.
+func (m *MatchParam) encode() (b []byte, err error) {
+	names := [...]string{"outer headers", "misc", "inner headers", "misc_2", "misc_3"}
 	for i, s := range m.sections() {
-		if b, err = encodePRM(b, matchSection, s); err != nil {
-			return nil, fmt.Errorf("%s: %w", [...]string{"outer headers", "misc", "inner headers", "misc_2", "misc_3"}[i], err)
+		b, err = encodePRM(b, matchSection, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
 	}
 	return b, nil
@@ -157,29 +175,38 @@ func (m *MatchParam) encode() ([]byte, error) {
 // the sections in use. Kernels refuse sections that they do not know, so empty sections are cut
 // off. One stays even when all are empty, which matches every packet.
 func (m *MatchParam) encodeMask() (mask []byte, criteria uint8, err error) {
-	if mask, err = m.encode(); err != nil {
+	mask, err = m.encode()
+	if err != nil {
 		return nil, 0, err
 	}
+
 	end := matchSection
-	zero := make([]byte, matchSection)
+	unused := make([]byte, matchSection)
 	for i := range m.sections() {
-		if at := i * matchSection; !bytes.Equal(mask[at:at+matchSection], zero) {
-			criteria |= 1 << i
-			end = at + matchSection
+		begin := i * matchSection
+		if bytes.Equal(mask[begin:begin+matchSection], unused) {
+			continue
 		}
+		criteria |= 1 << i
+		end = begin + matchSection
 	}
 	return mask[:end], criteria, nil
 }
 
-// encodeValue is the value under a mask, of the mask's length. A bit outside the
-// mask is refused: firmware would not look at it, so the caller meant something else.
+// encodeValue encodes the value under a mask, at the mask's length. It refuses a bit outside the
+// mask: firmware would not compare it, so the caller meant something else.
 func (m *MatchParam) encodeValue(mask []byte) ([]byte, error) {
 	b, err := m.encode()
 	if err != nil {
 		return nil, err
 	}
+
 	for i, v := range b {
-		if i >= len(mask) && v != 0 || i < len(mask) && v&^mask[i] != 0 {
+		var allowed byte // nothing behind the mask's end
+		if i < len(mask) {
+			allowed = mask[i]
+		}
+		if v&^allowed != 0 {
 			return nil, fmt.Errorf("byte %#x of the match value: %#02x has bits that the matcher's mask does not have", i, v)
 		}
 	}

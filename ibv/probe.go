@@ -19,7 +19,19 @@ const (
 	FeatureCompCntrs = "completion counters"
 )
 
-const fixRaw = "give the process CAP_NET_RAW in the RDMA device's network namespace"
+// flowFeatures are the questions that need a queue pair, in the order of the results.
+var flowFeatures = []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress}
+
+// The next steps for what a device lacks.
+const (
+	fixRaw       = "give the process CAP_NET_RAW in the RDMA device's network namespace"
+	fixRawPacket = "use a device with RAW_PACKET queue pairs (mlx5, mlx4, on a port with an Ethernet link)"
+	fixFlows     = "use a device whose driver has flow steering (mlx5), or count in XDP"
+	fixCounters  = "use a device whose driver has flow counters (mlx5), or count in XDP"
+	fixDontTrap  = "use DevX where libmlx5 offers it, or XDP; `steal: true` takes the packets away from the kernel"
+	fixEgress    = "count sent packets in XDP (TCX)"
+	fixCompCntrs = "needs rdma-core 65 and a device that has them, such as EFA's; completions can be counted from a CQ instead"
+)
 
 // Probe tests a device by using it, for a few milliseconds: versions and names are not conclusive.
 // The flows that it makes match frames to a random address of an EtherType that is reserved for
@@ -29,80 +41,103 @@ func Probe(lib *Library, device string) []probe.Result {
 	p := &prober{device: device}
 	ctx, err := lib.Open(device)
 	if err != nil {
-		for _, f := range []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress, FeatureCompCntrs} {
-			p.answer(f, fmt.Errorf("the device cannot be opened: %w", err))
+		err = fmt.Errorf("the device cannot be opened: %w", err)
+		for _, f := range flowFeatures {
+			p.answer(f, err)
 		}
+		p.answer(FeatureCompCntrs, err)
 		return p.results
 	}
 	p.ctx = ctx
 	defer p.close(ctx)
-	p.flows()
-	caps, err := p.compCntrs()
-	p.answer(FeatureCompCntrs, because(err, FeatureCompCntrs, device, "needs rdma-core 65 and a device that has them, such as EFA's; completions can be counted from a CQ instead"))
-	if err == nil {
-		p.results[len(p.results)-1].Reason = fmt.Sprintf("%d of them, up to %d, of %v", caps.MaxCounters, caps.MaxValue, caps.SupportedQPAttachOps)
-	}
+
+	p.askFlows()
+	p.askCompCntrs()
 	return p.results
 }
 
+// prober asks one device, and collects the answers.
 type prober struct {
 	device  string
 	ctx     *Context
 	results []probe.Result
 }
 
+// answer adds the result of a question: err, or yes.
 func (p *prober) answer(feature string, err error) {
-	p.results = append(p.results, probe.Ask(feature, p.device, err))
-	if r := &p.results[len(p.results)-1]; r.Fix == "" && errors.Is(err, syscall.EPERM) {
+	r := probe.Ask(feature, p.device, err)
+	if r.Fix == "" && errors.Is(err, syscall.EPERM) {
 		r.Fix = fixRaw
 	}
+	p.results = append(p.results, r)
+}
+
+// unsupported is err as a conclusive no, with the next step.
+func (p *prober) unsupported(err error, feature, fix string) error {
+	return &probe.UnsupportedError{Feature: feature, Object: p.device, Reason: err.Error(), Fix: fix}
+}
+
+// because turns the error of an absent verb into a conclusive no. It leaves nil and other errors,
+// which are inconclusive.
+func (p *prober) because(err error, feature, fix string) error {
+	if err == nil || !errors.Is(err, probe.ErrNotSupported) {
+		return err
+	}
+	return p.unsupported(err, feature, fix)
 }
 
 // close frees the objects of a probe. An object that cannot be destroyed stays until the process
 // ends.
 func (p *prober) close(o interface{ Close() error }) { _ = o.Close() }
 
-// because turns the error of an absent verb into a conclusive result.
-func because(err error, feature, device, fix string) error {
-	if err == nil || !errors.Is(err, probe.ErrNotSupported) {
-		return err
-	}
-	return &probe.UnsupportedError{Feature: feature, Object: device, Reason: err.Error(), Fix: fix}
-}
-
-func (p *prober) flows() {
+// askFlows asks the questions of flowFeatures.
+func (p *prober) askFlows() {
 	qp, raw, err := p.queuePair()
 	if err != nil {
-		for _, f := range []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress} {
-			p.answer(f, fmt.Errorf("the probe has no queue pair: %w", err))
+		err = fmt.Errorf("the probe has no queue pair: %w", err)
+		for _, f := range flowFeatures {
+			p.answer(f, err)
 		}
 		return
 	}
 	defer qp.close(p)
-	if errors.Is(raw, syscall.EPERM) { // conclusive for this question alone
-		raw = &probe.UnsupportedError{Feature: FeatureRaw, Object: p.device, Reason: raw.Error(), Fix: fixRaw}
-	}
-	p.answer(FeatureRaw, because(raw, FeatureRaw, p.device, "use a device with RAW_PACKET queue pairs (mlx5, mlx4, on a port with an Ethernet link)"))
 
-	flows := p.steering(qp.QP)
-	p.answer(FeatureFlows, because(flows, FeatureFlows, p.device, "use a device whose driver has flow steering (mlx5), or count in XDP"))
-	counting := p.counting(qp.QP, 0)
-	p.answer(FeatureCounters, because(counting, FeatureCounters, p.device, "use a device whose driver has flow counters (mlx5), or count in XDP"))
+	if errors.Is(raw, syscall.EPERM) { // a conclusive no to this question alone
+		raw = p.unsupported(raw, FeatureRaw, fixRaw)
+	}
+	p.answer(FeatureRaw, p.because(raw, FeatureRaw, fixRawPacket))
+
+	steering := p.trySteering(qp.QP)
+	p.answer(FeatureFlows, p.because(steering, FeatureFlows, fixFlows))
+
+	counting := p.tryCounting(qp.QP, 0)
+	p.answer(FeatureCounters, p.because(counting, FeatureCounters, fixCounters))
+
 	for _, f := range []struct {
 		feature string
 		flag    FlowFlags
 		fix     string
 	}{
-		{FeatureDontTrap, FlowDontTrap, "use DevX where libmlx5 offers it, or XDP; `steal: true` takes the packets away from the kernel"},
-		{FeatureEgress, FlowEgress, "count sent packets in XDP (TCX)"},
+		{FeatureDontTrap, FlowDontTrap, fixDontTrap},
+		{FeatureEgress, FlowEgress, fixEgress},
 	} {
-		err := p.counting(qp.QP, f.flag)
-		// The device took the same flow without the flag, so it refuses the flag, whichever errno
-		// the driver returns.
-		if counting == nil && err != nil && errors.Is(err, syscall.EINVAL) {
-			err = &probe.UnsupportedError{Feature: f.feature, Object: p.device, Reason: err.Error(), Fix: f.fix}
+		err := p.tryCounting(qp.QP, f.flag)
+		// The device took the flow without the flag, so it is the flag that it refuses: EINVAL is a
+		// conclusive no, too.
+		if counting == nil && errors.Is(err, syscall.EINVAL) {
+			err = p.unsupported(err, f.feature, f.fix)
 		}
-		p.answer(f.feature, because(err, f.feature, p.device, f.fix))
+		p.answer(f.feature, p.because(err, f.feature, f.fix))
+	}
+}
+
+// askCompCntrs asks for completion counters, and adds their limits to a yes.
+func (p *prober) askCompCntrs() {
+	caps, err := p.tryCompCntrs()
+	p.answer(FeatureCompCntrs, p.because(err, FeatureCompCntrs, fixCompCntrs))
+	if err == nil {
+		last := &p.results[len(p.results)-1]
+		last.Reason = fmt.Sprintf("%d of them, up to %d, of %v", caps.MaxCounters, caps.MaxValue, caps.SupportedQPAttachOps)
 	}
 }
 
@@ -113,6 +148,7 @@ type probeQP struct {
 	cq *CQ
 }
 
+// close closes the queue pair and its objects, as far as they were made.
 func (q *probeQP) close(p *prober) {
 	if q.QP != nil {
 		p.close(q.QP)
@@ -121,21 +157,6 @@ func (q *probeQP) close(p *prober) {
 		p.close(q.cq)
 	}
 	p.close(q.pd)
-}
-
-// compCntrs makes a completion counter, reads it, and closes it.
-func (p *prober) compCntrs() (CompCntrCaps, error) {
-	caps, err := p.ctx.QueryCompCntrCaps()
-	if err != nil {
-		return caps, err
-	}
-	k, err := p.ctx.CreateCompCntr(CompCntrOptions{})
-	if err != nil {
-		return caps, err
-	}
-	defer p.close(k)
-	_, err = k.Read()
-	return caps, err
 }
 
 // queuePair makes a RAW_PACKET queue pair. If the device refuses that, raw is the error and q is a
@@ -149,9 +170,12 @@ func (p *prober) queuePair() (q *probeQP, raw, err error) {
 		q.close(p)
 		return nil, nil, err
 	}
+
 	o := QPOptions{
-		Type: QPTRawPacket, SendCQ: q.cq, RecvCQ: q.cq,
-		Cap: QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type:   QPTRawPacket,
+		SendCQ: q.cq,
+		RecvCQ: q.cq,
+		Cap:    QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
 	if q.QP, raw = q.pd.CreateQP(o); raw == nil {
 		return q, nil, nil
@@ -164,28 +188,21 @@ func (p *prober) queuePair() (q *probeQP, raw, err error) {
 	return q, raw, nil
 }
 
-// steering makes a flow and closes it.
-func (p *prober) steering(qp *QP) error {
-	f, err := qp.CreateFlow(FlowAttr{Priority: maxFlowPriority, Port: 1, Specs: []Spec{unused()}})
+// trySteering makes a flow and closes it.
+func (p *prober) trySteering(qp *QP) error {
+	f, err := qp.CreateFlow(FlowAttr{
+		Priority: maxFlowPriority,
+		Port:     1,
+		Specs:    []Spec{matchNothing()},
+	})
 	if err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-// unused matches no packet that any host sends.
-func unused() Spec {
-	s := EthSpec{Val: EthFilter{EtherType: 0x88b5}, Mask: EthFilter{EtherType: 0xffff}}
-	_, _ = rand.Read(s.Val.DstMAC[:]) // never fails
-	s.Val.DstMAC[0] = s.Val.DstMAC[0]&0xfc | 2
-	for i := range s.Mask.DstMAC {
-		s.Mask.DstMAC[i] = 0xff
-	}
-	return s
-}
-
-// counting makes a flow that counts packets and bytes, reads it, and closes it.
-func (p *prober) counting(qp *QP, flags FlowFlags) (err error) {
+// tryCounting makes a flow that counts packets and bytes, reads it, and closes it.
+func (p *prober) tryCounting(qp *QP, flags FlowFlags) error {
 	n, err := p.ctx.CreateCounters()
 	if err != nil {
 		return err
@@ -196,11 +213,45 @@ func (p *prober) counting(qp *QP, flags FlowFlags) (err error) {
 			return err
 		}
 	}
-	f, err := qp.CreateFlow(FlowAttr{Flags: flags, Priority: maxFlowPriority, Port: 1, Specs: []Spec{unused(), CountSpec{Counters: n}}})
+
+	f, err := qp.CreateFlow(FlowAttr{
+		Flags:    flags,
+		Priority: maxFlowPriority,
+		Port:     1,
+		Specs:    []Spec{matchNothing(), CountSpec{Counters: n}},
+	})
 	if err != nil {
 		return err
 	}
 	defer p.close(f)
+
 	var values [2]uint64
 	return n.Read(values[:], 0)
+}
+
+// tryCompCntrs makes a completion counter, reads it, and closes it.
+func (p *prober) tryCompCntrs() (CompCntrCaps, error) {
+	caps, err := p.ctx.QueryCompCntrCaps()
+	if err != nil {
+		return caps, err
+	}
+	k, err := p.ctx.CreateCompCntr(CompCntrOptions{})
+	if err != nil {
+		return caps, err
+	}
+	defer p.close(k)
+	_, err = k.Read()
+	return caps, err
+}
+
+// matchNothing matches no packet that any host sends: an EtherType for experiments (IEEE 802, local
+// experimental 1) to a random, locally administered unicast address.
+func matchNothing() Spec {
+	s := EthSpec{Val: EthFilter{EtherType: 0x88b5}, Mask: EthFilter{EtherType: 0xffff}}
+	_, _ = rand.Read(s.Val.DstMAC[:]) // never fails
+	s.Val.DstMAC[0] = s.Val.DstMAC[0]&0xfc | 2
+	for i := range s.Mask.DstMAC {
+		s.Mask.DstMAC[i] = 0xff
+	}
+	return s
 }

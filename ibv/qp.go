@@ -1,6 +1,9 @@
 package ibv
 
-import "syscall"
+import (
+	"fmt"
+	"syscall"
+)
 
 // QPType is enum ibv_qp_type.
 type QPType uint32
@@ -22,38 +25,44 @@ func (t QPType) String() string {
 	return name("QP type", t, "0", "1", "RC", "UC", "UD", "5", "6", "7", "RAW_PACKET")
 }
 
-// QPCap is struct ibv_qp_cap.
+// QPCap is struct ibv_qp_cap: the capacity of the two queues.
 type QPCap struct {
-	MaxSendWR, MaxRecvWR   uint32
-	MaxSendSGE, MaxRecvSGE uint32
-	MaxInlineData          uint32
+	MaxSendWR     uint32 // outstanding send requests
+	MaxRecvWR     uint32
+	MaxSendSGE    uint32 // segments of one request; this package posts one
+	MaxRecvSGE    uint32
+	MaxInlineData uint32 // bytes of a request with SendInline
 }
 
 // QPOptions is struct ibv_qp_init_attr. SendCQ and RecvCQ may be one queue.
 type QPOptions struct {
-	Type           QPType
-	SendCQ, RecvCQ *CQ
-	Cap            QPCap // the minimum; Query returns the actual capacity
-	SignalAll      bool  // a completion for every send
+	Type      QPType
+	SendCQ    *CQ
+	RecvCQ    *CQ
+	Cap       QPCap // the minimum; Query returns the actual capacity
+	SignalAll bool  // a completion for every send
 }
 
-// QP is a queue pair. It begins in state RESET.
+// QP is a queue pair. It begins in state RESET, and [QP.Modify] takes it to the state in which it
+// sends and receives.
 type QP struct {
 	object
 	ctx    *Context
 	pd     *PD
 	typ    QPType
 	number uint32
-	efa    efa // of type SRD: made it, and its code runs in PostSend
+	efa    efa // the library that made it, whose code runs in PostSend; nil but for type SRD
 }
 
 // CreateQP makes a queue pair. It holds the domain and both completion queues, which are required:
-// libibverbs makes no queue pair of these types without them.
+// libibverbs makes no queue pair of these types without them. A capacity that the device lacks is
+// EINVAL, type RAW_PACKET without CAP_NET_RAW is EPERM.
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
-	q := &QP{ctx: p.ctx, pd: p, typ: o.Type}
 	if o.SendCQ == nil || o.RecvCQ == nil {
 		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
 	}
+
+	q := &QP{ctx: p.ctx, pd: p, typ: o.Type}
 	err := q.init("queue pair", p.device, func() (h handle, err error) {
 		if o.Type == QPTSRD {
 			return q.createSRD(&o)
@@ -65,14 +74,11 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	remember(p.ctx, p.ctx.qps, q.h, q)
+	remember(p.ctx, p.ctx.qpByHandle, q.h, q)
 	return q, nil
 }
 
-// Type is the queue pair's type.
-func (q *QP) Type() QPType { return q.typ }
-
-// Number returns the queue pair's number, to which a peer sends.
+// Number returns the queue pair's number, to which a peer sends: 24 bits.
 func (q *QP) Number() uint32 { return q.number }
 
 // Modify sets the attributes that mask names. The device checks the state machine. If it returns
@@ -82,11 +88,17 @@ func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 		return err
 	}
 	defer q.done()
+
 	errno := q.ctx.v.modifyQP(q.h, &a, mask)
 	err := q.ctx.err("ibv_modify_qp", errno)
 	if errno != syscall.EINVAL {
 		return err
 	}
+	return q.explainModify(err, a, mask)
+}
+
+// explainModify adds the manual's rule to the device's EINVAL.
+func (q *QP) explainModify(err error, a QPAttr, mask QPAttrMask) error {
 	from := a.CurState
 	if mask&QPAttrCurState == 0 {
 		now, errno := q.ctx.v.queryQP(q.h, QPAttrState)
@@ -95,11 +107,16 @@ func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 		}
 		from = now.State
 	}
+
 	to := from
 	if mask&QPAttrState != 0 {
 		to = a.State
 	}
-	return explainModify(err, q.typ, from, to, mask)
+
+	if why := checkModify(q.typ, from, to, mask); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }
 
 // Query reads the attributes that mask names, and possibly more.
@@ -108,6 +125,7 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 		return QPAttr{}, err
 	}
 	defer q.done()
+
 	a, errno := q.ctx.v.queryQP(q.h, mask)
 	return a, q.ctx.err("ibv_query_qp", errno)
 }
@@ -119,7 +137,7 @@ func (q *QP) Close() error {
 		if err := q.ctx.err("ibv_destroy_qp", q.ctx.v.destroyQP(h)); err != nil {
 			return err
 		}
-		forget(q.ctx, q.ctx.qps, h, q)
+		forget(q.ctx, q.ctx.qpByHandle, h, q)
 		if q.efa != nil {
 			q.efa.unload()
 		}

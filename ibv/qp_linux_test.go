@@ -12,7 +12,7 @@ import (
 
 // needed are the masks that ibv_modify_qp(3) asks for on the way to RTS.
 func needed(typ QPType, to QPState) QPAttrMask {
-	for _, m := range transitions[typ] {
+	for _, m := range transitionsByType[typ] {
 		if m.to == to && m.from == to-1 {
 			return m.need | QPAttrState
 		}
@@ -55,7 +55,7 @@ func TestStateMachine(t *testing.T) {
 		for from, way := range ways() {
 			for to := QPSReset; to <= QPSErr; to++ {
 				need := QPAttrState
-				for _, m := range transitions[typ] {
+				for _, m := range transitionsByType[typ] {
 					if m.from == from && m.to == to {
 						need |= m.need
 					}
@@ -121,8 +121,8 @@ func TestQPAttrRoundTrip(t *testing.T) {
 	if got.State != QPSRTR || got.AH != a.AH || got.PathMTU != a.PathMTU || got.DestQPNum != a.DestQPNum || got.RQPSN != a.RQPSN || got.MinRNRTimer != 12 || got.PortNum != 1 {
 		t.Errorf("set %+v, got %+v", a, got)
 	}
-	if got.Cap.MaxSendWR < 3 || got.Cap.MaxRecvWR < 4 || q.Number() == 0 || q.Type() != QPTRC {
-		t.Errorf("a queue pair %d of type %v and %+v", q.Number(), q.Type(), got.Cap)
+	if got.Cap.MaxSendWR < 3 || got.Cap.MaxRecvWR < 4 || q.Number() == 0 || q.typ != QPTRC {
+		t.Errorf("a queue pair %d of type %v and %+v", q.Number(), q.typ, got.Cap)
 	}
 	if n, err := cq.Poll(make([]WC, 40)); n != 0 || err != nil {
 		t.Errorf("an empty queue: %d, %v", n, err)

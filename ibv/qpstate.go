@@ -2,9 +2,27 @@ package ibv
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 )
+
+// QPState is enum ibv_qp_state.
+type QPState uint32
+
+// The states of a queue pair.
+const (
+	QPSReset QPState = iota
+	QPSInit
+	QPSRTR // ready to receive
+	QPSRTS // ready to send
+	QPSSQD // send queue drained
+	QPSSQE // send queue error
+	QPSErr
+	QPSUnknown
+)
+
+func (s QPState) String() string {
+	return name("QP state", s, "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN")
+}
 
 // transition is the rule of ibv_modify_qp(3) for one change of state: the attributes that are
 // required beside IBV_QP_STATE, and the optional ones.
@@ -14,10 +32,10 @@ type transition struct {
 	may      QPAttrMask
 }
 
-// The tables of ibv_modify_qp(3), per type, with the rules that the manual leaves to the kernel
-// (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Every state goes to
-// RESET without further attributes, and every state but RESET to ERR.
-var transitions = map[QPType][]transition{
+// transitionsByType are the tables of ibv_modify_qp(3), with the rules that the manual leaves to the
+// kernel (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Not in the
+// tables: every state goes to RESET without further attributes, and every state but RESET to ERR.
+var transitionsByType = map[QPType][]transition{
 	QPTRawPacket: {
 		{QPSReset, QPSInit, QPAttrPort, 0},
 		{QPSInit, QPSInit, 0, 0},
@@ -68,55 +86,34 @@ var transitions = map[QPType][]transition{
 	},
 }
 
-// checkModify checks a change of state of a queue pair of that type by a call with that mask
-// against the manual. It returns nil, or an error with the missing and the surplus attributes. The
-// device decides in the end.
+// findTransition returns the manual's rule for a change of state, if it allows one.
+func findTransition(t QPType, from, to QPState) (_ transition, ok bool) {
+	if to == QPSReset || to == QPSErr && from != QPSReset {
+		return transition{from: from, to: to}, true
+	}
+	for _, rule := range transitionsByType[t] {
+		if rule.from == from && rule.to == to {
+			return rule, true
+		}
+	}
+	return transition{}, false
+}
+
+// checkModify compares a change of state with the manual: of a queue pair of type t, by a call with
+// that mask. It returns nil, or an error with the missing or the surplus attributes. The device
+// decides in the end.
 func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
-	move := transition{from: from, to: to}
-	if to != QPSReset && (to != QPSErr || from == QPSReset) {
-		known := false
-		for _, m := range transitions[t] {
-			if m.from == from && m.to == to {
-				move, known = m, true
-			}
-		}
-		if !known {
-			return fmt.Errorf("%s: there is no such transition: %w", what, syscall.EINVAL)
-		}
+
+	rule, ok := findTransition(t, from, to)
+	if !ok {
+		return fmt.Errorf("%s: there is no such transition: %w", what, syscall.EINVAL)
 	}
-	if missing := move.need &^ mask; missing != 0 {
+	if missing := rule.need &^ mask; missing != 0 {
 		return fmt.Errorf("%s: lacking %v: %w", what, missing, syscall.EINVAL)
 	}
-	if extra := mask &^ (move.need | move.may | QPAttrState); extra != 0 {
-		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, syscall.EINVAL)
+	if surplus := mask &^ (rule.need | rule.may | QPAttrState); surplus != 0 {
+		return fmt.Errorf("%s: %v cannot be set then: %w", what, surplus, syscall.EINVAL)
 	}
 	return nil
-}
-
-// explainModify adds the manual's rule to the device's EINVAL.
-func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error {
-	if why := checkModify(t, from, to, mask); why != nil {
-		return fmt.Errorf("%w: %w", err, why)
-	}
-	return err
-}
-
-// String lists the names as verbs.h spells them.
-func (m QPAttrMask) String() string {
-	names := [...]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
-		"PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
-		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 25: "RATE_LIMIT"}
-	var set []string
-	for bit := range 32 {
-		if m&(1<<bit) == 0 {
-			continue
-		}
-		if bit < len(names) && names[bit] != "" {
-			set = append(set, "IBV_QP_"+names[bit])
-		} else {
-			set = append(set, fmt.Sprintf("1<<%d", bit))
-		}
-	}
-	return strings.Join(set, "|")
 }

@@ -50,7 +50,7 @@ func TestCheckModify(t *testing.T) {
 
 // TestEveryStateIsReached goes from RESET to every state by transitions of the table, and back.
 func TestEveryStateIsReached(t *testing.T) {
-	for typ, moves := range transitions {
+	for typ, moves := range transitionsByType {
 		reached := map[QPState]bool{QPSReset: true, QPSErr: true}
 		for range moves {
 			for _, m := range moves {

@@ -151,9 +151,9 @@ func insideRelease(t *testing.T, says string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s; libefa: %v; devices %v", lib.Path(), noEFA, list)
-	got := fmt.Sprintf("counters=%v offsets=%v", lib.Has("ibv_create_comp_cntr"), mlx5.offsets())
-	if want, _, _ := strings.Cut(says, " listed"); got != want || (noEFA == nil) != lib.Has("ibv_create_comp_cntr") {
+	t.Logf("%s; libefa: %v; devices %v", lib.path(), noEFA, list)
+	got := fmt.Sprintf("counters=%v offsets=%v", lib.has("ibv_create_comp_cntr"), mlx5.offsets())
+	if want, _, _ := strings.Cut(says, " listed"); got != want || (noEFA == nil) != lib.has("ibv_create_comp_cntr") {
 		t.Errorf("the release has %s, libefa: %v; want %s", got, noEFA, want)
 	}
 	if !strings.HasSuffix(says, "listed=true") {

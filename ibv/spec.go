@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// Spec is one element of a flow: a header to match, or an action. The set is the one of verbs.h
-// without IBV_FLOW_SPEC_ACTION_HANDLE: its objects (ESP, header modification, reformatting) change
-// packets, and this package only counts them.
+// Spec is one element of a flow: a header to match, or an action. The types of this package that
+// end in Spec implement it. The set is that of verbs.h without IBV_FLOW_SPEC_ACTION_HANDLE: its
+// objects (ESP, header modification, reformatting) change packets, and this package only counts
+// them.
 //
 // Match specs come outermost header first, and specs with Inner set come behind the tunnel's spec.
-// Numbers are in host order here, and in network order in the blob. A bit of Val whose bit in Mask
-// is clear should be clear: drivers differ in their treatment of such bits.
+// A match spec has a value and a mask. Numbers are in host order. A bit of Val whose bit in Mask is
+// clear should be clear: drivers differ in their treatment of such bits.
 type Spec interface {
 	specType() specType
 	appendSpec(b []byte) ([]byte, error)
@@ -37,13 +38,25 @@ const (
 	specActionCount specType = 0x1003
 )
 
+var nameBySpecType = map[specType]string{
+	specEth:         "ETH",
+	specIPv4:        "IPV4",
+	specIPv6:        "IPV6",
+	specIPv4Ext:     "IPV4_EXT",
+	specESP:         "ESP",
+	specTCP:         "TCP",
+	specUDP:         "UDP",
+	specVXLANTunnel: "VXLAN_TUNNEL",
+	specGRE:         "GRE",
+	specMPLS:        "MPLS",
+	specActionTag:   "ACTION_TAG",
+	specActionDrop:  "ACTION_DROP",
+	specActionCount: "ACTION_COUNT",
+}
+
 // String is the name in verbs.h without its prefix.
 func (t specType) String() string {
-	name, ok := map[specType]string{
-		specEth: "ETH", specIPv4: "IPV4", specIPv6: "IPV6", specIPv4Ext: "IPV4_EXT", specESP: "ESP",
-		specTCP: "TCP", specUDP: "UDP", specVXLANTunnel: "VXLAN_TUNNEL", specGRE: "GRE", specMPLS: "MPLS",
-		specActionTag: "ACTION_TAG", specActionDrop: "ACTION_DROP", specActionCount: "ACTION_COUNT",
-	}[t&^specInner]
+	name, ok := nameBySpecType[t&^specInner]
 	if !ok {
 		return fmt.Sprintf("specType(%#x)", uint32(t))
 	}
@@ -53,18 +66,19 @@ func (t specType) String() string {
 	return name
 }
 
-func (t specType) inner(is bool) specType {
-	if is {
+// inner returns the type of a spec, whose field Inner is set or not.
+func (t specType) inner(set bool) specType {
+	if set {
 		t |= specInner
 	}
 	return t
 }
 
-// specHeader is the room of type and size, which every spec begins with.
+// specHeader is the size of type and size, with which every spec begins.
 const specHeader = 6
 
 // appendHeader appends the head of a spec whose whole size is size bytes. Type and size are in host
-// order, unlike the matched values.
+// order, the matched values in network order.
 func appendHeader(b []byte, t specType, size int) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(t))
 	return binary.NativeEndian.AppendUint16(b, uint16(size))
@@ -75,9 +89,9 @@ type filter interface {
 	appendFilter(b []byte) []byte
 }
 
-// filterShape is where C puts the two filters of a spec.
+// filterShape says where C puts the two filters of a spec.
 type filterShape struct {
-	align int // of the filter: 2 begins right behind the header, 4 two bytes later
+	align int // 2: the first filter begins right behind the header; 4: two bytes later
 	size  int // with the filter's own padding
 }
 
@@ -85,12 +99,13 @@ type filterShape struct {
 // blob, each a multiple of 4 bytes long, as sizeof has them.
 func appendMatch(b []byte, t specType, shape filterShape, val, mask filter) []byte {
 	start := len(b)
-	first := start + roundUp(specHeader, shape.align)
-	size := roundUp(first-start+2*shape.size, 4)
-	b = pad(appendHeader(b, t, size), first)
-	b = pad(val.appendFilter(b), first+shape.size)
-	b = pad(mask.appendFilter(b), first+2*shape.size)
-	return pad(b, start+size)
+	valAt := start + roundUp(specHeader, shape.align)
+	maskAt := valAt + shape.size
+	end := start + roundUp(maskAt+shape.size-start, 4)
+
+	b = pad(appendHeader(b, t, end-start), valAt)
+	b = pad(val.appendFilter(b), maskAt)
+	return pad(mask.appendFilter(b), end)
 }
 
 // pad appends zeroes up to the length of end.

@@ -21,6 +21,7 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	if len(a.Specs) > math.MaxUint8 {
 		return nil, fmt.Errorf("flow of %d specs: num_of_specs has 8 bits", len(a.Specs))
 	}
+
 	start := len(b)
 	b = pad(b, start+flowAttrSize)
 	for i, s := range a.Specs {
@@ -32,10 +33,11 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 			return nil, fmt.Errorf("spec %d of the flow: %w", i, err)
 		}
 	}
-	head, size := b[start:], len(b)-start // at most 20 + 255*88
+
+	head := b[start:]
 	ne := binary.NativeEndian
-	ne.PutUint32(head[4:], uint32(a.Type)) // comp_mask before it stays 0
-	ne.PutUint16(head[8:], uint16(size))
+	ne.PutUint32(head[4:], uint32(a.Type))    // comp_mask before it stays 0
+	ne.PutUint16(head[8:], uint16(len(head))) // at most 20 + 255*88
 	ne.PutUint16(head[10:], a.Priority)
 	head[12] = uint8(len(a.Specs))
 	head[13] = a.Port

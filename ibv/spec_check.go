@@ -9,66 +9,70 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// RefusedError is the reason why uverbs or mlx5 refuse a flow. They themselves return a bare errno.
-// errors.Is is true for that errno, and for probe.ErrNotSupported if the errno stands for that.
-type RefusedError struct {
-	Index  int    // of the spec; -1 for the flow as a whole
-	Spec   string // "IPV4_EXT"; empty for the flow
-	Reason string
-	Errno  syscall.Errno
-}
-
-func (e *RefusedError) Error() string {
-	if e.Index < 0 {
-		return "flow: " + e.Reason
-	}
-	return fmt.Sprintf("spec %d (%s) of the flow: %s", e.Index, e.Spec, e.Reason)
-}
-
-func (e *RefusedError) Unwrap() error { return e.Errno }
-
-// Is makes errors.Is true for probe.ErrNotSupported.
-func (e *RefusedError) Is(target error) bool {
-	return target == probe.ErrNotSupported && notSupported(e.Errno)
-}
-
 // Limits of uverbs and mlx5 that hold for every device.
 const (
 	maxSpecs        = 10 // IB_FLOW_SPEC_SUPPORT_LAYERS
 	maxFlowPriority = 15 // MLX5_BY_PASS_NUM_REGULAR_PRIOS - 1
 )
 
-// Check returns the reason why a flow is known to be refused, or nil. It knows the rules of uverbs
-// (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's parse_flow_attr
-// (drivers/infiniband/hw/mlx5/fs.c), which is the only driver that counts. Nil is no promise: only
-// the device knows its own limits.
+// Check returns the reason why a flow is known to be refused, or nil. Uverbs and drivers return a
+// bare errno: the error satisfies errors.Is for that errno, and for probe.ErrNotSupported if the
+// errno stands for it.
+//
+// Check knows the rules of uverbs (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's
+// parse_flow_attr (drivers/infiniband/hw/mlx5/fs.c), the only driver that counts. Nil is no
+// promise: only the device knows its own limits.
 func (a FlowAttr) Check() error {
 	if err := countsSilentlyNothing(a); err != nil {
 		return err
 	}
-	refuse := func(errno syscall.Errno, format string, args ...any) error {
-		return &RefusedError{Index: -1, Reason: fmt.Sprintf(format, args...), Errno: errno}
-	}
+
+	const known = FlowDontTrap | FlowEgress
 	defaultRule := a.Type == FlowAttrAllDefault || a.Type == FlowAttrMCDefault
 	switch {
 	case a.Type > FlowAttrSniffer:
-		return refuse(syscall.EOPNOTSUPP, "type %d does not exist", a.Type)
-	case a.Flags&^(FlowDontTrap|FlowEgress) != 0:
-		return refuse(syscall.EINVAL, "flags %#x do not exist", uint32(a.Flags&^(FlowDontTrap|FlowEgress)))
+		return refuseFlow(syscall.EOPNOTSUPP, "type %d does not exist", a.Type)
+	case a.Flags&^known != 0:
+		return refuseFlow(syscall.EINVAL, "flags %#x do not exist", uint32(a.Flags&^known))
 	case defaultRule && a.Flags != 0:
-		return refuse(syscall.EINVAL, "%v takes neither DONT_TRAP nor EGRESS", a.Type)
+		return refuseFlow(syscall.EINVAL, "%v takes neither DONT_TRAP nor EGRESS", a.Type)
 	case len(a.Specs) > maxSpecs:
-		return refuse(syscall.EINVAL, "%d specs, uverbs take %d", len(a.Specs), maxSpecs)
+		return refuseFlow(syscall.EINVAL, "%d specs, uverbs take %d", len(a.Specs), maxSpecs)
 	case a.Priority > maxFlowPriority:
-		return refuse(syscall.ENOMEM, "priority %d, mlx5 takes 0 to %d", a.Priority, maxFlowPriority)
-	}
-	if a.Flags&(FlowDontTrap|FlowEgress) == FlowDontTrap|FlowEgress {
-		return refuse(syscall.EOPNOTSUPP, "a flow of EGRESS cannot be DONT_TRAP: packets that leave have no next table")
-	}
-	if a.Type != FlowAttrNormal {
+		return refuseFlow(syscall.ENOMEM, "priority %d, mlx5 takes 0 to %d", a.Priority, maxFlowPriority)
+	case a.Flags == FlowDontTrap|FlowEgress:
+		return refuseFlow(syscall.EOPNOTSUPP, "a flow of EGRESS cannot be DONT_TRAP: packets that leave have no next table")
+	case a.Type != FlowAttrNormal:
 		return nil // drivers ignore the specs
 	}
 	return checkSpecs(a.Specs)
+}
+
+// refusedError is the reason of uverbs or mlx5 against a flow, or against one spec of it.
+type refusedError struct {
+	index  int    // of the spec; -1 for the flow as a whole
+	spec   string // "IPV4_EXT"; empty for the flow
+	reason string
+	errno  syscall.Errno
+}
+
+// refuseFlow is a reason against the flow as a whole.
+func refuseFlow(errno syscall.Errno, format string, args ...any) error {
+	return &refusedError{index: -1, reason: fmt.Sprintf(format, args...), errno: errno}
+}
+
+func (e *refusedError) Error() string {
+	if e.index < 0 {
+		return "flow: " + e.reason
+	}
+	return fmt.Sprintf("spec %d (%s) of the flow: %s", e.index, e.spec, e.reason)
+}
+
+func (e *refusedError) Unwrap() error { return e.errno }
+
+// Is reports whether target is probe.ErrNotSupported and the errno stands for it.
+func (e *refusedError) Is(target error) bool {
+	return target == probe.ErrNotSupported && notSupported(e.errno)
 }
 
 // refusal is one rule broken by one spec; the zero value means that no rule is broken.
@@ -77,6 +81,7 @@ type refusal struct {
 	reason string
 }
 
+// checkSpecs checks each spec on its own, against those before it, and each layer as a whole.
 func checkSpecs(specs []Spec) error {
 	var layers [2]layerCheck // outer, inner
 	counts := 0
@@ -85,40 +90,51 @@ func checkSpecs(specs []Spec) error {
 			return fmt.Errorf("spec %d of the flow: nil", i)
 		}
 		t := s.specType()
+
 		layer := &layers[0]
 		if t&specInner != 0 {
 			layer = &layers[1]
 		}
 		r := layer.spec(s)
-		again := func(later Spec) bool { return later != nil && later.specType() == t } // it overwrites this one
-		if r.errno == 0 && !slices.ContainsFunc(specs[i+1:], again) && outside(reflect.ValueOf(s)) {
+
+		// A later spec of the same type overwrites this one before the driver looks at the bits.
+		overwrites := func(later Spec) bool { return later != nil && later.specType() == t }
+		if r.errno == 0 && !slices.ContainsFunc(specs[i+1:], overwrites) && hasBitOutsideMask(s) {
 			r = refusal{syscall.EINVAL, "a bit of the value is not in its mask"}
 		}
+
 		if t == specActionCount {
-			if counts++; counts > 1 {
+			counts++
+			if counts > 1 {
 				r = refusal{syscall.EINVAL, "a flow has one counters object; it may have several indices"}
 			}
 		}
+
 		if r.errno != 0 {
-			return &RefusedError{Index: i, Spec: t.String(), Reason: r.reason, Errno: r.errno}
+			return &refusedError{index: i, spec: t.String(), reason: r.reason, errno: r.errno}
 		}
 	}
+
 	for _, l := range layers {
 		if r := l.etherType(); r.errno != 0 {
-			return &RefusedError{Index: -1, Reason: r.reason, Errno: r.errno}
+			return &refusedError{index: -1, reason: r.reason, errno: r.errno}
 		}
 	}
 	return nil
 }
 
-// unread are the fields of values that mlx5 reads only with a mask, or never.
-var unread = []string{"VLANTag", "Proto", "NextHdr", "TTL", "Flags", "HopLimit", "Seq", "CKSRes0Ver"}
+// readUnderMask are the fields of values that mlx5 reads only under a mask, or never: a bit outside
+// of a zero mask does no harm there.
+var readUnderMask = []string{"VLANTag", "Proto", "NextHdr", "TTL", "Flags", "HopLimit", "Seq", "CKSRes0Ver"}
 
-// outside reports whether a spec's value has a bit that its mask lacks, as mlx5_core's check_valid_spec.
-func outside(spec reflect.Value) bool {
+// hasBitOutsideMask reports whether a spec's value has a bit that its mask lacks, as mlx5_core's
+// check_valid_spec. An action has no mask.
+func hasBitOutsideMask(s Spec) bool {
+	spec := reflect.ValueOf(s)
 	if spec.Kind() != reflect.Struct || !spec.FieldByName("Mask").IsValid() {
-		return false // an action
+		return false
 	}
+
 	val, mask := spec.FieldByName("Val"), spec.FieldByName("Mask")
 	for i := range val.NumField() {
 		v, m := val.Field(i), mask.Field(i)
@@ -129,7 +145,7 @@ func outside(spec reflect.Value) bool {
 					return true
 				}
 			}
-		case m.IsZero() && slices.Contains(unread, name):
+		case m.IsZero() && slices.Contains(readUnderMask, name):
 		case v.Uint()&^m.Uint() != 0:
 			return true
 		}
@@ -139,13 +155,13 @@ func outside(spec reflect.Value) bool {
 
 // layerCheck accumulates the protocols that the specs of one layer fix.
 type layerCheck struct {
-	proto, protoMask  uint8
-	eth, ethMask      uint16
-	ip                specType // IPv4 or IPv6; 0: no IP spec yet
-	ethTypeOfIPHeader uint16
+	proto, protoMask uint8
+	eth, ethMask     uint16   // the EtherType that is matched
+	ip               specType // IPV4, IPV4_EXT or IPV6; 0: no IP spec yet
+	ipEtherType      uint16   // of ip
 }
 
-// spec looks at one spec on its own and against those before it.
+// spec checks one spec on its own and against those before it.
 func (l *layerCheck) spec(s Spec) refusal {
 	const notMatched = "mlx5 does not match the "
 	switch s := s.(type) {
@@ -154,15 +170,15 @@ func (l *layerCheck) spec(s Spec) refusal {
 			l.eth, l.ethMask = s.Val.EtherType, s.Mask.EtherType
 		}
 	case IPv4Spec:
-		l.ip, l.ethTypeOfIPHeader = specIPv4, 0x0800
+		l.ip, l.ipEtherType = specIPv4, 0x0800
 	case IPv4ExtSpec:
-		l.ip, l.ethTypeOfIPHeader = specIPv4Ext, 0x0800
+		l.ip, l.ipEtherType = specIPv4Ext, 0x0800
 		if s.Mask.TTL != 0 || s.Mask.Flags != 0 {
 			return refusal{syscall.EOPNOTSUPP, notMatched + "TTL and the flags of IPv4"}
 		}
 		return l.protocol(s.Val.Proto, s.Mask.Proto)
 	case IPv6Spec:
-		l.ip, l.ethTypeOfIPHeader = specIPv6, 0x86dd
+		l.ip, l.ipEtherType = specIPv6, 0x86dd
 		if s.Val.FlowLabel>>20 != 0 || s.Mask.FlowLabel>>20 != 0 {
 			return refusal{syscall.EINVAL, "the flow label has 20 bits"}
 		}
@@ -211,16 +227,16 @@ func (l *layerCheck) protocol(val, mask uint8) refusal {
 	return refusal{}
 }
 
-// etherType is mlx5's is_valid_ethertype: with an IP spec, a type that is matched must
-// be that header's in all bits. MPLS ones are taken as well where the device matches
-// the IP version, which is left to the device.
+// etherType is mlx5's is_valid_ethertype: beside an IP spec, a matched EtherType must be that
+// header's, in all bits. MPLS is allowed, too, where the device matches the IP version. Whether it
+// does is left to the device.
 func (l *layerCheck) etherType() refusal {
 	if l.ethMask == 0 || l.ip == 0 {
 		return refusal{}
 	}
 	const mplsUC, mplsMC = 0x8847, 0x8848
-	full := l.ethMask == 0xffff
-	if full && (l.eth == l.ethTypeOfIPHeader || l.eth == mplsUC || l.eth == mplsMC) {
+	allBits := l.ethMask == 0xffff
+	if allBits && (l.eth == l.ipEtherType || l.eth == mplsUC || l.eth == mplsMC) {
 		return refusal{}
 	}
 	return refusal{syscall.EINVAL, fmt.Sprintf("EtherType %#04x/%#04x with a spec of %v", l.eth, l.ethMask, l.ip)}

@@ -4,9 +4,10 @@ import "encoding/binary"
 
 // EthFilter is struct ibv_flow_eth_filter.
 type EthFilter struct {
-	DstMAC, SrcMAC [6]byte
-	EtherType      uint16 // EtherType of the header behind the tag, if VLANTag is matched
-	VLANTag        uint16 // as 802.1Q: priority 3 bits, CFI 1, VLAN id 12
+	DstMAC    [6]byte
+	SrcMAC    [6]byte
+	EtherType uint16 // of the header behind the tag, if VLANTag is matched
+	VLANTag   uint16 // as 802.1Q: priority 3 bits, CFI 1, VLAN id 12
 }
 
 func (f EthFilter) appendFilter(b []byte) []byte {
@@ -51,16 +52,16 @@ func (s IPv4Spec) appendSpec(b []byte) ([]byte, error) {
 type IPv4ExtFilter struct {
 	SrcIP, DstIP [4]byte
 	Proto        uint8
-	TOS          uint8
+	TOS          uint8 // DSCP and ECN
 	TTL          uint8 // no upstream driver matches it
-	Flags        uint8 // nor these
+	Flags        uint8 // no upstream driver matches them
 }
 
 func (f IPv4ExtFilter) appendFilter(b []byte) []byte {
 	return append(IPv4Filter{f.SrcIP, f.DstIP}.appendFilter(b), f.Proto, f.TOS, f.TTL, f.Flags)
 }
 
-// IPv4ExtSpec matches more of an IPv4 header.
+// IPv4ExtSpec matches packets with an IPv4 header, and more of its fields than IPv4Spec.
 type IPv4ExtSpec struct {
 	Inner     bool
 	Val, Mask IPv4ExtFilter
@@ -75,7 +76,7 @@ func (s IPv4ExtSpec) appendSpec(b []byte) ([]byte, error) {
 type IPv6Filter struct {
 	SrcIP, DstIP [16]byte
 	FlowLabel    uint32 // 20 bits
-	NextHdr      uint8
+	NextHdr      uint8  // mlx5 matches the protocol behind the extension headers in its place
 	TrafficClass uint8
 	HopLimit     uint8 // no upstream driver matches it
 }
@@ -86,7 +87,7 @@ func (f IPv6Filter) appendFilter(b []byte) []byte {
 	return append(b, f.NextHdr, f.TrafficClass, f.HopLimit)
 }
 
-// IPv6Spec matches an IPv6 header.
+// IPv6Spec matches packets with an IPv6 header, and its fields.
 type IPv6Spec struct {
 	Inner     bool
 	Val, Mask IPv6Filter
@@ -119,9 +120,10 @@ func (s ESPSpec) appendSpec(b []byte) ([]byte, error) {
 	return appendMatch(b, s.specType(), filterShape{align: 4, size: 8}, s.Val, s.Mask), nil
 }
 
-// TCPUDPFilter is struct ibv_flow_tcp_udp_filter: the destination comes first.
+// TCPUDPFilter is struct ibv_flow_tcp_udp_filter.
 type TCPUDPFilter struct {
-	DstPort, SrcPort uint16
+	DstPort uint16
+	SrcPort uint16
 }
 
 func (f TCPUDPFilter) appendFilter(b []byte) []byte {

@@ -5,6 +5,9 @@ import "syscall"
 // verbs is libibverbs as this package calls it: plain values in, an errno out (0: success). The one
 // implementation is in cgo_linux.go. A verb that the library or the context's verbs_context lacks
 // returns EOPNOTSUPP, or ENOSYS for a symbol.
+//
+// Neither the implementation nor the library checks that an object is open: their callers hold it
+// open by object.use.
 type verbs interface {
 	path() string
 	has(symbol string) bool
@@ -57,8 +60,8 @@ type verbs interface {
 	destroyCounters(counters handle) syscall.Errno
 }
 
-// event is struct ibv_async_event: element is the address of a queue pair or
-// completion queue, or a port's number, by type.
+// event is struct ibv_async_event. By type, element is the address of a queue pair or completion
+// queue, or the number of a port.
 type event struct {
 	typ     EventType
 	element uint64

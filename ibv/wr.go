@@ -8,9 +8,9 @@ import (
 
 // SGE is struct ibv_sge: a part of a memory region. An SGE of length 0 is ignored.
 type SGE struct {
-	Addr   uint64
-	Length uint32
-	LKey   uint32
+	Addr   uint64 // within the region, from MR.Addr on
+	Length uint32 // bytes
+	LKey   uint32 // MR.LKey
 }
 
 // WROpcode is enum ibv_wr_opcode.
@@ -46,23 +46,26 @@ type SendWR struct {
 	Opcode WROpcode
 	Flags  SendFlags
 	SGE    SGE
-	Imm    uint32 // host order
+	Imm    uint32 // of the opcodes with immediate data
 
-	RemoteAddr uint64 // of RDMA operations: the peer's memory
+	// Of RDMA operations: the peer's memory.
+	RemoteAddr uint64
 	RKey       uint32
 
-	AH                    *AH // of datagrams: where to
-	RemoteQPN, RemoteQKey uint32
+	// Of datagrams: the destination.
+	AH         *AH
+	RemoteQPN  uint32
+	RemoteQKey uint32
 }
 
 // RecvWR is struct ibv_recv_wr with one segment. On a UD queue pair the first 40 bytes
 // are the GRH's, and the message comes behind them.
 type RecvWR struct {
-	WRID uint64
+	WRID uint64 // comes back in the completion
 	SGE  SGE
 }
 
-// postBatch is how many requests one call of the library takes.
+// postBatch is the number of requests that one call of the library takes at most.
 const postBatch = 16
 
 // PostSend posts the requests in order and stops at the first refused one, which the error names;
@@ -77,41 +80,50 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 		return 0, err
 	}
 	defer q.done()
+
 	for posted < len(wrs) {
 		n, err := q.postRun(wrs[posted:])
-		if posted += n; err != nil {
-			return posted, refused(err, "send", posted, wrs[posted].WRID)
+		posted += n
+		if err != nil {
+			return posted, nameRefused(err, "send", posted, wrs[posted].WRID)
 		}
 	}
 	return posted, nil
 }
 
-// postRun posts the requests at the head of wrs that one call can take.
+// postRun posts the requests at the head of wrs that one call can take: all use the address handle
+// of the first, and inline data of its memory region.
 func (q *QP) postRun(wrs []SendWR) (int, error) {
 	const verb = "ibv_post_send"
+	first := &wrs[0]
+
 	var ah handle
-	if a := wrs[0].AH; a != nil {
-		if err := a.use(); err != nil {
+	if first.AH != nil {
+		if err := first.AH.use(); err != nil {
 			return 0, err
 		}
-		defer a.done()
-		ah = a.h
+		defer first.AH.done()
+		ah = first.AH.h
 	}
-	var mr *MR // of the run's inline data
-	if wrs[0].inline() {
+
+	var inlineMR *MR // the library copies from it during the call, so it stays mapped until then
+	if first.inline() {
 		var err error
-		if mr, err = q.pd.usedRegion(wrs[0].SGE.LKey); err != nil {
+		inlineMR, err = q.pd.useRegion(first.SGE.LKey)
+		if err != nil {
 			return 0, fmt.Errorf("%w: %w", q.ctx.err(verb, syscall.EINVAL), err)
 		}
-		defer mr.done()
+		defer inlineMR.done()
 	}
-	if err := q.checkSend(&wrs[0], mr); err != nil {
+
+	if err := q.checkSend(first, inlineMR); err != nil {
 		return 0, fmt.Errorf("%w: %w", q.ctx.err(verb, syscall.EINVAL), err)
 	}
 	run := 1
-	for run < min(len(wrs), postBatch) && wrs[run].follows(&wrs[0]) && q.checkSend(&wrs[run], mr) == nil {
+	for run < min(len(wrs), postBatch) && wrs[run].usesObjectsOf(first) && q.checkSend(&wrs[run], inlineMR) == nil {
 		run++
 	}
+
 	n, errno := q.ctx.v.postSend(q.h, ah, wrs[:run])
 	return n, q.ctx.err(verb, errno)
 }
@@ -119,14 +131,17 @@ func (q *QP) postRun(wrs []SendWR) (int, error) {
 // inline reports whether the library copies the data of w.
 func (w *SendWR) inline() bool { return w.Flags&SendInline != 0 && w.SGE.Length > 0 }
 
-// follows reports whether w needs the same objects as first.
-func (w *SendWR) follows(first *SendWR) bool {
-	return w.AH == first.AH && w.inline() == first.inline() && (!w.inline() || w.SGE.LKey == first.SGE.LKey)
+// usesObjectsOf reports whether w needs no other objects than first.
+func (w *SendWR) usesObjectsOf(first *SendWR) bool {
+	if w.AH != first.AH || w.inline() != first.inline() {
+		return false
+	}
+	return !w.inline() || w.SGE.LKey == first.SGE.LKey
 }
 
-// refused names the refused request. If the queue is full it adds the remedy: requests occupy the
-// queue until their completions have been polled.
-func refused(err error, kind string, at int, wrID uint64) error {
+// nameRefused adds the refused request to err. If the queue is full it adds the remedy: requests
+// occupy the queue until their completions have been polled.
+func nameRefused(err error, kind string, at int, wrID uint64) error {
 	if errors.Is(err, syscall.ENOMEM) {
 		err = fmt.Errorf("%w: the %s queue is full: poll completions first", err, kind)
 	}
@@ -139,11 +154,13 @@ func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 		return 0, err
 	}
 	defer q.done()
+
 	for posted < len(wrs) {
 		run := wrs[posted:][:min(len(wrs)-posted, postBatch)]
 		n, errno := q.ctx.v.postRecv(q.h, run)
-		if posted += n; errno != 0 {
-			return posted, refused(q.ctx.err("ibv_post_recv", errno), "receive", posted, wrs[posted].WRID)
+		posted += n
+		if errno != 0 {
+			return posted, nameRefused(q.ctx.err("ibv_post_recv", errno), "receive", posted, wrs[posted].WRID)
 		}
 	}
 	return posted, nil

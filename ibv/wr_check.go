@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// sendOpcodes is the table of ibv_post_send(3), as bits by opcode.
-var sendOpcodes = map[QPType]uint32{
+// opcodesByType is the table of ibv_post_send(3): the opcodes of a type, each the bit of its number.
+var opcodesByType = map[QPType]uint32{
 	QPTRawPacket: 1 << WRSend,
 	QPTUD:        1<<WRSend | 1<<WRSendWithImm,
 	QPTRC:        1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
 	QPTSRD:       1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
 }
 
-// datagrams says that every request of a queue pair of that type names its destination.
+// datagrams reports whether every request of a queue pair of that type names its destination.
 func (t QPType) datagrams() bool { return t == QPTUD || t == QPTSRD }
 
-// Reasons of checkSend. A provider that was passed such a request would follow an invalid pointer.
+// Reasons of checkSend. A provider that got such a request would follow an invalid pointer.
 var (
 	errNoAH      = errors.New("a datagram without an address handle")
 	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD")
@@ -25,10 +25,10 @@ var (
 	errInlineGet = errors.New("inline data of an operation that sends none")
 )
 
-// checkSend returns the fault of w, whose inline data are in mr.
+// checkSend returns the fault of w, or nil. Inline data of w are in mr.
 func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	switch {
-	case w.Opcode > WRRDMARead || sendOpcodes[q.typ]>>w.Opcode&1 == 0:
+	case w.Opcode > WRRDMARead || opcodesByType[q.typ]>>w.Opcode&1 == 0:
 		return fmt.Errorf("a queue pair of type %v does not post %v", q.typ, w.Opcode)
 	case w.AH == nil && q.typ.datagrams():
 		return errNoAH
@@ -44,15 +44,20 @@ func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	return nil
 }
 
-// usedRegion is the region of that key, in use.
-func (p *PD) usedRegion(lkey uint32) (*MR, error) {
-	if m, ok := p.regions.Load(lkey); ok && m.(*MR).use() == nil {
+// useRegion returns the region of a key. The caller calls done on it.
+func (p *PD) useRegion(lkey uint32) (*MR, error) {
+	if m, ok := p.regionByLKey.Load(lkey); ok && m.(*MR).use() == nil {
 		return m.(*MR), nil
 	}
 	return nil, fmt.Errorf("%w: no region has lkey %#x", errInline, lkey)
 }
 
-// contains reports whether s is within m.
+// contains reports whether s lies within m. No sum of the three can overflow.
 func (m *MR) contains(s SGE) bool {
-	return s.Addr >= m.reg.addr && s.Addr-m.reg.addr <= uint64(len(m.mem)) && uint64(s.Length) <= uint64(len(m.mem))-(s.Addr-m.reg.addr)
+	size := uint64(len(m.mem))
+	if s.Addr < m.reg.addr {
+		return false
+	}
+	offset := s.Addr - m.reg.addr
+	return offset <= size && uint64(s.Length) <= size-offset
 }

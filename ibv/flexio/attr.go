@@ -22,7 +22,8 @@ func (e *AttrError) Error() string {
 
 func (e *AttrError) Unwrap() error { return ErrAttr }
 
-// DPAAddr is an address in the memory of the DPA (flexio_uintptr_t). 0 means no address.
+// DPAAddr is an address in the memory of the DPA, the processor in the device (flexio_uintptr_t). 0
+// means no address.
 type DPAAddr uint64
 
 // HostAddr is an address in the memory of the process that calls the SDK (void * or a
@@ -30,7 +31,7 @@ type DPAAddr uint64
 type HostAddr uint64
 
 // Object is an object of the SDK or of libibverbs to which an attribute points:
-// flexio_thread, ibv_pd and the like, of which the reference says nothing. A nil
+// flexio_thread, ibv_pd and the like. The reference does not describe them. A nil
 // *Object is NULL.
 type Object struct {
 	ID uint32 // the number by which the device knows it
@@ -39,7 +40,7 @@ type Object struct {
 // Access is a mask of enum ibv_access_flags.
 type Access uint32
 
-// Those that an MKey or a QP of Flex IO takes.
+// The kinds of access that an MKey or a QP of Flex IO takes.
 const (
 	AccessLocalWrite   Access = 1 << 0
 	AccessRemoteWrite  Access = 1 << 1
@@ -83,7 +84,7 @@ func (c *checks) within(field string, check func(*checks)) {
 
 func (c *checks) err() error { return errors.Join(c.errs...) }
 
-// name is the name of an enumeration's value, or its number.
+// name returns the name of an enumeration's value, or kind and number of an unknown one.
 func name[E ~uint8 | ~uint32](names map[E]string, kind string, v E) string {
 	if s, ok := names[v]; ok {
 		return s

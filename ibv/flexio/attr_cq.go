@@ -1,7 +1,7 @@
 package flexio
 
-// CQElementType is the receiver of a CQ's events. The reference names the four (thread, EQ, none,
-// emulated EQ). Their numbers come from the SDK's public flexio.h, in which 1 is reserved.
+// CQElementType is the receiver of a CQ's events. The reference names four: thread, EQ, none,
+// emulated EQ. Their numbers come from the SDK's public flexio.h, in which 1 is reserved.
 type CQElementType uint8
 
 // The receivers of a CQ's events.
@@ -18,23 +18,23 @@ var cqElementNames = map[CQElementType]string{
 
 func (t CQElementType) String() string { return name(cqElementNames, "element type", t) }
 
-// CQPeriodMode says from when on cq_period counts (enum flexio_cq_period_mode).
+// CQPeriodMode says what starts the time of cq_period (enum flexio_cq_period_mode).
 type CQPeriodMode uint8
 
-// From when on.
+// The starts of the period.
 const (
-	CQPeriodFromEvent CQPeriodMode = 0
-	CQPeriodFromCQE   CQPeriodMode = 1
+	CQPeriodFromEvent CQPeriodMode = 0 // the last event
+	CQPeriodFromCQE   CQPeriodMode = 1 // the last CQE
 )
 
 func (m CQPeriodMode) String() string {
 	return name(map[CQPeriodMode]string{CQPeriodFromEvent: "event", CQPeriodFromCQE: "CQE"}, "period mode", m)
 }
 
-// CQECompType is how entries are compressed (enum flexio_cqe_comp_type).
+// CQECompType is the way in which entries are compressed (enum flexio_cqe_comp_type).
 type CQECompType uint8
 
-// How entries are compressed.
+// The ways of compression; [Compression] explains them.
 const (
 	CQECompNone     CQECompType = 0
 	CQECompBasic    CQECompType = 1

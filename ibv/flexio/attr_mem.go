@@ -5,7 +5,7 @@ import "math"
 // MemType says whose memory it is (enum flexio_memtype).
 type MemType uint8
 
-// Whose memory.
+// The owners of memory.
 const (
 	MemTypeDPA  MemType = 0
 	MemTypeHost MemType = 1
@@ -55,7 +55,7 @@ func (m *QMem) check(c *checks, align uint64) {
 	}
 }
 
-// unset reports whether nothing was said of the memory.
+// unset reports whether no field was set.
 func (m *QMem) unset() bool { return *m == QMem{} }
 
 // The device's alignment of queues: a ring begins at a multiple of its entries' 64 bytes, a
@@ -113,11 +113,11 @@ func (h *HeapMemInfo) check(c *checks) {
 	}
 }
 
-// offset is how far n bytes at an address lie from the heap's beginning. It wraps around
-// to more than the heap's size where they lie before it.
-func (h *HeapMemInfo) offset(at DPAAddr, n uint64) (uint64, bool) {
-	off := uint64(at - h.BaseAddr)
-	return off, off <= h.Size && n <= h.Size-off
+// offset returns how far n bytes at an address lie from the heap's beginning, and whether they lie
+// in the heap. An address before the heap wraps around to more than its size.
+func (h *HeapMemInfo) offset(at DPAAddr, n uint64) (offset uint64, ok bool) {
+	offset = uint64(at - h.BaseAddr)
+	return offset, offset <= h.Size && n <= h.Size-offset
 }
 
 // MKeyAttr is flexio_mkey_attr: the attributes of a new MKey.

@@ -19,9 +19,9 @@ func (c *checks) nameFits(field, s string) {
 // AffinityType is enum flexio_affinity_type.
 type AffinityType uint8
 
-// Where a thread runs.
+// The kinds of affinity: where a thread of the DPA runs.
 const (
-	AffinityNone   AffinityType = 0
+	AffinityNone   AffinityType = 0 // anywhere
 	AffinityStrict AffinityType = 1 // on the execution unit of that number
 	AffinityGroup  AffinityType = 2 // on any of that group
 )

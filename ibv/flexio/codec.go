@@ -17,13 +17,13 @@ type Struct interface {
 // ErrShort: fewer bytes than the structure has.
 var ErrShort = errors.New("too short")
 
-// Size is the structure's size in queue memory, in bytes.
+// Size returns the structure's size in queue memory, in bytes.
 func Size[T Struct]() int {
 	var v T
 	return binary.Size(v)
 }
 
-// Decode reads a structure from the beginning of b. Every pattern of bits is one;
+// Decode reads a structure from the beginning of b. Every pattern of bits is valid;
 // fewer bytes than [Size] are ErrShort.
 func Decode[T Struct](b []byte) (v T, err error) {
 	if _, err := binary.Decode(b, binary.BigEndian, &v); err != nil {

@@ -8,13 +8,12 @@ import (
 
 // CollapsedOptions describe a collapsed completion queue.
 type CollapsedOptions struct {
-	// MaxRate is how many indices the device completes in a second at most: packets
-	// or work requests at line rate, times the 64-byte blocks of each in a send queue.
-	// From it follows how long the 16 bits of an entry tell how many there were. 0 means
-	// 200 million.
+	// MaxRate is the largest number of indices that the device completes in a second:
+	// packets or work requests at line rate, times the 64-byte blocks of each in a send
+	// queue. [Collapsed.Horizon] follows from it. 0 means 200 million.
 	MaxRate uint64
 	// Depth of the queue in the unit of the index, at most 65535: no more can be
-	// outstanding. 0 means 32768. It matters where the producer index is known.
+	// outstanding. 0 means 32768. Only [Collapsed.SampleUpTo] uses it.
 	Depth uint32
 }
 
@@ -27,28 +26,29 @@ type CollapsedOptions struct {
 // 64 bytes; in a cyclic receive queue of the packet. A shared or linked receive queue completes out
 // of order and cannot be counted like this.
 type Collapsed struct {
-	entry []byte
-	o     CollapsedOptions
-	count Count
-	at    time.Duration // before the last sample
-	begun bool
+	entry   []byte
+	opts    CollapsedOptions
+	count   Count
+	sampled bool          // by Sample
+	at      time.Duration // on the clock, just before the entry of the last Sample was read
 }
 
 // Count is the number of completions of a collapsed queue.
 type Count struct {
-	// Completed is how many indices, errors included.
+	// Completed is the number of completed indices, errors included.
 	Completed uint64
-	// Ambiguous: between two samples there was time for 65,536 or more, so that
-	// Completed may be too low by a multiple of that. It stays.
+	// Ambiguous says that between two samples there was time for 65,536 completions or
+	// more, so that Completed may be too low by a multiple of that. It is never reset.
 	Ambiguous bool
-	// Errors is how many of the samples that found something new found an error. The
-	// device overwrites an error with the next completion: there may have been more.
+	// Errors is the number of samples that found a new completion in error. The device
+	// overwrites an error with the next completion: there may have been more.
 	Errors uint64
 	// Last is the newest of these errors, nil without errors.
 	Last *CompletionError
 }
 
-// NewCollapsed counts from the entry, 64 bytes at a multiple of 64.
+// NewCollapsed counts the completions of a queue by its entry, 64 bytes at a multiple of 64.
+// Anything else, and a depth that 16 bits do not tell, is ErrRing.
 func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
 	if len(entry) != 64 || !aligned(entry) {
 		return nil, fmt.Errorf("%w: a collapsed queue is one entry of 64 bytes, aligned to as many", ErrRing)
@@ -62,7 +62,7 @@ func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
 	if o.Depth > 1<<16-1 {
 		return nil, fmt.Errorf("%w: a queue of %d: 16 bits tell at most 65535 outstanding", ErrRing, o.Depth)
 	}
-	return &Collapsed{entry: entry, o: o}, nil
+	return &Collapsed{entry: entry, opts: o}, nil
 }
 
 // Init writes the initial content of the entry: the index before 0 (as DPDK's vDPA event queue
@@ -72,42 +72,48 @@ func (c *Collapsed) Init() {
 	c.entry[60], c.entry[61] = 0xff, 0xff
 }
 
-// Horizon is how far apart samples may be for Sample to be exact.
+// Horizon is the longest time between two samples for which Sample is exact.
 func (c *Collapsed) Horizon() time.Duration {
-	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.o.MaxRate)
+	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.opts.MaxRate)
 }
 
-// Sample extends the index by the completions since the last sample. It is exact as long as samples
-// are less than [Collapsed.Horizon] apart by clock, which is monotonic and is read before and after
-// the entry. After a longer gap the count is ambiguous.
+// Sample adds the completions since the last sample. It is exact as long as samples are less than
+// [Collapsed.Horizon] apart by clock, which is monotonic. After a longer gap the count is ambiguous.
+// The gap is taken at its longest: from before the last entry was read until after this one.
 func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	before := clock()
 	index, failed := c.readEntry()
-	if c.begun && clock()-c.at > c.Horizon() {
+	if c.sampled && clock()-c.at > c.Horizon() {
 		c.count.Ambiguous = true
 	}
-	c.begun, c.at = true, before
-	c.advance(c.count.Completed+uint64(index+1-uint16(c.count.Completed)), failed)
+	c.sampled = true
+	c.at = before
+
+	fresh := index + 1 - uint16(c.count.Completed) // mod 2^16
+	c.advance(c.count.Completed+uint64(fresh), failed)
 	return c.count
 }
 
-// SampleUpTo extends the index with the help of the producer index: the number of posted indices,
-// in the same unit. It is exact however long ago the last sample was, because the queue bounds the
-// distance of the device. posted is called before the entry is read and after it: a completion in
-// between was posted before the second call. If more was posted between the two calls than 16 bits
-// can hold, SampleUpTo reads again. If that happens each time, it returns the count of the sample
-// before.
+// SampleUpTo adds the completions since the last sample, with the help of the producer index: the
+// number of posted indices, in the unit of the device's index. It is exact however long ago the last
+// sample was, because the device cannot be further behind than the queue is deep.
+//
+// posted is called before the entry is read and after it: a completion in between was posted before
+// the second call. If more was posted between the two calls than 16 bits can hold, SampleUpTo reads
+// again. If that happens each time, it returns the count of the sample before.
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	lower := posted()
-	for range looks {
+	for range sampleTries {
 		index, failed := c.readEntry()
 		upper := posted()
-		// How many the device can have left of upper, when the entry was read.
-		most := upper - lower + uint64(c.o.Depth)
+
+		// When the entry was read, the device was behind upper by this much at most.
+		most := upper - lower + uint64(c.opts.Depth)
 		if upper > lower && most > math.MaxUint16 {
 			lower = upper
 			continue
 		}
+
 		behind := uint64(uint16(upper) - (index + 1))
 		if upper < lower || behind > most || behind > upper || upper-behind < c.count.Completed {
 			// Fewer posted than before, more outstanding than the queue holds, or fewer
@@ -121,8 +127,8 @@ func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	return c.count
 }
 
-// looks is how often SampleUpTo looks before it leaves it at the sample before.
-const looks = 64
+// sampleTries bounds the reads of SampleUpTo, which must not wait for a producer to pause.
+const sampleTries = 64
 
 // advance takes a new total, and the error if the entry that told it reports one.
 func (c *Collapsed) advance(total uint64, failed *CompletionError) {
@@ -135,12 +141,14 @@ func (c *Collapsed) advance(total uint64, failed *CompletionError) {
 
 // readEntry reads the entry: see readStable.
 func (c *Collapsed) readEntry() (index uint16, failed *CompletionError) {
-	return readStable(func() uint32 { return loadLast(c.entry) }, func() uint32 { return loadSyndromes(c.entry) })
+	last := func() uint32 { return loadLast(c.entry) }
+	syndromes := func() uint32 { return loadSyndromes(c.entry) }
+	return readStable(last, syndromes)
 }
 
 // readStable takes the index in one access with the opcode, and the syndromes of an error
-// between two such accesses that agree (a device writes an entry as one line). Where the
-// device is faster than that, the error is there without its syndrome.
+// between two such accesses that agree (a device writes an entry as one line). If the device
+// overwrites the entry each time, the error has no syndrome.
 func readStable(last, syndromes func() uint32) (index uint16, failed *CompletionError) {
 	for range 4 {
 		word := last()
@@ -149,10 +157,13 @@ func readStable(last, syndromes func() uint32) (index uint16, failed *Completion
 		if !op.IsError() {
 			return index, nil
 		}
+
 		s := syndromes()
 		failed = &CompletionError{Opcode: op}
 		if last() == word {
-			failed.HW, failed.Vendor, failed.Syndrome = uint8(s>>24), uint8(s>>8), Syndrome(s)
+			failed.HW = uint8(s >> 24)
+			failed.Vendor = uint8(s >> 8)
+			failed.Syndrome = Syndrome(s)
 			return index, failed
 		}
 	}

@@ -82,7 +82,7 @@ func (c *CQContext) Append(b []byte) ([]byte, error) { return appendBits(b, c, c
 func (c *CreateCQIn) Append(b []byte) ([]byte, error) { return appendBits(b, c, createCQSize) }
 
 // DecodeCQContext reads a context, which QUERY_CQ returns 16 bytes into its output. Bits without a
-// field are dropped. Fewer bytes are ErrShort.
+// field are dropped. Fewer than 64 bytes are ErrShort.
 func DecodeCQContext(b []byte) (c CQContext, err error) {
 	if len(b) < cqContextSize {
 		return c, fmt.Errorf("decoding a CQ context from %d bytes, it has %d: %w", len(b), cqContextSize, ErrShort)
@@ -95,10 +95,12 @@ func DecodeCQContext(b []byte) (c CQContext, err error) {
 func appendBits(b []byte, v any, size int) ([]byte, error) {
 	at := len(b)
 	out := append(b, make([]byte, size)...)
+
 	s := reflect.ValueOf(v).Elem()
 	for _, f := range reflect.VisibleFields(s.Type()) {
 		first, width := bitsOf(f)
 		val := s.FieldByIndex(f.Index)
+
 		if val.Kind() == reflect.Struct {
 			inner, err := appendBits(nil, val.Addr().Interface(), width/8)
 			if err != nil {
@@ -107,6 +109,7 @@ func appendBits(b []byte, v any, size int) ([]byte, error) {
 			copy(out[at+first/8:], inner)
 			continue
 		}
+
 		n := number(val)
 		if width < 64 && n >= 1<<width {
 			return b, fmt.Errorf("encoding %s of %s: %d does not fit %d bits: %w", f.Name, s.Type(), n, width, ErrAttr)
@@ -130,6 +133,7 @@ func loadBits(b []byte, v any) {
 	}
 }
 
+// number is a field as a number: true is 1.
 func number(v reflect.Value) uint64 {
 	if v.Kind() != reflect.Bool {
 		return v.Uint()
@@ -140,7 +144,7 @@ func number(v reflect.Value) uint64 {
 	return 0
 }
 
-// bitsOf reads the tag: the first bit and how many there are.
+// bitsOf reads the tag: the first bit and the number of bits.
 func bitsOf(f reflect.StructField) (first, width int) {
 	a, b, _ := strings.Cut(f.Tag.Get("bits"), ",")
 	n, err1 := strconv.ParseInt(a, 0, 0)

@@ -11,17 +11,18 @@ type CQPlacement struct {
 	HeapUMEMID uint32
 }
 
-// CreateCQ turns the attributes into the device's command. The bits come from public headers and
-// from a device's own output. The library decides which attribute goes where, and is not public:
-// docs/flexio.md lists the inferred parts. No queue has been created with it on a device.
+// CreateCQ turns the attributes into the device's command. Attributes that Validate refuses, and
+// DPA addresses outside of the heap, are [AttrError]s.
 //
-// no_arm and uar_base_addr are not in the command: a CQ is armed by its doorbell, after it was
-// created.
+// The bits come from public headers and from a device's own output. Which attribute goes where, the
+// SDK's library decides, which is not public: docs/flexio.md lists the inferred parts. No queue has
+// been created with it on a device. no_arm and uar_base_addr are not in the command, because a CQ is
+// armed by its doorbell, after it was created.
 func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	if err := a.Validate(); err != nil {
 		return CreateCQIn{}, err
 	}
-	c := checks{of: "flexio_cq_attr"}
+
 	in := CreateCQIn{Opcode: opCreateCQ, CQContext: CQContext{
 		CC:                  a.CC,
 		OI:                  a.OverrunIgnore,
@@ -38,22 +39,29 @@ func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	if a.CQECompType == CQECompEnhanced {
 		in.CQContext.CQECompLayout = 1
 	}
-	a.element(p, &in.CQContext)
-	a.places(p, &in, &c)
+	a.setElement(p, &in.CQContext)
+
+	c := checks{of: "flexio_cq_attr"}
+	a.setRing(p, &in, &c)
+	a.setDoorbell(p, &in.CQContext, &c)
 	if err := c.err(); err != nil {
 		return CreateCQIn{}, err
 	}
 	return in, nil
 }
 
-// element attaches the CQ. The element types of the SDK that fit the context's three bits
-// are the device's own for an element outside the usual EQs; the others are EQs.
-func (a *CQAttr) element(p CQPlacement, cqc *CQContext) {
+// setElement attaches the CQ. The element types of the SDK that fit the context's three bits are the
+// device's own for an element outside the usual EQs; the others are EQs.
+func (a *CQAttr) setElement(p CQPlacement, cqc *CQContext) {
 	switch a.ElementType {
 	case CQElementThread:
-		cqc.ExtElement, cqc.ExtElementType, cqc.CEQN = true, uint8(a.ElementType), a.Thread.ID
+		cqc.ExtElement = true
+		cqc.ExtElementType = uint8(a.ElementType)
+		cqc.CEQN = a.Thread.ID
 	case CQElementEQ:
-		cqc.ExtElement, cqc.ExtElementType, cqc.CEQN = true, uint8(a.ElementType), a.EmulatedEQN
+		cqc.ExtElement = true
+		cqc.ExtElementType = uint8(a.ElementType)
+		cqc.CEQN = a.EmulatedEQN
 	case CQElementEmulatedEQ:
 		cqc.CEQN = a.EmulatedEQN
 	case CQElementNone:
@@ -61,22 +69,32 @@ func (a *CQAttr) element(p CQPlacement, cqc *CQContext) {
 	}
 }
 
-// places says where the ring and the doorbell record lie: at offsets in umems.
-func (a *CQAttr) places(p CQPlacement, in *CreateCQIn, c *checks) {
+// setRing says where the ring lies: at an offset in a umem of the host, or in the umem of the heap.
+func (a *CQAttr) setRing(p CQPlacement, in *CreateCQIn, c *checks) {
 	in.CQUMEMValid = true
-	if q := a.CQRingQMem; q.MemType == MemTypeHost {
-		in.CQUMEMID, in.CQUMEMOffset = q.UMEMID, q.HUMEMOffset
-	} else {
-		size := uint64(64) << a.LogCQDepth
-		off, ok := p.Heap.offset(q.DAddr, size)
-		if !ok {
-			c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x", size, uint64(q.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
-		}
-		in.CQUMEMID, in.CQUMEMOffset = p.HeapUMEMID, off
+	ring := a.CQRingQMem
+	if ring.MemType == MemTypeHost {
+		in.CQUMEMID = ring.UMEMID
+		in.CQUMEMOffset = ring.HUMEMOffset
+		return
 	}
-	off, ok := p.Heap.offset(a.CQDBRDAddr, 8)
+
+	size := uint64(64) << a.LogCQDepth
+	offset, ok := p.Heap.offset(ring.DAddr, size)
+	if !ok {
+		c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x", size, uint64(ring.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
+	}
+	in.CQUMEMID = p.HeapUMEMID
+	in.CQUMEMOffset = offset
+}
+
+// setDoorbell says where the doorbell record lies: always in the umem of the heap.
+func (a *CQAttr) setDoorbell(p CQPlacement, cqc *CQContext, c *checks) {
+	offset, ok := p.Heap.offset(a.CQDBRDAddr, 8)
 	if !ok {
 		c.refuse("cq_dbr_daddr", "8 bytes at %#x are not in the heap of %d bytes at %#x", uint64(a.CQDBRDAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
 	}
-	in.CQContext.DBRUMEMValid, in.CQContext.DBRUMEMID, in.CQContext.DBRAddr = true, p.HeapUMEMID, off
+	cqc.DBRUMEMValid = true
+	cqc.DBRUMEMID = p.HeapUMEMID
+	cqc.DBRAddr = offset
 }

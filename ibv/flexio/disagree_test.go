@@ -46,11 +46,11 @@ func TestHeaderDisagrees(t *testing.T) {
 // TestMiniCQE: the places of Linux's mlx5_mini_cqe8 (include/linux/mlx5/device.h), which
 // libmlx5's and UCX's share.
 func TestMiniCQE(t *testing.T) {
-	m := MiniCQE{1, 2, 3, 4, 5, 6, 7, 8}
-	if m.WQECounter() != 0x0102 || m.SWQEOpcode() != 3 || m.Hash() != 0x01020304 || m.ByteCnt() != 0x05060708 {
-		t.Errorf("counter %#x, opcode %#x, hash %#x, bytes %#x", m.WQECounter(), m.SWQEOpcode(), m.Hash(), m.ByteCnt())
+	m := miniCQE{1, 2, 3, 4, 5, 6, 7, 8}
+	if m.wqeCounter() != 0x0102 || m.sWQEOpcode() != 3 || m.hash() != 0x01020304 || m.byteCnt() != 0x05060708 {
+		t.Errorf("counter %#x, opcode %#x, hash %#x, bytes %#x", m.wqeCounter(), m.sWQEOpcode(), m.hash(), m.byteCnt())
 	}
-	if sum, stride := m.Checksum(); sum != 0x0102 || stride != 0x0304 {
+	if sum, stride := m.checksum(); sum != 0x0102 || stride != 0x0304 {
 		t.Errorf("checksum %#x, stride %#x", sum, stride)
 	}
 }

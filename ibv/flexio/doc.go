@@ -1,7 +1,7 @@
 // Package flexio has the structures that mlx5 devices and Flex IO programs exchange in memory:
 // completion and event queue entries, the segments of work queue entries, and the attributes of new
-// queues, after reference 004 (DOCA Flex IO SDK, API 3.0.0, "Data Structures"). It makes no system
-// call and needs no device: the caller passes the memory.
+// queues. They are those of the DOCA Flex IO SDK, API 3.0.0, "Data Structures" (reference 004). The
+// package makes no system call and needs no device: the caller passes the memory.
 //
 // # Structures
 //
@@ -24,14 +24,20 @@
 //
 // # Counting completions
 //
-// Two readers of memory that a device writes by DMA at the same time:
+// Two readers count in memory that a device writes by DMA at the same time:
 //
 //   - [Ring] walks an ordinary completion queue as its consumer, compressed entries too.
 //   - [Collapsed] reads the one entry of a queue made with cc=1 and oi=1, whose index
 //     counts the completions, 16 bits at a time.
 //
+// [RingCounter] and [CollapsedCounter] add what they read to words that another program reads.
+//
+// # Memory
+//
 // The memory is the caller's. It begins at a multiple of 64 bytes, and stays mapped as long as the
-// reader is used; readers need no Close. Each reader belongs to one goroutine at a time. A reader
-// loads the word that a device writes last first, with acquire order, on every architecture. No
-// call waits or enters the kernel, and calls allocate only to report an error.
+// reader is used; readers need no Close. Each reader belongs to one goroutine at a time.
+//
+// A device writes the last word of an entry last. A reader loads that word first, with acquire
+// order, on every architecture, so it never sees a new word beside old bytes. No call waits or
+// enters the kernel, and calls allocate only to report an error.
 package flexio

@@ -7,25 +7,25 @@ import (
 	"math/bits"
 )
 
-// Compression of the entries in a ring.
+// Compression is the way in which a device compresses the entries of a ring.
 type Compression uint8
 
-// How a device compresses entries. Either way a block of n completions fills the n
-// slots that they would fill alone, so the ring goes on behind it.
+// The ways of compression. With each, a block of n completions fills the n slots that they would
+// fill alone, so the ring goes on behind it.
 const (
-	// Uncompressed: one slot, one completion, told by the owner bit.
+	// Uncompressed: one slot, one completion. The owner bit says that the device has written it.
 	Uncompressed Compression = iota
 	// Basic: a title whose format is Compressed and whose byte_cnt is n, an array
 	// of eight mini-CQEs in the slot behind it, the next in the eighth slot from
 	// the title on, and so on (Linux mlx5 en_rx.c, DPDK mlx5_rx_poll_len).
 	Basic
-	// Enhanced: the completion before the block is its title. Blocks of up to seven
-	// mini-CQEs, each in one slot, and a counter of passes in the place of the
-	// signature in place of the owner bit (UCX ib_mlx5.c).
+	// Enhanced: the completion before the block is its title. A block has up to seven
+	// mini-CQEs in one slot. In place of the owner bit, a counter of passes says that the
+	// device has written a slot; it lies where other rings have the signature (UCX ib_mlx5.c).
 	Enhanced
 )
 
-// miniArray is how many mini-CQEs fit a slot under basic compression.
+// miniArray is the number of mini-CQEs in a slot under basic compression.
 const miniArray = 8
 
 // ErrRing: the memory or the options cannot be a ring.
@@ -41,9 +41,9 @@ type RingOptions struct {
 	// Format is the content of the first half of a responder's mini-CQE: MiniHash, MiniCsum or
 	// MiniCsumStrIdx. Under the other formats the byte count also holds parts of other fields.
 	Format CQECompFormat
-	// Expand has Next write each completion of a block under basic compression back to its slot, as the device would
-	// have written it alone. Another consumer of the same ring, as ibv_poll_cq of libmlx5, can then read the entries that Next
-	// has returned.
+	// Expand has Next write each completion of a block under basic compression back to its slot, as
+	// the device would have written it alone. Another consumer of the ring, as ibv_poll_cq of
+	// libmlx5, can then read the entries that Next has returned.
 	Expand bool
 }
 
@@ -55,19 +55,21 @@ type RingOptions struct {
 // that mini-CQEs were written over), and never the doorbell record: its owner does, with
 // [Ring.Consumed], before the ring is full.
 type Ring struct {
-	mem     []byte
-	size    int // of an entry
-	log     int // of the number of entries
-	comp    Compression
-	format  CQECompFormat
-	alone   bool   // RingOptions.Expand
-	ci      uint32 // consumer index: completions taken, mod 2^32
-	failed  error
-	title   CQE64 // of the block that is being expanded, or the last completion
-	titled  bool
-	block   uint32 // the slot of the block's first completion
+	mem       []byte
+	size      int // of an entry
+	log       int // of the number of entries
+	comp      Compression
+	format    CQECompFormat
+	writeBack bool   // RingOptions.Expand
+	ci        uint32 // consumer index: completions taken, mod 2^32
+	failed    error  // once the ring is corrupt
+
+	// The block that is being expanded, or the last one.
+	title   CQE64  // its title; between blocks the last completion
+	titled  bool   // title is set
+	block   uint32 // the completion at which it began
 	left    uint32 // completions of the block that were not taken yet
-	taken   uint32 // and that were
+	taken   uint32 // completions of the block that were taken
 	minis   [64]byte
 	counter uint16 // wqe_counter of the block's first completion
 }
@@ -95,17 +97,25 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if f := o.Format; f != MiniHash && f != MiniCsum && f != MiniCsumStrIdx {
 		return nil, fmt.Errorf("%w: mini-CQEs of format %s are not expanded: create the CQ with HASH, CSUM or CSUM_STRIDX", ErrRing, f)
 	}
-	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression, format: o.Format, alone: o.Expand}, nil
+	return &Ring{
+		mem:       mem,
+		size:      o.EntrySize,
+		log:       log,
+		comp:      o.Compression,
+		format:    o.Format,
+		writeBack: o.Expand,
+	}, nil
 }
 
-// logEntries is the logarithm of how many entries of size make up n bytes. The device's
-// index of the consumer has 24 bits.
+// logEntries returns the logarithm of the number of entries of size in n bytes. The device's
+// consumer index has 24 bits, so a ring has at most 2^24 entries.
 func logEntries(n, size int) (log int, ok bool) {
 	count := n / size
 	return bits.TrailingZeros(uint(count)), bits.OnesCount(uint(count)) == 1 && count*size == n && count <= 1<<24
 }
 
-// Init writes the initial content of a ring: entries that the device has not written.
+// Init writes the initial content of a ring: entries that the device has not written. Call it before
+// the device knows the ring.
 func (r *Ring) Init() {
 	for i := range uint32(1) << r.log {
 		e := r.entry(i)
@@ -113,20 +123,24 @@ func (r *Ring) Init() {
 	}
 }
 
-// Consumed is the consumer index, for the doorbell record: how many completions were
+// Consumed returns the consumer index, for the doorbell record: the number of completions that were
 // taken, mod 2^32, of which the device looks at the lower 24 bits.
 func (r *Ring) Consumed() uint32 { return r.ci }
 
-// skip goes on at completion i.
-func (r *Ring) skip(i uint32) { r.ci, r.left, r.titled = i, 0, false }
+// skip goes on at completion i. A block that was begun ends there, and has left no title.
+func (r *Ring) skip(i uint32) {
+	r.ci = i
+	r.left = 0
+	r.titled = false
+}
 
-// entry is the CQE64 of slot i.
+// entry returns the CQE64 of slot i, which an entry of 128 bytes has in its second half.
 func (r *Ring) entry(i uint32) []byte {
 	at := int(i&(1<<r.log-1))*r.size + r.size - 64
 	return r.mem[at : at+64 : at+64]
 }
 
-// pass is how often the ring was gone through before completion i.
+// pass returns the number of passes over the ring before completion i.
 func (r *Ring) pass(i uint32) uint32 { return i >> r.log }
 
 // ready reports whether the device has written slot r.ci in this pass. The load of its
@@ -141,60 +155,78 @@ func (r *Ring) ready(e []byte) bool {
 }
 
 // Next takes the next completion into dst, expanded where it was compressed, or
-// reports that the device has not written it yet. It allocates nothing.
+// reports that the device has not written it yet. It allocates nothing. After
+// ErrCorrupt each call returns it again.
 func (r *Ring) Next(dst *CQE64) (bool, error) {
 	if r.failed != nil {
 		return false, r.failed
 	}
 	if r.left > 0 {
-		return true, r.expand(dst)
+		r.expand(dst)
+		return true, nil
 	}
+
 	e := r.entry(r.ci)
 	if !r.ready(e) {
 		return false, nil
 	}
+
 	own := OpOwn(e[63])
 	if r.comp == Uncompressed || own.Format() != Compressed {
 		dst.load(e)
-		r.title, r.titled = *dst, true
-		r.counter, r.taken = dst.WQECounter, 1
+		r.title = *dst
+		r.titled = true
+		r.counter = dst.WQECounter
+		r.taken = 1
 		r.ci++
 		return true, nil
 	}
+
 	if err := r.begin(e); err != nil {
 		r.failed = fmt.Errorf("completion %d: %w: %w", r.ci, ErrCorrupt, err)
 		return false, r.failed
 	}
-	return true, r.expand(dst)
+	r.expand(dst)
+	return true, nil
 }
 
-// begin starts the block at the consumer index.
+// begin starts the block at the consumer index, whose slot is e.
 func (r *Ring) begin(e []byte) error {
 	r.block = r.ci
 	if r.comp == Enhanced {
-		if !r.titled {
-			return errors.New("mini-CQEs without a title")
-		}
-		// The block goes on where the title, or the block before it, ended.
-		r.counter += uint16(r.taken)
-		r.left, r.taken = uint32(e[63]>>4)+1, 0
-		if r.left > 7 {
-			return fmt.Errorf("%d mini-CQEs in a slot", r.left)
-		}
-		copy(r.minis[:], e)
-		return nil
+		return r.beginEnhanced(e)
 	}
+
 	r.title.load(e)
-	r.counter, r.left, r.taken = r.title.WQECounter, r.title.ByteCnt, 0
+	r.counter = r.title.WQECounter
+	r.left = r.title.ByteCnt
+	r.taken = 0
 	if r.left < 2 || r.left > 1<<r.log {
 		return fmt.Errorf("a block of %d completions in a ring of %d", r.left, 1<<r.log)
 	}
 	return nil
 }
 
+// beginEnhanced starts a block of enhanced compression, whose title was taken before.
+func (r *Ring) beginEnhanced(e []byte) error {
+	if !r.titled {
+		return errors.New("mini-CQEs without a title")
+	}
+
+	// The block goes on where the title, or the block before it, ended.
+	r.counter += uint16(r.taken)
+	r.left = uint32(e[63]>>4) + 1
+	r.taken = 0
+	if r.left > 7 {
+		return fmt.Errorf("%d mini-CQEs in a slot", r.left)
+	}
+	copy(r.minis[:], e)
+	return nil
+}
+
 // expand makes the next completion of the block: the title's fields, and over them the fields of
 // its mini-CQE.
-func (r *Ring) expand(dst *CQE64) error {
+func (r *Ring) expand(dst *CQE64) {
 	at := r.taken
 	if r.comp == Basic && at%miniArray == 0 {
 		slot := r.block + at
@@ -203,94 +235,35 @@ func (r *Ring) expand(dst *CQE64) error {
 		}
 		copy(r.minis[:], r.entry(slot))
 	}
-	mini := MiniCQE(r.minis[at%miniArray*8:][:8])
+	mini := miniCQE(r.minis[at%miniArray*8:][:8])
+
 	*dst = r.title
-	dst.ByteCnt = mini.ByteCnt()
+	dst.ByteCnt = mini.byteCnt()
 	dst.WQECounter = r.counter + uint16(at)
 	switch op := r.title.OpOwn.Opcode(); {
 	case op == OpReq:
-		dst.WQECounter, dst.SopRdrop = mini.WQECounter(), mini.SWQEOpcode()
+		dst.WQECounter, dst.SopRdrop = mini.wqeCounter(), mini.sWQEOpcode()
 	case r.format == MiniHash:
-		copy(dst.Rsvd00[12:16], mini[:4]) // rx_hash_res
+		binary.BigEndian.PutUint32(dst.Rsvd00[12:], mini.hash()) // rx_hash_res
 	case r.format == MiniCsum:
-		dst.CsumOK, _ = mini.Checksum()
+		dst.CsumOK, _ = mini.checksum()
 	default:
-		dst.CsumOK, dst.WQECounter = mini.Checksum()
+		dst.CsumOK, dst.WQECounter = mini.checksum()
 	}
 	dst.OpOwn = OpOwn(uint8(r.title.OpOwn)&^0x0d | uint8(r.pass(r.ci)&1)) // as if it had come alone
-	// Mini-CQEs were written over the byte that says whose the slot is, or the
-	// device left it as it was many passes ago: either could be read as an entry to come.
+
+	// Free the slot. Mini-CQEs were written over the byte that says whose it is, or the device left
+	// that byte as it was many passes ago: a later pass could take either for a new entry.
 	switch e := r.entry(r.ci); {
-	case r.alone && r.comp == Basic:
+	case r.writeBack && r.comp == Basic:
 		dst.store(e)
 	case r.comp == Basic:
 		e[63] = byte(OpInvalidCQE) << 4
 	default:
 		e[62] = uint8(r.pass(r.ci))
 	}
+
 	r.taken++
 	r.left--
 	r.ci++
-	return nil
 }
-
-// load is Decode for the walk: spelt out, it takes 18 ns where reflection takes 670.
-func (c *CQE64) load(e []byte) {
-	_ = e[63]
-	be := binary.BigEndian
-	c.Rsvd00 = [20]byte(e)
-	c.CsumOK = be.Uint16(e[0x14:])
-	c.Rsvd22 = [2]byte(e[0x16:])
-	c.Rsvd24 = [8]byte(e[0x18:])
-	c.SRQNUidx = be.Uint32(e[0x20:])
-	c.ImmInvalPkey = be.Uint32(e[0x24:])
-	c.Rsvd40 = be.Uint32(e[0x28:])
-	c.ByteCnt = be.Uint32(e[0x2c:])
-	c.Rsvd48 = be.Uint32(e[0x30:])
-	c.HWErrSyndrome, c.Rsvd50, c.VendorErrSynd, c.Syndrome = e[0x34], e[0x35], e[0x36], Syndrome(e[0x37])
-	c.SopRdrop, c.QPN24 = e[0x38], [3]byte(e[0x39:])
-	c.WQECounter = be.Uint16(e[0x3c:])
-	c.Signature, c.OpOwn = e[0x3e], OpOwn(e[0x3f])
-}
-
-// store is the inverse of load.
-func (c *CQE64) store(e []byte) {
-	_ = e[63]
-	be := binary.BigEndian
-	copy(e, c.Rsvd00[:])
-	be.PutUint16(e[0x14:], c.CsumOK)
-	copy(e[0x16:], c.Rsvd22[:])
-	copy(e[0x18:], c.Rsvd24[:])
-	be.PutUint32(e[0x20:], c.SRQNUidx)
-	be.PutUint32(e[0x24:], c.ImmInvalPkey)
-	be.PutUint32(e[0x28:], c.Rsvd40)
-	be.PutUint32(e[0x2c:], c.ByteCnt)
-	be.PutUint32(e[0x30:], c.Rsvd48)
-	e[0x34], e[0x35], e[0x36], e[0x37] = c.HWErrSyndrome, c.Rsvd50, c.VendorErrSynd, byte(c.Syndrome)
-	e[0x38] = c.SopRdrop
-	copy(e[0x39:], c.QPN24[:])
-	be.PutUint16(e[0x3c:], c.WQECounter)
-	e[0x3e], e[0x3f] = c.Signature, byte(c.OpOwn)
-}
-
-// MiniCQE is a completion in 8 bytes: the fields that differ from the title, then the byte count
-// (mlx5_mini_cqe8 of Linux mlx5/device.h and of DPDK mlx5_prm.h; neither mlx5dv.h nor the reference
-// has it). The meaning of the first half depends on the queue and on the format of the CQ.
-type MiniCQE [8]byte
-
-// WQECounter is the index of the WQE that a requester's mini-CQE completes.
-func (m MiniCQE) WQECounter() uint16 { return binary.BigEndian.Uint16(m[0:]) }
-
-// SWQEOpcode is the opcode of that WQE.
-func (m MiniCQE) SWQEOpcode() uint8 { return m[2] }
-
-// Hash is the RSS hash, of format hash.
-func (m MiniCQE) Hash() uint32 { return binary.BigEndian.Uint32(m[0:]) }
-
-// Checksum and the index of the stride, of format checksum and stride.
-func (m MiniCQE) Checksum() (sum, stride uint16) {
-	return binary.BigEndian.Uint16(m[0:]), binary.BigEndian.Uint16(m[2:])
-}
-
-// ByteCnt is the number of bytes.
-func (m MiniCQE) ByteCnt() uint32 { return binary.BigEndian.Uint32(m[4:]) }

@@ -6,8 +6,8 @@ import (
 )
 
 // SQESeg is flexio_dev_sqe_seg, the union of the segments of a send WQE: exactly one is
-// set. Which one lies at a place follows from the WQE's opcode, not from its bytes: it is
-// read with [Decode] of the one that it is.
+// set. Which one lies at a place follows from the WQE's opcode, not from its bytes: read
+// it with [Decode] of that segment's type.
 type SQESeg struct {
 	AdresVector    *DatagramSeg       `ref:"adres_vector"`
 	Atomic         *AtomicSeg         `ref:"atomic"`

@@ -56,7 +56,7 @@ func LibsIn(dir string) Libs {
 // build.
 const stamp = "built-from"
 
-// Flags that every file is compiled with. Warnings are errors in the tests, not here:
+// flags are those with which every file is compiled. Warnings are errors in the tests, not here:
 // a newcomer's compiler may know others.
 var flags = []string{
 	"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread",
@@ -65,43 +65,71 @@ var flags = []string{
 
 // library is one file to build.
 type library struct {
-	output, soname string            // no soname: a program
-	version        string            // its version script, which the preprocessor reads first; "" for none
-	includes       func(string) bool // which C files
-	defines        []string
+	output   string
+	soname   string                 // "": a program
+	version  string                 // its version script, which the preprocessor reads first; "": none
+	includes func(name string) bool // the C files of which it is made
+	release  int                    // of rdma-core, as which it behaves
 }
 
+// define returns the flag that tells the sources the release.
+func (l library) define() string { return fmt.Sprintf("-DIBVTEST_RDMA_CORE=%d", l.release) }
+
+// libraries lists the files to build.
 func libraries(libs Libs) []library {
-	model := func(name string) bool { // of both: the NIC, the firmware, and the kernel without its front and its queues
-		return strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
-			slices.Contains([]string{"mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
-	}
-	verbs := func(name string) bool {
-		return model(name) || strings.HasPrefix(name, "verbs_") || slices.Contains([]string{
-			"uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c",
-		}, name) || strings.HasPrefix(name, "uverbs/uverbs_") && !slices.Contains([]string{
-			"uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c",
-		}, name)
-	}
-	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") && !model(name) || name == "provider.c" }
-	kernel := func(name string) bool {
-		return model(name) || strings.HasPrefix(name, "uverbs/") && name != "uverbs/uverbsd.c" ||
-			slices.Contains([]string{"verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c"}, name)
-	}
 	return []library{
-		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.Verbs44, "libibverbs.so.1", "verbs.map", func(name string) bool {
-			return verbs(name) && name != "verbs_comp_cntr.c"
-		}, []string{"-DIBVTEST_RDMA_CORE=44"}},
-		{libs.MLX5, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.MLX544, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
-		{libs.MLX561, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
-		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.Kernel, "uverbs.so", "", kernel, []string{"-DIBVTEST_RDMA_CORE=65"}},
-		{libs.Server, "", "", func(name string) bool {
-			return name == "uverbs/uverbsd.c" || kernel(name) && name != "uverbs/uverbs_preload.c"
-		}, []string{"-DIBVTEST_RDMA_CORE=65"}},
+		{libs.Verbs, "libibverbs.so.1", "verbs.map", isVerbs, 65},
+		{libs.Verbs44, "libibverbs.so.1", "verbs.map", isVerbs44, 44},
+		{libs.MLX5, "libmlx5.so.1", "mlx5.map", isMLX5, 65},
+		{libs.MLX544, "libmlx5.so.1", "mlx5.map", isMLX5, 44},
+		{libs.MLX561, "libmlx5.so.1", "mlx5.map", isMLX5, 61},
+		{libs.EFA, "libefa.so.1", "efa.map", isEFA, 65},
+		{libs.Kernel, "uverbs.so", "", isKernel, 65},
+		{libs.Server, "", "", isServer, 65},
 	}
+}
+
+// isModel reports whether a file is of the model that libibverbs and the uverbs kernel share: the NIC, the
+// firmware, and the kernel without its front and its queues.
+func isModel(name string) bool {
+	return strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
+		slices.Contains([]string{"mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
+}
+
+// isVerbs reports whether a file is of libibverbs. It has the kernel's dispatcher and its flows and counters, and
+// queues and devices of its own.
+func isVerbs(name string) bool {
+	switch name {
+	case "uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c":
+		return true
+	case "uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c":
+		return false
+	}
+	return isModel(name) || strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "uverbs/uverbs_")
+}
+
+func isVerbs44(name string) bool { return isVerbs(name) && name != "verbs_comp_cntr.c" }
+
+func isMLX5(name string) bool {
+	return strings.HasPrefix(name, "mlx5") && !isModel(name) || name == "provider.c"
+}
+
+func isEFA(name string) bool { return name == "efa.c" || name == "provider.c" }
+
+// isKernel reports whether a file is of the uverbs kernel in software.
+func isKernel(name string) bool {
+	switch name {
+	case "verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c":
+		return true
+	case "uverbs/uverbsd.c":
+		return false
+	}
+	return isModel(name) || strings.HasPrefix(name, "uverbs/")
+}
+
+// isServer reports whether a file is of the program that serves the kernel to other processes.
+func isServer(name string) bool {
+	return name == "uverbs/uverbsd.c" || isKernel(name) && name != "uverbs/uverbs_preload.c"
 }
 
 // Build compiles the libraries into dir, which it makes, and returns their paths. A build from the
@@ -116,7 +144,6 @@ func Build(dir string, extra ...string) (Libs, error) {
 	if err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
-	libs := LibsIn(dir)
 	cc, err := compiler()
 	if err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
@@ -125,15 +152,17 @@ func Build(dir string, extra ...string) (Libs, error) {
 	if err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
+	libs := LibsIn(dir)
 	if current(libs, dir, from) {
 		return libs, nil
 	}
+
 	for _, release := range []string{"44", "61"} {
 		if err := os.MkdirAll(filepath.Join(dir, release), 0o755); err != nil {
 			return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 		}
 	}
-	work, err := os.MkdirTemp(dir, ".build-")
+	work, err := os.MkdirTemp(dir, ".build-") // of the same file system, for rename
 	if err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
@@ -141,12 +170,15 @@ func Build(dir string, extra ...string) (Libs, error) {
 	if err := build(cc, work, libs, extra); err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs in %s: %w", dir, err)
 	}
+
+	// The stamp comes last: without it the next Build begins anew.
 	if err := replace(filepath.Join(work, stamp), filepath.Join(dir, stamp), []byte(from)); err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
 	return libs, nil
 }
 
+// compiler returns the path of the C compiler.
 func compiler() (string, error) {
 	for _, name := range []string{os.Getenv("CC"), "gcc", "cc"} {
 		if name == "" {
@@ -179,6 +211,7 @@ func identity(cc string, extra []string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)) + "\n", err
 }
 
+// current reports whether dir has every file of the build that from identifies.
 func current(libs Libs, dir, from string) bool {
 	have, err := os.ReadFile(filepath.Join(dir, stamp))
 	if err != nil || string(have) != from {
@@ -192,6 +225,7 @@ func current(libs Libs, dir, from string) bool {
 	return true
 }
 
+// build builds every file in the directory work, and puts each in its place by rename.
 func build(cc, work string, libs Libs, extra []string) error {
 	names, err := unpack(work)
 	if err != nil {
@@ -199,28 +233,8 @@ func build(cc, work string, libs Libs, extra []string) error {
 	}
 	for _, l := range libraries(libs) {
 		output := filepath.Join(work, "library")
-		args := slices.Concat(flags, extra, l.defines, []string{"-o", output})
-		if l.soname != "" {
-			args = append(args, "-shared", "-Wl,-soname,"+l.soname)
-		}
-		if l.version != "" {
-			script := exec.Command(cc, slices.Concat(l.defines, []string{"-E", "-P", "-x", "c", "-o", "script.map", l.version})...)
-			script.Dir = work
-			if out, err := script.CombinedOutput(); err != nil {
-				return fmt.Errorf("preprocessing %s: %w\n%s", l.version, err, bytes.TrimSpace(out))
-			}
-			args = append(args, "-Wl,--version-script=script.map")
-		}
-		for _, n := range names {
-			if strings.HasSuffix(n, ".c") && l.includes(n) {
-				args = append(args, n)
-			}
-		}
-		args = append(args, "-ldl")
-		cmd := exec.Command(cc, args...)
-		cmd.Dir = work
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("compiling %s: %w\n%s", filepath.Base(l.output), err, bytes.TrimSpace(out))
+		if err := l.compile(cc, work, output, names, extra); err != nil {
+			return err
 		}
 		if err := os.Chmod(output, 0o755); err != nil {
 			return err
@@ -228,6 +242,35 @@ func build(cc, work string, libs Libs, extra []string) error {
 		if err := os.Rename(output, l.output); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// compile compiles the library from its files among names, which lie in the directory work.
+func (l library) compile(cc, work, output string, names, extra []string) error {
+	args := slices.Concat(flags, extra, []string{l.define(), "-o", output})
+	if l.soname != "" {
+		args = append(args, "-shared", "-Wl,-soname,"+l.soname)
+	}
+	if l.version != "" {
+		script := exec.Command(cc, l.define(), "-E", "-P", "-x", "c", "-o", "script.map", l.version)
+		script.Dir = work
+		if out, err := script.CombinedOutput(); err != nil {
+			return fmt.Errorf("preprocessing %s: %w\n%s", l.version, err, bytes.TrimSpace(out))
+		}
+		args = append(args, "-Wl,--version-script=script.map")
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n, ".c") && l.includes(n) {
+			args = append(args, n)
+		}
+	}
+	args = append(args, "-ldl")
+
+	cmd := exec.Command(cc, args...)
+	cmd.Dir = work
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s: %w\n%s", filepath.Base(l.output), err, bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -256,6 +299,7 @@ func unpack(dir string) ([]string, error) {
 	return names, err
 }
 
+// replace puts data into the file final by way of the file temporary, so that final is always whole.
 func replace(temporary, final string, data []byte) error {
 	if err := os.WriteFile(temporary, data, 0o644); err != nil {
 		return err

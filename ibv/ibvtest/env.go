@@ -42,8 +42,11 @@ type Env struct {
 	CompCntrOps []string // the operations that they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
 }
 
-// Device is a device: its name and the name of its netdev.
-type Device struct{ Name, Netdev string }
+// Device is a device of the software NIC.
+type Device struct {
+	Name   string // "swnic0"
+	Netdev string // whose packets its flows match
+}
 
 // Fault makes calls of a verb fail: those from number From to number To, counted from 1.
 // From 0 is the first, To 0 has no end. Errno is its name or number ("EIO"), or "ABORT": the call
@@ -85,8 +88,8 @@ func prefix(device string) string {
 	return device + "/"
 }
 
-// Environ is the environment of e in the form of os.Environ: every variable is there, so
-// that none is inherited.
+// Environ returns the environment of e in the form of os.Environ. Every variable is in it, so that none
+// is inherited.
 func (e Env) Environ() []string {
 	devices := make([]string, len(e.Devices))
 	for i, d := range e.Devices {
@@ -169,10 +172,10 @@ func (c *Control) Silent(device string) error { return c.send("silent", device) 
 // Return makes the device listed and open-able again. Contexts from before stay dead.
 func (c *Control) Return(device string) error { return c.send("return", device) }
 
-// PortDown and PortUp send IBV_EVENT_PORT_ERR and IBV_EVENT_PORT_ACTIVE.
+// PortDown sends IBV_EVENT_PORT_ERR.
 func (c *Control) PortDown(device string) error { return c.send("port_down", device) }
 
-// PortUp undoes PortDown.
+// PortUp sends IBV_EVENT_PORT_ACTIVE, and undoes PortDown.
 func (c *Control) PortUp(device string) error { return c.send("port_up", device) }
 
 func (c *Control) send(word, device string) error {

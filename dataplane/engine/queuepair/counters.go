@@ -39,7 +39,7 @@ func (s *Set) Counters() iter.Seq2[shm.Handle, backend.Pair] {
 	}
 }
 
-// HasCounter says whether a completion counter has that name.
+// HasCounter reports whether a completion counter has that name.
 func (s *Set) HasCounter(name string) bool {
 	return slices.ContainsFunc(s.byID, func(c *counter) bool { return c.cfg.Name == name })
 }
@@ -50,10 +50,15 @@ func (s *Set) Entries() (out []shm.Entry) {
 		v := q.current()
 		for _, c := range q.counters {
 			e := q.entry(c)
+			e.Handle = c.handle
+			e.Source = v.source.String()
+			e.ByteBasis = completionBasis
+			e.Valid = v.lost == nil
+			e.Stale = v.lost != nil
+
 			q.mu.Lock()
-			e.Handle, e.Continuity = c.handle, c.continuity
+			e.Continuity = c.continuity
 			q.mu.Unlock()
-			e.Source, e.ByteBasis, e.Valid, e.Stale = v.source.String(), completionBasis, v.lost == nil, v.lost != nil
 			out = append(out, e)
 		}
 	}

@@ -44,16 +44,25 @@ func (w *worker) handleEvent(ev event) {
 	case deviceUnlisted:
 		w.loseDevice(errors.New("it is not listed any more"))
 	case deviceListed:
-		// Completion counters and completion queues are memory. The memory of a lost device can still be
-		// read, without an error, and its driver may send no event (EFA). A command fails.
-		err := w.queryState()
-		if err == nil {
-			e.unanswered = 0
-		} else if e.unanswered++; e.unanswered == unansweredLimit || errors.Is(err, ibv.ErrDeviceGone) {
-			w.loseDevice(fmt.Errorf("it is listed, and carries out no command: %w", err))
-		}
+		w.checkListed()
 	case deviceGone:
 		w.loseDevice(ev.err)
+	}
+}
+
+// checkListed tries a command on a device that is still listed. Completion counters and completion queues are
+// memory: that of a lost device can still be read, without an error, and its driver may send no event (EFA). A
+// command fails. It may also fail once on a device that is there, so one failure is not enough.
+func (w *worker) checkListed() {
+	e := w.endpoint
+	err := w.queryState()
+	if err == nil {
+		e.unanswered = 0
+		return
+	}
+	e.unanswered++
+	if e.unanswered == unansweredLimit || errors.Is(err, ibv.ErrDeviceGone) {
+		w.loseDevice(fmt.Errorf("it is listed, and carries out no command: %w", err))
 	}
 }
 
@@ -96,7 +105,8 @@ func (w *worker) makeEndpoint() error {
 	if err != nil {
 		return err
 	}
-	w.endpoint, w.lost = e, nil
+	w.endpoint = e
+	w.lost = nil
 	w.publishView()
 	return nil
 }
@@ -122,16 +132,18 @@ func (w *worker) loseDevice(why error) {
 		w.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, backend.ErrDeviceLost, why))
 		w.finishJob()
 	}
-	allEnded := w.outstanding.Load() == 0
+
+	allEnded := w.outstanding.Load() == 0 // before closeEndpoint, which forgets them
 	if err := w.closeEndpoint(); err != nil {
 		w.log.Debug("closing a queue pair that lost its device", "err", err)
 	}
+
 	w.lost = why
 	w.interrupt("its device is gone", allEnded)
 	w.publishView()
 }
 
-// remake makes the endpoint again if the device is back.
+// remake makes the endpoint again if the device is back, and reports whether it has. watch connects it.
 func (w *worker) remake() bool {
 	if err := w.makeEndpoint(); err != nil {
 		w.log.Debug("looking for a device that was lost", "err", err)

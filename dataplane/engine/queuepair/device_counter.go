@@ -21,13 +21,14 @@ import (
 type deviceCounters struct {
 	mirror   Mirror
 	counters []*counter
-	cntrs    []compCntr     // of counters, in their order
-	limit    uint64         // the counters wrap to 0 past it
+	cntrs    []compCntr // of counters, in their order
+	limit    uint64     // the counters wrap to 0 past it
+	index    *counterIndex
+
 	nextRead int64          // time of the next read
 	unread   uint64         // completions polled since the last read
 	polled   []backend.Pair // totals of the completions that ibv_poll_cq returned
 	lagSince int64          // since when the counters show less than polled; 0: they do not
-	index    *counterIndex
 }
 
 // compCntr is a completion counter of the device, and its last value or its words in the mirror.
@@ -49,6 +50,8 @@ type deviceCounter interface {
 // must not suffice to count half of it.
 const leastLimit = words.LeastLimit
 
+// openDeviceCounters makes a counter of the device for each counter of the queue pair, and attaches it. All of them
+// count in the mirror if the first can, otherwise all in the library.
 func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error) {
 	caps, err := e.ctx.QueryCompCntrCaps()
 	if err != nil {
@@ -58,31 +61,33 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads they may do so twice: %w",
 			caps.MaxValue, most, dataplane.ErrInvalid)
 	}
-	c := &deviceCounters{mirror: e.set.opts.Mirror, counters: e.counters, limit: caps.MaxValue, polled: e.polled, index: &e.index}
+
+	c := &deviceCounters{
+		mirror:   e.set.opts.Mirror,
+		counters: e.counters,
+		limit:    caps.MaxValue,
+		polled:   e.polled,
+		index:    &e.index,
+	}
 	defer func() {
-		if err != nil { // the queue pair holds the counters, and goes first
+		if err != nil { // the queue pair holds the counters, so it goes first
 			err = errors.Join(err, e.qp.Close(), c.Close())
 		}
 	}()
-	first, external := c.firstInMirror(e)
-	if external != nil {
-		e.reject(modeExternal, external)
+
+	first, notExternal := c.firstInMirror(e)
+	if notExternal != nil {
+		e.reject(modeExternal, notExternal)
 	}
 	for i, counted := range e.counters {
 		ops := opsOf(counted.cfg)
-		if lacking := ops &^ caps.SupportedQPAttachOps; lacking != 0 {
-			return nil, "", &probe.UnsupportedError{
-				Feature: "a completion counter of " + lacking.String(), Object: e.cfg.Device,
-				Reason: "the device has such of " + caps.SupportedQPAttachOps.String(),
-			}
+		if err := checkCounts(e.cfg.Device, counted.cfg, ops, caps); err != nil {
+			return nil, "", err
 		}
-		if slices.ContainsFunc(counted.cfg.Operations, dataplane.Operation.Remote) && caps.MaxValue < leastLimit {
-			return nil, "", fmt.Errorf("counter %q: no queue here bounds the operations of the peer, and the device's completion counters go on at 0 past %d, perhaps more than once between two reads: %w",
-				counted.cfg.Name, caps.MaxValue, dataplane.ErrInvalid)
-		}
+
 		k := first
 		switch {
-		case external != nil:
+		case notExternal != nil:
 			k, err = c.inLibrary(e)
 		case i > 0:
 			k, err = c.inMirror(e)
@@ -94,18 +99,44 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 			return nil, "", err
 		}
 	}
-	if external != nil {
+
+	if notExternal != nil {
 		return c, modeCompCntr, nil
 	}
-	for i, counted := range e.counters {
-		k := &c.cntrs[i]
-		k.base = counted.base()
-		total := backend.Add(k.base, e.polled[i])
-		if err := c.mirror.SetDevice(counted.handle, k.slot, total.Packets, total.Bytes, c.limit); err != nil {
-			return nil, "", err
-		}
+	if err := c.showWords(); err != nil {
+		return nil, "", err
 	}
 	return c, modeExternal, nil
+}
+
+// checkCounts returns why counters of the device cannot count a counter of the configuration, or nil.
+func checkCounts(device string, cfg dataplane.CompletionCounter, ops ibv.CompCntrOps, caps ibv.CompCntrCaps) error {
+	if lacking := ops &^ caps.SupportedQPAttachOps; lacking != 0 {
+		return &probe.UnsupportedError{
+			Feature: "a completion counter of " + lacking.String(),
+			Object:  device,
+			Reason:  "the device has such of " + caps.SupportedQPAttachOps.String(),
+		}
+	}
+	if slices.ContainsFunc(cfg.Operations, dataplane.Operation.Remote) && caps.MaxValue < leastLimit {
+		return fmt.Errorf("counter %q: no queue here bounds the operations of the peer, and the device's completion counters go on at 0 past %d, perhaps more than once between two reads: %w",
+			cfg.Name, caps.MaxValue, dataplane.ErrInvalid)
+	}
+	return nil
+}
+
+// showWords lets readers of the mirror load the device's words. They show the total of earlier processes and of the
+// endpoints before, and go on from there.
+func (c *deviceCounters) showWords() error {
+	for i, counted := range c.counters {
+		k := &c.cntrs[i]
+		k.base = counted.base()
+		total := backend.Add(k.base, c.polled[i])
+		if err := c.mirror.SetDevice(counted.handle, k.slot, total.Packets, total.Bytes, c.limit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // firstInMirror makes the first counter in the mirror's device segment, or returns the reason against it.
@@ -140,7 +171,10 @@ func (c *deviceCounters) inMirror(e *endpoint) (*ibv.CompCntr, error) {
 		return nil, err
 	}
 	comp, errs := slot.Words()
-	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs, External: &ibv.CompCntrMemory{Comp: comp, Err: errs}})
+	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{
+		Type:     ibv.CompCntrTypeWRs,
+		External: &ibv.CompCntrMemory{Comp: comp, Err: errs},
+	})
 	if err != nil {
 		slot.Free()
 		return nil, err
@@ -177,6 +211,7 @@ func opsOf(k dataplane.CompletionCounter) (ops ibv.CompCntrOps) {
 	return ops
 }
 
+// readCntr returns completions as packets, and errors as bytes.
 func readCntr(k deviceCounter) (p backend.Pair, err error) {
 	if p.Packets, err = k.Read(); err != nil {
 		return p, err
@@ -189,19 +224,25 @@ func (c *deviceCounters) count(done []ibv.WC, totals []backend.Pair, at int64, l
 	if _, err := (pollSource{c.index}).count(done, c.polled, at, last); err != nil {
 		return false, err
 	}
-	// Completions that are not in done yet are outstanding, or in the completion queue: less than half of limit.
-	if c.unread += uint64(len(done)); at < c.nextRead && c.unread < c.limit/2 && !last {
+
+	// Between two reads a counter may count limit at most, because a second wrap would not be seen. What it has
+	// counted and ibv_poll_cq has not returned is outstanding, or in the completion queue: less than half of limit
+	// (openDeviceCounters). So the polled ones may be the other half.
+	c.unread += uint64(len(done))
+	if at < c.nextRead && c.unread < c.limit/2 && !last {
 		return false, nil
 	}
+
 	err := c.read(totals)
 	if err == nil {
 		err = c.checkLag(totals, at)
 	}
 	if err != nil {
-		atLeast(totals, c.polled)
+		raiseTo(totals, c.polled)
 		return false, err
 	}
-	c.nextRead, c.unread = at+int64(backend.ReadPeriodMin), 0
+	c.nextRead = at + int64(backend.ReadPeriodMin)
+	c.unread = 0
 	return true, nil
 }
 
@@ -229,6 +270,7 @@ func (c *deviceCounters) checkLag(totals []backend.Pair, at int64) error {
 	return nil
 }
 
+// read reads the counters into totals.
 func (c *deviceCounters) read(totals []backend.Pair) error {
 	for i := range c.cntrs {
 		k := &c.cntrs[i]
@@ -240,12 +282,14 @@ func (c *deviceCounters) read(totals []backend.Pair) error {
 			totals[i] = backend.Sub(backend.Pair{Packets: comp, Bytes: errs}, k.base)
 			continue
 		}
+
 		now, err := readCntr(k.deviceCounter)
 		if err != nil {
 			return err
 		}
 		totals[i] = backend.Add(totals[i], backend.Pair{
-			Packets: distance(k.last.Packets, now.Packets, c.limit), Bytes: distance(k.last.Bytes, now.Bytes, c.limit),
+			Packets: distance(k.last.Packets, now.Packets, c.limit),
+			Bytes:   distance(k.last.Bytes, now.Bytes, c.limit),
 		})
 		k.last = now
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // endpoint is the verbs objects of a queue pair while its device is there. No object is shared
-// with another queue pair, so that no queue pair can delay another.
+// with another queue pair, so that no queue pair can delay another. Its worker's goroutine uses it, and listen
+// its ctx.
 type endpoint struct {
 	*queuePair
 	ctx    *ibv.Context
@@ -27,27 +28,34 @@ type endpoint struct {
 	cq     *ibv.CQ
 	qp     *ibv.QP
 	ah     *ibv.AH // to the peer; ud and srd only
-	source completionSource
 
+	// The connection.
 	local        dataplane.QueuePairAddress
 	peer         dataplane.QueuePairAddress
 	state        ibv.QPState
+	reconnecting bool  // in ERR on the way to a new connection
+	fault        fault // first completion in error since the queue pair was connected
+	connectErr   error // why connecting failed, which left the queue pair without a peer
+
+	// The device.
+	unanswered   int                // checks in a row at which the device did not carry out a command
+	cancelEvents context.CancelFunc // ends listen
+
+	// The messages.
 	remoteAccess ibv.AccessFlags // of the peer to the remote buffer
 	messageSize  int             // bytes
 	receiveSize  int             // bytes of a buffer for a message that arrives
 	receives     int             // posted
 	recv         [wrBatch]ibv.RecvWR
-	unanswered   int               // checks in a row at which the device did not carry out a command
-	reconnecting bool              // in ERR on the way to a new connection
-	slots        []*shm.DeviceSlot // the device may write to them until ctx is closed
-	mode         string
+
+	// The counting.
+	source       completionSource
+	mode         string // of source
 	rejected     []dataplane.Rejection
-	polled       []backend.Pair     // totals of the completions that ibv_poll_cq returned
-	fault        fault              // first completion in error since the queue pair was connected
-	connectErr   error              // why connecting failed, which left the queue pair without a peer
-	sourceErr    error              // why the first source was replaced
-	failedSource completionSource   // first source, kept until the queue pair is destroyed
-	cancelEvents context.CancelFunc // ends listen
+	polled       []backend.Pair    // totals of the completions that ibv_poll_cq returned
+	slots        []*shm.DeviceSlot // the device may write to them until ctx is closed
+	sourceErr    error             // why the first source was replaced
+	failedSource completionSource  // first source, kept until the queue pair is destroyed
 }
 
 const (
@@ -82,28 +90,22 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 			err = errors.Join(err, e.close())
 		}
 	}()
+
 	if e.ctx, err = q.set.open(q.cfg.Device); err != nil {
 		return nil, err
 	}
 	if err := e.queryDevice(); err != nil {
 		return nil, err
 	}
-	if e.pd, err = e.ctx.AllocPD(); err != nil {
+	if err := e.allocMemory(); err != nil {
 		return nil, err
-	}
-	if e.buffer, err = e.pd.AllocMR(max(e.messageSize, e.receiveSize), ibv.AccessLocalWrite); err != nil {
-		return nil, err
-	}
-	if q.cfg.Type.RDMA() {
-		if e.remote, err = e.pd.AllocMR(e.messageSize, e.remoteAccess|ibv.AccessLocalWrite); err != nil {
-			return nil, err
-		}
-		e.local.Addr, e.local.RKey = e.remote.Addr(), e.remote.RKey()
 	}
 	if err := e.chooseSource(); err != nil {
 		return nil, err
 	}
-	e.local.QPN, e.local.PSN = e.qp.Number(), newPSN()
+
+	e.local.QPN = e.qp.Number()
+	e.local.PSN = newPSN()
 	if q.cfg.Type.Datagrams() {
 		e.local.QKey = newQKey()
 	}
@@ -113,7 +115,26 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 	return e, nil
 }
 
-// queryDevice reads the attributes of the device and its port, and computes the size of messages.
+// allocMemory makes the protection domain and its memory regions.
+func (e *endpoint) allocMemory() (err error) {
+	if e.pd, err = e.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if e.buffer, err = e.pd.AllocMR(max(e.messageSize, e.receiveSize), ibv.AccessLocalWrite); err != nil {
+		return err
+	}
+	if !e.cfg.Type.RDMA() {
+		return nil
+	}
+	if e.remote, err = e.pd.AllocMR(e.messageSize, e.remoteAccess|ibv.AccessLocalWrite); err != nil {
+		return err
+	}
+	e.local.Addr = e.remote.Addr()
+	e.local.RKey = e.remote.RKey()
+	return nil
+}
+
+// queryDevice reads the attributes of the device and its port, and checks the configuration against them.
 func (e *endpoint) queryDevice() (err error) {
 	dev, err := e.ctx.QueryDevice()
 	if err != nil {
@@ -135,12 +156,25 @@ func (e *endpoint) queryDevice() (err error) {
 	if err := e.queryOperations(); err != nil {
 		return err
 	}
-	e.messageSize = e.cfg.MessageSize
+	if err := e.setMessageSize(); err != nil {
+		return err
+	}
+	if n := max(e.cfg.SendDepth, e.cfg.Receives); n > dev.MaxQPWR {
+		return fmt.Errorf("send_depth %d, receives %d: a queue of the device holds %d: %w", e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
+	}
+	return nil
+}
+
+// setMessageSize sets the size of messages: the configured one, or the default as far as a datagram holds it.
+func (e *endpoint) setMessageSize() error {
 	most := e.port.ActiveMTU.Bytes()
 	if e.cfg.Type == dataplane.SRD { // the device splits a message, and EFA's largest is not the MTU's
 		most = int(min(e.port.MaxMsgSz, math.MaxInt32))
 	}
-	switch bounded := e.cfg.Type.Datagrams() && most > 0; {
+	bounded := e.cfg.Type.Datagrams() && most > 0
+
+	e.messageSize = e.cfg.MessageSize
+	switch {
 	case e.messageSize == 0 && bounded:
 		e.messageSize = min(defaultMessageSize, most)
 	case e.messageSize == 0:
@@ -148,12 +182,10 @@ func (e *endpoint) queryDevice() (err error) {
 	case bounded && e.messageSize > most:
 		return fmt.Errorf("message_size %d: a datagram of the port holds %d bytes: %w", e.messageSize, most, dataplane.ErrInvalid)
 	}
+
 	e.receiveSize = e.messageSize
 	if e.cfg.Type == dataplane.UD {
 		e.receiveSize += grhSize
-	}
-	if n := max(e.cfg.SendDepth, e.cfg.Receives); n > dev.MaxQPWR {
-		return fmt.Errorf("send_depth %d, receives %d: a queue of the device holds %d: %w", e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
 	}
 	return nil
 }
@@ -209,8 +241,16 @@ func (e *endpoint) createQueues() (err error) {
 		return err
 	}
 	e.qp, err = e.pd.CreateQP(ibv.QPOptions{
-		Type: qpType(e.cfg.Type), SendCQ: e.cq, RecvCQ: e.cq, SignalAll: true,
-		Cap: ibv.QPCap{MaxSendWR: uint32(e.cfg.SendDepth), MaxRecvWR: uint32(max(e.cfg.Receives, 1)), MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type:      qpType(e.cfg.Type),
+		SendCQ:    e.cq,
+		RecvCQ:    e.cq,
+		SignalAll: true,
+		Cap: ibv.QPCap{
+			MaxSendWR:  uint32(e.cfg.SendDepth),
+			MaxRecvWR:  uint32(max(e.cfg.Receives, 1)),
+			MaxSendSGE: 1,
+			MaxRecvSGE: 1,
+		},
 	})
 	return err
 }
@@ -256,8 +296,10 @@ func (e *endpoint) close() error {
 	if e.ctx == nil {
 		return errors.Join(errs...)
 	}
+
+	// Once the context is closed the device has no object left that writes to the slots, whatever errors came before.
 	err := e.ctx.Close()
-	if err == nil { // the device has no object left that writes to the slots, whatever errors came before
+	if err == nil {
 		for _, s := range e.slots {
 			s.Free()
 		}
@@ -268,14 +310,19 @@ func (e *endpoint) close() error {
 // postReceives posts n buffers for messages that arrive. All of them are the same memory, which is
 // pinned once, because no code reads the messages.
 func (e *endpoint) postReceives(n int) error {
-	wr := ibv.RecvWR{WRID: wrID(0, opRecv), SGE: ibv.SGE{Addr: e.buffer.Addr(), Length: uint32(e.receiveSize), LKey: e.buffer.LKey()}}
+	wr := ibv.RecvWR{
+		WRID: wrID(0, opRecv),
+		SGE:  ibv.SGE{Addr: e.buffer.Addr(), Length: uint32(e.receiveSize), LKey: e.buffer.LKey()},
+	}
 	for i := range e.recv[:min(n, len(e.recv))] {
 		e.recv[i] = wr
 	}
+
 	for n > 0 {
-		k, err := e.qp.PostRecv(e.recv[:min(n, len(e.recv))])
-		e.receives += k
-		if n -= k; err != nil {
+		posted, err := e.qp.PostRecv(e.recv[:min(n, len(e.recv))])
+		e.receives += posted
+		n -= posted
+		if err != nil {
 			return err
 		}
 	}
@@ -285,11 +332,18 @@ func (e *endpoint) postReceives(n int) error {
 // viewNow returns the state of the endpoint for other goroutines.
 func (e *endpoint) viewNow() view {
 	v := view{
-		endpoint: e, state: e.state.String(), local: e.local, peer: e.peer, rejected: slices.Clone(e.rejected), sourceErr: e.sourceErr,
+		endpoint:  e,
+		state:     e.state.String(),
+		local:     e.local,
+		peer:      e.peer,
+		rejected:  slices.Clone(e.rejected),
+		sourceErr: e.sourceErr,
 	}
 	if len(e.counters) > 0 {
-		v.source = dataplane.Source{Backend: flow.RDMA, Devices: []dataplane.Device{{Backend: flow.RDMA, Name: e.cfg.Device, Mode: dataplane.Mode(e.mode)}}}
+		device := dataplane.Device{Backend: flow.RDMA, Name: e.cfg.Device, Mode: dataplane.Mode(e.mode)}
+		v.source = dataplane.Source{Backend: flow.RDMA, Devices: []dataplane.Device{device}}
 	}
+
 	switch {
 	case e.connectErr != nil:
 		v.unconnected = fmt.Sprintf("it is in state %v, without a peer: %v", e.state, e.connectErr)

@@ -39,22 +39,28 @@ func (j *job) addCompletion(batch uint64, ok bool) {
 	}
 }
 
-// fail stops posting. err becomes the error of the job.
+// fail stops posting. err becomes the error of the job, unless it has one or is complete.
 func (j *job) fail(err error) {
-	if j != nil && j.err == nil && !j.complete() {
-		j.err, j.left = fmt.Errorf("%d of %d operations were posted: %w", j.posted, j.posted+uint64(j.left), err), 0
+	if j == nil || j.err != nil || j.complete() {
+		return
 	}
+	j.err = fmt.Errorf("%d of %d operations were posted: %w", j.posted, j.posted+uint64(j.left), err)
+	j.left = 0
 }
 
-// complete says that no operation of the job is outstanding or left to post.
+// complete reports whether no operation of the job is outstanding or left to post.
 func (j *job) complete() bool { return j.left == 0 && j.ended.Completed+j.ended.Errors == j.posted }
 
-// wrOpcodes are the operations that can be posted.
-var wrOpcodes = map[int]ibv.WROpcode{opSend: ibv.WRSend, opRDMARead: ibv.WRRDMARead, opRDMAWrite: ibv.WRRDMAWrite}
+// opcodeByKind has the kinds of operation that can be posted.
+var opcodeByKind = map[int]ibv.WROpcode{
+	opSend:      ibv.WRSend,
+	opRDMARead:  ibv.WRRDMARead,
+	opRDMAWrite: ibv.WRRDMAWrite,
+}
 
 // posts reports whether the queue pair can post operations of a kind.
 func (q *queuePair) posts(kind int) bool {
-	_, ok := wrOpcodes[kind]
+	_, ok := opcodeByKind[kind]
 	return ok && q.cfg.Type != dataplane.RawPacket && (kind == opSend || q.cfg.Type.RDMA())
 }
 
@@ -71,21 +77,24 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 	if count < 1 {
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %d operations: name at least 1: %w", q.cfg.Name, count, dataplane.ErrInvalid)
 	}
+
 	select {
 	case q.turns <- struct{}{}:
 	case <-ctx.Done():
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: waiting for its turn: %w", q.cfg.Name, ctx.Err())
 	}
+
 	j := &job{op: kind, left: count, done: make(chan struct{})}
 	if err := q.call(ctx, func() error { return q.worker.startJob(j) }); err != nil {
 		<-q.turns
 		return dataplane.Posted{}, err
 	}
+
 	select {
 	case <-j.done:
 		<-q.turns
 	case <-ctx.Done():
-		go q.giveUp(j, ctx.Err())
+		go q.giveUp(j, ctx.Err()) // it gives the turn back
 		select {
 		case <-j.done:
 		case <-time.After(giveUpBound):
@@ -103,7 +112,8 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 func (q *queuePair) giveUp(j *job, err error) {
 	_ = q.call(context.Background(), func() error { // on error the worker has ended, and the job with it
 		if q.worker.job == j {
-			j.left, j.err = 0, err
+			j.left = 0
+			j.err = err
 			q.worker.finishJob()
 		}
 		return nil
@@ -123,22 +133,29 @@ func (w *worker) startJob(j *job) error {
 		return fmt.Errorf("queue pair %q: its peer was told without the addr and rkey that %s needs: %w",
 			w.cfg.Name, dataplane.Operations()[j.op], dataplane.ErrInvalid)
 	}
+
 	w.batch++
 	j.batch = w.batch
+	w.job = j
+
+	// Every request of a job is the same one, of the same memory.
 	wr := ibv.SendWR{
-		WRID: wrID(j.batch, j.op), Opcode: wrOpcodes[j.op],
-		SGE: ibv.SGE{Addr: e.buffer.Addr(), Length: uint32(e.messageSize), LKey: e.buffer.LKey()},
+		WRID:   wrID(j.batch, j.op),
+		Opcode: opcodeByKind[j.op],
+		SGE:    ibv.SGE{Addr: e.buffer.Addr(), Length: uint32(e.messageSize), LKey: e.buffer.LKey()},
 	}
 	if rdma {
-		wr.RemoteAddr, wr.RKey = e.peer.Addr, e.peer.RKey
+		wr.RemoteAddr = e.peer.Addr
+		wr.RKey = e.peer.RKey
 	}
 	if w.cfg.Type.Datagrams() {
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.QPN, e.peer.QKey
+		wr.AH = e.ah
+		wr.RemoteQPN = e.peer.QPN
+		wr.RemoteQKey = e.peer.QKey
 	}
 	for i := range w.send {
 		w.send[i] = wr
 	}
-	w.job = j
 	return nil
 }
 
@@ -171,29 +188,32 @@ func (w *worker) canPost() error {
 // postJob posts as many operations of the job as the send queue has room for, and finishes a complete job. It
 // returns false if there was nothing to do.
 func (w *worker) postJob() (progress bool) {
-	j, e := w.job, w.endpoint
+	j := w.job
 	if j == nil {
 		return false
 	}
+
 	if j.left > 0 {
 		if err := w.canPost(); err != nil {
 			j.fail(err)
 		}
 	}
 	for j.left > 0 {
-		n := min(w.cfg.SendDepth-int(w.outstanding.Load()), j.left, len(w.send))
+		room := w.cfg.SendDepth - int(w.outstanding.Load())
+		n := min(room, j.left, len(w.send))
 		if n <= 0 {
 			break
 		}
-		n, err := e.qp.PostSend(w.send[:n])
-		w.outstanding.Add(int64(n))
-		j.left -= n
-		j.posted += uint64(n)
-		progress = progress || n > 0
+		posted, err := w.endpoint.qp.PostSend(w.send[:n])
+		w.outstanding.Add(int64(posted))
+		j.left -= posted
+		j.posted += uint64(posted)
+		progress = progress || posted > 0
 		if err != nil {
 			j.fail(err)
 		}
 	}
+
 	if j.complete() {
 		w.finishJob()
 		return true

@@ -22,11 +22,17 @@ func Probe(lib *ibv.Library, device string) []probe.Result {
 	if err != nil {
 		return []probe.Result{probe.Ask(FeatureCompletions, device, err)}
 	}
+
 	reason := "counted by " + strings.Join(sources, ", ")
 	if slices.Contains(sources, modeRing) { // an mlx5 device, whose firmware can make collapsed queues
 		reason += "; not by collapsed_cq, as ibv_create_qp takes no such queue: cq_ring is in its place"
 	}
-	return []probe.Result{{Feature: FeatureCompletions, Object: device, Answer: probe.Yes, Reason: reason}}
+	return []probe.Result{{
+		Feature: FeatureCompletions,
+		Object:  device,
+		Answer:  probe.Yes,
+		Reason:  reason,
+	}}
 }
 
 // Sources returns the modes in which the completions of a device's queue pairs can be counted, best first.
@@ -36,6 +42,7 @@ func Sources(lib *ibv.Library, device string) (modes []string, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
+
 	if caps, err := ctx.QueryCompCntrCaps(); err == nil {
 		cntrs, err := counterModes(ctx, caps)
 		if err != nil {
@@ -43,6 +50,7 @@ func Sources(lib *ibv.Library, device string) (modes []string, err error) {
 		}
 		modes = append(modes, cntrs...)
 	}
+
 	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: 1})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,8 @@ import (
 // queuePair is a queue pair of the configuration, as every goroutine may use it. Its worker owns
 // the verbs objects. Other goroutines hand functions to the worker (call) and events (sendEvent),
 // and read view and the counters.
+//
+// Lock order: mirrorMu, then mu.
 type queuePair struct {
 	cfg      dataplane.QueuePair // with defaults
 	set      *Set
@@ -74,12 +76,14 @@ type counter struct {
 	continuity shm.Continuity     // as in the mirror; guarded by the queue pair's mu once its worker runs
 }
 
-// onlyPosted says that the counter counts only operations that are posted here, and none that
+// onlyPosted reports whether the counter counts only operations that are posted here, and none that
 // the peer begins.
 func (c *counter) onlyPosted() bool {
-	return !slices.ContainsFunc(c.cfg.Operations, func(op dataplane.Operation) bool { return op == dataplane.Recv || op.Remote() })
+	begunByPeer := func(op dataplane.Operation) bool { return op == dataplane.Recv || op.Remote() }
+	return !slices.ContainsFunc(c.cfg.Operations, begunByPeer)
 }
 
+// base returns the total of earlier processes: completions as packets, errors as bytes.
 func (c *counter) base() backend.Pair {
 	return backend.Pair{Packets: c.continuity.BasePackets, Bytes: c.continuity.BaseBytes}
 }
@@ -90,7 +94,7 @@ type counterIndex [operations]int8
 // add counts one completion of op. ok is false for a completion in error.
 func (x *counterIndex) add(totals []backend.Pair, op int, ok bool) {
 	switch i := x[op]; {
-	case i < 0:
+	case i < 0: // the kind is not counted
 	case ok:
 		totals[i].Packets++
 	default:
@@ -98,15 +102,22 @@ func (x *counterIndex) add(totals []backend.Pair, op int, ok bool) {
 	}
 }
 
+// newQueuePair returns a queue pair without verbs objects, whose worker does not run yet.
 func newQueuePair(s *Set, cfg dataplane.QueuePair) *queuePair {
 	cfg = cfg.WithDefaults()
 	cfg.Receives = max(cfg.Receives, 0) // -1: none
 	q := &queuePair{
-		cfg: cfg, set: s, log: s.opts.Logger.With("queue_pair", cfg.Name),
-		turns: make(chan struct{}, 1), requests: make(chan func()), events: make(chan event, 8),
-		stop: make(chan struct{}), done: make(chan struct{}),
+		cfg:      cfg,
+		set:      s,
+		log:      s.opts.Logger.With("queue_pair", cfg.Name),
+		turns:    make(chan struct{}, 1),
+		requests: make(chan func()),
+		events:   make(chan event, 8),
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	q.worker = &worker{queuePair: q, totals: make([]backend.Pair, len(cfg.Counters))}
+
 	for op := range q.index {
 		q.index[op] = -1
 	}
@@ -127,7 +138,10 @@ func (q *queuePair) entry(c *counter) shm.Entry {
 		text += " " + string(op)
 	}
 	return shm.Entry{
-		Name: c.cfg.Name, Kind: shm.KindCompletion, Unit: completionUnit, Text: text,
+		Name:   c.cfg.Name,
+		Kind:   shm.KindCompletion,
+		Unit:   completionUnit,
+		Text:   text,
 		Labels: map[string]string{"queue_pair": q.cfg.Name},
 	}
 }
@@ -177,6 +191,8 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 	if err := peer.Validate(); err != nil {
 		return fmt.Errorf("queue pair %q: its peer: %w", q.cfg.Name, err)
 	}
+
+	// Not by call, because that waits for a worker inside a verb that does not return.
 	ctx, cancel := context.WithTimeoutCause(ctx, connectBound, errHangs)
 	defer cancel()
 	result, err := q.submit(ctx, func() error { return q.worker.connectPeer(peer, anew) })
@@ -197,9 +213,10 @@ func (q *queuePair) connectTo(ctx context.Context, other *queuePair, anew bool) 
 	var err error
 	if to := other.current().local; to.QPN != 0 {
 		err = q.connect(ctx, to, anew)
-	} else {
+	} else { // the device of the other one is gone
 		err = fmt.Errorf("queue pair %q: %w: %w", other.cfg.Name, dataplane.ErrNotConnected, backend.ErrDeviceLost)
 	}
+
 	if !anew && errors.Is(err, backend.ErrDeviceLost) {
 		return nil
 	}

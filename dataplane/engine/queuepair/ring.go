@@ -10,8 +10,8 @@ import (
 
 // ringSource counts the entries of an mlx5 completion queue where the device wrote them. The worker
 // still calls ibv_poll_cq, because only there does libmlx5 free the slots of the send and receive queues and
-// let the device write on. The device overwrites a polled entry only after a whole round of the
-// queue, whose size (createQueues) leaves time for reading it.
+// let the device write on. An entry stays readable after it was polled: the device overwrites it one round
+// of the queue later, and createQueues makes the queue larger than all that can be outstanding.
 type ringSource struct {
 	ring   *flexio.Ring
 	index  *counterIndex
@@ -41,7 +41,7 @@ func (s *ringSource) count(done []ibv.WC, totals []backend.Pair, at int64, last 
 	}
 	s.taken += uint32(len(done))
 	if err := s.readEntries(totals); err != nil {
-		atLeast(totals, s.polled)
+		raiseTo(totals, s.polled)
 		return false, fmt.Errorf("reading the ring of its completion queue: %w", err)
 	}
 	return true, nil
@@ -55,12 +55,13 @@ func (s *ringSource) readEntries(totals []backend.Pair) error {
 			return err
 		}
 		if !found {
-			// An entry that ibv_poll_cq returned was in the ring before.
+			// What ibv_poll_cq returned was in the ring before, so it must have been seen by now.
 			if missed := int32(s.taken - s.ring.Consumed()); missed > 0 {
 				return fmt.Errorf("%d entries that ibv_poll_cq took were not seen there", missed)
 			}
 			return nil
 		}
+
 		op, ok := ringOperation(&s.entry)
 		if op < 0 {
 			return fmt.Errorf("entry %d is of no operation: %v, WQE opcode %#x", s.ring.Consumed()-1, s.entry.OpOwn.Opcode(), s.entry.SopRdrop)

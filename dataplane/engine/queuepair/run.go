@@ -15,18 +15,21 @@ import (
 
 const (
 	// spins is the number of empty polls without a pause while a caller waits for a job. Then the pause
-	// between two polls grows from pauseMin to pauseBusy. Without a job it grows to the period of the
-	// poller, because counts are published no more often, within pauseIdleLeast and pauseIdleMost. The posted
-	// receives hold the messages that arrive during a pause.
+	// between two polls grows from pauseMin to pauseBusy.
 	spins     = 64
 	pauseMin  = 20 * time.Microsecond
 	pauseBusy = 200 * time.Microsecond
+
+	// Without a job the pause grows to the period of the poller, because counts are published no more
+	// often, within these two. The posted receives hold the messages that arrive during a pause.
+	pauseIdleLeast = time.Millisecond
+	pauseIdleMost  = 10 * time.Millisecond
+
 	// drainRounds is the number of batches that one drain polls at most.
 	drainRounds = 32
+
 	// flushBound is how long outstanding operations may take to end with errors.
 	flushBound = 5 * time.Second
-
-	pauseIdleLeast, pauseIdleMost = time.Millisecond, 10 * time.Millisecond
 )
 
 // worker owns the verbs objects of a queue pair. Its goroutine makes them, polls completions, posts
@@ -63,7 +66,9 @@ func (w *worker) run() {
 	if w.endpoint != nil {
 		w.watchEvents()
 	}
-	for idle := 0; ; {
+
+	idle := 0 // empty steps in a row
+	for {
 		if w.step() {
 			idle = 0
 		} else {
@@ -73,6 +78,7 @@ func (w *worker) run() {
 		if pause == 0 {
 			runtime.Gosched()
 		}
+
 		timer.Reset(pause)
 		select {
 		case <-w.stop:
@@ -100,7 +106,7 @@ func (w *worker) pause(idle int) time.Duration {
 	case w.job != nil:
 		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
 	}
-	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idle.Load()))
+	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idlePause.Load()))
 }
 
 // step polls completions and posts operations once, or makes the endpoint again if its device is back. It
@@ -132,7 +138,8 @@ func (w *worker) drain() (n int, err error) {
 		if err := w.count(w.wc[:k], at, false); err != nil {
 			return n, err
 		}
-		if failed {
+
+		if failed { // which may have changed the state of the queue pair
 			if err := w.queryState(); err != nil {
 				return n, err
 			}
@@ -158,14 +165,23 @@ func (w *worker) poll() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, c := range w.wc[:n] {
-		op, batch := opOf(c.WRID), batchOf(c.WRID)
-		if _, sent := wrOpcodes[op]; sent && batch > 0 && batch <= w.batch || op == opRecv && batch == 0 {
-			continue
+	for i := range w.wc[:n] {
+		if id := w.wc[i].WRID; !w.hasPosted(id) {
+			return 0, fmt.Errorf("%w: wr_id is %#x", errForeign, id)
 		}
-		return 0, fmt.Errorf("%w: wr_id is %#x", errForeign, c.WRID)
 	}
 	return n, nil
+}
+
+// hasPosted reports whether a wr_id may be of a request that this worker has posted: of a receive, or of an
+// operation of a job.
+func (w *worker) hasPosted(id uint64) bool {
+	op, batch := opOf(id), batchOf(id)
+	if op == opRecv {
+		return batch == 0
+	}
+	_, posted := opcodeByKind[op]
+	return posted && batch > 0 && batch <= w.batch
 }
 
 // endOperations removes completed operations from the outstanding ones. It returns the number of messages
@@ -175,7 +191,9 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 	sent := int64(0)
 	for i := range done {
 		c := &done[i]
-		op, ok := opOf(c.WRID), c.Status == ibv.WCSuccess
+		op := opOf(c.WRID)
+		ok := c.Status == ibv.WCSuccess
+
 		if op == opRecv {
 			e.receives--
 			if ok {
@@ -185,9 +203,10 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 			sent++
 			w.job.addCompletion(batchOf(c.WRID), ok)
 		}
+
 		if !ok {
 			failed = true
-			if e.fault.status == ibv.WCSuccess {
+			if e.fault.status == ibv.WCSuccess { // the first one says why; the others follow from it
 				e.fault = fault{op, c.Status}
 			}
 		}
@@ -235,8 +254,11 @@ func (w *worker) replaceSource(why error) {
 			e.polled[i] = w.totals[i] // the peer's share of the total is unknown
 		}
 	}
-	e.failedSource, e.source = e.source, fallbackSource{&w.index, e.polled}
-	e.mode, e.sourceErr = modePoll, why
+
+	e.failedSource = e.source
+	e.source = fallbackSource{&w.index, e.polled}
+	e.mode = modePoll
+	e.sourceErr = why
 	w.log.Error("counting completions", "err", why, "source", modePoll)
 	w.interrupt("ibv_poll_cq counts in its place", false)
 	w.publishView()
@@ -264,6 +286,6 @@ func (w *worker) countLast() {
 		}
 	}
 	// A device may count a polled completion later, but is not read again.
-	atLeast(w.totals, e.polled)
+	raiseTo(w.totals, e.polled)
 	w.storeTotals(at)
 }

@@ -19,13 +19,21 @@ func (s *Set) List(context.Context) ([]dataplane.QueuePairState, error) {
 	for _, q := range s.all {
 		v := q.current()
 		st := dataplane.QueuePairState{
-			Name: q.cfg.Name, Device: q.cfg.Device, Type: q.cfg.Type, Port: q.cfg.Port,
-			State: v.state, Local: v.local, Peer: v.peer, Source: v.source, Rejected: v.rejected,
+			Name:        q.cfg.Name,
+			Device:      q.cfg.Device,
+			Type:        q.cfg.Type,
+			Port:        q.cfg.Port,
+			State:       v.state,
+			Local:       v.local,
+			Peer:        v.peer,
+			Source:      v.source,
+			Rejected:    v.rejected,
 			Outstanding: int(q.outstanding.Load()),
 		}
 		for _, c := range q.counters {
 			st.Counters = append(st.Counters, dataplane.CountedOperations{
-				CompletionCounter: c.cfg, Counter: c.handle,
+				CompletionCounter: c.cfg,
+				Counter:           c.handle,
 			})
 		}
 		out = append(out, st)
@@ -76,26 +84,34 @@ func (s *Set) find(name string) (*queuePair, error) {
 // connect connects a queue pair as the configuration says: to its peer, or to the other queue pair,
 // whichever of the two names the other. A queue pair that is connected so already stays as it is, unless
 // anew is set. A queue pair whose other end is gone waits for it.
+//
+// A reliable connection has two ends, so one `connect` in the configuration connects both queue pairs. A
+// datagram needs to know its destination alone.
 func (s *Set) connect(ctx context.Context, q *queuePair, anew bool) error {
 	if q.cfg.Peer != nil {
 		return q.connect(ctx, *q.cfg.Peer, anew)
 	}
+
 	var errs []error
-	both := q.cfg.Type == dataplane.RC
+	bothEnds := q.cfg.Type == dataplane.RC
 	for _, other := range s.all {
-		to, from := q.cfg.Connect == other.cfg.Name, other.cfg.Connect == q.cfg.Name
-		if to || both && from {
+		namesOther := q.cfg.Connect == other.cfg.Name
+		namedByOther := other.cfg.Connect == q.cfg.Name
+		if namesOther || bothEnds && namedByOther {
 			errs = append(errs, q.connectTo(ctx, other, anew))
 		}
-		if other != q && (from || both && to) {
+		if other != q && (namedByOther || bothEnds && namesOther) {
 			errs = append(errs, other.connectTo(ctx, q, anew))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// hasPeer says whether the configuration connects the queue pair.
+// hasPeer reports whether the configuration connects the queue pair.
 func (s *Set) hasPeer(q *queuePair) bool {
-	return q.cfg.Peer != nil || q.cfg.Connect != "" ||
-		q.cfg.Type == dataplane.RC && slices.ContainsFunc(s.all, func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name })
+	if q.cfg.Peer != nil || q.cfg.Connect != "" {
+		return true
+	}
+	namesIt := func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name }
+	return q.cfg.Type == dataplane.RC && slices.ContainsFunc(s.all, namesIt)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Options of a Set.
+// Options are the options of a Set.
 type Options struct {
 	Config dataplane.Config
 	Logger *slog.Logger
@@ -27,11 +27,11 @@ type Options struct {
 	Entry func(shm.Entry) (shm.Handle, shm.Continuity, error)
 	// Publish sends an event to the receivers of the instance.
 	Publish func(dataplane.Event)
-	// Refuse says why a device must not be used, or returns nil; "" stands for libibverbs itself.
+	// Refuse returns why a device must not be used, or nil; "" stands for libibverbs itself.
 	Refuse func(device string) error
 	// Calls is told of every call of a verb. It may be nil.
 	Calls ibv.Calls
-	// Closed says that the instance is closed.
+	// Closed reports whether the instance is closed.
 	Closed func() bool
 }
 
@@ -53,12 +53,12 @@ type Set struct {
 	all  []*queuePair // in the order of the configuration
 	byID []*counter
 
-	idle    atomic.Int64  // longest pause between two polls of a completion queue, ns
-	changed chan struct{} // states, and so conditions, may have changed
-	remade  chan *queuePair
-	ctx     context.Context // of the goroutines beside the workers
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	idlePause atomic.Int64    // longest pause between two polls of a completion queue, ns
+	changed   chan struct{}   // states, and so conditions, may have changed
+	remade    chan *queuePair // made again on a device that returned, and to be connected
+	ctx       context.Context // of the goroutines beside the workers
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 }
 
 var (
@@ -68,54 +68,45 @@ var (
 
 // New returns the queue pairs of the configuration. Start makes them.
 func New(o Options) *Set {
-	s := &Set{opts: o, changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(o.Config.QueuePairs))}
+	s := &Set{
+		opts:    o,
+		changed: make(chan struct{}, 1),
+		remade:  make(chan *queuePair, len(o.Config.QueuePairs)),
+	}
 	s.SetPeriod(o.Config.Poll.Period)
 	for _, cfg := range o.Config.QueuePairs {
 		q := newQueuePair(s, cfg)
-		s.all, s.byID = append(s.all, q), append(s.byID, q.counters...)
+		s.all = append(s.all, q)
+		s.byID = append(s.byID, q.counters...)
 	}
 	return s
 }
 
 // SetPeriod sets the longest pause between two polls of an idle completion queue. 0 is backend.DefaultPeriod.
 func (s *Set) SetPeriod(period time.Duration) {
-	s.idle.Store(int64(min(max(cmp.Or(period, backend.DefaultPeriod), pauseIdleLeast), pauseIdleMost)))
+	pause := cmp.Or(period, backend.DefaultPeriod)
+	pause = min(max(pause, pauseIdleLeast), pauseIdleMost)
+	s.idlePause.Store(int64(pause))
 }
 
 // Start gives each counter its entry in the mirror, makes every queue pair and connects those that the
-// configuration connects.
-func (s *Set) Start() (err error) {
+// configuration connects. After an error Close frees what was made.
+func (s *Set) Start() error {
 	if len(s.all) == 0 {
 		return nil
 	}
-	for _, q := range s.all {
-		for _, c := range q.counters {
-			if c.handle, c.continuity, err = s.opts.Entry(q.entry(c)); err != nil {
-				return fmt.Errorf("queue pair %q: counter %q: %w", q.cfg.Name, c.cfg.Name, err)
-			}
-		}
+
+	if err := s.openEntries(); err != nil {
+		return err
 	}
-	if s.opts.Refuse("") == nil {
-		rdma := s.opts.Config.RDMA
-		s.lib, err = ibv.Load(ibv.Options{
-			Library: rdma.Library, MLX5: rdma.MLX5, EFA: rdma.EFA, Logger: s.opts.Logger, Calls: s.opts.Calls,
-		})
-		if err != nil {
-			return fmt.Errorf("queue pairs: %w", err)
-		}
-	}
-	if s.ns, err = backend.CurrentNetns(); err != nil {
+	if err := s.openLibrary(); err != nil {
 		return fmt.Errorf("queue pairs: %w", err)
 	}
-	for _, q := range s.all {
-		var refused *refusedError
-		if err := q.worker.makeEndpoint(); errors.As(err, &refused) { // the other devices count
-			q.worker.lost = err
-			q.worker.publishView()
-		} else if err != nil {
-			return fmt.Errorf("queue pair %q: making it on %s: %w", q.cfg.Name, q.cfg.Device, err)
-		}
+	if err := s.makeEndpoints(); err != nil {
+		return err
 	}
+
+	// Connecting is work of the workers, so they run first. watch connects those that are made again.
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	for _, q := range s.all {
 		s.running.Go(q.worker.run)
@@ -126,6 +117,56 @@ func (s *Set) Start() (err error) {
 		}
 	}
 	s.running.Go(func() { s.watch(s.ctx) })
+	return nil
+}
+
+// openEntries finds or makes the mirror's entries of the counters.
+func (s *Set) openEntries() (err error) {
+	for _, q := range s.all {
+		for _, c := range q.counters {
+			c.handle, c.continuity, err = s.opts.Entry(q.entry(c))
+			if err != nil {
+				return fmt.Errorf("queue pair %q: counter %q: %w", q.cfg.Name, c.cfg.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// openLibrary loads libibverbs, unless it is refused, and notes the network namespace of its devices.
+func (s *Set) openLibrary() (err error) {
+	if s.opts.Refuse("") == nil {
+		rdma := s.opts.Config.RDMA
+		s.lib, err = ibv.Load(ibv.Options{
+			Library: rdma.Library,
+			MLX5:    rdma.MLX5,
+			EFA:     rdma.EFA,
+			Logger:  s.opts.Logger,
+			Calls:   s.opts.Calls,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.ns, err = backend.CurrentNetns()
+	return err
+}
+
+// makeEndpoints makes the queue pairs. One on a refused device waits as on a lost device, because the other
+// devices can count.
+func (s *Set) makeEndpoints() error {
+	for _, q := range s.all {
+		err := q.worker.makeEndpoint()
+		var refused *refusedError
+		switch {
+		case err == nil:
+		case errors.As(err, &refused):
+			q.worker.lost = err
+			q.worker.publishView()
+		default:
+			return fmt.Errorf("queue pair %q: making it on %s: %w", q.cfg.Name, q.cfg.Device, err)
+		}
+	}
 	return nil
 }
 
@@ -142,24 +183,27 @@ const watchPeriod = backend.CalmTicks * backend.ReturnPeriod
 func (s *Set) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
+
 	unconnected := make(map[*queuePair]bool)
-	again := func(q *queuePair) {
+	reconnect := func(q *queuePair) {
 		err := s.connect(ctx, q, false)
-		if unconnected[q] = err != nil; err != nil {
+		unconnected[q] = err != nil
+		if err != nil {
 			q.log.Warn("connecting a queue pair again", "err", err)
 		}
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case q := <-s.remade:
-			again(q)
+			reconnect(q)
 		case <-tick.C:
 			s.CheckDevices()
 			for q, is := range unconnected {
 				if is {
-					again(q)
+					reconnect(q)
 				}
 			}
 		}
@@ -173,16 +217,19 @@ func (s *Set) open(device string) (c *ibv.Context, err error) {
 		if err := s.opts.Refuse(device); err != nil {
 			return &refusedError{err}
 		}
-		if c, err = s.lib.Open(device); err != nil {
-			if _, why := s.lib.Devices(); why != nil {
-				return why
-			}
+		c, err = s.lib.Open(device)
+		if err == nil {
+			return nil
+		}
+		if _, why := s.lib.Devices(); why != nil {
+			return why
 		}
 		return err
 	})
 	return c, err
 }
 
+// devices lists the devices of the network namespace in which Start ran.
 func (s *Set) devices() (list []ibv.Device, err error) {
 	err = s.ns.Do(func() error {
 		list, err = s.lib.Devices()
@@ -201,11 +248,13 @@ func (s *Set) CheckDevices() {
 	for i, q := range s.all {
 		before[i] = q.current().endpoint
 	}
+
 	devices, err := s.devices()
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a kernel without RDMA lists no device
 		s.opts.Logger.Debug("listing RDMA devices", "err", err)
 		return
 	}
+
 	for i, q := range s.all {
 		if before[i] == nil {
 			continue
@@ -237,6 +286,7 @@ func (s *Set) Close() error {
 	}
 }
 
+// release ends the goroutines, then closes the queue pairs, then the library under them.
 func (s *Set) release() error {
 	if s.stop != nil {
 		s.stop()
@@ -246,6 +296,7 @@ func (s *Set) release() error {
 		s.running.Wait()
 		s.stop = nil
 	}
+
 	var errs []error
 	for _, q := range s.all {
 		if err := q.worker.closeEndpoint(); err != nil && !errors.Is(err, ibv.ErrDeviceGone) {

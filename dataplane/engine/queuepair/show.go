@@ -25,12 +25,14 @@ func (q *queuePair) current() view {
 func (q *queuePair) setView(v view) {
 	q.mirrorMu.Lock()
 	defer q.mirrorMu.Unlock()
+
 	if was := q.current(); !v.source.Equal(was.source) || (v.lost == nil) != (was.lost == nil) {
 		q.writeSource(v)
 	}
 	q.mu.Lock()
 	q.view = v
 	q.mu.Unlock()
+
 	select {
 	case q.set.changed <- struct{}{}:
 	default: // one is pending
@@ -81,13 +83,17 @@ func (q *queuePair) interrupt(why string, allEnded bool) {
 		if allEnded && c.onlyPosted() {
 			continue
 		}
+
 		q.mu.Lock()
 		c.continuity.Discontinuities++
 		q.mu.Unlock()
 		q.writeContinuity(c)
+
 		q.set.opts.Publish(dataplane.Event{
-			Kind: dataplane.SourceChanged, Object: c.cfg.Name, Uncounted: dataplane.Uncounted{Unknown: true},
-			Text: fmt.Sprintf("queue pair %s: %s; completions may have passed uncounted", q.cfg.Name, why),
+			Kind:      dataplane.SourceChanged,
+			Object:    c.cfg.Name,
+			Uncounted: dataplane.Uncounted{Unknown: true},
+			Text:      fmt.Sprintf("queue pair %s: %s; completions may have passed uncounted", q.cfg.Name, why),
 		})
 	}
 }

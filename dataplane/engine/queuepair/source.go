@@ -14,10 +14,10 @@ import (
 // completionSource counts the completions of a queue pair. The worker polls the completion queue with every
 // source, because no source makes a device leave a completion out.
 type completionSource interface {
-	// count adds to totals the completions since the last call. done were just returned by
-	// ibv_poll_cq. fresh says that totals are as of at, or later. A source that has to ask a
-	// device may leave it for a later call, unless this is the last. After an error totals
-	// include every polled completion.
+	// count adds to totals the completions since the last call. done are the completions that
+	// ibv_poll_cq has just returned. A source that has to ask a device may leave that for a later
+	// call, unless this is the last. fresh says that it has asked: totals are as of at, or later.
+	// After an error totals include every polled completion.
 	count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (fresh bool, err error)
 	// hideWords sends readers of the device's words in the mirror back to the ordinary value. Totals stay.
 	hideWords() error
@@ -66,9 +66,11 @@ func (e *endpoint) chooseSource() error {
 		if err != nil {
 			return err
 		}
-		if e.source, e.mode, err = c.open(e); err == nil {
+		e.source, e.mode, err = c.open(e)
+		if err == nil {
 			return nil
 		}
+
 		e.reject(string(c.source), err)
 		errs = append(errs, fmt.Errorf("%s: %w", c.source, err))
 		if err := e.destroyQueues(); err != nil {
@@ -78,6 +80,7 @@ func (e *endpoint) chooseSource() error {
 	return fmt.Errorf("%w: %w", dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
+// reject keeps the reason against a source, for the list of queue pairs.
 func (e *endpoint) reject(source string, err error) {
 	e.rejected = append(e.rejected, dataplane.Rejection{Backend: source, Reason: backend.ReasonOf(err)})
 }
@@ -88,9 +91,10 @@ func (e *endpoint) refuseRemote() error {
 	for kind, i := range e.index {
 		if op := dataplane.Operations()[kind]; i >= 0 && op.Remote() {
 			return &probe.UnsupportedError{
-				Feature: "counting " + string(op), Object: e.cfg.Device,
-				Reason: "an operation of the peer leaves no completion in a queue here",
-				Fix:    "use a device that has completion counters of it (EFA, rdma-core 65), or count it at the peer",
+				Feature: "counting " + string(op),
+				Object:  e.cfg.Device,
+				Reason:  "an operation of the peer leaves no completion in a queue here",
+				Fix:     "use a device that has completion counters of it (EFA, rdma-core 65), or count it at the peer",
 			}
 		}
 	}
@@ -103,9 +107,10 @@ func refuseCollapsed(e *endpoint) (completionSource, string, error) {
 		return nil, "", err
 	}
 	return nil, "", &probe.UnsupportedError{
-		Feature: "a collapsed completion queue", Object: e.cfg.Device,
-		Reason: "firmware makes one by DevX alone (CREATE_CQ with cc and oi), and ibv_create_qp takes only completion queues of ibv_create_cq",
-		Fix:    "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto",
+		Feature: "a collapsed completion queue",
+		Object:  e.cfg.Device,
+		Reason:  "firmware makes one by DevX alone (CREATE_CQ with cc and oi), and ibv_create_qp takes only completion queues of ibv_create_cq",
+		Fix:     "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto",
 	}
 }
 
@@ -130,24 +135,26 @@ func (pollSource) hideWords() error { return nil }
 func (pollSource) Close() error     { return nil }
 
 // fallbackSource is ibv_poll_cq in place of a source that failed. The failed source may have counted
-// completions that are polled later. Therefore polled, the totals by ibv_poll_cq alone, catch up first.
+// completions that are polled later. So the total stands still until the polled one has caught up with it.
 type fallbackSource struct {
 	index  *counterIndex
-	polled []backend.Pair
+	polled []backend.Pair // totals of the completions that ibv_poll_cq returned
 }
 
 func (s fallbackSource) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
 	_, err := (pollSource{s.index}).count(done, s.polled, at, last)
-	atLeast(totals, s.polled)
+	raiseTo(totals, s.polled)
 	return true, err
 }
 
 func (fallbackSource) hideWords() error { return nil }
 func (fallbackSource) Close() error     { return nil }
 
-// atLeast raises totals to the completions that ibv_poll_cq returned.
-func atLeast(totals, polled []backend.Pair) {
+// raiseTo raises totals that are below those of the completions that ibv_poll_cq returned.
+func raiseTo(totals, polled []backend.Pair) {
 	for i, p := range polled {
-		totals[i] = backend.Pair{Packets: max(totals[i].Packets, p.Packets), Bytes: max(totals[i].Bytes, p.Bytes)}
+		t := &totals[i]
+		t.Packets = max(t.Packets, p.Packets)
+		t.Bytes = max(t.Bytes, p.Bytes)
 	}
 }

@@ -27,15 +27,20 @@ func Try(lib *ibv.Library, cfgs []dataplane.QueuePair) error {
 		return nil
 	}
 	defer ns.Close()
+
 	until := time.Now().Add(tryBound)
 	var errs []error
 	for _, cfg := range cfgs {
 		cfg.Receives = max(cfg.WithDefaults().Receives, 1) // for the message to itself
 		s := New(Options{
-			Config: dataplane.Config{QueuePairs: []dataplane.QueuePair{cfg}}, Logger: slog.New(slog.DiscardHandler), Mirror: noMirror{},
-			Publish: func(dataplane.Event) {}, Refuse: func(string) error { return nil },
+			Config:  dataplane.Config{QueuePairs: []dataplane.QueuePair{cfg}},
+			Logger:  slog.New(slog.DiscardHandler),
+			Mirror:  noMirror{},
+			Publish: func(dataplane.Event) {},
+			Refuse:  func(string) error { return nil },
 		})
-		s.lib, s.ns = lib, ns
+		s.lib = lib
+		s.ns = ns
 		if err := tryOn(s.all[0].worker, until); errors.Is(err, errForeign) {
 			errs = append(errs, err)
 		}

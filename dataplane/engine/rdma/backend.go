@@ -22,33 +22,37 @@ import (
 )
 
 // Backend counts flows in the flow tables of RDMA devices. The control methods hold mu; Read and ReadTimed do not.
+//
+// Lock order: Backend.mu, then slotPool.mu or reader.mu, then pacer.mu. Rules are made and removed under Backend.mu;
+// counters are read under slotPool.mu, by the readers without Backend.mu.
 type Backend struct {
-	opts    Options
-	log     *slog.Logger
-	now     func() int64 // shm.Now, or the clock of a test
-	hw      hardware
-	ns      *backend.Netns // of the interfaces
-	pace    *pacer
-	changed chan struct{}
-	bound   time.Duration   // CloseBound, or less in tests
-	ctx     context.Context // ends with Close
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
+	opts       Options
+	log        *slog.Logger
+	now        func() int64 // shm.Now, or the clock of a test
+	hw         hardware
+	ns         *backend.Netns // of the interfaces
+	pace       *pacer
+	changed    chan struct{}
+	closeBound time.Duration   // CloseBound, or less in tests
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
+	running    sync.WaitGroup // searchDevices
 
-	counters atomic.Pointer[[]atomic.Pointer[entry]] // by ID; may have free elements at its end
+	entryByID atomic.Pointer[[]atomic.Pointer[entry]] // may have free elements at its end
 
-	mu       sync.Mutex
-	patterns backend.Patterns
-	devices  []*device // of patterns
-	flows    map[string]*entry
-	free     []uint32 // IDs
-	ids      uint32   // that were assigned
-	cookie   uint64   // of the last flow; odd, so never 0
-	absent   error    // why no device was found yet; nil after the first
-	closed   bool
+	mu          sync.Mutex
+	patterns    backend.Patterns
+	devices     []*device         // of patterns, and those that are leaving
+	entryByName map[string]*entry // by the flow's name
+	freeIDs     []uint32
+	nextID      uint32 // the first that was never assigned
+	lastCookie  uint64 // odd, so no flow has 0
+	absent      error  // why no device was found yet; nil after the first
+	closed      bool
 }
 
-// entry is a flow that devices count, or have counted. The samples of its slots outlive its rules.
+// entry is a flow that devices count, or have counted. The samples of its slots outlive its rules. Read finds it
+// without a lock, so its list of devices does not change: replaceDevice makes a new entry.
 type entry struct {
 	backend.Placed
 	id      uint32
@@ -94,28 +98,36 @@ func New(ctx context.Context, o Options) (*Backend, error) {
 // open opens the devices of hw, and closes hw with the backend or on error.
 func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Backend, err error) {
 	b := &Backend{
-		opts: o, log: o.Logger, now: now, hw: hw, bound: backend.CloseBound, changed: make(chan struct{}, 1),
-		pace:  newPacer(cmp.Or(o.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)),
-		flows: make(map[string]*entry), cookie: rand.Uint64() | 1,
+		opts:        o,
+		log:         o.Logger,
+		now:         now,
+		hw:          hw,
+		pace:        newPacer(cmp.Or(o.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)),
+		changed:     make(chan struct{}, 1),
+		closeBound:  backend.CloseBound,
+		patterns:    o.Interfaces,
+		entryByName: make(map[string]*entry),
+		lastCookie:  rand.Uint64() | 1,
 	}
-	b.counters.Store(new([]atomic.Pointer[entry]))
+	b.entryByID.Store(new([]atomic.Pointer[entry]))
 	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close(false))
 		}
 	}()
+
 	if b.ns, err = backend.CurrentNetns(); err != nil {
 		return nil, err
 	}
-	b.patterns = o.Interfaces
 	if _, err := b.follow(); err != nil {
 		return nil, err
 	}
-	if b.absent = b.openDevices(); b.absent != nil && !errors.Is(b.absent, backend.ErrNoDevice) {
+	b.absent = b.openDevices()
+	if b.absent != nil && !errors.Is(b.absent, backend.ErrNoDevice) {
 		return nil, b.absent
 	}
-	b.stopped.Go(b.searchDevices)
+	b.running.Go(b.searchDevices)
 	return b, nil
 }
 
@@ -130,6 +142,7 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	was := b.patterns
 	b.patterns = slices.Clone(list)
 	b.mu.Unlock()
+
 	if _, err := b.follow(); err != nil {
 		b.mu.Lock()
 		b.patterns = was
@@ -140,38 +153,53 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	return nil
 }
 
-// follow makes a device for each interface that exists. A device without an interface leaves when no flow counts
-// on it. changed: the devices are others than before.
+// follow makes a device for each interface that exists. A device whose interface is gone leaves when no flow counts
+// on it. changed reports whether the devices are others than before.
 func (b *Backend) follow() (changed bool, err error) {
 	b.mu.Lock()
-	p := b.patterns
+	patterns := b.patterns
 	b.mu.Unlock()
-	list, err := p.Resolve(b.ns)
+
+	list, err := patterns.Resolve(b.ns)
 	if err != nil {
 		return false, fmt.Errorf("listing the interfaces: %w", err)
 	}
-	for i, in := range list { // the mode is about XDP
+	for i, in := range list { // without the mode, which is about XDP
 		list[i] = dataplane.Interface{Name: in.Name, Direction: cmp.Or(in.Direction, dataplane.DirectionBoth)}
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !slices.Equal(p, b.patterns) {
-		return false, nil // the later call does it
+	if b.closed || !slices.Equal(patterns, b.patterns) {
+		return false, nil // the call that has changed the patterns follows them
 	}
 	for _, d := range b.devices {
 		if !slices.Contains(list, d.counts) && !d.leaving {
-			d.leaving, changed = true, true
+			d.leaving = true
+			changed = true
 		}
 	}
-	for _, i := range list {
-		if !slices.ContainsFunc(b.devices, func(d *device) bool { return d.counts == i && !d.leaving }) {
+	for _, in := range list {
+		stays := func(d *device) bool { return d.counts == in && !d.leaving }
+		if !slices.ContainsFunc(b.devices, stays) {
+			b.devices = append(b.devices, b.newDevice(in))
 			changed = true
-			b.devices = append(b.devices, &device{
-				netdev: i.Name, counts: i, levels: [2]levelTable{newLevelTable(), newLevelTable()}, now: b.now, log: b.log, signal: b.signal, stop: func() {},
-			})
 		}
 	}
 	return changed, nil
+}
+
+// newDevice returns the device of an interface, not open yet.
+func (b *Backend) newDevice(in dataplane.Interface) *device {
+	return &device{
+		netdev: in.Name,
+		counts: in,
+		levels: [2]levelTable{newLevelTable(), newLevelTable()},
+		now:    b.now,
+		log:    b.log,
+		signal: b.signal,
+		stop:   func() {},
+	}
 }
 
 // Name implements backend.Counters.
@@ -206,7 +234,7 @@ func (b *Backend) devicesOf(f flow.Flow) []*device {
 
 // Read implements Backend.
 func (b *Backend) Read(ids []uint32, dst []backend.Pair) error {
-	all := *b.counters.Load()
+	all := *b.entryByID.Load()
 	for i, id := range ids {
 		dst[i], _ = all[id].Load().value()
 	}
@@ -215,7 +243,7 @@ func (b *Backend) Read(ids []uint32, dst []backend.Pair) error {
 
 // ReadTimed implements TimedCounters.
 func (b *Backend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
-	all := *b.counters.Load()
+	all := *b.entryByID.Load()
 	for i, id := range ids {
 		dst[i], at[i] = all[id].Load().value()
 	}
@@ -227,7 +255,8 @@ func (f *entry) value() (sum backend.Pair, at int64) {
 	at = math.MaxInt64 // one device at least has a sample
 	for _, p := range f.devices {
 		v, t := p.value()
-		sum, at = backend.Add(sum, v), min(at, t)
+		sum = backend.Add(sum, v)
+		at = min(at, t)
 	}
 	return sum, at
 }
@@ -236,7 +265,7 @@ func (f *entry) value() (sum backend.Pair, at int64) {
 func (b *Backend) Resets(f backend.Placed) (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if x := b.flows[f.Name]; x != nil {
+	if x := b.entryByName[f.Name]; x != nil {
 		for _, p := range x.devices {
 			n += p.sample.resets.Load()
 		}
@@ -248,13 +277,14 @@ func (b *Backend) Resets(f backend.Placed) (n uint64) {
 func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x := b.flows[f.Name]
+	x := b.entryByName[f.Name]
 	if x == nil {
 		return dataplane.Source{Backend: "rdma"}
 	}
 	return x.source()
 }
 
+// source names the devices that count now.
 func (f *entry) source() dataplane.Source {
 	src := dataplane.Source{Backend: flow.RDMA}
 	for _, p := range f.devices {
@@ -286,6 +316,7 @@ func (f *entry) takes() bool {
 	return false
 }
 
+// signal tells the receiver of Changed.
 func (b *Backend) signal() {
 	select {
 	case b.changed <- struct{}{}:
@@ -316,13 +347,15 @@ func (b *Backend) Close(bool) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(b.bound):
-		return fmt.Errorf("backend rdma: devices are not closed after %v: their remaining objects end with the process", b.bound)
+	case <-time.After(b.closeBound):
+		return fmt.Errorf("backend rdma: devices are not closed after %v: their remaining objects end with the process", b.closeBound)
 	}
 }
 
+// takeDown waits for the goroutines, then closes the devices, then the library under them.
 func (b *Backend) takeDown() error {
-	b.stopped.Wait()
+	b.running.Wait()
+
 	var errs []error
 	for _, d := range b.devices {
 		d.running.Wait()

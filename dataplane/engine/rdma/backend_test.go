@@ -254,7 +254,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
-	b.bound = 20 * time.Millisecond
+	b.closeBound = 20 * time.Millisecond
 	mustInstall(t, b, placedUDP(t, "a", 1, 0))
 	n := h.nic(0)
 	n.mu.Lock() // every verb waits for it

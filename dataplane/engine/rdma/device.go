@@ -17,26 +17,32 @@ import (
 
 // device is the RDMA device of one interface. Backend.mu guards all fields but the reader's own.
 type device struct {
-	name, netdev, driver string
+	name   string // "mlx5_0"
+	netdev string // "eth0"
+	driver string // of the kernel: "mlx5_core"
 
-	counts    dataplane.Interface
-	leaving   bool        // the interface is not counted on any more
+	counts  dataplane.Interface
+	leaving bool // the interface is not counted on any more
+
 	open      nic         // nil while no device is open
 	refused   *failure    // why an existing device was not opened; nil if none was tried
 	down      error       // why the device does not count now, or nil
 	elsewhere bool        // the last search found it at another interface
 	stuck     []io.Closer // objects that could not be closed: rules, and the bulks that they use
 	stuckOpen bool        // closing the device has not ended the stuck objects
-	signal    func()      // Backend.signal
-	pools     []*slotPool
-	roomy     []*slotPool   // every pool that is not full, and some full ones
-	levels    [2]levelTable // by flow.Direction
-	reader    *reader
-	now       func() int64
-	log       *slog.Logger
-	stop      context.CancelFunc      // ends reader and events
-	running   sync.WaitGroup          // reader and events
-	gaveUp    atomic.Pointer[failure] // set when slots could not be read
+
+	pools  []*slotPool
+	roomy  []*slotPool   // every pool that is not full, and some full ones
+	levels [2]levelTable // by flow.Direction
+
+	reader  *reader
+	stop    context.CancelFunc      // ends reader and events
+	running sync.WaitGroup          // reader and events
+	gaveUp  atomic.Pointer[failure] // set when slots could not be read
+
+	signal func() // Backend.signal
+	now    func() int64
+	log    *slog.Logger
 }
 
 // deviceFlow is a flow on one device.
@@ -45,11 +51,13 @@ type deviceFlow struct {
 	dev     *device
 	mode    dataplane.Mode
 	matches []ruleMatch
-	level   int
-	pool    *slotPool // nil: no slot yet
-	slot    int
-	sample  slotSample
-	rules   []io.Closer
+	level   int         // of rules
+	rules   []io.Closer // one for each of matches, while it counts
+
+	pool   *slotPool // nil: no slot yet, or none any more
+	slot   int       // in pool
+	sample slotSample
+
 	earlier backend.Pair // the count of earlier devices and stand-ins on this interface
 	standIn *standIn     // counts in the place of the device; nil: the device counts
 }
@@ -80,24 +88,15 @@ func (d *device) usable() error {
 
 // prepare translates a flow to rules and takes a slot for them. Nothing counts yet.
 func (d *device) prepare(f *entry) (*deviceFlow, error) {
-	p := &deviceFlow{flow: f, dev: d}
-	var err error
-	if p.mode, p.matches, err = d.planRules(f.Flow); err != nil {
+	mode, matches, err := d.planRules(f.Flow)
+	if err != nil {
 		return nil, err
 	}
-	for at := 0; at < len(d.roomy); {
-		b := d.roomy[at]
-		if i, ok := b.take(&p.sample); ok {
-			p.pool, p.slot = b, i
-			return p, nil
-		}
-		if b.full() {
-			b.roomy = false
-			d.roomy = slices.Delete(d.roomy, at, at+1)
-		} else {
-			at++ // its free slots were not read again yet
-		}
+	p := &deviceFlow{flow: f, dev: d, mode: mode, matches: matches}
+	if d.takeSlot(p) {
+		return p, nil
 	}
+
 	b, err := d.open.newBulk()
 	if err != nil {
 		return nil, fmt.Errorf("making a counter: %w", err)
@@ -107,6 +106,25 @@ func (d *device) prepare(f *entry) (*deviceFlow, error) {
 	d.pools = append(d.pools, p.pool)
 	d.noteRoom(p.pool)
 	return p, nil
+}
+
+// takeSlot gives the flow a slot of an existing pool, if one has room. Full pools leave roomy on the way.
+func (d *device) takeSlot(p *deviceFlow) bool {
+	for at := 0; at < len(d.roomy); {
+		pool := d.roomy[at]
+		if slot, ok := pool.take(&p.sample); ok {
+			p.pool = pool
+			p.slot = slot
+			return true
+		}
+		if !pool.full() {
+			at++ // it will have room: its free slots were not read again yet
+			continue
+		}
+		pool.roomy = false
+		d.roomy = slices.Delete(d.roomy, at, at+1)
+	}
+	return false
 }
 
 // planRules returns the mode and the rules by which the device would count a flow, without a command to the device.
@@ -122,8 +140,10 @@ func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	// mlx5 puts a rule that takes the packets of a multicast address behind all others.
-	if e := f.Match.Eth; e != nil && e.Dst.Addr[0]&1 != 0 && mode != dataplane.ModeDontTrap && mode != dataplane.ModeDevX {
+	multicast := f.Match.Eth != nil && f.Match.Eth.Dst.Addr[0]&1 != 0
+	if multicast && mode != dataplane.ModeDontTrap && mode != dataplane.ModeDevX {
 		return "", nil, refusal("a multicast address", "in mode "+string(mode)+" NICs put the rule behind all others, whatever its priority", useXDP)
 	}
 	return mode, matches, nil
@@ -148,13 +168,12 @@ func (d *device) fits(f flow.Flow, above []backend.Placed) error {
 
 // startRules makes the rules of a flow count, after the flows that it wins over have moved to later levels.
 func (d *device) startRules(p *deviceFlow) error {
-	side := &d.levels[p.flow.Direction]
-	pushes, err := side.assign(p)
+	pushes, err := d.levels[p.flow.Direction].assign(p)
 	if err != nil {
 		return err
 	}
-	for _, m := range pushes {
-		if err := m.flow.changeLevel(m.to); err != nil {
+	for _, c := range pushes {
+		if err := c.flow.changeLevel(c.to); err != nil {
 			return err
 		}
 	}
@@ -173,12 +192,13 @@ func (p *deviceFlow) changeLevel(level int) error {
 		return p.notMoved(level, err)
 	}
 	old := p.rules
-	p.rules, p.level = fresh, level
+	p.rules = fresh
+	p.level = level
 	return p.dev.removeRules(p, old)
 }
 
-// changeLevelWithGap is changeLevel where a packet goes on behind the first match, to be counted again by the other rules. It
-// removes the old rules first, which may miss packets.
+// changeLevelWithGap is changeLevel in mode dont-trap, where a packet goes on behind the first match: old and new
+// rules would both count it. So it removes the old rules first, and packets may be missed in between.
 func (p *deviceFlow) changeLevelWithGap(level int) error {
 	p.sample.resets.Add(1) // a discontinuity
 	p.dev.signal()
@@ -188,30 +208,40 @@ func (p *deviceFlow) changeLevelWithGap(level int) error {
 	if err := p.dev.removeRules(p, old); err != nil {
 		return err
 	}
+
 	fresh, err := p.addRules(level)
 	if err == nil {
-		p.rules, p.level = fresh, level
+		p.rules = fresh
+		p.level = level
 		return nil
 	}
 
-	var back error
-	if p.rules, back = p.addRules(p.level); back != nil { // all flows leave the device, until it is opened again
-		p.dev.down = fmt.Errorf("%w: of flow %q, which has none now: %w", errRuleStuck, p.flow.Name, back)
+	// Put the old rules back. If that fails, all flows leave the device until it is opened again.
+	var backErr error
+	p.rules, backErr = p.addRules(p.level)
+	if backErr != nil {
+		p.dev.down = fmt.Errorf("%w: of flow %q, which has none now: %w", errRuleStuck, p.flow.Name, backErr)
 	}
-	return p.notMoved(level, errors.Join(err, back))
+	return p.notMoved(level, errors.Join(err, backErr))
 }
 
 func (p *deviceFlow) notMoved(level int, err error) error {
 	return fmt.Errorf("moving flow %q to priority %d: %w", p.flow.Name, level, err)
 }
 
+// addRules makes the rules of a flow at a level: all of them, or none and an error.
 func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
 	for _, m := range p.matches {
 		r, err := p.dev.open.addRule(rule{
-			match: m, direction: p.flow.Direction, mode: p.mode, drop: p.flow.Action == flow.Drop, level: level,
+			match:     m,
+			direction: p.flow.Direction,
+			mode:      p.mode,
+			drop:      p.flow.Action == flow.Drop,
+			level:     level,
 		}, p.pool.bulk, p.slot)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err), p.dev.removeRules(p, rules))
+			err = fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err)
+			return nil, errors.Join(err, p.dev.removeRules(p, rules))
 		}
 		rules = append(rules, r)
 	}
@@ -248,41 +278,42 @@ func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 
 // releaseSlot frees the flow's slot. A pool with one slot is closed.
 func (d *device) releaseSlot(p *deviceFlow) {
-	b := p.pool
-	if b == nil {
+	pool := p.pool
+	if pool == nil {
 		return
 	}
 	p.pool = nil
-	b.free(p.slot, d.now())
-	d.noteRoom(b)
-	if !b.empty() || b.slots() > 1 && len(d.pools) == 1 && !d.unfit() {
-		return // the next flow may use the pool
+	pool.free(p.slot, d.now())
+	d.noteRoom(pool)
+
+	// The last pool of a device that reads in bulk stays for the next flow.
+	keep := pool.slots() > 1 && len(d.pools) == 1 && !d.unfit()
+	if !pool.empty() || keep {
+		return
 	}
-	d.closePool(b)
+	d.closePool(pool)
 }
 
 // noteRoom adds a pool that is not full to roomy.
-func (d *device) noteRoom(b *slotPool) {
-	if !b.roomy {
-		b.roomy = true
-		d.roomy = append(d.roomy, b)
+func (d *device) noteRoom(pool *slotPool) {
+	if !pool.roomy {
+		pool.roomy = true
+		d.roomy = append(d.roomy, pool)
 	}
 }
 
-func (d *device) closePool(b *slotPool) {
-	d.roomy = slices.DeleteFunc(d.roomy, func(o *slotPool) bool { return o == b })
-	d.reader.remove(b)
-	for i := range d.pools {
-		if d.pools[i] == b {
-			d.pools = append(d.pools[:i], d.pools[i+1:]...)
-			break
-		}
-	}
-	b.mu.Lock() // waits for a command
-	defer b.mu.Unlock()
-	if err := b.Close(); err != nil && !d.dead() {
+// closePool gives the hardware counters of an empty pool back.
+func (d *device) closePool(pool *slotPool) {
+	same := func(o *slotPool) bool { return o == pool }
+	d.reader.remove(pool)
+	d.roomy = slices.DeleteFunc(d.roomy, same)
+	d.pools = slices.DeleteFunc(d.pools, same)
+
+	pool.mu.Lock() // waits for a command
+	defer pool.mu.Unlock()
+	if err := pool.Close(); err != nil && !d.dead() {
 		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
-		d.stuck = append(d.stuck, b.bulk) // after the rule that uses it
+		d.stuck = append(d.stuck, pool.bulk) // after the rule that uses it
 	}
 }
 

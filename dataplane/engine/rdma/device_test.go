@@ -60,7 +60,7 @@ func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	f := placedUDP(t, "f", 1, 0)
 	mustInstall(t, b, f)
 	b.stop() // only the test searches from here on
-	b.stopped.Wait()
+	b.running.Wait()
 	here := portInfo{name: "fake0", port: 1, netdev: "v1", driver: "ibvtest"}
 	atBond := here
 	atBond.netdev = "bond7"

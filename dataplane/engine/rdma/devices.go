@@ -46,12 +46,13 @@ func (b *Backend) openDevices() error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
-	found := 0
+	opened := 0
 	for _, d := range b.devices {
 		err := b.openDevice(d, infos)
 		if err == nil {
-			found++
+			opened++
 			continue
 		}
 		if !errors.Is(err, backend.ErrNoDevice) {
@@ -59,7 +60,8 @@ func (b *Backend) openDevices() error {
 			errs = append(errs, err)
 		}
 	}
-	if found > 0 {
+
+	if opened > 0 {
 		return nil
 	}
 	if len(errs) > 0 {
@@ -78,16 +80,19 @@ func (b *Backend) names() (names []string) {
 
 // absentReason returns why no device belongs to the interfaces.
 func (b *Backend) absentReason(infos []portInfo) error {
-	e := &probe.UnsupportedError{
-		Feature: "counting in hardware", Object: join(b.names()),
-		Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
-	}
 	listed := make([]string, len(infos))
 	for i, info := range infos {
 		listed[i] = fmt.Sprintf("%s (%s)", info.name, info.netdev)
 	}
-	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", backend.ErrNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
-	_ = b.ns.Do(func() error { // after an error of Do the reason stays as it is
+	e := &probe.UnsupportedError{
+		Feature: "counting in hardware",
+		Object:  join(b.names()),
+		Reason:  fmt.Sprintf("%v; RDMA devices with an interface: %s", backend.ErrNoDevice, cmp.Or(strings.Join(listed, ", "), "none")),
+		Fix:     "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
+	}
+
+	// A bond, or an interface that does not exist, is a better reason. An error of Do leaves the reason as it is.
+	_ = b.ns.Do(func() error {
 		for _, name := range b.names() {
 			if (dataplane.Interface{Name: name}).IsPattern() {
 				continue
@@ -123,13 +128,13 @@ func (b *Backend) openDevice(d *device, infos []portInfo) error {
 		if info.netdev != d.netdev {
 			continue
 		}
-		var n nic
-		err := info.refused
-		if err != nil {
-			errs = append(errs, err)
+		if info.refused != nil {
+			errs = append(errs, info.refused)
 			continue
 		}
-		err = b.ns.Do(func() (err error) {
+
+		var n nic
+		err := b.ns.Do(func() (err error) {
 			n, err = b.hw.open(info)
 			return err
 		})
@@ -140,29 +145,39 @@ func (b *Backend) openDevice(d *device, infos []portInfo) error {
 		b.startDevice(d, info, n)
 		return nil
 	}
-	if len(errs) > 0 {
-		err := errors.Join(errs...)
-		b.mu.Lock()
-		d.refused = &failure{err: err, at: b.now()}
-		b.mu.Unlock()
-		return err
+
+	if len(errs) == 0 {
+		return fmt.Errorf("interface %s: %w", d.netdev, backend.ErrNoDevice)
 	}
-	return fmt.Errorf("interface %s: %w", d.netdev, backend.ErrNoDevice)
+	err := errors.Join(errs...)
+	b.mu.Lock()
+	d.refused = &failure{err: err, at: b.now()}
+	b.mu.Unlock()
+	return err
 }
 
 // startDevice makes n the open device of d and starts its goroutines.
 func (b *Backend) startDevice(d *device, info portInfo, n nic) {
-	ctx, stop := context.WithCancel(b.ctx)
-	period := max(cmp.Or(b.opts.Period, backend.DefaultPeriod), backend.ReadPeriodMin)
-	r := newReader(b.now, b.pace, period, b.log.With("device", info.name), func(err error) {
+	onGivenUp := func(err error) {
 		d.gaveUp.Store(&failure{err: err, at: b.now()})
 		b.signal()
-	}, b.signal)
+	}
+	period := max(cmp.Or(b.opts.Period, backend.DefaultPeriod), backend.ReadPeriodMin)
+	r := newReader(b.now, b.pace, period, b.log.With("device", info.name), onGivenUp, b.signal)
+	ctx, stop := context.WithCancel(b.ctx)
+
 	b.mu.Lock()
-	d.name, d.driver, d.open, d.down, d.refused, d.reader, d.stop = info.name, info.driver, n, nil, nil, r, stop
+	d.name = info.name
+	d.driver = info.driver
+	d.open = n
+	d.down = nil
+	d.refused = nil
+	d.reader = r
+	d.stop = stop
+	d.gaveUp.Store(nil) // the reader of the lost device, whose reads failed, has ended
 	b.absent = nil
-	d.gaveUp.Store(nil) // reads of a device that is gone fail too; its reader has ended
 	b.mu.Unlock()
+
 	d.running.Go(func() { r.run(ctx) })
 	d.running.Go(func() { b.watchEvents(ctx, d, n) })
 }
@@ -175,7 +190,7 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 			return
 		}
 		if err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
-			// The list of devices shows its end too.
+			// Try again: searchDevices notices the end of the device, too.
 			b.log.Warn("waiting for events of an RDMA device", "device", d.name, "err", err)
 			select {
 			case <-ctx.Done():
@@ -183,30 +198,38 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 			}
 			continue
 		}
-		b.mu.Lock()
-		if d.unfit() { // the device was lost during the wait
-			b.mu.Unlock()
-			return
+		if err != nil {
+			ev = nicFatal
 		}
-		switch {
-		case err != nil, ev == nicFatal:
-			d.down = backend.ErrDeviceLost
-		case ev == nicPortDown:
-			d.down = errPortDown
-		case ev == nicPortUp:
-			d.down = nil
-		}
-		dead := d.dead()
-		if dead {
-			d.stop()
-		}
-		b.log.Warn("an RDMA device changed", "device", d.name, "interface", d.netdev, "down", d.down)
-		b.mu.Unlock()
-		b.signal()
-		if dead {
+		if !b.noteEvent(d, ev) {
 			return
 		}
 	}
+}
+
+// noteEvent notes what an event says of a device. It reports whether more events of the device may come.
+func (b *Backend) noteEvent(d *device, ev nicEvent) (more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if d.unfit() { // the device was lost during the wait
+		return false
+	}
+	switch ev {
+	case nicFatal:
+		d.down = backend.ErrDeviceLost
+	case nicPortDown:
+		d.down = errPortDown
+	case nicPortUp:
+		d.down = nil
+	}
+	dead := d.dead()
+	if dead {
+		d.stop()
+	}
+	b.log.Warn("an RDMA device changed", "device", d.name, "interface", d.netdev, "down", d.down)
+	b.signal()
+	return !dead
 }
 
 // searchDevices opens lost devices that are back, and devices that were missing at the start (a driver that is
@@ -221,28 +244,34 @@ func (b *Backend) searchDevices() {
 			return
 		case <-tick.C:
 		}
-		if n%backend.CalmTicks != 0 && !b.anyUnfit() {
-			continue
+		// Each tick looks for a lost device, as its flows wait for it; the rest has time.
+		if n%backend.CalmTicks == 0 || b.anyUnfit() {
+			b.searchOnce()
 		}
-		switch changed, err := b.follow(); {
-		case err != nil:
-			b.log.Debug("following the interfaces", "err", err)
-		case changed:
-			b.signal()
-		}
-		b.closeLeft()
-		infos, err := b.listPorts()
-		if err != nil && !errors.Is(err, probe.ErrNotSupported) {
-			b.log.Debug("listing RDMA devices", "err", err)
-			continue
-		}
-		empty, late := b.checkDevices(infos)
-		for _, d := range empty {
-			b.reopen(d, infos)
-		}
-		for _, d := range late {
-			b.openLate(d, infos)
-		}
+	}
+}
+
+// searchOnce follows the interfaces and the list of devices once.
+func (b *Backend) searchOnce() {
+	switch changed, err := b.follow(); {
+	case err != nil:
+		b.log.Debug("following the interfaces", "err", err)
+	case changed:
+		b.signal()
+	}
+	b.closeLeft()
+
+	infos, err := b.listPorts()
+	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a kernel without RDMA lists no device
+		b.log.Debug("listing RDMA devices", "err", err)
+		return
+	}
+	empty, late := b.checkDevices(infos)
+	for _, d := range empty {
+		b.reopen(d, infos)
+	}
+	for _, d := range late {
+		b.openLate(d, infos)
 	}
 }
 
@@ -251,13 +280,14 @@ func (b *Backend) closeLeft() {
 	b.mu.Lock()
 	var left []*device
 	b.devices = slices.DeleteFunc(b.devices, func(d *device) bool {
-		is := d.leaving && d.levels[0].flows.Len()+d.levels[1].flows.Len() == 0
-		if is {
-			left = append(left, d)
+		if !d.leaving || d.countsFlows() {
+			return false
 		}
-		return is
+		left = append(left, d)
+		return true
 	})
 	b.mu.Unlock()
+
 	for _, d := range left {
 		d.stop()
 		d.running.Wait()
@@ -280,36 +310,52 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.devices {
-		if d.leaving {
-			continue
-		}
-		if d.open == nil && d.down == nil {
-			switch there := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev }); {
-			case !there && d.refused != nil:
-				d.refused = nil
-				b.signal()
-			case !there:
-			case d.refused == nil || b.now()-d.refused.at > int64(distrust):
+		switch {
+		case d.leaving:
+		case d.open == nil && d.down == nil:
+			if b.checkUnopened(d, infos) {
 				late = append(late, d)
 			}
-			continue
-		}
-		if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
-			d.gaveUp.Store(nil)
-			b.signal()
-		}
-		if d.open != nil && !d.unfit() && !d.isListed(infos) {
-			d.down = backend.ErrDeviceLost
-			d.stop()
-			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
-			b.signal()
-		}
-		if d.unfit() && d.levels[0].flows.Len()+d.levels[1].flows.Len() == 0 && len(d.pools) == 0 {
-			empty = append(empty, d)
+		default:
+			b.checkOpened(d, infos)
+			if d.unfit() && !d.countsFlows() && len(d.pools) == 0 {
+				empty = append(empty, d)
+			}
 		}
 	}
 	return empty, late
 }
+
+// checkUnopened reports whether a device that was never open is listed, and not to be left alone for a while. The
+// reason against a device that is gone goes with it.
+func (b *Backend) checkUnopened(d *device, infos []portInfo) bool {
+	listed := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev })
+	if !listed {
+		if d.refused != nil {
+			d.refused = nil
+			b.signal()
+		}
+		return false
+	}
+	return d.refused == nil || b.now()-d.refused.at > int64(distrust)
+}
+
+// checkOpened ends the distrust of a device after its time, and notices that it is not listed any more.
+func (b *Backend) checkOpened(d *device, infos []portInfo) {
+	if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
+		d.gaveUp.Store(nil)
+		b.signal()
+	}
+	if d.open != nil && !d.unfit() && !d.isListed(infos) {
+		d.down = backend.ErrDeviceLost
+		d.stop()
+		b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
+		b.signal()
+	}
+}
+
+// countsFlows reports whether a flow has a level on the device, in either direction.
+func (d *device) countsFlows() bool { return d.levels[0].flows.Len()+d.levels[1].flows.Len() > 0 }
 
 // isListed reports whether an open device is still there.
 //
@@ -337,6 +383,7 @@ func (b *Backend) openLate(d *device, infos []portInfo) {
 	b.mu.Lock()
 	was := d.refused
 	b.mu.Unlock()
+
 	switch err := b.openDevice(d, infos); {
 	case err == nil:
 		b.log.Info("an RDMA device has come", "device", d.name, "interface", d.netdev)
@@ -352,27 +399,36 @@ func (b *Backend) openLate(d *device, infos []portInfo) {
 func (b *Backend) reopen(d *device, infos []portInfo) {
 	d.stop()
 	d.running.Wait()
-	if d.open != nil {
-		// Closing the device ends a stuck rule at the latest. While the rule may exist, the device counts nothing below it.
-		if err := d.freeStuck(); err != nil && !d.dead() {
-			return
-		}
-		d.stuck = nil
-		if err := d.open.Close(); err != nil {
-			b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
-			d.stuckOpen = d.stuckOpen || !d.dead()
-		}
-		if d.stuckOpen {
-			return
-		}
-		b.mu.Lock()
-		d.open = nil
-		b.mu.Unlock()
+	if d.open != nil && !b.closeLost(d) {
+		return
 	}
+
 	if err := b.openDevice(d, infos); err != nil {
 		b.log.Debug("looking for a device that was lost", "device", d.name, "err", err)
 		return
 	}
 	b.log.Info("an RDMA device is back", "device", d.name, "interface", d.netdev)
 	b.signal()
+}
+
+// closeLost closes a device that was lost, and reports whether it can be opened again. While a stuck rule may exist,
+// the device counts nothing below it, so it stays closed. Closing the device ends the rule at the latest, unless that
+// fails, too.
+func (b *Backend) closeLost(d *device) bool {
+	if err := d.freeStuck(); err != nil && !d.dead() {
+		return false
+	}
+	d.stuck = nil
+	if err := d.open.Close(); err != nil {
+		b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
+		d.stuckOpen = d.stuckOpen || !d.dead()
+	}
+	if d.stuckOpen {
+		return false
+	}
+
+	b.mu.Lock()
+	d.open = nil
+	b.mu.Unlock()
+	return true
 }

@@ -124,7 +124,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop() // only the test searches from here on
-	b.stopped.Wait()
+	b.running.Wait()
 	tried := func(infos []portInfo) int { _, late := b.checkDevices(infos); return len(late) }
 	if tried(infos) != 0 {
 		t.Error("it is tried again at once")
@@ -220,7 +220,7 @@ func TestADeviceThatIsBackIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop() // only the test searches from here on
-	b.stopped.Wait()
+	b.running.Wait()
 	d := b.devices[0]
 	d.gaveUp.Store(&failure{err: syscall.EIO, at: b.now()})
 	b.mu.Lock()

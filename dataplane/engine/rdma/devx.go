@@ -39,7 +39,14 @@ func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &devxNIC{ctx: ctx, port: port, dx: dx, bulk: bulkCounters, matchers: make(map[ibv.MatcherAttr]*devxMatcher)}
+
+	n := &devxNIC{
+		ctx:      ctx,
+		port:     port,
+		dx:       dx,
+		bulk:     bulkCounters,
+		matchers: make(map[ibv.MatcherAttr]*devxMatcher),
+	}
 	if !dx.HasOffsets() {
 		n.bulk = 1
 	}
@@ -63,6 +70,7 @@ func tryDevX(ctx *ibv.Context) error {
 	return n.dx.Close()
 }
 
+// try makes a rule that counts no packet in the last slot of a bulk, reads the bulk, and removes both.
 func (n *devxNIC) try() (err error) {
 	b, err := n.newBulk()
 	if err != nil {
@@ -129,7 +137,10 @@ func (n *devxNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
 		return nil, err
 	}
 	f, err := m.CreateFlow(val, ibv.FlowActions{
-		Counters: b.(*devxBulk).c, Offset: uint32(slot), DefaultMiss: !egress && !r.drop, Drop: r.drop,
+		Counters:    b.(*devxBulk).c,
+		Offset:      uint32(slot),
+		DefaultMiss: !egress && !r.drop,
+		Drop:        r.drop,
 	})
 	if err != nil {
 		return nil, errors.Join(err, n.releaseMatcher(attr))

@@ -64,6 +64,7 @@ func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var dx *devxNIC
 	noDevX := errSharedDevice
 	if !info.shared {
@@ -72,6 +73,7 @@ func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	if noDevX == nil {
 		return dx, nil
 	}
+
 	level := slog.LevelDebug
 	if h.mlx5 != "" { // the configuration asks for it
 		level = slog.LevelWarn
@@ -94,8 +96,10 @@ func cannotCount(device string, verbs, devx error) error {
 		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
 	}
 	return &probe.UnsupportedError{
-		Feature: "counting flows", Object: device, Reason: verbs.Error() + "; " + devx.Error(),
-		Fix: "use a NIC whose driver has flow counters (mlx5), or count in XDP",
+		Feature: "counting flows",
+		Object:  device,
+		Reason:  verbs.Error() + "; " + devx.Error(),
+		Fix:     "use a NIC whose driver has flow counters (mlx5), or count in XDP",
 	}
 }
 

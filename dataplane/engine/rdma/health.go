@@ -10,12 +10,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
+// Reasons of device.down beside backend.ErrDeviceLost.
 var (
-	errPortDown  = errors.New("its port is down")
-	errRuleStuck = errors.New("a rule could not be taken out of it")
+	errPortDown  = errors.New("its port is down")                    // the rules stay, and count again when it is up
+	errRuleStuck = errors.New("a rule could not be taken out of it") // and hides the rules below it
 )
 
-// failure is why a device is not used for a while.
+// failure is why a device is not used for a while, and since when.
 type failure struct {
 	err error
 	at  int64
@@ -24,7 +25,7 @@ type failure struct {
 // distrust is the time during which no flow goes to a device whose slots could not be read.
 const distrust = 30 * time.Second
 
-// slowAge is the age of samples from which on the budget is too small.
+// slowAge is the age of samples above which the budget of commands is too small.
 const slowAge = time.Second
 
 // mayHaveLost reports whether some flow of the device may not be counted any more; see deviceFlow.lossReason.
@@ -54,6 +55,7 @@ func (d *device) close() error {
 	if d.open == nil {
 		return nil
 	}
+
 	var errs []error
 	for i := range d.levels {
 		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
@@ -63,48 +65,72 @@ func (d *device) close() error {
 	}
 	err := d.open.Close()
 	if d.dead() {
-		return nil // every call fails
+		return nil // every call has failed, and the kernel has the objects back
 	}
 	return errors.Join(append(errs, err)...)
 }
 
+// conditions returns the condition of a device that is down, or those of its reader.
 func (d *device) conditions() []dataplane.Condition {
 	switch {
-	case d.dead():
-		return []dataplane.Condition{{
-			Code: dataplane.CodeRDMADeviceLost, Severity: dataplane.Medium, Object: d.name,
-			Text: fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
-			Fix:  "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
-		}}
-	case errors.Is(d.down, errRuleStuck):
-		return []dataplane.Condition{{
-			Code: dataplane.CodeRDMARuleStuck, Severity: dataplane.High, Object: d.name,
-			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may stay uncounted, or may not reach the kernel", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
-			Fix:  "restart the instance, because rules end with the process; counting on the device goes on by itself if the rule can be taken out",
-		}}
-	case errors.Is(d.down, errPortDown):
-		return []dataplane.Condition{{
-			Code: dataplane.CodeRDMAPortDown, Severity: dataplane.Low, Object: d.name,
-			Text: fmt.Sprintf("the port of %s, which is %s, is down", d.name, d.netdev),
-			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
-		}}
+	case d.down != nil:
+		return d.downConditions()
 	case d.open == nil:
 		return nil // no device was opened yet
 	}
-	var out []dataplane.Condition
+	return d.readConditions()
+}
+
+// downConditions returns why the device does not count.
+func (d *device) downConditions() []dataplane.Condition {
+	switch {
+	case d.dead():
+		return []dataplane.Condition{{
+			Code:     dataplane.CodeRDMADeviceLost,
+			Severity: dataplane.Medium,
+			Object:   d.name,
+			Text:     fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
+			Fix:      "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
+		}}
+	case errors.Is(d.down, errRuleStuck):
+		reason := strings.ReplaceAll(d.down.Error(), "\n", "; ")
+		return []dataplane.Condition{{
+			Code:     dataplane.CodeRDMARuleStuck,
+			Severity: dataplane.High,
+			Object:   d.name,
+			Text:     fmt.Sprintf("%s of %s: %v; packets that it matches may stay uncounted, or may not reach the kernel", d.name, d.netdev, reason),
+			Fix:      "restart the instance, because rules end with the process; counting on the device goes on by itself if the rule can be taken out",
+		}}
+	default: // errPortDown
+		return []dataplane.Condition{{
+			Code:     dataplane.CodeRDMAPortDown,
+			Severity: dataplane.Low,
+			Object:   d.name,
+			Text:     fmt.Sprintf("the port of %s, which is %s, is down", d.name, d.netdev),
+			Fix:      "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
+		}}
+	}
+}
+
+// readConditions returns what keeps the samples of an open device from being fresh.
+func (d *device) readConditions() (out []dataplane.Condition) {
 	failing, err, oldest := d.reader.health(d.now())
 	if failing > 0 {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeRDMAReadErrors, Severity: dataplane.High, Object: d.name,
-			Text: fmt.Sprintf("%d of its counters cannot be read: %v; their values grow old", failing, err),
-			Fix:  "see dmesg for firmware errors; reading is tried again, more and more rarely",
+			Code:     dataplane.CodeRDMAReadErrors,
+			Severity: dataplane.High,
+			Object:   d.name,
+			Text:     fmt.Sprintf("%d of its counters cannot be read: %v; their values grow old", failing, err),
+			Fix:      "see dmesg for firmware errors; reading is tried again, more and more rarely",
 		})
 	}
 	if oldest > slowAge {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeRDMABudget, Severity: dataplane.Low, Object: d.name,
-			Text: fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
-			Fix:  "raise rdma.commands_per_second and restart, count fewer flows in hardware, or use a device with bulk reads (DevX)",
+			Code:     dataplane.CodeRDMABudget,
+			Severity: dataplane.Low,
+			Object:   d.name,
+			Text:     fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
+			Fix:      "raise rdma.commands_per_second and restart, count fewer flows in hardware, or use a device with bulk reads (DevX)",
 		})
 	}
 	return out

@@ -16,7 +16,7 @@ func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.devicesOf(f)
-	if x := b.flows[f.Name]; x != nil && !x.isOn(now) {
+	if x := b.entryByName[f.Name]; x != nil && !x.isOn(now) {
 		return errors.New("its interfaces have changed: it leaves its devices, and returns to the present ones")
 	}
 	for _, d := range now {
@@ -43,7 +43,7 @@ func (b *Backend) Gone() map[string]error {
 	if !slices.ContainsFunc(b.devices, (*device).mayHaveLost) {
 		return out
 	}
-	for name, f := range b.flows {
+	for name, f := range b.entryByName {
 		for _, p := range f.devices {
 			if err := p.lossReason(); err != nil {
 				out[name] = err
@@ -62,6 +62,7 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 	if b.closed {
 		return nil, errors.New("backend rdma: closed")
 	}
+
 	var made []*entry
 	defer func() {
 		if err != nil {
@@ -73,18 +74,13 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 		x := &entry{Placed: f}
-		made = append(made, x)
-		for _, d := range b.devicesOf(f.Flow) {
-			p, err := d.prepare(x)
-			if err != nil {
-				return nil, fmt.Errorf("flow %q: %w", f.Name, err)
-			}
-			x.devices = append(x.devices, p)
-		}
-		if len(x.devices) == 0 {
-			return nil, fmt.Errorf("flow %q: interface %q: %w", f.Name, f.Interface, backend.ErrNoDevice)
+		made = append(made, x) // before prepare, so that an error frees its slots
+		if err := b.prepare(x); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 	}
+
+	// A baseline must be read before the rules of its slot count.
 	if err := b.readBaselines(made); err != nil {
 		return nil, err
 	}
@@ -98,10 +94,26 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			}
 		}
 	}
+
 	if err := b.startReading(made); err != nil {
 		return nil, err
 	}
 	return b.assignIDs(made), nil
+}
+
+// prepare translates a flow to rules of each of its devices, and takes their slots. Nothing counts yet.
+func (b *Backend) prepare(x *entry) error {
+	for _, d := range b.devicesOf(x.Flow) {
+		p, err := d.prepare(x)
+		if err != nil {
+			return err
+		}
+		x.devices = append(x.devices, p)
+	}
+	if len(x.devices) == 0 {
+		return fmt.Errorf("interface %q: %w", x.Interface, backend.ErrNoDevice)
+	}
+	return nil
 }
 
 // readBaselines reads the pools that new flows share with earlier ones, so that the counts of these are not added.
@@ -173,31 +185,44 @@ func byPool(flows []*entry) []poolFlows {
 func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 	out := make([]backend.Installed, len(made))
 	for i, x := range made {
-		if n := len(b.free); n > 0 {
-			x.id, b.free = b.free[n-1], b.free[:n-1]
-		} else {
-			x.id = b.ids
-			b.ids++
-		}
+		x.id = b.takeID()
 		b.publishID(x)
-		b.flows[x.Name] = x
-		b.cookie += 2
-		out[i] = backend.Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
+		b.entryByName[x.Name] = x
+		b.lastCookie += 2
+		out[i] = backend.Installed{
+			ID:     x.id,
+			Cookie: b.lastCookie,
+			Source: x.source(),
+			Basis:  x.basis(),
+			Takes:  x.takes(),
+		}
 	}
 	return out
+}
+
+// takeID returns a free ID: one of a removed flow, if there is any.
+func (b *Backend) takeID() uint32 {
+	if n := len(b.freeIDs); n > 0 {
+		id := b.freeIDs[n-1]
+		b.freeIDs = b.freeIDs[:n-1]
+		return id
+	}
+	id := b.nextID
+	b.nextID++
+	return id
 }
 
 // publishID makes Read find a flow by its ID. The slice doubles when it is full. A goroutine that still holds the
 // old slice has no ID that only the new one contains.
 func (b *Backend) publishID(x *entry) {
-	all := *b.counters.Load()
+	all := *b.entryByID.Load()
 	if int(x.id) >= len(all) {
 		more := make([]atomic.Pointer[entry], max(64, 2*len(all)))
 		for i := range all {
 			more[i].Store(all[i].Load())
 		}
 		all = more
-		b.counters.Store(&all)
+		b.entryByID.Store(&all)
 	}
 	all[x.id].Store(x)
 }
@@ -208,13 +233,15 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	defer b.mu.Unlock()
 	var gone []*entry
 	for _, f := range flows {
-		if x := b.flows[f.Name]; x != nil {
-			gone = append(gone, x)
-			delete(b.flows, f.Name)
-			if !x.isOn(b.devicesOf(f.Flow)) {
-				b.signal() // it may return to the devices of now
-			}
-			b.free = append(b.free, x.id)
+		x := b.entryByName[f.Name]
+		if x == nil {
+			continue
+		}
+		gone = append(gone, x)
+		delete(b.entryByName, f.Name)
+		b.freeIDs = append(b.freeIDs, x.id)
+		if !x.isOn(b.devicesOf(f.Flow)) {
+			b.signal() // it may return to the devices of now
 		}
 	}
 	if err := errors.Join(b.endRules(gone), b.readFinal(gone)); err != nil {
@@ -273,15 +300,16 @@ func (b *Backend) releaseSlots(flows []*entry) {
 func (b *Backend) Rename(was, now backend.Placed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x := b.flows[was.Name]
+	x := b.entryByName[was.Name]
 	if x == nil {
 		return
 	}
-	delete(b.flows, was.Name)
+
+	delete(b.entryByName, was.Name)
 	y := &entry{Placed: now, id: x.id, devices: x.devices}
 	for _, p := range y.devices {
 		p.flow = y
 	}
-	b.flows[now.Name] = y
+	b.entryByName[now.Name] = y
 	b.publishID(y)
 }

@@ -78,11 +78,13 @@ import (
 // parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
 // and neither for the I flag.
 //
-// No public source says, and a card has to show: whether ports of a first fragment are
-// seen, TCP flags in the padding behind a short one, and an ICMP type in a later one; how many and which extension headers the parser
-// passes; how it treats wrong headers (an IHL below 5, a frame that
-// ends early). Conforming traffic without fragments or with the usual extension headers is
-// not touched by it.
+// No public source says the following, so a card has to show it:
+//   - whether a NIC sees the ports of a first fragment, TCP flags in the padding behind a short one, and an ICMP type
+//     in a later one;
+//   - how many and which extension headers its parser passes;
+//   - how it treats wrong headers (an IHL below 5, a frame that ends early).
+//
+// None of this concerns conforming traffic without fragments, with the usual extension headers or without any.
 
 // steeringAPI is the interface by which rules go to a device, and the optional abilities of the device's parser.
 type steeringAPI uint8

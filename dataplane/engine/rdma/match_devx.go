@@ -5,17 +5,25 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// devxParam is a rule as struct fte_match_param has it: a value and its mask.
+// devxParam translates a rule to struct fte_match_param: a value and its mask. In this file v is a part of the value,
+// and k the same part of the mask.
 func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
+	devxOuter(&val, &mask, m)
+	if m.inner != nil {
+		devxInner(&val, &mask, *m.inner)
+	}
+	return val, mask
+}
+
+// devxOuter fills the fields of the outer headers, and those of the tunnel.
+func devxOuter(val, mask *ibv.MatchParam, m ruleMatch) {
 	devxHeaders(&val.Outer, &mask.Outer, m)
+
 	v, k := &val.Misc, &mask.Misc
 	if ip := m.IPv6; ip != nil {
 		v.OuterIPv6FlowLabel, k.OuterIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
 	}
-	outerTag := func(p *ibv.MatchMisc) tagFields {
-		return tagFields{&p.OuterSecondVID, &p.OuterSecondPrio, &p.OuterSecondCFI, &p.OuterSecondCVLANTag, &p.OuterSecondSVLANTag}
-	}
-	devxTag(m, 1, outerTag(v), outerTag(k))
+	devxTag(m, 1, outerSecondTag(v), outerSecondTag(k))
 	if m.MPLS != nil {
 		val.Misc2.OuterFirstMPLS, mask.Misc2.OuterFirstMPLS = m.mplsEntry()
 	}
@@ -36,27 +44,57 @@ func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
 	if i := m.ICMP; i != nil {
 		v, k := &val.Misc3, &mask.Misc3
 		if m.IPv4 != nil {
-			v.ICMPType, k.ICMPType, v.ICMPCode, k.ICMPCode = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+			v.ICMPType, k.ICMPType = i.Type.Value, i.Type.Mask
+			v.ICMPCode, k.ICMPCode = i.Code.Value, i.Code.Mask
 		} else {
-			v.ICMPv6Type, k.ICMPv6Type, v.ICMPv6Code, k.ICMPv6Code = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+			v.ICMPv6Type, k.ICMPv6Type = i.Type.Value, i.Type.Mask
+			v.ICMPv6Code, k.ICMPv6Code = i.Code.Value, i.Code.Mask
 		}
 	}
-	in := m.inner
-	if in == nil {
-		return val, mask
-	}
-	devxHeaders(&val.Inner, &mask.Inner, *in)
-	if e := in.ESP; e != nil {
+}
+
+// devxInner fills the fields of the headers inside a tunnel.
+func devxInner(val, mask *ibv.MatchParam, m ruleMatch) {
+	devxHeaders(&val.Inner, &mask.Inner, m)
+
+	v, k := &val.Misc, &mask.Misc
+	if e := m.ESP; e != nil {
 		v.InnerESPSPI, k.InnerESPSPI = e.SPI.Value, e.SPI.Mask
 	}
-	if ip := in.IPv6; ip != nil {
+	if ip := m.IPv6; ip != nil {
 		v.InnerIPv6FlowLabel, k.InnerIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
 	}
-	innerTag := func(p *ibv.MatchMisc) tagFields {
-		return tagFields{&p.InnerSecondVID, &p.InnerSecondPrio, &p.InnerSecondCFI, &p.InnerSecondCVLANTag, &p.InnerSecondSVLANTag}
+	devxTag(m, 1, innerSecondTag(v), innerSecondTag(k))
+}
+
+func outerSecondTag(p *ibv.MatchMisc) tagFields {
+	return tagFields{
+		vid:  &p.OuterSecondVID,
+		prio: &p.OuterSecondPrio,
+		cfi:  &p.OuterSecondCFI,
+		c:    &p.OuterSecondCVLANTag,
+		s:    &p.OuterSecondSVLANTag,
 	}
-	devxTag(*in, 1, innerTag(v), innerTag(k))
-	return val, mask
+}
+
+func innerSecondTag(p *ibv.MatchMisc) tagFields {
+	return tagFields{
+		vid:  &p.InnerSecondVID,
+		prio: &p.InnerSecondPrio,
+		cfi:  &p.InnerSecondCFI,
+		c:    &p.InnerSecondCVLANTag,
+		s:    &p.InnerSecondSVLANTag,
+	}
+}
+
+func firstTag(p *ibv.MatchHeaders) tagFields {
+	return tagFields{
+		vid:  &p.FirstVID,
+		prio: &p.FirstPrio,
+		cfi:  &p.FirstCFI,
+		c:    &p.CVLANTag,
+		s:    &p.SVLANTag,
+	}
 }
 
 // tagFields is where a parameter holds one tag; c and s ask for its EtherType.
@@ -91,13 +129,11 @@ func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 		v.DMAC, k.DMAC = e.Dst.Addr, e.Dst.Mask
 		v.EtherType, k.EtherType = t.Value, t.Mask
 	}
-	tag := func(p *ibv.MatchHeaders) tagFields {
-		return tagFields{&p.FirstVID, &p.FirstPrio, &p.FirstCFI, &p.CVLANTag, &p.SVLANTag}
-	}
-	devxTag(m, 0, tag(v), tag(k))
+	devxTag(m, 0, firstTag(v), firstTag(k))
 	if m.Untagged {
 		k.CVLANTag = 1 // a value of 0 under this mask is the absence of a tag of either kind
 	}
+
 	var tos flow.Masked[uint8]
 	if ip := m.IPv4; ip != nil {
 		v.IPVersion, k.IPVersion = 4, 0xf
@@ -121,6 +157,7 @@ func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 	}
 	v.DSCP, k.DSCP = tos.Value>>2, tos.Mask>>2
 	v.ECN, k.ECN = tos.Value&3, tos.Mask&3
+
 	proto := m.protocol()
 	v.IPProtocol, k.IPProtocol = proto.Value, proto.Mask
 	if p := m.TCP; p != nil {

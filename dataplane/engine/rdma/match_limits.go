@@ -1,6 +1,10 @@
 package rdma
 
-import "github.com/flowtally/flowtally/dataplane/flow"
+import (
+	"cmp"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
 
 // limits returns nil if the steering API can express exactly the packets of a match, otherwise the reason. It
 // follows the table in match.go.
@@ -28,90 +32,166 @@ func limits(m flow.Match, by steeringAPI) error {
 
 const useXDP = "leave the flow to backend auto or xdp"
 
-// limitsOf checks one level of headers; in names it.
+// limitsOf checks one level of headers; in names it. The first reason counts, in the order of the headers.
 func limitsOf(m flow.Match, by steeringAPI, in string) error {
-	noTTL, noType := "drivers refuse a mask on it", "there is no spec for it"
-	if by&withDevX != 0 {
-		noTTL, noType = "not every device has the field", "it takes a flex parser that is set up for ICMP (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2)"
+	l := headerLevel{m, by, in}
+	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.esp(), l.tcp(), l.udp())
+}
+
+// headerLevel is one level of headers of a match. Each method returns the reason against one header, or nil.
+type headerLevel struct {
+	m  flow.Match
+	by steeringAPI
+	in string // "inner ", or "" for the outer headers
+}
+
+func (l headerLevel) refuse(field, reason string) error { return refusal(l.in+field, reason, useXDP) }
+
+func (l headerLevel) incomplete() error {
+	if l.m.Incomplete {
+		return l.refuse("incomplete", "no field says that a NIC's parser stopped before the end of the headers")
 	}
-	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
-	if m.Incomplete {
-		return no("incomplete", "no field says that a NIC's parser stopped before the end of the headers")
+	return nil
+}
+
+func (l headerLevel) eth() error {
+	e := l.m.Eth
+	switch {
+	case e == nil || e.Type.Mask == 0:
+		return nil
+	case l.m.AdmitsEtherType(typeCTag) || l.m.AdmitsEtherType(typeSTag):
+		return l.refuse("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
+	case e.Type.Value < 0x600:
+		return l.refuse("eth type", "the type admits a length, and no document says how NICs read the bytes behind one")
 	}
-	if e := m.Eth; e != nil && e.Type.Mask != 0 {
-		switch {
-		case m.AdmitsEtherType(typeCTag) || m.AdmitsEtherType(typeSTag):
-			return no("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
-		case e.Type.Value < 0x600:
-			return no("eth type", "the type admits a length, and no document says how NICs read the bytes behind one")
-		}
+	return nil
+}
+
+func (l headerLevel) tags() error {
+	switch {
+	case l.m.Untagged && l.by == withVerbs:
+		return l.refuse("untagged", "the VLAN spec asks for a C-tag (0x8100), and no spec asks for the absence of a tag")
+	case l.m.Untagged && l.in != "":
+		return l.refuse("untagged", "no field asks that a whole Ethernet header be there")
+	case len(l.m.VLAN) > 0 && l.by == withVerbs:
+		return l.refuse("vlan", "the VLAN spec asks for a C-tag (0x8100), and the flow takes S-tags (0x88a8) too")
+	}
+	return nil
+}
+
+// noTTL returns why TTL and hop limit cannot be matched.
+func (l headerLevel) noTTL() string {
+	if l.by&withDevX != 0 {
+		return "not every device has the field"
+	}
+	return "drivers refuse a mask on it"
+}
+
+func (l headerLevel) ipv4() error {
+	ip := l.m.IPv4
+	if ip == nil {
+		return nil
 	}
 	switch {
-	case m.Untagged && by == withVerbs:
-		return no("untagged", "the VLAN spec asks for a C-tag (0x8100), and no spec asks for the absence of a tag")
-	case m.Untagged && in != "":
-		return no("untagged", "no field asks that a whole Ethernet header be there")
-	case len(m.VLAN) > 0 && by == withVerbs:
-		return no("vlan", "the VLAN spec asks for a C-tag (0x8100), and the flow takes S-tags (0x88a8) too")
+	case ip.TTL.Mask != 0:
+		return l.refuse("ipv4 ttl", l.noTTL())
+	case ip.Fragment != flow.FragmentAny && l.by == withVerbs:
+		return l.refuse("ipv4 frag", "drivers refuse a mask on the flags")
+	case ip.Fragment == flow.FragmentFirst:
+		return l.refuse("ipv4 frag first", oneKindOfFragment)
+	case ip.Fragment == flow.FragmentLater:
+		return l.refuse("ipv4 frag later", oneKindOfFragment)
 	}
-	if ip := m.IPv4; ip != nil {
-		switch {
-		case ip.TTL.Mask != 0:
-			return no("ipv4 ttl", noTTL)
-		case ip.Fragment != flow.FragmentAny && by == withVerbs:
-			return no("ipv4 frag", "drivers refuse a mask on the flags")
-		case ip.Fragment == flow.FragmentFirst || ip.Fragment == flow.FragmentLater:
-			return no("ipv4 frag "+map[flow.Fragment]string{flow.FragmentFirst: "first", flow.FragmentLater: "later"}[ip.Fragment],
-				"NICs tell fragments from whole packets, and not one fragment from another")
-		}
+	return nil
+}
+
+const oneKindOfFragment = "NICs tell fragments from whole packets, and not one fragment from another"
+
+func (l headerLevel) ipv6() error {
+	ip := l.m.IPv6
+	if ip == nil {
+		return nil
 	}
-	if ip := m.IPv6; ip != nil {
-		switch {
-		case ip.HopLimit.Mask != 0:
-			return no("ipv6 hoplimit", noTTL)
-		case ip.Fragment != flow.FragmentAny && by == withVerbs:
-			return no("ipv6 frag", "the IPv6 spec has no such field")
-		case ip.Fragment != flow.FragmentAny:
-			return no("ipv6 frag", "NICs take a whole datagram with a fragment header for a fragment")
-		case ip.NextHeader.Mask != 0:
-			return no("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
-		}
+	switch {
+	case ip.HopLimit.Mask != 0:
+		return l.refuse("ipv6 hoplimit", l.noTTL())
+	case ip.Fragment != flow.FragmentAny && l.by == withVerbs:
+		return l.refuse("ipv6 frag", "the IPv6 spec has no such field")
+	case ip.Fragment != flow.FragmentAny:
+		return l.refuse("ipv6 frag", "NICs take a whole datagram with a fragment header for a fragment")
+	case ip.NextHeader.Mask != 0:
+		return l.refuse("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
 	}
-	if i := m.ICMP; i != nil && i.Type.Mask|i.Code.Mask != 0 {
-		switch {
-		case by&parsesICMP == 0:
-			return no("icmp type", noType)
-		case in != "":
-			return no("icmp type", "flex parsers look at the outer headers alone")
-		case i.Type.Value|i.Code.Value == 0:
-			return no("icmp type 0", "a later fragment has no type, and may look like 0")
-		}
+	return nil
+}
+
+func (l headerLevel) icmp() error {
+	i := l.m.ICMP
+	switch {
+	case i == nil || i.Type.Mask|i.Code.Mask == 0:
+		return nil
+	case l.by&withDevX == 0:
+		return l.refuse("icmp type", "there is no spec for it")
+	case l.by&parsesICMP == 0:
+		return l.refuse("icmp type", "it takes a flex parser that is set up for ICMP (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2)")
+	case l.in != "":
+		return l.refuse("icmp type", "flex parsers look at the outer headers alone")
+	case i.Type.Value|i.Code.Value == 0:
+		return l.refuse("icmp type 0", "a later fragment has no type, and may look like 0")
 	}
-	if m.MPLS != nil && in != "" {
-		return no("mpls", "a NIC has other fields for labels inside GRE than inside an Ethernet frame")
+	return nil
+}
+
+func (l headerLevel) mpls() error {
+	if l.m.MPLS != nil && l.in != "" {
+		return l.refuse("mpls", "a NIC has other fields for labels inside GRE than inside an Ethernet frame")
 	}
-	if e := m.ESP; e != nil && e.SPI.Mask != 0 {
-		switch {
-		case e.SPI.Value == 0:
-			return no("esp spi 0", "a later fragment has no SPI, and may look like SPI 0")
-		case in != "" && by == withVerbs:
-			return no("esp spi", "drivers look at the outer headers alone")
-		}
+	return nil
+}
+
+func (l headerLevel) esp() error {
+	e := l.m.ESP
+	switch {
+	case e == nil || e.SPI.Mask == 0:
+		return nil
+	case e.SPI.Value == 0:
+		return l.refuse("esp spi 0", "a later fragment has no SPI, and may look like SPI 0")
+	case l.in != "" && l.by == withVerbs:
+		return l.refuse("esp spi", "drivers look at the outer headers alone")
 	}
-	if t := m.TCP; t != nil && t.Flags.Mask != 0 {
-		switch {
-		case by == withVerbs:
-			return no("tcp flags", "the TCP spec has no flags")
-		case t.Flags.Mask&^0x1ff != 0:
-			return no("tcp flags", "NICs have no field for the reserved bits")
-		case t.Flags.Value == 0 && (t.Ports == flow.Ports{} || mayBeZero(t.Ports)):
-			return no("tcp flags", "a later fragment has no flags, and may look like a packet without any")
-		case t.Flags.Value != 0:
-			return nil // a packet with a flag has ports
-		}
+	return nil
+}
+
+func (l headerLevel) tcp() error {
+	t := l.m.TCP
+	switch {
+	case t == nil:
+		return nil
+	case t.Flags.Mask == 0:
+		return l.ports(t.Ports)
+	case l.by == withVerbs:
+		return l.refuse("tcp flags", "the TCP spec has no flags")
+	case t.Flags.Mask&^0x1ff != 0:
+		return l.refuse("tcp flags", "NICs have no field for the reserved bits")
+	case t.Flags.Value != 0:
+		return nil // a packet with a flag has ports, so they may be 0
+	case t.Ports == flow.Ports{} || mayBeZero(t.Ports):
+		return l.refuse("tcp flags", "a later fragment has no flags, and may look like a packet without any")
 	}
-	if p := m.TCP; p != nil && mayBeZero(p.Ports) || m.UDP != nil && m.VXLAN == nil && mayBeZero(*m.UDP) {
-		return no("port 0", "a later fragment has no ports, and may look like port 0")
+	return l.ports(t.Ports)
+}
+
+// udp leaves out VXLAN, whose port is not 0.
+func (l headerLevel) udp() error {
+	if l.m.UDP == nil || l.m.VXLAN != nil {
+		return nil
+	}
+	return l.ports(*l.m.UDP)
+}
+
+func (l headerLevel) ports(p flow.Ports) error {
+	if mayBeZero(p) {
+		return l.refuse("port 0", "a later fragment has no ports, and may look like port 0")
 	}
 	return nil
 }
@@ -125,5 +205,14 @@ func mayBeZero(p flow.Ports) bool {
 
 // blank reports whether a match asks for no more than a frame.
 func blank(m flow.Match) bool {
-	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && !m.Untagged && m.MPLS == nil && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+	if m.Eth != nil && *m.Eth != (flow.Eth{}) {
+		return false
+	}
+	return !m.Incomplete &&
+		len(m.VLAN) == 0 &&
+		!m.Untagged &&
+		m.MPLS == nil &&
+		m.IPv4 == nil &&
+		m.IPv6 == nil &&
+		!needsIP(m)
 }

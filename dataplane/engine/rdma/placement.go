@@ -35,26 +35,35 @@ var thisHost = host{net: netClass, eswitch: switchdevByNetlink}
 func (h host) placePorts(ports []portInfo, sysfs string) {
 	for i := range ports {
 		p := &ports[i]
-		bond := p.netdev
-		slaves := slavesOf(h.net, bond)
-		if len(slaves) == 0 {
-			bond = base(filepath.Join(h.net, p.netdev, "master"))
-			slaves = slavesOf(h.net, bond)
-		}
-		own := slices.IndexFunc(slaves, func(s string) bool { return exists(filepath.Join(sysfs, "device", "net", s)) })
-		lag := slices.ContainsFunc(slaves, func(s string) bool {
-			device := filepath.Join(h.net, s, "device")
-			return !exists(filepath.Join(device, "infiniband")) && p.driver != "" && base(filepath.Join(device, "driver")) == p.driver
-		})
-		switch {
-		case lag:
-			p.netdev, p.slaves = bond, slaves
-		case own >= 0 && p.netdev == bond:
-			p.netdev = slaves[own]
-		}
+		h.placePort(p, sysfs)
 		for _, name := range append([]string{p.netdev}, p.slaves...) {
 			p.refused = cmp.Or(p.refused, h.switchdevReason(name))
 		}
+	}
+}
+
+// placePort resolves the interface of one port.
+func (h host) placePort(p *portInfo, sysfs string) {
+	bond := p.netdev
+	slaves := slavesOf(h.net, bond)
+	if len(slaves) == 0 {
+		bond = base(filepath.Join(h.net, p.netdev, "master"))
+		slaves = slavesOf(h.net, bond)
+	}
+
+	withoutDevice := func(slave string) bool { // with the port's driver
+		function := filepath.Join(h.net, slave, "device")
+		return !exists(filepath.Join(function, "infiniband")) && p.driver != "" && base(filepath.Join(function, "driver")) == p.driver
+	}
+	if slices.ContainsFunc(slaves, withoutDevice) { // RoCE LAG
+		p.netdev = bond
+		p.slaves = slaves
+		return
+	}
+
+	ofDevice := func(slave string) bool { return exists(filepath.Join(sysfs, "device", "net", slave)) }
+	if own := slices.IndexFunc(slaves, ofDevice); own >= 0 && p.netdev == bond {
+		p.netdev = slaves[own]
 	}
 }
 

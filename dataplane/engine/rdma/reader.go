@@ -10,11 +10,14 @@ import (
 )
 
 const (
-	// burst is the time for which a reader that slept too long may catch up on its budget. A timer of a loaded
-	// machine is as late.
+	// burst is the time for which a reader that slept too long may catch up on its budget. On a loaded machine a
+	// timer can be that late.
 	burst = 10 * time.Millisecond
+
 	// backOffMin and backOffMax bound the pause after a failed read, which doubles.
-	backOffMin, backOffMax = 10 * time.Millisecond, 5 * time.Second
+	backOffMin = 10 * time.Millisecond
+	backOffMax = 5 * time.Second
+
 	// giveUp is the number of failed reads in a row, over about 2.5 s, after which a pool counts as lost.
 	giveUp = 8
 )
@@ -48,16 +51,17 @@ func (p *pacer) charge(now int64) {
 	p.count(now)
 }
 
+// count moves due by one command. The caller holds mu.
 func (p *pacer) count(now int64) { p.due = max(p.due, now-int64(burst)) + p.interval }
 
-// queueEntry is a pool's place in the queue of its reader.
+// queueEntry is a pool's place in the queue of its reader. reader.mu guards it.
 type queueEntry struct {
-	due      int64
+	due      int64 // when the next read may begin
 	good     int64 // when the last successful read began, or when the pool was added
 	failures int   // in a row
-	err      error
-	place    int  // in the queue; -1 while it is read
-	gone     bool // removed while it was read
+	err      error // of the last failure
+	place    int   // in the queue; -1 while it is read
+	gone     bool  // the pool was removed
 }
 
 // reader samples the pools of one device, one command at a time. It reads the pool that is due for the longest time
@@ -72,16 +76,22 @@ type reader struct {
 	onReset   func()      // called when a device has reset slots
 	wake      chan struct{}
 
-	mu    sync.Mutex
-	queue poolHeap
-	given int // number of pools that are given up
-	live  map[*slotPool]struct{}
+	mu           sync.Mutex
+	queue        poolHeap
+	givenUpPools int                    // number of them
+	live         map[*slotPool]struct{} // added and not removed; also one that is being read
 }
 
-func newReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error), anew func()) *reader {
+func newReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, onGivenUp func(error), onReset func()) *reader {
 	return &reader{
-		now: now, pace: pace, period: int64(period), log: log, onGivenUp: lost, onReset: anew,
-		wake: make(chan struct{}, 1), live: make(map[*slotPool]struct{}),
+		now:       now,
+		pace:      pace,
+		period:    int64(period),
+		log:       log,
+		onGivenUp: onGivenUp,
+		onReset:   onReset,
+		wake:      make(chan struct{}, 1),
+		live:      make(map[*slotPool]struct{}),
 	}
 }
 
@@ -143,47 +153,63 @@ func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
 		r.log.Warn("a hardware counter began anew; its total goes on", "counters", resets)
 		r.onReset()
 	}
+
 	if err == nil {
-		if b.failures >= giveUp {
-			r.given--
-		}
-		if b.err != nil {
-			r.log.Info("reading a hardware counter again")
-		}
-		b.failures, b.err = 0, nil
-		b.good, b.due = began, began+r.period
-		heap.Push(&r.queue, b)
-		return
+		r.noteSuccess(b, began)
+	} else {
+		r.noteFailure(b, began, err)
 	}
+	heap.Push(&r.queue, b)
+}
+
+// noteSuccess ends the failures of a pool, which is due again after a period. The caller holds mu.
+func (r *reader) noteSuccess(b *slotPool, began int64) {
+	if b.failures >= giveUp {
+		r.givenUpPools--
+	}
+	if b.err != nil {
+		r.log.Info("reading a hardware counter again")
+	}
+	b.failures = 0
+	b.err = nil
+	b.good = began
+	b.due = began + r.period
+}
+
+// noteFailure counts a failure of a pool, which is due again after a pause, and gives the pool up at the last one.
+// Only the first failure is logged. The caller holds mu.
+func (r *reader) noteFailure(b *slotPool, began int64, err error) {
 	if b.err == nil {
 		r.log.Error("reading a hardware counter", "err", err)
 	}
 	b.failures++
 	b.err = err
+
 	pause := int64(backOffMax)
-	if n := b.failures - 1; n < 10 {
+	if n := b.failures - 1; n < 10 { // a larger shift could overflow
 		pause = min(int64(backOffMin)<<n, pause)
 	}
 	b.due = began + pause
-	heap.Push(&r.queue, b)
+
 	if b.failures == giveUp {
-		r.given++
+		r.givenUpPools++
 		r.onGivenUp(err)
 	}
 }
 
-// add adds a pool to the queue, if it is not there.
+// add adds a pool to the queue, if it is not there, and wakes the reader.
 func (r *reader) add(b *slotPool) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+
 	if _, ok := r.live[b]; ok {
-		r.mu.Unlock()
 		return
 	}
 	b.due = r.now()
 	b.good = b.due
 	r.live[b] = struct{}{}
 	heap.Push(&r.queue, b)
-	r.mu.Unlock()
+
 	select {
 	case r.wake <- struct{}{}:
 	default: // one is pending
@@ -194,13 +220,16 @@ func (r *reader) add(b *slotPool) {
 func (r *reader) remove(b *slotPool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	b.gone = true
-	_, live := r.live[b]
-	if live && b.failures >= giveUp {
-		r.given--
+	if _, live := r.live[b]; !live {
+		return
 	}
 	delete(r.live, b)
-	if live && b.place >= 0 {
+	if b.failures >= giveUp {
+		r.givenUpPools--
+	}
+	if b.place >= 0 {
 		heap.Remove(&r.queue, b.place)
 	}
 }
@@ -212,7 +241,8 @@ func (r *reader) health(now int64) (failing int, err error, oldest time.Duration
 	defer r.mu.Unlock()
 	for b := range r.live {
 		if b.err != nil {
-			failing, err = failing+1, b.err
+			failing++
+			err = b.err
 			continue
 		}
 		oldest = max(oldest, time.Duration(now-b.good))
@@ -224,7 +254,7 @@ func (r *reader) health(now int64) (failing int, err error, oldest time.Duration
 func (r *reader) anyGivenUp() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.given > 0
+	return r.givenUpPools > 0
 }
 
 // givenUp returns the error of a pool that is given up, otherwise nil.

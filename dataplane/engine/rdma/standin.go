@@ -46,7 +46,7 @@ func (b *Backend) Lost(f backend.Placed) (lost []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	living := false
-	if x := b.flows[f.Name]; x != nil {
+	if x := b.entryByName[f.Name]; x != nil {
 		for _, p := range x.devices {
 			switch {
 			case p.standIn != nil:
@@ -73,19 +73,25 @@ func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters
 	if x == nil || x.devices[i].standIn != nil {
 		return fmt.Errorf("flow %q: no device counts it on %s", f.Name, ifname)
 	}
-	p := x.devices[i]
-	ending := []*entry{{Placed: x.Placed, devices: []*deviceFlow{p}}}
+
+	// End the device's count. Its last sample is what the flow has counted there.
+	lost := x.devices[i]
+	ending := []*entry{{Placed: x.Placed, devices: []*deviceFlow{lost}}}
 	if err := errors.Join(b.endRules(ending), b.readFinal(ending)); err != nil {
-		b.log.Error("ending the count of a device that is lost", "flow", f.Name, "device", p.dev.name, "err", err)
+		b.log.Error("ending the count of a device that is lost", "flow", f.Name, "device", lost.dev.name, "err", err)
 	}
 	b.releaseSlots(ending)
-	q := &deviceFlow{flow: x, dev: p.dev, mode: p.mode, standIn: &standIn{from: from, ids: [1]uint32{id}}}
-	q.earlier, _ = p.value()
-	if err := from.Read(q.standIn.ids[:], q.standIn.last[:]); err != nil {
+
+	// Go on from the stand-in's present value.
+	s := &standIn{from: from, ids: [1]uint32{id}}
+	if err := from.Read(s.ids[:], s.last[:]); err != nil {
 		return fmt.Errorf("flow %q: reading its stand-in on %s: %w", f.Name, ifname, err)
 	}
-	q.standIn.base = q.standIn.last[0]
-	b.replaceDevice(x, i, q)
+	s.base = s.last[0]
+
+	next := &deviceFlow{flow: x, dev: lost.dev, mode: lost.mode, standIn: s}
+	next.earlier, _ = lost.value()
+	b.replaceDevice(x, i, next)
 	return nil
 }
 
@@ -106,26 +112,34 @@ func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string
 	if err != nil {
 		return 0, err
 	}
+
 	made := []*entry{{Placed: x.Placed, devices: []*deviceFlow{p}}}
-	if err = b.readBaselines(made); err == nil {
-		p.earlier, _ = was.value()
-		err = d.startRules(p)
-	}
-	if err == nil {
-		err = b.startReading(made)
-	}
-	if err != nil {
+	if err := b.takeOver(p, was, made); err != nil {
 		return 0, errors.Join(err, b.undoInstall(made))
 	}
 	b.replaceDevice(x, i, p)
+
+	// The stand-in went on counting while the rules were made. Its share since then is what the device may have missed.
 	after, _ := was.value()
 	return after.Packets - p.earlier.Packets, nil
+}
+
+// takeOver makes the rules of p count, from the count that was has reached just before. made is the entry of p.
+func (b *Backend) takeOver(p, was *deviceFlow, made []*entry) error {
+	if err := b.readBaselines(made); err != nil {
+		return err
+	}
+	p.earlier, _ = was.value()
+	if err := p.dev.startRules(p); err != nil {
+		return err
+	}
+	return b.startReading(made)
 }
 
 // deviceFlowOn returns a flow and the position of one of its interfaces. The flow is nil if it has no such
 // interface.
 func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
-	x := b.flows[f.Name]
+	x := b.entryByName[f.Name]
 	if x == nil {
 		return nil, 0
 	}
@@ -141,6 +155,6 @@ func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
 func (b *Backend) replaceDevice(x *entry, i int, p *deviceFlow) {
 	y := &entry{Placed: x.Placed, id: x.id, devices: slices.Clone(x.devices)}
 	y.devices[i] = p
-	b.flows[y.Name] = y
+	b.entryByName[y.Name] = y
 	b.publishID(y)
 }

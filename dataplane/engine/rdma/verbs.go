@@ -31,42 +31,66 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 			err = errors.Join(err, n.closeObjects())
 		}
 	}()
-	if n.pd, err = ctx.AllocPD(); err != nil {
+
+	if err := n.makeQueuePair(); err != nil {
 		return nil, err
 	}
-	if n.cq, err = ctx.CreateCQ(ibv.CQOptions{CQE: 1}); err != nil {
+	if err := n.tryModes(steal); err != nil {
 		return nil, err
+	}
+	return n, nil
+}
+
+// makeQueuePair makes the queue pair of the flows, in RTR, where it receives.
+func (n *verbsNIC) makeQueuePair() (err error) {
+	if n.pd, err = n.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if n.cq, err = n.ctx.CreateCQ(ibv.CQOptions{CQE: 1}); err != nil {
+		return err
 	}
 	n.qp, err = n.pd.CreateQP(ibv.QPOptions{
-		Type: ibv.QPTRawPacket, SendCQ: n.cq, RecvCQ: n.cq,
-		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type:   ibv.QPTRawPacket,
+		SendCQ: n.cq,
+		RecvCQ: n.cq,
+		Cap:    ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: port}, ibv.QPAttrState|ibv.QPAttrPort); err != nil {
-		return nil, err
+
+	initial := ibv.QPAttr{State: ibv.QPSInit, PortNum: n.port}
+	if err := n.qp.Modify(initial, ibv.QPAttrState|ibv.QPAttrPort); err != nil {
+		return err
 	}
-	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState); err != nil {
-		return nil, err
-	}
+	return n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState)
+}
+
+// tryModes tries each mode, the one that takes packets away only if the configuration asks for it. It returns an
+// error if the device has none.
+func (n *verbsNIC) tryModes(steal bool) error {
 	n.refused = map[dataplane.Mode]error{
-		dataplane.ModeDontTrap: n.try(dataplane.ModeDontTrap), dataplane.ModeEgress: n.try(dataplane.ModeEgress), dataplane.ModeDrop: n.try(dataplane.ModeDrop),
+		dataplane.ModeDontTrap: n.try(dataplane.ModeDontTrap),
+		dataplane.ModeEgress:   n.try(dataplane.ModeEgress),
+		dataplane.ModeDrop:     n.try(dataplane.ModeDrop),
 		dataplane.ModeSteal: &probe.UnsupportedError{
-			Feature: "counting received packets", Object: ctx.Device(), Reason: "the device counts only by taking the packets away from the kernel",
-			Fix: "leave the flow to XDP, or set rdma.steal to true if the kernel does not need the packets",
+			Feature: "counting received packets",
+			Object:  n.ctx.Device(),
+			Reason:  "the device counts only by taking the packets away from the kernel",
+			Fix:     "leave the flow to XDP, or set rdma.steal to true if the kernel does not need the packets",
 		},
 	}
 	if steal {
 		n.refused[dataplane.ModeSteal] = n.try(dataplane.ModeSteal)
 	}
+
 	for _, m := range []dataplane.Mode{dataplane.ModeDontTrap, dataplane.ModeEgress, dataplane.ModeDrop, dataplane.ModeSteal} {
 		if n.refused[m] == nil {
 			n.anyMode = m
-			return n, nil
+			return nil
 		}
 	}
-	return nil, n.refused[dataplane.ModeDrop] // drop is the mode that takes the least
+	return n.refused[dataplane.ModeDrop] // the mode that asks least of a device
 }
 
 // try makes a rule and a counter in one mode for a match without packets, and removes them.
@@ -95,12 +119,13 @@ func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error)
 	case a == flow.Drop:
 		return dataplane.ModeDrop, n.refused[dataplane.ModeDrop]
 	}
-	err := n.refused[dataplane.ModeDontTrap]
-	if err == nil {
+
+	noDontTrap := n.refused[dataplane.ModeDontTrap]
+	if noDontTrap == nil {
 		return dataplane.ModeDontTrap, nil
 	}
-	if steal := n.refused[dataplane.ModeSteal]; steal != nil {
-		return "", errors.Join(steal, err)
+	if noSteal := n.refused[dataplane.ModeSteal]; noSteal != nil {
+		return "", errors.Join(noSteal, noDontTrap)
 	}
 	return dataplane.ModeSteal, nil
 }
