@@ -28,6 +28,21 @@ type applyCmd struct {
 	Timeout  time.Duration `help:"Give up on an instance that has not answered by then; the change is undone. 0: wait." default:"0" placeholder:"DURATION"`
 }
 
+// Help is shown by apply --help.
+func (*applyCmd) Help() string {
+	return `The instance becomes the file: flows that are not there are added, changed ones are changed in their places, flows of an earlier file that are gone are removed. Everything changes, or nothing does. The flows that do not change are counted without a gap. Flows of "flowtally flows add" stay, unless the file has their names or --prune is given. The settings interfaces, mirror.counters, mirror.history_period, mirror.latency_counters, poll.period, poll.idle_period and xdp.keep_pins change as well. Another setting that differs is named, and nothing changes: restart the instance for it.
+
+A line is printed for each change: "+ web" was added, "- old" was removed, "~ dns: count -> drop" was changed.
+
+Examples:
+
+  flowtally apply --dry-run
+
+  flowtally apply -f /etc/flowtally.yaml
+
+  flowtally apply -f edge.yaml --instance edge --prune -o json`
+}
+
 func (c *applyCmd) Run(env *Env) error {
 	defer collectLess()()
 	var cfg dataplane.Config

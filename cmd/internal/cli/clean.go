@@ -29,6 +29,19 @@ type cleanCmd struct {
 	Yes        bool         `short:"y" help:"Do not ask."`
 }
 
+// Help is shown by clean --help.
+func (*cleanCmd) Help() string {
+	return `Prints what it removes and asks. It detaches programs by the paths of their pins, so it needs no configuration and no plugin. An instance that a process runs is refused. One that was stopped with xdp.keep_pins is not dead: it is removed by its name alone. The host's journal gets a line with the user and the process.
+
+Examples:
+
+  flowtally clean --instance lb
+
+  flowtally clean --config /etc/flowtally.yaml --keep-mirror
+
+  flowtally clean --all-dead --yes`
+}
+
 func (c *cleanCmd) Run(env *Env) error {
 	if c.Config != "" {
 		cfg, err := loadConfig(env.Context, c.Config)

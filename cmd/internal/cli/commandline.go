@@ -128,3 +128,11 @@ func quote(word string) string {
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// program is this program's path: sudo looks for a name in another PATH than its caller's.
+func program() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return "flowtally"
+}

@@ -24,6 +24,17 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
+// Help is shown by completion --help.
+func (*completionCmd) Help() string {
+	return `Commands, flags, their values, interfaces and the names of counters are completed.
+
+  source <(flowtally completion bash)
+
+  source <(flowtally completion zsh)
+
+  flowtally completion fish | source`
+}
+
 func (c *completionCmd) Run(env *Env) error {
 	_, err := fmt.Fprint(env.Stdout, completion.Script(c.Shell))
 	return err

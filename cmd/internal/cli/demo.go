@@ -103,14 +103,6 @@ func (c *demoCmd) Run(env *Env) error {
 	return err
 }
 
-// program is this program's path: sudo looks for a name in another PATH than its caller's.
-func program() string {
-	if path, err := os.Executable(); err == nil {
-		return path
-	}
-	return "flowtally"
-}
-
 // softwareRDMA names the libraries that stand in for a NIC: those beside this
 // program, where make build leaves them.
 func softwareRDMA() (dataplane.RDMAConfig, error) {

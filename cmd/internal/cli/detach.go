@@ -17,6 +17,15 @@ type detachCmd struct {
 	PinDir   string       `help:"The directory of its pins, where the configuration names one that is on no mounted bpffs." placeholder:"DIR"`
 }
 
+// Help is shown by detach --help.
+func (*detachCmd) Help() string {
+	return `For an emergency, such as a drop rule that matches too much. The programs are detached by the paths of their pins: the instance is not asked. Where it runs it goes on without programs, says so by a condition, and takes its hooks again when it is restarted. Its pinned counts stay.
+
+Examples:
+
+  flowtally detach --instance lb`
+}
+
 func (c *detachCmd) Run(env *Env) error {
 	list, err := instances.List(nil, given(c.PinDir))
 	if err != nil {

@@ -2,13 +2,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/probe"
 )
@@ -22,6 +26,19 @@ type doctorCmd struct {
 	Plugin    string   `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 	Strict    bool     `help:"Exit with 3 when a result is no. RDMA results count only if the configuration uses rdma, or has queue pairs."`
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to test. Default: every interface that is up."`
+}
+
+// Help is shown by doctor --help.
+func (*doctorCmd) Help() string {
+	return `A result is yes, no or inconclusive; inconclusive means that the test could not run, mostly for want of a privilege. The tests attach no program to an interface. An RDMA device is tested by use: flows without matching packets are made and removed.
+
+Examples:
+
+  flowtally doctor
+
+  flowtally doctor eth0 eth1 --strict -o json
+
+  flowtally doctor --config /etc/flowtally.yaml`
 }
 
 func (c *doctorCmd) Run(env *Env) error {
@@ -105,4 +122,49 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 // asksForRDMA reports whether the configuration names rdma, and not only auto.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
+}
+
+// leftovers are the results of doctor about instances that have no process and did not end in order.
+func leftovers() (results []probe.Result) {
+	list, err := instances.List(nil, nil)
+	if err != nil {
+		return nil
+	}
+	for _, i := range list {
+		if r, is := otherBuild(i); is {
+			results = append(results, r)
+		}
+		if i.State != instances.Dead && i.State != instances.Pins {
+			continue
+		}
+		r := probe.Result{Object: "instance " + i.Name, Feature: "nothing left of a dead instance", Answer: probe.No, Fix: "flowtally clean --instance " + i.Name}
+		switch {
+		case i.Links > 0:
+			r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
+		case i.Pins != "":
+			r.Reason = "no process runs it, and it has pins in " + i.Pins
+		default:
+			r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// otherBuild is the result of doctor about programs of another release that are on hooks still.
+func otherBuild(i instances.Instance) (r probe.Result, is bool) {
+	if i.Pins == "" {
+		return r, false
+	}
+	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
+		return r, false
+	}
+	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
+	if i.HasProcess() {
+		fix = "restart it (systemctl restart flowtally): its start exchanges them"
+	}
+	return probe.Result{
+		Object: "instance " + i.Name, Feature: "programs of this release", Answer: probe.No, Fix: fix,
+		Reason: format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
+	}, true
 }

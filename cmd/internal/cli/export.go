@@ -30,6 +30,19 @@ type exportCmd struct {
 	Name        []string          `arg:"" optional:"" complete:"counters" help:"Counters to export; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by export --help.
+func (*exportCmd) Help() string {
+	return `Reads the mirror alone, needs no privilege, and follows the mirror over restarts. A counter that was never sampled has no series. /metrics is for Prometheus, /v1/counters is the JSON of "flowtally get". Series have the labels counter and direction, and the labels that --label-keys names.
+
+Examples:
+
+  flowtally export
+
+  flowtally export --listen :9790 --label-keys team,action --web.config.file /etc/flowtally-web.yaml
+
+  flowtally export --instance edge --otlp grpc://collector:4317 --otlp-period 15s 'web*'`
+}
+
 func (c *exportCmd) Run(env *Env) error {
 	selected, err := newSelection(c.Name, selection.Options{Label: c.Label, Direction: c.Direction, SumBy: c.SumBy})
 	if err != nil {

@@ -110,3 +110,17 @@ func cutFlow(s string) (name, match string, ok bool) {
 	name, match, ok = strings.Cut(s, ": ")
 	return strings.TrimSpace(name), strings.TrimSpace(match), ok
 }
+
+// parseMatch is flow.ParseMatch with each mistake marked in the text.
+func parseMatch(text string) (flow.Match, error) {
+	m, err := flow.ParseMatch(text)
+	var mistakes flow.ParseErrors
+	if !errors.As(err, &mistakes) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return m, err
+	}
+	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
+	for _, e := range mistakes {
+		marks[len([]rune(text[:min(e.Offset, len(text))]))] = '^'
+	}
+	return m, fmt.Errorf("%w\n  %s\n  %s", err, text, strings.TrimRight(string(marks), " "))
+}

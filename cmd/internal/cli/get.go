@@ -19,6 +19,23 @@ type getCmd struct {
 	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by get --help.
+func (*getCmd) Help() string {
+	return `Works while the writer is dead, and says so. A counter that was never sampled has no value: "-" in the table, null in JSON. The values of a sum are of one snapshot; counters of different kinds or units are never added up, and the note names the counters that a sum lacks.
+
+Examples:
+
+  flowtally get
+
+  flowtally get -o json web dns
+
+  flowtally get --strict --instance edge web
+
+  flowtally get --label team=ops --direction ingress
+
+  flowtally get --sum-by team -o json`
+}
+
 func (c *getCmd) Run(env *Env) error {
 	wanted, err := newSelection(c.Name, c.Options)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -98,3 +99,12 @@ func (n *instanceName) UnmarshalText(text []byte) error {
 
 // findPlugin returns the plugin's binary, as plugin.Launch would find it.
 func findPlugin(path string) (string, error) { return plugin.Find(path) }
+
+// nameInstance names the instance: by the flag, else by the file, else by the environment.
+func nameInstance(flag instanceName, file string) (string, error) {
+	var env instanceName
+	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
+		return "", fmt.Errorf("FLOWTALLY_INSTANCE: %w", err)
+	}
+	return cmp.Or(string(flag), file, string(env), "default"), nil
+}

@@ -38,6 +38,17 @@ type queuePairsListCmd struct {
 	controlFlag
 }
 
+// Help is shown by queue-pairs list --help.
+func (*queuePairsListCmd) Help() string {
+	return `The line "address" is for the other end, on its own host or in its own program. State RTS is connected; ERR is in error: the condition below says why, and connect mends it.
+
+Examples:
+
+  flowtally queue-pairs
+
+  flowtally qp list -o json --instance edge`
+}
+
 func (c *queuePairsListCmd) Run(env *Env) error {
 	var pairs []dataplane.QueuePairState
 	var conditions []dataplane.Condition
@@ -67,6 +78,17 @@ type queuePairsReserveCmd struct {
 	Name string `arg:"" help:"Name of the counter."`
 }
 
+// Help is shown by queue-pairs reserve --help.
+func (*queuePairsReserveCmd) Help() string {
+	return `A program takes the words on the socket INSTANCE.words beside the mirror: shm/words.Take in Go. Its RDMA device, or the program itself, counts completions there. The words stay reserved until release or the end of the instance; name lasting ones under words in the configuration.
+
+Examples:
+
+  flowtally queue-pairs reserve app
+
+  flowtally qp reserve app -o json`
+}
+
 func (c *queuePairsReserveCmd) Run(env *Env) error {
 	var words dataplane.ReservedWords
 	err := c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
@@ -87,6 +109,15 @@ type queuePairsReleaseCmd struct {
 	Name string `arg:"" help:"Name of the counter."`
 }
 
+// Help is shown by queue-pairs release --help.
+func (*queuePairsReleaseCmd) Help() string {
+	return `A program that has the words goes on without a counter.
+
+Examples:
+
+  flowtally queue-pairs release app`
+}
+
 func (c *queuePairsReleaseCmd) Run(env *Env) error {
 	return c.with(env, func(ctx context.Context, svc dataplane.Service) error {
 		err := svc.ReleaseWords(ctx, c.Name)
@@ -101,6 +132,17 @@ type queuePairsConnectCmd struct {
 	controlFlag
 	Name    string      `arg:"" complete:"queue-pairs" help:"The queue pair."`
 	Address peerAddress `arg:"" optional:"" help:"The other end's address, as list shows it there. Left out: as the configuration says."`
+}
+
+// Help is shown by queue-pairs connect --help.
+func (*queuePairsConnectCmd) Help() string {
+	return `A queue pair that is connected, or in error, is connected anew: outstanding operations end in error first. The connection does not survive a restart of the plugin, when numbers change: put a lasting one into the configuration.
+
+Examples:
+
+  flowtally queue-pairs connect storage 'gid=fe80::5054:ff:fe12:3456,qpn=17,psn=4660,addr=0x7f2a40000000,rkey=0x1f2'
+
+  flowtally qp connect near`
 }
 
 // peerAddress is the address of another queue pair on the command line.
@@ -128,6 +170,19 @@ type queuePairsPostCmd struct {
 	Timeout   time.Duration `help:"End with 1 if they have not completed by then, or at a signal, and print the completed ones; the others stay outstanding. 0: wait." default:"0" placeholder:"DURATION"`
 	Name      string        `arg:"" complete:"queue-pairs" help:"The queue pair."`
 	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"Operation to post: ${enum}. Messages have message_size bytes. The peer must receive sent ones."`
+}
+
+// Help is shown by queue-pairs post --help.
+func (*queuePairsPostCmd) Help() string {
+	return `Exits with 1 if operations completed in error, and if it gave up, at --timeout or a signal; then it prints the completions so far, and posts no more. The counters of the queue pair have the posted operations, and the peer's counters the received ones: flowtally get shows both.
+
+Examples:
+
+  flowtally queue-pairs post near send --count 100000
+
+  flowtally qp post near send --count 100000 --timeout 10s
+
+  flowtally qp post near rdma_write --count 100 -o json`
 }
 
 func (c *queuePairsPostCmd) Run(env *Env) error {

@@ -3,12 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/flowtally/flowtally/cmd/internal/capture"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // replayCmd counts a capture by flows.
@@ -75,32 +73,4 @@ func (c *replayCmd) Run(env *Env) error {
 			"capinfos or tcpdump -r names the fault too; take the capture again")
 	}
 	return nil
-}
-
-// openCapture opens a capture, or standard input for "-".
-func openCapture(env *Env, path string) (*capture.File, error) {
-	f, err := capture.OpenFile(env.Context, path, env.Stdin)
-	if errors.Is(err, capture.ErrDirectory) {
-		return nil, &usageError{err}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, withHint(err, "check the path; - is standard input")
-	}
-	return f, err
-}
-
-// hintCapture adds the next step to an error about a file that is no capture.
-func hintCapture(err error) error {
-	if errors.Is(err, capture.ErrNoCapture) {
-		return withHint(err, "tcpdump -i NAME -w FILE writes a capture")
-	}
-	return err
-}
-
-// direction returns the direction of a flag with the words of a direction.
-func direction(word string) flow.Direction {
-	if word == flow.Egress.String() {
-		return flow.Egress
-	}
-	return flow.Ingress
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
-	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -36,6 +34,19 @@ type runCmd struct {
 	Plugin    string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 	Embedded  bool         `help:"Count in this process, which then needs the privileges, in place of the plugin's."`
 	Strict    bool         `help:"End with 3 when, once started, a condition is of high severity or a flow is not counted."`
+}
+
+// Help is shown by run --help.
+func (*runCmd) Help() string {
+	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGHUP it reads --config again and becomes that file, as "flowtally apply" does; a file with a mistake changes nothing. At SIGINT or SIGTERM it detaches its programs, unless xdp.keep_pins lets them go on counting; the mirror's last values stay readable, and totals go on at the next start.
+
+Examples:
+
+  flowtally run --config /etc/flowtally.yaml
+
+  flowtally run --interface eth0 --flow 'web=tcp dport 443' --flow 'rest=any'
+
+  flowtally run --backend sim --flow 'web=tcp dport 443' --socket - --embedded`
 }
 
 func (c *runCmd) Run(env *Env) (err error) {
@@ -188,15 +199,6 @@ func (c *runCmd) endings() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// nameInstance names the instance: by the flag, else by the file, else by the environment.
-func nameInstance(flag instanceName, file string) (string, error) {
-	var env instanceName
-	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
-		return "", fmt.Errorf("FLOWTALLY_INSTANCE: %w", err)
-	}
-	return cmp.Or(string(flag), file, string(env), "default"), nil
-}
-
 // load returns the configuration of the file, or of the flags that stand for one.
 func (c *runCmd) load(ctx context.Context) (dataplane.Config, error) {
 	var cfg dataplane.Config
@@ -218,26 +220,6 @@ func (c *runCmd) load(ctx context.Context) (dataplane.Config, error) {
 		cfg.Mirror.Path = c.Mirror
 	}
 	return cfg, nil
-}
-
-// loadConfig reads a configuration file, and adds the remedy if the file is missing.
-func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
-	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
-	if err != nil && errors.Is(err, ctx.Err()) { // before the writer of a FIFO came
-		err = fmt.Errorf("%s: reading configuration: %w", path, err)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = withHint(err, "check the path; configs/default.yaml of the source is a file to begin with, and make install copies it to /etc/flowtally.yaml")
-	}
-	return cfg, directory(err)
-}
-
-// directory adds the remedy if a directory was named in place of a file.
-func directory(err error) error {
-	if errors.Is(err, syscall.EISDIR) {
-		return withHint(err, "the path of a file in this directory")
-	}
-	return err
 }
 
 // quick returns the configuration that --interface, --flow and --backend say.

@@ -25,6 +25,21 @@ type topCmd struct {
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by top --help.
+func (*topCmd) Help() string {
+	return `A rate is the count between two samples, divided by the time between them; "-" where no new sample came. On a terminal the table is live: ? lists the keys, / filters, > and < change the order, enter shows all of one counter, space pauses, q quits. It waits for a mirror that does not exist yet. Where standard output is no terminal, tables are printed one after the other; with -o json one object for each look. NO_COLOR takes the colors out.
+
+Examples:
+
+  flowtally top --sort rate
+
+  flowtally top --interval 100ms --sort bits 'tenant-*'
+
+  flowtally top -o json --count 2
+
+  flowtally top --count 2 --interval 5s web dns`
+}
+
 func (c *topCmd) Run(env *Env) error {
 	if c.Interval < 10*time.Millisecond {
 		return usagef("--interval %s: at least 10ms", c.Interval)

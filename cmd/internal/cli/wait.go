@@ -22,6 +22,17 @@ type waitCmd struct {
 	Name    string        `arg:"" complete:"counters" help:"The counter to wait for."`
 }
 
+// Help is shown by wait --help.
+func (*waitCmd) Help() string {
+	return `Ends with 0 when the counter has reached the number, and prints it; with 1 at the timeout, at a signal, when the counter is removed, when the writer is gone, and when operations of a completion counter end in error meanwhile. Members of the group mirror.wait_group are woken at the end of a poll cycle; other processes poll once per cycle.
+
+Examples:
+
+  flowtally wait web --at-least 1000000
+
+  flowtally wait near-sent --at-least 100000 --timeout 30s -o json`
+}
+
 // Run ends with 0 only when the number was reached: a script may go on behind it.
 func (c *waitCmd) Run(env *Env) error {
 	if c.Timeout < 0 {

@@ -23,6 +23,19 @@ type watchCmd struct {
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by watch --help.
+func (*watchCmd) Help() string {
+	return `Changes are written to the mirror's history every mirror.history_period. If they come faster than they are read, a line has the exact number of lost changes. In parentheses is the difference from the change before, or "-" if that one was not read, as for the first change of each counter.
+
+Examples:
+
+  flowtally watch web
+
+  flowtally watch --history -o json
+
+  flowtally watch --sum-by team --label 'team!=test'`
+}
+
 func (c *watchCmd) Run(env *Env) error {
 	switch {
 	case c.Interval < time.Millisecond:

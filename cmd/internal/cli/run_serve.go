@@ -181,3 +181,26 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 	}
 	return nil
 }
+
+// waitFirstCycle waits until the writer of the mirror has completed a poll cycle.
+func waitFirstCycle(ctx context.Context, path string, timeout time.Duration) error {
+	m, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: path}})
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for m.reader.Status().Cycle == 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-deadline.C:
+			return fmt.Errorf("%s: no poll cycle within %s", path, timeout)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
