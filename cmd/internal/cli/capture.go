@@ -20,7 +20,7 @@ func openCapture(env *Env, path string) (*capture.File, error) {
 	return f, err
 }
 
-// hintCapture adds the next step to an error about a file that is no capture.
+// hintCapture adds the next step if the file is no capture.
 func hintCapture(err error) error {
 	if errors.Is(err, capture.ErrNoCapture) {
 		return withHint(err, "tcpdump -i NAME -w FILE writes a capture")
@@ -28,7 +28,7 @@ func hintCapture(err error) error {
 	return err
 }
 
-// direction returns the direction of a flag with the words of a direction.
+// direction returns the direction that --direction names. Its enum allows no other word.
 func direction(word string) flow.Direction {
 	if word == flow.Egress.String() {
 		return flow.Egress

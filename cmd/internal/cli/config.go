@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// loadConfig reads a configuration file, and adds the remedy if the file is missing.
+// loadConfig reads a configuration file, and adds the next step if the file is missing or is a directory.
 func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
 	if err != nil && errors.Is(err, ctx.Err()) { // before the writer of a FIFO came
@@ -23,7 +23,7 @@ func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	return cfg, directory(err)
 }
 
-// directory adds the remedy if a directory was named in place of a file.
+// directory adds the next step if a directory was named in place of a file.
 func directory(err error) error {
 	if errors.Is(err, syscall.EISDIR) {
 		return withHint(err, "the path of a file in this directory")
