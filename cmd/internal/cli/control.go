@@ -26,31 +26,14 @@ func (s socketFlag) path() string {
 	return plugin.FindControl(string(s.Instance))
 }
 
-// dial connects to the running instance. named is the instance that was named beside the socket; empty: none was.
-func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Service, info dataplane.Info, err error) {
-	if svc, err = plugin.Dial(ctx, s.path()); err != nil {
-		return nil, info, err
-	}
-	if info, err = svc.Info(ctx); err != nil {
-		err = fmt.Errorf("reading the identity of the instance at %s: %w", s.path(), err)
-	} else if named != "" && named != info.Instance {
-		err = withHint(usagef("%s is the socket of instance %s, and --instance or $FLOWTALLY_INSTANCE names instance %s", s.path(), info.Instance, named),
-			"give one of --socket and --instance; $FLOWTALLY_SOCKET counts as the first")
-	}
-	if err != nil {
-		return nil, info, errors.Join(err, svc.Close())
-	}
-	return svc, info, nil
-}
-
 // controlFlag names the instance to talk to, and bounds the talk.
 type controlFlag struct {
 	socketFlag
 	Timeout time.Duration `help:"Give up on an instance that has not answered by then. 0: wait." default:"0" placeholder:"DURATION"`
 }
 
-// with calls f with the running instance, within the time of --timeout. f prints nothing: whoever reads the output may
-// take his time.
+// with calls f with the running instance, within --timeout. f prints nothing: whoever reads the output may be slow, and
+// that time would count.
 func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) error) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %v: not negative", c.Timeout)
@@ -58,21 +41,11 @@ func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) e
 	return c.talk(env, c.Timeout, f)
 }
 
-// quiet is how long a command waits for an instance before it says for whom it waits.
-const quiet = 2 * time.Second
-
-// waiting says for whom the command waits, unless answered is called soon.
-func (s socketFlag) waiting(env *Env) (whom *atomic.Value, answered func() bool) {
-	whom = new(atomic.Value)
-	whom.Store("the instance at " + s.path())
-	slow := time.AfterFunc(quiet, func() { fmt.Fprintf(env.Stderr, "flowtally: waiting for %s\n", whom.Load()) })
-	return whom, slow.Stop
-}
-
-// talk calls f with the running instance. The context of f ends after timeout, unless that is 0.
+// talk calls f with the running instance. The context of f ends after timeout; 0: with the command.
 func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context, dataplane.Service) error) (err error) {
-	whom, answered := s.waiting(env)
+	whom, answered := s.sayWaiting(env)
 	defer answered()
+
 	ctx := env.Context
 	if timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, timeout)
@@ -85,21 +58,55 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 			}
 		}()
 	}
+
 	svc, info, err := s.dial(ctx, env.named)
-	if errors.Is(err, dataplane.ErrUnavailable) {
+	switch {
+	case errors.Is(err, dataplane.ErrUnavailable):
 		return s.unreached(err)
-	}
-	if errors.Is(err, dataplane.ErrPermission) {
+	case errors.Is(err, dataplane.ErrPermission):
 		return withHint(err, "SUDO # or as the user who runs the instance")
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, svc.Close()) }()
+
 	if info.PID != 0 {
 		whom.Store(fmt.Sprintf("instance %s, process %d", info.Instance, info.PID))
 	}
 	return f(ctx, svc)
+}
+
+// quiet is how long a command waits for an instance before it says for whom it waits.
+const quiet = 2 * time.Second
+
+// sayWaiting says for whom the command waits, unless answered is called soon. The caller stores a better name in whom as
+// soon as it has one.
+func (s socketFlag) sayWaiting(env *Env) (whom *atomic.Value, answered func() bool) {
+	whom = new(atomic.Value)
+	whom.Store("the instance at " + s.path())
+	slow := time.AfterFunc(quiet, func() { fmt.Fprintf(env.Stderr, "flowtally: waiting for %s\n", whom.Load()) })
+	return whom, slow.Stop
+}
+
+// dial connects to the running instance, and refuses another one than named, the instance that the user named beside the
+// socket; "": none.
+func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Service, info dataplane.Info, err error) {
+	if svc, err = plugin.Dial(ctx, s.path()); err != nil {
+		return nil, info, err
+	}
+
+	info, err = svc.Info(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("reading the identity of the instance at %s: %w", s.path(), err)
+	case named != "" && named != info.Instance:
+		err = withHint(usagef("%s is the socket of instance %s, and --instance or $FLOWTALLY_INSTANCE names instance %s", s.path(), info.Instance, named),
+			"give one of --socket and --instance; $FLOWTALLY_SOCKET counts as the first")
+	}
+	if err != nil {
+		return nil, info, errors.Join(err, svc.Close())
+	}
+	return svc, info, nil
 }
 
 // unreached adds the next step where no process listens on the control socket.
@@ -110,7 +117,7 @@ func (s socketFlag) unreached(err error) error {
 	return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
 }
 
-// counts reports whether the instance has a mirror that is written.
+// counts reports whether the instance has a mirror with a living writer.
 func (s socketFlag) counts() bool {
 	in, err := shm.Open(string(s.Instance))
 	if err != nil {

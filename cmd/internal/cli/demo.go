@@ -47,7 +47,7 @@ func (c *demoCmd) Run(env *Env) error {
 	if c.Backend != "rdma" && (c.RDMABy != "devx" || c.Device != "") {
 		return usagef("--rdma-by and --rdma-device: with --backend rdma only")
 	}
-	path, err := findPlugin(c.Plugin)
+	path, err := plugin.Find(c.Plugin)
 	if err != nil {
 		return withHint(err, "make build, or --plugin PATH")
 	}

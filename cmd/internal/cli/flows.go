@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// flowsCmd talks to a running instance over its control socket.
+// flowsCmd lists and changes the flows of a running instance, over its control socket.
 type flowsCmd struct {
 	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere; below them, the conditions."`
 	Add    flowsAddCmd    `cmd:"" help:"Add flows to the running instance: all or none."`
@@ -36,6 +36,7 @@ func (c *flowsListCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	var placements []dataplane.Placement
 	var conditions []dataplane.Condition
 	var statuses view.Statuses
@@ -47,19 +48,22 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if conditions, err = svc.Conditions(ctx); err != nil {
 			return fmt.Errorf("reading the conditions: %w", err)
 		}
-		statuses, cost = c.statuses(ctx, env, svc), c.cost(ctx, env, svc)
+		statuses = c.statuses(ctx, env, svc)
+		cost = c.cost(ctx, env, svc)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	if placements, err = view.SelectFlows(wanted, placements); err != nil {
 		return err
 	}
 	return view.Flows(env.Stdout, c.json(), wanted, placements, env.completed(conditions), time.Now(), statuses, cost)
 }
 
-// cost returns what a packet costs in XDP now, for JSON, or nil where XDP counts no flow.
+// cost returns what a packet costs in XDP now, for JSON; nil where XDP counts no flow. A change of nothing, made dry, tells
+// it.
 func (c *flowsListCmd) cost(ctx context.Context, env *Env, svc dataplane.Service) *dataplane.Cost {
 	if !c.json() {
 		return nil
@@ -99,81 +103,12 @@ func (*flowsAddCmd) Help() string {
   flowtally flows add -f flows.yaml`
 }
 
-// flow returns the flow of the flags, or every mistake in them.
-func (c *flowsAddCmd) flow() (flow.Flow, error) {
-	f := flow.Flow{
-		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label, Backend: flow.Backend(c.Backend),
-	}
-	match, matchErr := parseMatch(c.Match)
-	f.Match = match
-	err := errors.Join(matchErr, f.Direction.UnmarshalText([]byte(c.Direction)), f.Action.UnmarshalText([]byte(c.Action)))
-	if err == nil {
-		err = f.Validate()
-	}
-	if err != nil {
-		return flow.Flow{}, &usageError{err}
-	}
-	return f, nil
-}
-
-// flows returns the flow of the flags, or the flows of the file.
-func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
-	single := c.Name != "" || c.Match != "" || c.Priority != 0 || c.Direction != "ingress" || c.Action != "count" || c.Backend != "" ||
-		c.Interface != "" || c.Latency || len(c.Label) > 0
-	switch {
-	case c.File != "" && single:
-		return nil, withHint(usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file"), "flowtally flows add --help")
-	case c.File == "" && c.Match == "":
-		return nil, withHint(usagef(`expected "NAME MATCH", or --file FILE`), "flowtally flows add --help")
-	case c.File == "":
-		f, err := c.flow()
-		return []flow.Flow{f}, err
-	}
-	name, read := c.File, func() ([]byte, error) {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return readFlows(f)
-	}
-	if c.File == "-" {
-		name, read = "standard input", func() ([]byte, error) { return readFlows(env.Stdin) }
-	}
-	data, err := await(env.Context, read)
-	if errors.Is(err, os.ErrNotExist) {
-		err = withHint(err, "check the path; - is standard input")
-	}
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, directory(err))}
-	}
-	flows, err := configs.ParseFlows(name, data)
-	if err == nil && len(flows) == 0 {
-		err = fmt.Errorf("%s: no flow in it", name)
-	}
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return flows, nil
-}
-
-// mostFlowBytes is the bound that a configuration has too.
-const mostFlowBytes = 256 << 20
-
-// readFlows reads a file of flows, which may have no end.
-func readFlows(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, mostFlowBytes+1))
-	if err == nil && len(data) > mostFlowBytes {
-		err = fmt.Errorf("more than %d MiB", mostFlowBytes>>20)
-	}
-	return data, err
-}
-
 func (c *flowsAddCmd) Run(env *Env) error {
 	flows, err := c.flows(env)
 	if err != nil {
 		return err
 	}
+
 	var placements []dataplane.Placement
 	var statuses view.Statuses
 	err = c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
@@ -184,6 +119,7 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("adding %d flows: %w", len(flows), err)
 		}
+
 		names := make([]string, len(flows))
 		for i, f := range flows {
 			names[i] = f.Name
@@ -195,6 +131,105 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		return err
 	}
 	return view.Added(env.Stdout, c.json(), placements, statuses)
+}
+
+// flows returns the flow of the flags, or the flows of the file.
+func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
+	switch {
+	case c.File != "" && c.namesOneFlow():
+		return nil, withHint(usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file"), "flowtally flows add --help")
+	case c.File == "" && c.Match == "":
+		return nil, withHint(usagef(`expected "NAME MATCH", or --file FILE`), "flowtally flows add --help")
+	case c.File != "":
+		return c.fromFile(env)
+	}
+	f, err := c.flow()
+	return []flow.Flow{f}, err
+}
+
+// namesOneFlow reports whether an argument or a flag of one flow was given.
+func (c *flowsAddCmd) namesOneFlow() bool {
+	return c.Name != "" ||
+		c.Match != "" ||
+		c.Priority != 0 ||
+		c.Direction != "ingress" ||
+		c.Action != "count" ||
+		c.Backend != "" ||
+		c.Interface != "" ||
+		c.Latency ||
+		len(c.Label) > 0
+}
+
+// flow returns the flow of the flags, or every mistake in them.
+func (c *flowsAddCmd) flow() (flow.Flow, error) {
+	f := flow.Flow{
+		Name:      c.Name,
+		Priority:  c.Priority,
+		Interface: c.Interface,
+		Latency:   c.Latency,
+		Labels:    c.Label,
+		Backend:   flow.Backend(c.Backend),
+	}
+	match, matchErr := parseMatch(c.Match)
+	f.Match = match
+	err := errors.Join(matchErr, f.Direction.UnmarshalText([]byte(c.Direction)), f.Action.UnmarshalText([]byte(c.Action)))
+
+	if err == nil {
+		err = f.Validate()
+	}
+	if err != nil {
+		return flow.Flow{}, &usageError{err}
+	}
+	return f, nil
+}
+
+// fromFile returns the flows of the file.
+func (c *flowsAddCmd) fromFile(env *Env) ([]flow.Flow, error) {
+	name := c.File
+	if name == "-" {
+		name = "standard input"
+	}
+
+	data, err := await(env.Context, func() ([]byte, error) { return c.readFile(env.Stdin) })
+	if errors.Is(err, os.ErrNotExist) {
+		err = withHint(err, "check the path; - is standard input")
+	}
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, directory(err))}
+	}
+
+	flows, err := configs.ParseFlows(name, data)
+	if err == nil && len(flows) == 0 {
+		err = fmt.Errorf("%s: no flow in it", name)
+	}
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return flows, nil
+}
+
+func (c *flowsAddCmd) readFile(stdin io.Reader) ([]byte, error) {
+	if c.File == "-" {
+		return readFlows(stdin)
+	}
+	f, err := os.Open(c.File)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readFlows(f)
+}
+
+// mostFlowBytes bounds a file of flows. A configuration has the same bound.
+const mostFlowBytes = 256 << 20
+
+// readFlows reads a file of flows, which may have no end.
+func readFlows(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, mostFlowBytes+1))
+	if err == nil && len(data) > mostFlowBytes {
+		err = fmt.Errorf("more than %d MiB", mostFlowBytes>>20)
+	}
+	return data, err
 }
 
 type flowsRemoveCmd struct {
@@ -211,8 +246,8 @@ func (c *flowsRemoveCmd) Run(env *Env) error {
 	})
 }
 
-// statuses returns the status of each counter with one of those names, for JSON, or of all if there are no names. If
-// the mirror cannot be read, it prints the reason on stderr, and the fields of the status are null.
+// statuses returns, for JSON, the status of each counter with one of those names, or of all without names. If the mirror
+// cannot be read, a message says so, and the status is null in every flow.
 func (f outputFlag) statuses(ctx context.Context, env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
 	if !f.json() {
 		return s
@@ -233,6 +268,7 @@ func readStatuses(path string, names ...string) (view.Statuses, error) {
 		return view.Statuses{}, err
 	}
 	defer m.close()
+
 	wanted, err := newSelection(names, selection.Options{})
 	if err != nil {
 		return view.Statuses{}, err

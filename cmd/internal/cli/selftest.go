@@ -64,7 +64,7 @@ func (c *selftestCmd) Run(env *Env) error {
 			return e, nil
 		},
 		Running: func(ctx context.Context) (dataplane.Service, error) {
-			_, answered := c.waiting(env)
+			_, answered := c.sayWaiting(env)
 			defer answered()
 			svc, _, err := c.dial(ctx, env.named)
 			return svc, err

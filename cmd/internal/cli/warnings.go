@@ -47,7 +47,7 @@ func printWarnings(w io.Writer, kinds [][]warningJSON) {
 	}
 }
 
-// unguardedFlows names the flows that are to drop packets, and that a packet can evade.
+// unguardedFlows names the drop flows that a packet can evade.
 func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
 	for _, f := range flow.Unguarded(cfg.Flows) {
 		out = append(out, warningJSON{
@@ -59,27 +59,32 @@ func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-// hiddenFlows names the flows that can count no packet, since other flows win over them on all of their packets.
+// mostWinners bounds the flows that are named as the winners over a hidden one.
+const mostWinners = 4
+
+// hiddenFlows names the flows that can count no packet, because other flows win over them on all of their packets.
 func hiddenFlows(cfg dataplane.Config) (out []warningJSON) {
-	hidden, err := engine.Hidden(cfg)
+	winnersByName, err := engine.Hidden(cfg)
 	if err != nil {
 		return nil // the start reports it
 	}
+
 	for _, f := range cfg.Flows {
-		if by := hidden[f.Name]; len(by) > 0 {
-			by = by[:min(len(by), 4)]
-			out = append(out, warningJSON{
-				Object:     fmt.Sprintf("flow %q", f.Name),
-				Text:       "it counts no packet: each one is counted by a flow that wins over it: " + strings.Join(by, ", "),
-				Suggestion: "give it a lower priority number than the other flow, put it before that flow, or remove it",
-			})
+		winners := winnersByName[f.Name]
+		if len(winners) == 0 {
+			continue
 		}
+		winners = winners[:min(len(winners), mostWinners)]
+		out = append(out, warningJSON{
+			Object:     fmt.Sprintf("flow %q", f.Name),
+			Text:       "it counts no packet: each one is counted by a flow that wins over it: " + strings.Join(winners, ", "),
+			Suggestion: "give it a lower priority number than the other flow, put it before that flow, or remove it",
+		})
 	}
 	return out
 }
 
-// lowLimits names the limits of the mirror that are below the number of counters of the
-// configuration itself.
+// lowLimits names the limits of the mirror that the configuration itself exceeds.
 func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.MirrorConfig) (out []warningJSON) {
 	var counters, latency int
 	for _, f := range flows {
@@ -92,33 +97,42 @@ func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.Mirro
 	for _, q := range pairs {
 		counters += len(q.Counters)
 	}
-	for _, l := range []struct {
-		name        string
-		limit, need int
-	}{{"mirror.counters", m.Counters, counters}, {"mirror.latency_counters", m.LatencyCounters, latency}} {
-		if l.limit > 0 && l.need > l.limit {
-			out = append(out, warningJSON{l.name, fmt.Sprintf("the limit is %d, the configuration has %d", l.limit, l.need), "raise it, or write 0 for no limit"})
+
+	check := func(name string, limit, need int) {
+		if limit > 0 && need > limit {
+			out = append(out, warningJSON{
+				Object:     name,
+				Text:       fmt.Sprintf("the limit is %d, the configuration has %d", limit, need),
+				Suggestion: "raise it, or write 0 for no limit",
+			})
 		}
 	}
+	check("mirror.counters", m.Counters, counters)
+	check("mirror.latency_counters", m.LatencyCounters, latency)
 	return out
 }
 
-// missingInterfaces names the interfaces of a configuration that are not on this host now: it may
-// be meant for another host, or for later.
+// missingInterfaces names the interfaces of a configuration that this host lacks now. The configuration may be for another
+// host, or for later.
 func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
-	there, err := net.Interfaces()
+	links, err := net.Interfaces()
 	if err != nil || cfg.Backend == "sim" {
 		return nil
 	}
-	names := make([]string, len(there))
-	for i, ifi := range there {
-		names[i] = ifi.Name
+	names := make([]string, len(links))
+	for i, link := range links {
+		names[i] = link.Name
 	}
+
 	for _, i := range cfg.Interfaces {
 		if i.Optional || slices.ContainsFunc(names, i.Matches) {
 			continue
 		}
-		w := warningJSON{fmt.Sprintf("interface %s", i.Name), "it is not on this host", "there are: " + strings.Join(names[:min(len(names), 16)], ", ")}
+		w := warningJSON{
+			Object:     fmt.Sprintf("interface %s", i.Name),
+			Text:       "it is not on this host",
+			Suggestion: "there are: " + strings.Join(names[:min(len(names), 16)], ", "),
+		}
 		if i.IsPattern() {
 			w.Text = "no interface of this host matches the pattern"
 		} else if near := flow.Nearest(i.Name, names); near != "" {
@@ -129,20 +143,21 @@ func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-// missingOnHost names the groups and the processor that a start on this host will refuse.
+// missingOnHost names the groups and the processor for which a start on this host is refused.
 func missingOnHost(cfg dataplane.Config) (out []warningJSON) {
 	err := engine.CheckHost(cfg)
 	if err == nil {
 		return nil
 	}
-	for line := range strings.Lines(err.Error()) {
+
+	for line := range strings.Lines(err.Error()) { // errors.Join has one a line
 		object, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		out = append(out, warningJSON{object, text, "a start on this host is refused"})
 	}
 	return out
 }
 
-// stackedInterfaces warns of interfaces of this host that will count the packets of another configured interface again.
+// stackedInterfaces names the interfaces of this host that see the packets of another configured interface again.
 func stackedInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	if cfg.Backend == "sim" {
 		return nil // nothing counts on this host
