@@ -43,6 +43,11 @@ func (c *checkCmd) Run(env *Env) error {
 	if c.Config != "" {
 		return c.checkConfig(env)
 	}
+	return c.checkMirror(env)
+}
+
+// checkMirror verifies a mirror of any owner.
+func (c *checkCmd) checkMirror(env *Env) error {
 	path, err := c.readPath(shm.ReaderOptions{})
 	if err != nil {
 		return err
@@ -54,59 +59,77 @@ func (c *checkCmd) Run(env *Env) error {
 	if err := printProblems(env.Stdout, c.json(), path, problems); err != nil {
 		return err
 	}
+
 	if len(problems) > 0 {
 		return exitError(exitFailed)
 	}
 	return nil
 }
 
-// checkConfig verifies a configuration: every mistake is named. They are data
-// only as JSON; as text they are the error that run would end with.
+// checkConfig verifies a configuration and names every mistake. As JSON the mistakes are data; as text they are the error
+// that run would end with.
 func (c *checkCmd) checkConfig(env *Env) error {
-	cfg, err := loadConfig(env.Context, c.Config)
-	var problems []configs.Problem
-	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
-		problems = mistakes.Problems
-	}
-	var plan *xdp.Plan
-	if err == nil {
-		if err = engine.Check(cfg); err == nil {
-			// The plan of a hundred thousand ranges takes minutes.
-			plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
-		}
-		if err != nil && errors.Is(err, env.Context.Err()) {
-			return fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
-		}
-		if err != nil {
-			problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
-			err = fmt.Errorf("%s: %w", c.Config, err)
-		}
-	}
+	cfg, plan, problems, err := c.verify(env)
 	if len(problems) > 0 && c.json() {
 		if err := printConfigJSON(env.Stdout, c.Config, problems, nil, nil); err != nil {
 			return err
 		}
 		return exitError(exitUsage)
 	}
-	switch {
-	case err != nil:
-		return &usageError{err}
-	case c.json():
-		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(configWarnings(cfg)...), costOf(cfg, plan))
+	if err != nil {
+		return err
 	}
-	printWarnings(env.Stderr, configWarnings(cfg))
+
+	warnings := configWarnings(cfg)
+	if c.json() {
+		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(warnings...), costOf(cfg, plan))
+	}
+	printWarnings(env.Stderr, warnings)
+	if _, err := fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, countedBy(cfg)); err != nil {
+		return err
+	}
+	if plan.Rules == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintf(env.Stdout, "classifier: %s\n", explain.Cost(engine.InXDP(cfg), plan))
+	return err
+}
+
+// verify reads the configuration and plans its classifier. An error comes with the problems that it consists of, if it is
+// one of the configuration.
+func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, problems []configs.Problem, err error) {
+	if cfg, err = loadConfig(env.Context, c.Config); err != nil {
+		if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
+			problems = mistakes.Problems
+		}
+		return cfg, nil, problems, &usageError{err}
+	}
+
+	if err = engine.Check(cfg); err == nil {
+		// The plan of a hundred thousand ranges takes minutes.
+		plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
+	}
+	switch {
+	case err == nil:
+		return cfg, plan, nil, nil
+	case errors.Is(err, env.Context.Err()):
+		return cfg, nil, nil, fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
+	}
+	problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
+	return cfg, nil, problems, &usageError{fmt.Errorf("%s: %w", c.Config, err)}
+}
+
+// countedBy says how much a configuration counts: "2 queue pairs, 3 flows on 1 interface".
+func countedBy(cfg dataplane.Config) string {
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
 		counted = append(counted, format.Plural(uint64(n), "queue pair", "queue pairs"))
 	}
 	if len(counted) == 0 || len(cfg.Flows)+len(cfg.Interfaces) > 0 {
-		counted = append(counted, format.Plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+		flows := format.Plural(uint64(len(cfg.Flows)), "flow", "flows")
+		counted = append(counted, flows+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
 	}
-	if _, err := fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", ")); err != nil || plan.Rules == 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(env.Stdout, "classifier: %s\n", explain.Cost(engine.InXDP(cfg), plan))
-	return err
+	return strings.Join(counted, ", ")
 }
 
 // costOf returns the cost class of a configuration, or nil if XDP can count none of its flows.
@@ -114,7 +137,14 @@ func costOf(cfg dataplane.Config, p *xdp.Plan) *costJSON {
 	if p.Rules == 0 {
 		return nil
 	}
-	return &costJSON{engine.InXDP(cfg), p.Rules, len(p.Hashed), p.Trees[0] + p.Trees[1] + p.Trees[2], math.Round(p.NS), cost.JSON(&p.Cost)}
+	return &costJSON{
+		Flows:  engine.InXDP(cfg),
+		Rules:  p.Rules,
+		Hashed: len(p.Hashed),
+		Trees:  p.Trees[0] + p.Trees[1] + p.Trees[2],
+		NS:     math.Round(p.NS),
+		Cost:   cost.JSON(&p.Cost),
+	}
 }
 
 // checkedConfigJSON is the output of check --config -o json. Programs read it: fields are only added.
@@ -150,14 +180,18 @@ type mistakeJSON struct {
 }
 
 func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warnings []warningJSON, cost *costJSON) error {
-	if warnings == nil {
-		warnings = []warningJSON{}
+	out := checkedConfigJSON{
+		Schema:     1,
+		Path:       path,
+		OK:         len(problems) == 0,
+		Problems:   make([]mistakeJSON, len(problems)),
+		Warnings:   append([]warningJSON{}, warnings...), // [], not null
+		Classifier: cost,
 	}
-	list := make([]mistakeJSON, len(problems))
 	for i, p := range problems {
-		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
+		out.Problems[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
 	}
-	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings, cost})
+	return format.JSON(w, out)
 }
 
 // checkedMirrorJSON is the output of check -o json. Programs read it: fields are only added.
@@ -184,6 +218,7 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		}
 		return format.JSON(w, checkedMirrorJSON{1, path, len(problems) == 0, list})
 	}
+
 	if len(problems) == 0 {
 		_, err := fmt.Fprintf(w, "%s: ok\n", path)
 		return err

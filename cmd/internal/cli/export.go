@@ -48,13 +48,22 @@ func (c *exportCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	o := export.RunOptions{
 		Options: export.Options{
-			Path: c.Mirror, Instance: string(c.Instance), Reader: shm.ReaderOptions{Owners: c.Owner}, Select: selected.Has,
-			LabelKeys: c.LabelKeys, MaxCounters: c.MaxCounters, Version: readVersions().Version, Logger: env.Logger,
+			Path:        c.Mirror,
+			Instance:    string(c.Instance),
+			Reader:      shm.ReaderOptions{Owners: c.Owner},
+			Select:      selected.Has,
+			LabelKeys:   c.LabelKeys,
+			MaxCounters: c.MaxCounters,
+			Version:     readVersions().Version,
+			Logger:      env.Logger,
 		},
-		Listen: c.Listen, WebConfig: c.WebConfig, Push: export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
-		Ready: func() error { return notifySystemd("READY=1") },
+		Listen:    c.Listen,
+		WebConfig: c.WebConfig,
+		Push:      export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
+		Ready:     func() error { return notifySystemd("READY=1") },
 	}
 	if selected.Sums() {
 		if len(c.LabelKeys) > 0 {

@@ -50,6 +50,7 @@ func (c *getCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	if c.json() {
 		err = format.JSON(env.Stdout, view.ToJSON(r))
 	} else {
@@ -58,6 +59,7 @@ func (c *getCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	if !r.Writer.Live() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butDevices(r))
 	}
@@ -67,7 +69,7 @@ func (c *getCmd) Run(env *Env) error {
 	return nil
 }
 
-// butDevices returns, behind the note about a silent writer, which values are still current.
+// butDevices completes the note about a silent writer: a device goes on writing its values.
 func butDevices(r *view.Reading) string {
 	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
 		return "; values that a device writes are current"
@@ -75,12 +77,8 @@ func butDevices(r *view.Reading) string {
 	return ""
 }
 
-// degraded reports whether the writer is not running or a value is not valid.
+// degraded reports whether the writer is not running or a counter has no valid value.
 func degraded(r *view.Reading) bool {
-	for _, c := range r.Counters {
-		if !c.Present() || !c.Valid {
-			return true
-		}
-	}
-	return !r.Writer.Live()
+	unusable := func(c view.Counter) bool { return !c.Present() || !c.Valid }
+	return !r.Writer.Live() || slices.ContainsFunc(r.Counters, unusable)
 }

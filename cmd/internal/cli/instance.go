@@ -13,20 +13,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// instanceFlag names an instance and, by it, its mirror.
-type instanceFlag struct {
-	Instance instanceName `help:"The instance: names the mirror and the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
-	Mirror   string       `help:"The mirror's file. Empty: INSTANCE.mirror in /run/flowtally, /dev/shm/flowtally or flowtally in $$XDG_RUNTIME_DIR." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
-}
-
-// readerFlag names a mirror to read.
-type readerFlag struct {
-	instanceFlag
-	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
-}
-
-// names returns the flags, for settle.
-func (f *instanceFlag) names() *instanceFlag { return f }
+// instanceName is the name of an instance; it becomes part of paths.
+type instanceName string
 
 // UnmarshalText is called by the parser, for the flag and for the environment. A variable that is set to nothing names
 // nothing.
@@ -40,28 +28,17 @@ func (n *instanceName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// writtenPath returns the path at which a process of this user would write the mirror that the flags name.
-func (f instanceFlag) writtenPath() string {
-	if f.Mirror != "" {
-		return f.Mirror
-	}
-	return shm.DefaultPath(string(f.Instance))
+// instanceFlag names an instance and, by it, its mirror.
+type instanceFlag struct {
+	Instance instanceName `help:"The instance: names the mirror and the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
+	Mirror   string       `help:"The mirror's file. Empty: INSTANCE.mirror in /run/flowtally, /dev/shm/flowtally or flowtally in $$XDG_RUNTIME_DIR." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
 }
 
-// readPath returns the path of the mirror that the flags name, wherever its writer put it.
-func (f instanceFlag) readPath(o shm.ReaderOptions) (string, error) {
-	if f.Mirror != "" {
-		return f.Mirror, nil
-	}
-	path, err := shm.Locate(string(f.Instance), o)
-	if err != nil {
-		return "", mirrorError(path, err)
-	}
-	return path, nil
+// readerFlag names a mirror to read.
+type readerFlag struct {
+	instanceFlag
+	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
 }
-
-// instanceName is the name of an instance; it becomes part of paths.
-type instanceName string
 
 // nameInstance names the instance of a configuration: by the flag, else by the file, else by the environment.
 func nameInstance(flag instanceName, file string) (string, error) {
@@ -71,6 +48,9 @@ func nameInstance(flag instanceName, file string) (string, error) {
 	}
 	return cmp.Or(string(flag), file, string(env), "default"), nil
 }
+
+// names returns the flags, for settle.
+func (f *instanceFlag) names() *instanceFlag { return f }
 
 // settle decides between two names of one thing: the command line goes before the environment, and two names on the
 // command line are refused. It returns the instance that was named. A command that talks to an instance refuses to talk to
@@ -106,4 +86,24 @@ func settle(ctx *kong.Context) (named string, err error) {
 		return named, nil // the instance names the control socket, beside the mirror
 	}
 	return named, withHint(usagef("--mirror and --instance: each names the mirror"), "%s --help # give one of the two", usage.CommandPath(node))
+}
+
+// writtenPath returns the path at which a process of this user would write the mirror that the flags name.
+func (f instanceFlag) writtenPath() string {
+	if f.Mirror != "" {
+		return f.Mirror
+	}
+	return shm.DefaultPath(string(f.Instance))
+}
+
+// readPath returns the path of the mirror that the flags name, wherever its writer put it.
+func (f instanceFlag) readPath(o shm.ReaderOptions) (string, error) {
+	if f.Mirror != "" {
+		return f.Mirror, nil
+	}
+	path, err := shm.Locate(string(f.Instance), o)
+	if err != nil {
+		return "", mirrorError(path, err)
+	}
+	return path, nil
 }

@@ -61,7 +61,12 @@ func (c *instancesCmd) Run(env *Env) error {
 func instancesJSON(list []instances.Instance) InstancesJSON {
 	out := InstancesJSON{Schema: 1, Instances: []InstanceJSON{}}
 	for _, i := range list {
-		j := InstanceJSON{Name: i.Name, State: string(i.State), MirrorBytes: i.Size, Programs: i.Links}
+		j := InstanceJSON{
+			Name:        i.Name,
+			State:       string(i.State),
+			MirrorBytes: i.Size,
+			Programs:    i.Links,
+		}
 		if i.PID > 0 {
 			j.PID = &i.PID
 		}
@@ -77,6 +82,7 @@ func instancesJSON(list []instances.Instance) InstancesJSON {
 	return out
 }
 
+// instancesTable is what instances prints, and clean before it asks.
 func instancesTable(list []instances.Instance) string {
 	t := format.Table{Heading: []string{"INSTANCE", "STATE", ">PID", ">IDLE", ">SIZE", "MIRROR", ">PROGRAMS", "PINS"}}
 	for _, i := range list {
@@ -85,7 +91,8 @@ func instancesTable(list []instances.Instance) string {
 			pid = strconv.Itoa(i.PID)
 		}
 		if i.Mirror != "" {
-			idle, size = format.Age(i.Idle), format.Bytes(i.Size)
+			idle = format.Age(i.Idle)
+			size = format.Bytes(i.Size)
 		}
 		if i.Pins != "" {
 			programs = strconv.Itoa(i.Links)

@@ -38,12 +38,18 @@ func (c *replayCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	o := replay.Options{Flows: flows, Direction: direction(c.Direction), Interface: c.Interface, Logger: env.Logger}
 	in, err := openCapture(env, c.File)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+
+	o := replay.Options{
+		Flows:     flows,
+		Direction: direction(c.Direction),
+		Interface: c.Interface,
+		Logger:    env.Logger,
+	}
 	bar := replay.NewProgress(env.Stderr, in)
 	if format.IsTerminal(env.Stderr) {
 		o.Progress = bar.Show
@@ -53,6 +59,7 @@ func (c *replayCmd) Run(env *Env) error {
 	if err != nil {
 		return hintCapture(fmt.Errorf("%s: %w", c.File, err))
 	}
+
 	if c.json() {
 		err = rep.PrintJSON(env.Stdout, flows)
 	} else {
@@ -65,10 +72,12 @@ func (c *replayCmd) Run(env *Env) error {
 	for _, note := range rep.Notes() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
-	if errors.Is(rep.Err, capture.ErrInflated) {
+
+	// A broken capture fails behind its output: the counts up to the fault are printed.
+	switch {
+	case errors.Is(rep.Err, capture.ErrInflated):
 		return withHint(fmt.Errorf("%s: %w", c.File, rep.Err), "decompress it first, where the file is yours: gunzip -k FILE")
-	}
-	if rep.Err != nil {
+	case rep.Err != nil:
 		return withHint(fmt.Errorf("%s: the counts have the %s before the fault: %w", c.File, format.Plural(rep.Records.Packets, "record", "records"), rep.Err),
 			"capinfos or tcpdump -r names the fault too; take the capture again")
 	}
