@@ -158,7 +158,7 @@ func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg datapla
 		return d, fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
 	}
 	if !c.DryRun {
-		note(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, reload.Summary(d)))
+		noteInJournal(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, reload.Summary(d)))
 	}
 	return d, nil
 }

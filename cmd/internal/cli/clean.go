@@ -188,13 +188,13 @@ func clean(env *Env, i instances.Instance) error {
 		}
 	}
 	if err != nil {
-		note("clean: instance " + i.Name + ": " + err.Error())
+		noteInJournal("clean: instance " + i.Name + ": " + err.Error())
 		return fmt.Errorf("cleaning instance %s: %w", i.Name, err)
 	}
 
 	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", format.Printable(i.Name),
 		format.Plural(uint64(programs), "program", "programs"), format.Plural(uint64(pins), "pin", "pins"), format.Bytes(i.Size))
-	note("clean: " + said)
+	noteInJournal("clean: " + said)
 	fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
 	return nil
 }

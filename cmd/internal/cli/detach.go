@@ -52,7 +52,7 @@ func (c *detachCmd) Run(env *Env) error {
 func (c *detachCmd) detach(env *Env, i instances.Instance) error {
 	n, err := xdp.Detach(i.Pins)
 	said := fmt.Sprintf("took %s of instance %s off its hooks", format.Plural(uint64(n), "program", "programs"), c.Instance)
-	note("detach: " + said)
+	noteInJournal("detach: " + said)
 	if err != nil {
 		return fmt.Errorf("detaching instance %s: %w", c.Instance, err)
 	}
