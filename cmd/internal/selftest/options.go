@@ -44,11 +44,11 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	o.Instance, o.Count, o.Wait = cmp.Or(o.Instance, "selftest"), cmp.Or(o.Count, 1000), cmp.Or(o.Wait, time.Minute)
+	o.Instance = cmp.Or(o.Instance, "selftest")
+	o.Count = cmp.Or(o.Count, 1000)
+	o.Wait = cmp.Or(o.Wait, time.Minute)
 	o.Quiet = cmp.Or(o.Quiet, 1500*time.Millisecond)
-	if o.Mode == "" {
-		o.Mode = dataplane.ModeAuto
-	}
+	o.Mode = cmp.Or(o.Mode, dataplane.ModeAuto)
 }
 
 // Validate returns the mistakes in the options.
