@@ -141,9 +141,6 @@ func send(ctx context.Context, fd int, frame []byte) error {
 	}
 }
 
-// silence is how long no frame comes until the other host is taken to be done.
-const silence = 4 * time.Second
-
 // neighbor returns the hardware address of the peer, as the kernel's neighbor table has it.
 func (r *run) neighbor() (net.HardwareAddr, error) {
 	// A datagram makes the kernel ask for the address.
@@ -230,6 +227,9 @@ type arrivals struct {
 	n             uint64
 	totalBySeries map[series]int // frames that were sent, as each of them says
 }
+
+// silence is how long no frame comes until the other host is taken to be done.
+const silence = 4 * time.Second
 
 // read counts frames until none has come for a while, or the first has not come in time.
 func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait time.Duration) error {
