@@ -29,8 +29,8 @@ func (f *File) Offset() int64 { return f.read.Load() }
 // ErrDirectory: the path is a directory.
 var ErrDirectory = errors.New("a directory is no capture")
 
-// OpenFile opens the file at path, or stdin for "-". The open of a FIFO waits for its writer, or for the end of ctx; then a
-// goroutine stays behind that waits on.
+// OpenFile opens the file at path, or stdin for "-". The open of a FIFO waits for its writer, or for the end of ctx;
+// then a goroutine stays behind that waits on.
 func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) {
 	if path == "-" {
 		return &File{ReadCloser: io.NopCloser(stdin)}, nil

@@ -19,8 +19,8 @@ const (
 	ngSection      = 0x0a0d0d0a
 )
 
-// A section of a pcapng file keeps the type and the name of each interface to its end. A block of 20 bytes declares one,
-// and a gzip file has thousands of them in a kilobyte, so both are bounded.
+// A section of a pcapng file keeps the type and the name of each interface to its end. A block of 20 bytes declares
+// one, and a gzip file has thousands of them in a kilobyte, so both are bounded.
 const (
 	mostInterfaces = 1 << 16
 	mostNameBytes  = 1 << 20 // of all names
@@ -247,8 +247,8 @@ func (r *ngReader) packet(kind uint32) (p packet, err error) {
 	return packet{data: data, length: int(length), link: in.link, name: in.name}, r.end()
 }
 
-// packetHead reads what stands before the data of a packet. A simple packet is of the first interface, and what it has captured
-// is the length that this allows.
+// packetHead reads what stands before the data of a packet. A simple packet is of the first interface, and what it has
+// captured is the length that this allows.
 func (r *ngReader) packetHead(kind uint32) (index, captured, length uint32, err error) {
 	if kind == ngSimplePacket {
 		b, err := r.take(4)

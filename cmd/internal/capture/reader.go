@@ -119,8 +119,8 @@ func openNG(b *bufio.Reader) (*Reader, error) {
 	return &Reader{next: p.next}, nil
 }
 
-// Next returns the next record, and io.EOF at the end of the capture. After another error it returns that error again: the place
-// of the next record is not known.
+// Next returns the next record, and io.EOF at the end of the capture. After another error it returns that error again:
+// the place of the next record is not known.
 func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed

@@ -106,8 +106,9 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	return cfg, nil
 }
 
-// target names the instance: by the flag, else by the file, else by the environment. A variable alone does not apply a file
-// to an instance that the file does not name: refused is the error for that, unless the instance came from this file.
+// target names the instance: by the flag, else by the file, else by the environment. A variable alone does not apply a
+// file to an instance that the file does not name: refused is the error for that, unless the instance came from this
+// file.
 func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error) {
 	name, err = nameInstance(c.Instance, "")
 	if err != nil || c.Instance != "" || c.File == "" {

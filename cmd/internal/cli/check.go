@@ -66,8 +66,8 @@ func (c *checkCmd) checkMirror(env *Env) error {
 	return nil
 }
 
-// checkConfig verifies a configuration and names every mistake. As JSON the mistakes are data; as text they are the error
-// that run would end with.
+// checkConfig verifies a configuration and names every mistake. As JSON the mistakes are data; as text they are the
+// error that run would end with.
 func (c *checkCmd) checkConfig(env *Env) error {
 	cfg, plan, problems, err := c.verify(env)
 	if len(problems) > 0 && c.json() {
@@ -95,8 +95,8 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	return err
 }
 
-// verify reads the configuration and plans its classifier. An error comes with the problems that it consists of, if it is
-// one of the configuration.
+// verify reads the configuration and plans its classifier. An error comes with the problems that it consists of, if it
+// is one of the configuration.
 func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, problems []configs.Problem, err error) {
 	if cfg, err = loadConfig(env.Context, c.Config); err != nil {
 		if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {

@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// cleanCmd removes what is left of instances without a process. It takes no name from the environment: it removes only what
-// this command line names.
+// cleanCmd removes what is left of instances without a process. It takes no name from the environment: it removes only
+// what this command line names.
 type cleanCmd struct {
 	Instance   instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
 	AllDead    bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
@@ -140,7 +140,8 @@ func (c *cleanCmd) names(i instances.Instance) bool {
 		c.Mirror != "" && i.Mirror == c.Mirror
 }
 
-// ownFirst returns this user's instances, or all if this user has none: other users may have given theirs the same name.
+// ownFirst returns this user's instances, or all if this user has none: other users may have given theirs the same
+// name.
 func ownFirst(chosen []instances.Instance) []instances.Instance {
 	own := slices.DeleteFunc(slices.Clone(chosen), func(i instances.Instance) bool { return int(i.Owner) != os.Geteuid() })
 	if len(own) > 0 {

@@ -121,8 +121,8 @@ func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
 	)
 }
 
-// helpOf returns the help of a flag or an argument, with its default. The help of a flag shows the default already where
-// that stands in place of the value: --output="table".
+// helpOf returns the help of a flag or an argument, with its default. The help of a flag shows the default already
+// where that stands in place of the value: --output="table".
 func helpOf(v *kong.Value) string {
 	help := kong.DefaultHelpValueFormatter(v)
 	if v.Flag != nil && v.Flag.PlaceHolder == "" {

@@ -27,9 +27,9 @@ var placeholder = regexp.MustCompile(`\b(` + wordAgain + `|` + wordSudo + `)\b`)
 // nextCommand is a command of ours in a next step: at its beginning, or after a colon. " # " begins a comment.
 var nextCommand = regexp.MustCompile(`(?:^|: )(flowtally [a-z][^;#]*)`)
 
-// complete makes a next step one that works when it is pasted. The failed command takes the place of the words that stand
-// for it. Every other command of ours gets the flags by which the failed one chose its instance. A nil line knows no
-// command, and names it in words.
+// complete makes a next step one that works when it is pasted. The failed command takes the place of the words that
+// stand for it. Every other command of ours gets the flags by which the failed one chose its instance. A nil line knows
+// no command, and names it in words.
 func (l *commandLine) complete(try string) string {
 	if l == nil {
 		return strings.NewReplacer(

@@ -63,8 +63,8 @@ func (c *completeCmd) Run(env *Env) error {
 	return nil
 }
 
-// valuesOf returns the values of a flag or an argument: of its enum, or of the source that its tag "complete" names. given
-// are the flags so far.
+// valuesOf returns the values of a flag or an argument: of its enum, or of the source that its tag "complete" names.
+// given are the flags so far.
 func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
 		return slices.DeleteFunc(v.EnumSlice(), func(s string) bool { return s == "" })
@@ -94,8 +94,8 @@ func interfaceNames() []string {
 	return names
 }
 
-// fromMirror returns what choices makes of the catalogue of the mirror that given or the environment names; nothing where
-// the mirror cannot be read.
+// fromMirror returns what choices makes of the catalogue of the mirror that given or the environment names; nothing
+// where the mirror cannot be read.
 func fromMirror(given map[string]string, choices func([]shm.Entry) []string) []string {
 	var f readerFlag
 	f.Mirror = cmp.Or(given["mirror"], os.Getenv("FLOWTALLY_MIRROR"))
@@ -117,8 +117,8 @@ func labelChoices(entries []shm.Entry) []string {
 	return append(selection.LabelKeys(entries), selection.Labels(entries)...)
 }
 
-// queuePairNames returns the queue pairs of the running instance that given or the environment names; none if it does not
-// reply within a second, which a person waits for.
+// queuePairNames returns the queue pairs of the running instance that given or the environment names; none if it does
+// not reply within a second, which a person waits for.
 func queuePairNames(given map[string]string) []string {
 	s := socketFlag{Socket: cmp.Or(given["socket"], os.Getenv("FLOWTALLY_SOCKET"))}
 	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {

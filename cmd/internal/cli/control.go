@@ -79,8 +79,8 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 // quiet is how long a command waits for an instance before it says for whom it waits.
 const quiet = 2 * time.Second
 
-// sayWaiting says for whom the command waits, unless answered is called soon. The caller stores a better name in whom as
-// soon as it has one.
+// sayWaiting says for whom the command waits, unless answered is called soon. The caller stores a better name in whom
+// as soon as it has one.
 func (s socketFlag) sayWaiting(env *Env) (whom *atomic.Value, answered func() bool) {
 	whom = new(atomic.Value)
 	whom.Store("the instance at " + s.path())
@@ -88,8 +88,8 @@ func (s socketFlag) sayWaiting(env *Env) (whom *atomic.Value, answered func() bo
 	return whom, slow.Stop
 }
 
-// dial connects to the running instance, and refuses another one than named, the instance that the user named beside the
-// socket; "": none.
+// dial connects to the running instance, and refuses another one than named, the instance that the user named beside
+// the socket; "": none.
 func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Service, info dataplane.Info, err error) {
 	if svc, err = plugin.Dial(ctx, s.path()); err != nil {
 		return nil, info, err

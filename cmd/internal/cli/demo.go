@@ -45,7 +45,8 @@ func (c *demoCmd) Run(env *Env) error {
 		return withHint(err, "make build, or --plugin PATH")
 	}
 
-	// The libraries are looked for before isolate, which may execute this program again; their words come behind it, once.
+	// The libraries are looked for before isolate, which may execute this program again; their words come behind it,
+	// once.
 	var rdma dataplane.RDMAConfig
 	software := c.Backend == "rdma" && c.Device == ""
 	if software {

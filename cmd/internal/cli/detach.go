@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
 
-// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so it works where the
-// instance hangs, and it takes no name from the environment.
+// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so it works where
+// the instance hangs, and it takes no name from the environment.
 type detachCmd struct {
 	Instance instanceName `required:"" help:"The instance." placeholder:"NAME"`
 	PinDir   string       `help:"The directory of its pins, where the configuration names one that is on no mounted bpffs." placeholder:"DIR"`

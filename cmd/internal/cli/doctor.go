@@ -93,8 +93,8 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	return cfg, nil
 }
 
-// present returns the interfaces of this host that a configuration counts on. It adds the names and patterns of those that
-// the host lacks, unless they are optional.
+// present returns the interfaces of this host that a configuration counts on. It adds the names and patterns of those
+// that the host lacks, unless they are optional.
 func present(list []dataplane.Interface) (names []string) {
 	links, _ := net.Interfaces() // without them each entry is tested by its name
 	for _, i := range list {
@@ -181,7 +181,8 @@ func otherBuild(i instances.Instance) (r probe.Result, is bool) {
 	}, true
 }
 
-// isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow tables.
+// isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow
+// tables.
 func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	if r.Backend != "rdma" || asksForRDMA(cfg) {
 		return true

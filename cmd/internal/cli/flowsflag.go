@@ -21,8 +21,8 @@ type flowsFlag struct {
 	Flow   []string `help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
 
-// flows returns the flows in the order in which they win among those of one priority. ordered is false for an instance of
-// an earlier version, which does not tell that order; a message has said so.
+// flows returns the flows in the order in which they win among those of one priority. ordered is false for an instance
+// of an earlier version, which does not tell that order; a message has said so.
 func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
 	if f.Config == "" && len(f.Flow) == 0 {
 		return f.running(env)

@@ -53,8 +53,8 @@ func nameInstance(flag instanceName, file string) (string, error) {
 func (f *instanceFlag) names() *instanceFlag { return f }
 
 // settle decides between two names of one thing: the command line goes before the environment, and two names on the
-// command line are refused. It returns the instance that was named. A command that talks to an instance refuses to talk to
-// another one.
+// command line are refused. It returns the instance that was named. A command that talks to an instance refuses to talk
+// to another one.
 func settle(ctx *kong.Context) (named string, err error) {
 	given := make(map[string]bool)
 	for _, p := range ctx.Path {

@@ -176,8 +176,8 @@ func (m *mirror) values(r *view.Reading, entries []shm.Entry) error {
 	return nil
 }
 
-// value fills in the value: the one that a device writes, if it does, else the published one. A counter that was removed
-// meanwhile has none.
+// value fills in the value: the one that a device writes, if it does, else the published one. A counter that was
+// removed meanwhile has none.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
 		v, err := view.DeviceValue(m.reader, h)

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// queuePairsCmd talks to a running instance about its queue pairs, and about the words that it reserves for those of other
-// programs.
+// queuePairsCmd talks to a running instance about its queue pairs, and about the words that it reserves for those of
+// other programs.
 type queuePairsCmd struct {
 	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, its source of counts and why no better one."`
 	Connect queuePairsConnectCmd `cmd:"" help:"Tell a queue pair its other end."`
@@ -184,8 +184,8 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 	return c.talk(env, 0, func(ctx context.Context, svc dataplane.Service) error { return c.post(ctx, env, svc) })
 }
 
-// post posts the operations and prints their completions. --timeout begins here, once the instance has answered, because a
-// post whose time is over has an outcome to print.
+// post posts the operations and prints their completions. --timeout begins here, once the instance has answered,
+// because a post whose time is over has an outcome to print.
 func (c *queuePairsPostCmd) post(ctx context.Context, env *Env, svc dataplane.Service) error {
 	if c.Timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, c.Timeout)

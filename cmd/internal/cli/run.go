@@ -217,8 +217,8 @@ func (c *runCmd) endings() []os.Signal {
 	return signals
 }
 
-// start starts the instance, in a plugin or in this process. It takes the flows out of cfg, because the caller keeps cfg
-// as long as the instance runs, and the instance has its own copy of them.
+// start starts the instance, in a plugin or in this process. It takes the flows out of cfg, because the caller keeps
+// cfg as long as the instance runs, and the instance has its own copy of them.
 func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, error) {
 	whole := *cfg
 	cfg.Flows = nil
@@ -289,8 +289,8 @@ func (c *runCmd) startError(err error, cfg dataplane.Config) error {
 	return withDead(withMissingInterfaces(err, cfg), cfg)
 }
 
-// withMissingInterfaces adds the interfaces that this host lacks, unless err names them already: one attempt reports all
-// causes. A likely name is added in any case.
+// withMissingInterfaces adds the interfaces that this host lacks, unless err names them already: one attempt reports
+// all causes. A likely name is added in any case.
 func withMissingInterfaces(err error, cfg dataplane.Config) error {
 	text := err.Error()
 	for _, w := range missingInterfaces(cfg) {
@@ -339,8 +339,8 @@ func leftBy(i instances.Instance) string {
 	return fmt.Sprintf("a mirror of %s, %s", format.Bytes(i.Size), i.Mirror)
 }
 
-// loadAgain reads the file for a reload. The instance keeps its name: the file names another one no sooner than the next
-// start.
+// loadAgain reads the file for a reload. The instance keeps its name: the file names another one no sooner than the
+// next start.
 func (c *runCmd) loadAgain(ctx context.Context, instance string) (dataplane.Config, error) {
 	cfg, err := reload.Again(ctx, c.Config)
 	if c.Mirror != "" {

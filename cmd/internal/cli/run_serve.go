@@ -241,8 +241,8 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 	return nil
 }
 
-// freeMemory gives the memory of a large start back to the kernel. Memory in a sync.Pool is garbage no sooner than at the
-// second collection, which FreeOSMemory is.
+// freeMemory gives the memory of a large start back to the kernel. Memory in a sync.Pool is garbage no sooner than at
+// the second collection, which FreeOSMemory is.
 func freeMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()

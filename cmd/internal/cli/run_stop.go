@@ -80,8 +80,8 @@ func (e *emergencyExit) started(svc dataplane.Service) {
 	e.svc = svc
 }
 
-// wait waits for the second request, and then ends the instance. A plugin is killed; one that was starting was killed by
-// the first request. An instance in this process cannot be killed alone: the process ends, without its programs.
+// wait waits for the second request, and then ends the instance. A plugin is killed; one that was starting was killed
+// by the first request. An instance in this process cannot be killed alone: the process ends, without its programs.
 func (e *emergencyExit) wait() {
 	last := secondRequest(e.signals, e.over, sameRequest)
 	if last == nil {
@@ -105,7 +105,8 @@ func (e *emergencyExit) wait() {
 	os.Exit(report(e.env.Stderr, e.release(svc != nil), e.env.line))
 }
 
-// release takes the programs of an embedded instance off their hooks, and returns the error that this process ends with.
+// release takes the programs of an embedded instance off their hooks, and returns the error that this process ends
+// with.
 func (e *emergencyExit) release(started bool) error {
 	if left := e.engine.Release(started); left != nil {
 		return withHint(fmt.Errorf("ending instance %s at once: its programs stay attached: %w", e.cfg.Instance, left), "flowtally clean --instance %s", e.cfg.Instance)

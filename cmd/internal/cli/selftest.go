@@ -136,8 +136,8 @@ func agreed(env *Env) bool {
 	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }
 
-// hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names that
-// it has.
+// hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names
+// that it has.
 func hintInterface(err error, name string) error {
 	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
 		return err

@@ -111,8 +111,8 @@ func (c *topCmd) print(env *Env, wanted *selection.Selection) error {
 	}
 }
 
-// nextLook reads the mirror, or the file that has its name now, and computes the rates since before. While the file cannot
-// be read it returns the values of before again.
+// nextLook reads the mirror, or the file that has its name now, and computes the rates since before. While the file
+// cannot be read it returns the values of before again.
 func nextLook(m *mirror, wanted *selection.Selection, before *view.Reading) (*view.Reading, error) {
 	m.reopen()
 	r, err := m.read(wanted)

@@ -128,8 +128,8 @@ func (w *waiter) describe() bool {
 	return true
 }
 
-// readFirst reads the value before the first sleep, and says so if the writer cannot wake this process. It drops the error
-// of reading: the wait meets it again.
+// readFirst reads the value before the first sleep, and says so if the writer cannot wake this process. It drops the
+// error of reading: the wait meets it again.
 func (w *waiter) readFirst(counter *shm.NamedCounter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
@@ -143,8 +143,8 @@ func (w *waiter) readFirst(counter *shm.NamedCounter) {
 	}
 }
 
-// waitForPublished waits for published values. If the first value came from words, the published one may be older: that is
-// no change, and its errors are not new.
+// waitForPublished waits for published values. If the first value came from words, the published one may be older: that
+// is no change, and its errors are not new.
 func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
 	first := w.first.value
 	for since := first; ; since = w.last.value {

@@ -12,8 +12,8 @@ import (
 // devicePeriod is how often a wait polls words: a device cannot wake a process.
 const devicePeriod = time.Millisecond
 
-// waitForDevice waits as shm.Reader.Wait does, but on the device's words, with no poller in between. over means that the
-// wait has ended, with err. If it has not, no device writes the words now: the caller waits for published values.
+// waitForDevice waits as shm.Reader.Wait does, but on the device's words, with no poller in between. over means that
+// the wait has ended, with err. If it has not, no device writes the words now: the caller waits for published values.
 func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, err error) {
 	r := w.mirror.reader
 	d, err := r.Device(h)
@@ -42,9 +42,9 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 	}
 }
 
-// readDevice loads a value, and reports whether it ends the wait, and with which error. If it does not, an error means that
-// no value could be loaded. Reached completions take precedence over errors, but are loaded before them, so the first look
-// may lack some: an error ends the wait at the second look.
+// readDevice loads a value, and reports whether it ends the wait, and with which error. If it does not, an error means
+// that no value could be loaded. Reached completions take precedence over errors, but are loaded before them, so the
+// first look may lack some: an error ends the wait at the second look.
 func (w *waiter) readDevice(load func() (shm.Value, error)) (over bool, err error) {
 	for range 2 {
 		v, err := load()

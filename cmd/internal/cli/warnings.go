@@ -112,8 +112,8 @@ func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.Mirro
 	return out
 }
 
-// missingInterfaces names the interfaces of a configuration that this host lacks now. The configuration may be for another
-// host, or for later.
+// missingInterfaces names the interfaces of a configuration that this host lacks now. The configuration may be for
+// another host, or for later.
 func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	links, err := net.Interfaces()
 	if err != nil || cfg.Backend == "sim" {

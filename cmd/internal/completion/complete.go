@@ -1,5 +1,5 @@
-// Package completion completes command lines in shells: the scripts that a shell sources, and the walk over the model of
-// the command line that they ask for candidates.
+// Package completion completes command lines in shells: the scripts that a shell sources, and the walk over the model
+// of the command line that they ask for candidates.
 package completion
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Complete returns the candidates for the last of words: it walks the model along the words before. valuesOf returns the values
-// of a flag or an argument; given are the values of the flags before it.
+// Complete returns the candidates for the last of words: it walks the model along the words before. valuesOf returns
+// the values of a flag or an argument; given are the values of the flags before it.
 func Complete(node *kong.Node, words []string, valuesOf func(v *kong.Value, given map[string]string) []string) []string {
 	w := walk{node: node, given: map[string]string{}}
 	before, last := words[:len(words)-1], words[len(words)-1]
@@ -56,7 +56,8 @@ func (w *walk) step(word string) {
 	}
 }
 
-// candidates returns the words that may stand in the place of last. Of those the caller keeps the ones that begin with it.
+// candidates returns the words that may stand in the place of last. Of those the caller keeps the ones that begin with
+// it.
 func (w *walk) candidates(last string, valuesOf func(v *kong.Value, given map[string]string) []string) (out []string) {
 	name, _, hasValue := strings.Cut(last, "=")
 	switch {

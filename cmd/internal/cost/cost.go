@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Fields are the JSON of a cost. Programs read them: fields are only added. Nodes and rules are the same on every host, ns
-// are an estimate.
+// Fields are the JSON of a cost. Programs read them: fields are only added. Nodes and rules are the same on every host,
+// ns are an estimate.
 type Fields struct {
 	Typical typicalJSON `json:"typical"`
 	Worst   worstJSON   `json:"worst"`
@@ -59,8 +59,8 @@ func Line(c *dataplane.Cost) string {
 	return fmt.Sprintf("about %.0f ns a packet, %s at worst (%s)", c.NS, about(w.NS), steps(w))
 }
 
-// Text returns a line for the typical cost, and one for the worst of each kind of frame. Each begins with a word, and blanks up to
-// the width.
+// Text returns a line for the typical cost, and one for the worst of each kind of frame. Each begins with a word, and
+// blanks up to the width.
 func Text(c *dataplane.Cost, width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s%.1f nodes and %.1f rules a packet, about %.0f ns\n", width, "typical", c.Nodes, c.Rules, c.NS)

@@ -65,8 +65,8 @@ func (l *Log) Flush() {
 	l.due = nil
 }
 
-// line logs a change of n flows. Changes of flows and conditions are of level debug: the engine has logged them, with more than an
-// event carries.
+// line logs a change of n flows. Changes of flows and conditions are of level debug: the engine has logged them, with
+// more than an event carries.
 func (l *Log) line(e dataplane.Event, n int) {
 	level := slog.LevelDebug
 	switch e.Kind {

@@ -71,7 +71,8 @@ func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 // Close frees the classifier. Idempotent.
 func (e *Explainer) Close() error { return e.d.Close() }
 
-// Explain decides a packet. The error satisfies errors.Is(err, ErrDiffers) if the classifier and the linear matcher differ.
+// Explain decides a packet. The error satisfies errors.Is(err, ErrDiffers) if the classifier and the linear matcher
+// differ.
 func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	v, err := e.d.Decide(p)
 	if err != nil {

@@ -28,8 +28,8 @@ func ParseHex(text string) (b []byte, ok bool) {
 }
 
 // Build returns a frame with the fields of m. Fields that m does not name have common values: addresses for
-// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more than
-// one.
+// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more
+// than one.
 func Build(m flow.Match) ([]byte, error) {
 	if m.Incomplete {
 		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
@@ -73,8 +73,8 @@ func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
 	return new(flow.IPv4), nil
 }
 
-// linkOf returns the Ethernet header and the tags. The EtherType that m names stands in the last of them; above IP the layers
-// set it themselves.
+// linkOf returns the Ethernet header and the tags. The EtherType that m names stands in the last of them; above IP the
+// layers set it themselves.
 func linkOf(m flow.Match, ip bool) []frame.Layer {
 	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
 	if e := m.Eth; e != nil {

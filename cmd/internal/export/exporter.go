@@ -25,8 +25,8 @@ type Options struct {
 	Select func(shm.Entry) bool
 	// LabelKeys are the keys of flow labels that become labels of a series. ValidateLabelKeys checks them.
 	LabelKeys []string
-	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the group
-	// instead of LabelKeys. Nil: counters are exported one by one.
+	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the
+	// group instead of LabelKeys. Nil: counters are exported one by one.
 	Group func(shm.Entry) selection.Group
 	// MaxCounters bounds the exported counters. The counters that were added first are exported, so that a series does
 	// not end because another counter is added. 0 means DefaultMaxCounters.
@@ -111,8 +111,8 @@ func (e *Exporter) look() look {
 	return l
 }
 
-// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it is
-// exported.
+// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it
+// is exported.
 func (e *Exporter) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -35,8 +35,9 @@ type start struct {
 	counted
 }
 
-// startOf returns the beginning of the total of a counter. It stays over restarts of the writer and over mirrors that are made
-// anew, as the total does. A total that went down has begun again. zero is the wall clock's time at 0 of CLOCK_MONOTONIC.
+// startOf returns the beginning of the total of a counter. It stays over restarts of the writer and over mirrors that
+// are made anew, as the total does. A total that went down has begun again. zero is the wall clock's time at 0 of
+// CLOCK_MONOTONIC.
 func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 	s, known := p.startByName[r.entry.Name]
 	if !known || !s.goesOn(r, of) {
@@ -53,8 +54,8 @@ func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 	return s
 }
 
-// requests returns the present counters as requests of at most mostPoints points each. No request and no error: there is
-// nothing to push.
+// requests returns the present counters as requests of at most mostPoints points each. No request and no error: there
+// is nothing to push.
 func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	e := p.of
 	e.mu.Lock()
@@ -75,7 +76,8 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	return out, nil
 }
 
-// points returns the points of each kind. It notes the beginnings of the totals, without those of counters that are gone.
+// points returns the points of each kind. It notes the beginnings of the totals, without those of counters that are
+// gone.
 func (p *Pusher) points(series []row) (points [kinds][]*metrics.NumberDataPoint) {
 	zero := view.MonotonicZero()
 	starts := make(map[string]start, len(series))

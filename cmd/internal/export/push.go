@@ -59,8 +59,8 @@ func (p *pushes) add(err error, rejected int64) {
 	p.last = time.Now()
 }
 
-// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals are
-// cumulative, so that the next push makes up for a lost one. Run may be called once.
+// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals
+// are cumulative, so that the next push makes up for a lost one. Run may be called once.
 func (p *Pusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
 	defer tick.Stop()

@@ -30,8 +30,8 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers of
-	// its socket. The usual limit of a process is 1,024 descriptors.
+	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers
+	// of its socket. The usual limit of a process is 1,024 descriptors.
 	mostConnections = 768
 	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
 	// response alone may be longer.
@@ -173,8 +173,8 @@ func (e *Exporter) Handler() http.Handler {
 	return mux
 }
 
-// writeMetrics writes the metrics in the format that the request asks for. The lock is held while they are encoded, and not
-// while a slow client reads.
+// writeMetrics writes the metrics in the format that the request asks for. The lock is held while they are encoded, and
+// not while a slow client reads.
 func (e *Exporter) writeMetrics(r *http.Request, b *bytes.Buffer, process prometheus.Gatherer) (contentType string, of stamp, err error) {
 	format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
 	encoder := expfmt.NewEncoder(b, format)

@@ -12,12 +12,12 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// shelf holds the responses in memory. All clients that ask for one at a time share it, so that a crowd costs the work and
-// the memory of one client.
+// shelf holds the responses in memory. All clients that ask for one at a time share it, so that a crowd costs the work
+// and the memory of one client.
 //
-// A response is rendered once for a poll cycle. Where cycles are shorter than that takes, whoever comes during a rendering
-// shares the next one. A client that reads slowly keeps its response in memory. Above most bytes the oldest response goes,
-// and with it the connections that are still reading it.
+// A response is rendered once for a poll cycle. Where cycles are shorter than that takes, whoever comes during a
+// rendering shares the next one. A client that reads slowly keeps its response in memory. Above most bytes the oldest
+// response goes, and with it the connections that are still reading it.
 type shelf struct {
 	most int64 // bytes; one response alone may be longer
 
@@ -94,8 +94,8 @@ func newShelf(most int64) *shelf {
 
 var errHeld = errors.New("too many responses wait for their clients")
 
-// take returns a claim on a response that was begun after the call, or that shows the poll cycle of now. The caller releases
-// it. cut ends the caller's connection.
+// take returns a claim on a response that was begun after the call, or that shows the poll cycle of now. The caller
+// releases it. cut ends the caller's connection.
 func (s *shelf) take(ctx context.Context, kind string, now func() (stamp, bool), render func(*bytes.Buffer) (string, stamp, error), cut func() error) (*claim, error) {
 	arrived := time.Now()
 	for {
@@ -194,8 +194,8 @@ func (s *shelf) keep(r *response, cut func() error) (*claim, error) {
 	return r.claim(cut), nil
 }
 
-// makeRoom drops the oldest responses but keep, until the others fit. It returns false if a client cannot be cut off. It is
-// called with mu held.
+// makeRoom drops the oldest responses but keep, until the others fit. It returns false if a client cannot be cut off.
+// It is called with mu held.
 func (s *shelf) makeRoom(keep *response) bool {
 	for s.held > s.most {
 		i := slices.IndexFunc(s.all, func(r *response) bool { return r != keep })

@@ -65,7 +65,8 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	status := r.Status()
 	l := look{path: r.Path(), status: status, writer: view.NewWriter(status)}
 	if !status.Alive {
-		// A living writer makes a removed mirror again. The values of a dead one are shown as long as their file is there.
+		// A living writer makes a removed mirror again. The values of a dead one are shown as long as their file is
+		// there.
 		if _, err := os.Lstat(r.Path()); errors.Is(err, fs.ErrNotExist) {
 			return l, fmt.Errorf("%s: the mirror was removed, and its writer is gone: %w", r.Path(), fs.ErrNotExist)
 		}
@@ -86,8 +87,8 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	return l, nil
 }
 
-// fill reads the value of one counter: the device's own if a device writes one, else the published value. A counter that
-// was removed meanwhile has no value.
+// fill reads the value of one counter: the device's own if a device writes one, else the published value. A counter
+// that was removed meanwhile has no value.
 func (s *source) fill(r *shm.Reader, c *row) error {
 	c.value, c.device, c.unread, c.gone = shm.Value{}, false, false, false
 	if c.entry.Kind == shm.KindCompletion {

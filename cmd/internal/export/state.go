@@ -122,8 +122,8 @@ func (r *row) backend() string {
 	return r.entry.Source
 }
 
-// reservations returns the reasons for which the value of a counter is not to be trusted, beside its discontinuities and a
-// writer that is gone.
+// reservations returns the reasons for which the value of a counter is not to be trusted, beside its discontinuities
+// and a writer that is gone.
 func (r *row) reservations() (why []string) {
 	if r.gone {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// totals adds up the counters of a catalogue by group. The total of a group never falls while the group has a counter: it
-// grows by what each counter has counted since the last look, and keeps that when the counter is removed.
+// totals adds up the counters of a catalogue by group. The total of a group never falls while the group has a counter:
+// it grows by what each counter has counted since the last look, and keeps that when the counter is removed.
 type totals struct {
 	group func(shm.Entry) selection.Group // nil: counters are exported one by one
 	log   *slog.Logger
@@ -43,7 +43,8 @@ func (c counted) goesOn(r *row, file *shm.Reader) bool {
 	return c.sameCounter(r, file) && r.value.Packets >= c.value.Packets && r.value.Bytes >= c.value.Bytes
 }
 
-// series returns the rows that have series: rows itself, or one for each group. The result is valid until the next call.
+// series returns the rows that have series: rows itself, or one for each group. The result is valid until the next
+// call.
 func (t *totals) series(rows []row, epoch uint64, file *shm.Reader) []row {
 	if t.group == nil {
 		return rows
@@ -88,8 +89,8 @@ func (t *totals) add(sum, r *row, file *shm.Reader) {
 	}
 }
 
-// grow adds packets and bytes to sum. A sum above 2^64 - 1 is none, as for flowtally get --sum-by: it has no series until its
-// group is gone.
+// grow adds packets and bytes to sum. A sum above 2^64 - 1 is none, as for flowtally get --sum-by: it has no series
+// until its group is gone.
 func (t *totals) grow(sum *row, packets, bytes uint64) {
 	var carryPackets, carryBytes uint64
 	sum.value.Packets, carryPackets = bits.Add64(sum.value.Packets, packets, 0)

@@ -20,8 +20,8 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Table is a table of text: a heading and rows, with columns as wide as their widest cell. A column whose heading begins with ">"
-// is flush right.
+// Table is a table of text: a heading and rows, with columns as wide as their widest cell. A column whose heading
+// begins with ">" is flush right.
 type Table struct {
 	Heading   []string
 	rows      [][]string
@@ -83,7 +83,8 @@ func (t *Table) Render() string {
 	return out.String()
 }
 
-// Stack returns tables one below the other, apart by a blank line, without those that have no rows; the first where none has.
+// Stack returns tables one below the other, apart by a blank line, without those that have no rows; the first where
+// none has.
 func Stack(tables ...Table) string {
 	var texts []string
 	for _, t := range tables {

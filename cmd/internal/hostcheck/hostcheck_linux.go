@@ -248,7 +248,8 @@ func effectiveCapabilities(status string, err error) (uint64, error) {
 	return 0, errors.New("/proc/self/status names no effective capabilities")
 }
 
-// checkPlugin reports whether the plugin's binary is there and can be run, and for root, whether others could have written it.
+// checkPlugin reports whether the plugin's binary is there and can be run, and for root, whether others could have
+// written it.
 func checkPlugin(path string) probe.Result {
 	r := probe.Result{Object: cmp.Or(path, plugin.BinaryName), Feature: "plugin binary"}
 	found, err := plugin.Find(path)

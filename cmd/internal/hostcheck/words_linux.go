@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// checkWords reports whether this process may take reserved words of the instance that owns the mirror, and how many there
-// are. It reports nothing for an instance without the socket of words.
+// checkWords reports whether this process may take reserved words of the instance that owns the mirror, and how many
+// there are. It reports nothing for an instance without the socket of words.
 func checkWords(mirror string) []probe.Result {
 	socket := words.Path(mirror)
 	r := probe.Result{Object: socket, Feature: "reserved words"}

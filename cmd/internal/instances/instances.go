@@ -46,8 +46,9 @@ type place struct {
 
 func nameOfMirror(path string) string { return strings.TrimSuffix(filepath.Base(path), ".mirror") }
 
-// join puts the mirrors and the pins of one name and one owner together. Another user may make a mirror of any name, and is not
-// to decide by it what becomes of these pins. links counts the programs of a directory of pins, and status reads a mirror.
+// join puts the mirrors and the pins of one name and one owner together. Another user may make a mirror of any name,
+// and is not to decide by it what becomes of these pins. links counts the programs of a directory of pins, and status
+// reads a mirror.
 func join(mirrors, pins []place, links func(dir string) int, status func(path string) (halted bool, size uint64, idle time.Duration)) []Instance {
 	var all []Instance
 	joined := make(map[string]bool) // the directories of pins that have a mirror

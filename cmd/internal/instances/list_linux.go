@@ -20,8 +20,8 @@ import (
 // mostDepth bounds the look for pins below a bpffs: an instance's directory is deeper nowhere.
 const mostDepth = 4
 
-// List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace, as far
-// as this user may look. mirrors and pins name further places.
+// List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace,
+// as far as this user may look. mirrors and pins name further places.
 func List(mirrors, pins []string) ([]Instance, error) {
 	held, err := locks()
 	if err != nil {
@@ -39,8 +39,8 @@ func List(mirrors, pins []string) ([]Instance, error) {
 	return join(mirrorPlaces, pinPlaces, countLinks, status), nil
 }
 
-// placesOf returns the paths that exist, each once. lock returns the file whose lock an instance holds while it runs, and held
-// the holder of a lock.
+// placesOf returns the paths that exist, each once. lock returns the file whose lock an instance holds while it runs,
+// and held the holder of a lock.
 func placesOf(paths []string, held map[string]int, lock func(path string) string) (all []place) {
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
@@ -61,8 +61,8 @@ func mirrorDirs() []string {
 	return slices.Compact(dirs)
 }
 
-// mirrorsIn lists the mirrors in a directory. Its owner may have made it for somebody else to look into: like shm.Locate, the
-// look follows no link, and it leaves out names that no instance has.
+// mirrorsIn lists the mirrors in a directory. Its owner may have made it for somebody else to look into: like
+// shm.Locate, the look follows no link, and it leaves out names that no instance has.
 func mirrorsIn(dir string) (mirrors []string) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil
@@ -136,7 +136,8 @@ func locks() (map[string]int, error) {
 	return holderByFile, nil
 }
 
-// status reads the state of a mirror's writer. A file that is no mirror any more, or not a whole one, is of a dead writer.
+// status reads the state of a mirror's writer. A file that is no mirror any more, or not a whole one, is of a dead
+// writer.
 func status(path string) (halted bool, size uint64, idle time.Duration) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -159,7 +159,8 @@ func value(v *kong.Value, fallback string) string {
 	return help + Default(v)
 }
 
-// Default returns the sentence that tells the default of a flag or an argument; "" where there is none, or the help tells it.
+// Default returns the sentence that tells the default of a flag or an argument; "" where there is none, or the help
+// tells it.
 func Default(v *kong.Value) string {
 	if !v.HasDefault || v.Default == "" || v.IsBool() || strings.Contains(v.Help, "efault") {
 		return ""

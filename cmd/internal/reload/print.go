@@ -79,8 +79,8 @@ func fields(list []dataplane.FieldChange) []fieldJSON {
 // mostOrders is the number of flows behind one other flow that Text lists one by one.
 const mostOrders = 10
 
-// Text returns the lines of a difference. A flow that comes before thousands of others in a file changes the order of each: one
-// line has their number then.
+// Text returns the lines of a difference. A flow that comes before thousands of others in a file changes the order of
+// each: one line has their number then.
 func Text(d dataplane.Difference) string {
 	countByOrder := make(map[string]int) // of the flows that change in their order alone
 	for _, c := range d.Changed {

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// settled is how long a file must have stayed as it is before it is read. An editor that writes in place leaves a part
-	// of the file for a moment, and a part may be valid.
+	// settled is how long a file must have stayed as it is before it is read. An editor that writes in place leaves a
+	// part of the file for a moment, and a part may be valid.
 	settled = 250 * time.Millisecond
 	// patience bounds the wait for that.
 	patience = 5 * time.Second
 )
 
-// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The same
-// holds for the files and directories that it includes.
+// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The
+// same holds for the files and directories that it includes.
 func Load(ctx context.Context, path string) (dataplane.Config, error) {
 	return load(ctx, path, settled, patience)
 }
 
-// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a writer,
-// and hold up the reloads that follow.
+// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a
+// writer, and hold up the reloads that follow.
 func Again(ctx context.Context, path string) (dataplane.Config, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return dataplane.Config{}, fmt.Errorf("reading configuration: %s: not a regular file, which a reload cannot read", path)
@@ -75,8 +75,8 @@ func isAsBefore(path string, before os.FileInfo) bool {
 	return err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
 }
 
-// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is of
-// another clock, and tells of no change.
+// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is
+// of another clock, and tells of no change.
 func changedSince(paths []string, then time.Time) bool {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -114,7 +114,8 @@ type Options struct {
 	Prune  bool // remove flows that are not in the configuration, also those that were added to the running instance
 }
 
-// Apply makes a running instance the configuration, and returns the difference. A dry run computes the cost of a packet too.
+// Apply makes a running instance the configuration, and returns the difference. A dry run computes the cost of a packet
+// too.
 func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o Options) (dataplane.Difference, error) {
 	settings := cfg
 	settings.Flows = nil

@@ -56,9 +56,9 @@ func Run(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	return d.Replay(ctx, r, o)
 }
 
-// Replay counts the records of the capture r by the flows of the decider; o.Flows is not read. It returns an error if r is no
-// capture, or when ctx ends. The fault of a capture that is broken further behind is Report.Err. When ctx ends, a goroutine may
-// stay in r.Read until that returns.
+// Replay counts the records of the capture r by the flows of the decider; o.Flows is not read. It returns an error if r
+// is no capture, or when ctx ends. The fault of a capture that is broken further behind is Report.Err. When ctx ends, a
+// goroutine may stay in r.Read until that returns.
 func (d *Decider) Replay(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	if err := d.begin(); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (c *counter) batch(b *batch) error {
 	return nil
 }
 
-// record counts one record. The classifier counts it by itself, and finish reads those counts: but not a record that the
-// capture has cut, since the classifier would count the cut length.
+// record counts one record. The classifier counts it by itself, and finish reads those counts: but not a record that
+// the capture has cut, since the classifier would count the cut length.
 func (c *counter) record(r *capture.Record) error {
 	cut := r.Length > len(r.Data)
 	c.Records.add(r.Length)

@@ -18,7 +18,8 @@ type Options struct {
 	SumBy     []string `sep:"," complete:"label-keys" help:"Add up the counters that have the same value of this label. May be repeated, or a list with commas." placeholder:"KEY"`
 }
 
-// Selection decides which counters a command shows. The zero value selects every counter. It may be used from any goroutine.
+// Selection decides which counters a command shows. The zero value selects every counter. It may be used from any
+// goroutine.
 type Selection struct {
 	names     []*name
 	exact     map[string]*name
@@ -34,8 +35,8 @@ type name struct {
 	met     atomic.Bool
 }
 
-// New returns the selection of the counters with those names. A name may be a pattern as of the shell (path.Match), in which *
-// and ? match a slash too. Without names every counter is selected that o allows.
+// New returns the selection of the counters with those names. A name may be a pattern as of the shell (path.Match), in
+// which * and ? match a slash too. Without names every counter is selected that o allows.
 func New(names []string, o Options) (*Selection, error) {
 	s := &Selection{exact: make(map[string]*name), sumBy: o.SumBy}
 	for _, text := range names {

@@ -28,8 +28,9 @@ func UnknownName(path, name string, entries []shm.Entry) *UnmetError {
 	return &UnmetError{line}
 }
 
-// Unmet returns an *UnmetError if the mirror at path, whose entries were all shown to Has, has no counter for a name of the
-// selection, or no selected counter at all. It tells the first kind of cause that there is: the others may follow from it.
+// Unmet returns an *UnmetError if the mirror at path, whose entries were all shown to Has, has no counter for a name of
+// the selection, or no selected counter at all. It tells the first kind of cause that there is: the others may follow
+// from it.
 func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error {
 	lines := s.unmetNames(path, entries)
 	if len(lines) == 0 {

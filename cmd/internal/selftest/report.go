@@ -24,8 +24,8 @@ type Part struct {
 	Source string `json:"source"` // that counted
 	// Rejected are the better backends that did not count, each with the reason: "rdma: …".
 	Rejected []string `json:"rejected"`
-	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host, if
-	// one listens, and Counted the flow's. A queue pair has operations in their place.
+	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host,
+	// if one listens, and Counted the flow's. A queue pair has operations in their place.
 	Sent     uint64  `json:"sent"`
 	Received *uint64 `json:"received"`
 	Counted  uint64  `json:"counted"`

@@ -114,8 +114,8 @@ func (o Options) testInterface(ctx context.Context, rep *Report) (err error) {
 	return errors.Join(r.egress(ctx), r.ingress(ctx))
 }
 
-// start makes r.svc the running instance, if that counts on the interface, else a temporary one. end removes what start and
-// the parts have made.
+// start makes r.svc the running instance, if that counts on the interface, else a temporary one. end removes what start
+// and the parts have made.
 func (r *run) start(ctx context.Context) (end func() error, err error) {
 	if r.useRunning(ctx) {
 		return func() error { return r.leaveRunning(ctx) }, nil
@@ -136,8 +136,8 @@ func (r *run) start(ctx context.Context) (end func() error, err error) {
 	return r.endTemporary, nil
 }
 
-// useRunning makes r.svc the running instance, without the flows of a killed selftest, and reports true. It reports false if
-// none runs, or if it does not count on the interface: a flow for the interface shows that.
+// useRunning makes r.svc the running instance, without the flows of a killed selftest, and reports true. It reports
+// false if none runs, or if it does not count on the interface: a flow for the interface shows that.
 func (r *run) useRunning(ctx context.Context) bool {
 	if r.Running == nil {
 		return false
@@ -218,8 +218,8 @@ func ethMatch() flow.Match {
 	return flow.Match{Eth: &flow.Eth{Type: flow.Masked[uint16]{Value: EtherType, Mask: 0xffff}}}
 }
 
-// add adds a flow on the interface, and notes what counts it. A refusal is a reason for no test. So is an overlapping flow of
-// the running instance that wins: the flows of the test come behind those of their priority.
+// add adds a flow on the interface, and notes what counts it. A refusal is a reason for no test. So is an overlapping
+// flow of the running instance that wins: the flows of the test come behind those of their priority.
 func (r *run) add(ctx context.Context, p *Part, f flow.Flow) error {
 	f.Name = flowPrefix + f.Name
 	f.Interface = r.Interface

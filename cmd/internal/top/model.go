@@ -181,7 +181,8 @@ func (m *model) looksPerDrawing() int {
 	return max(1, int(min(need, 1/m.o.Interval.Seconds())))
 }
 
-// refresh reads the entry of the counter that has the page. A counter that was added again under its name takes the page over.
+// refresh reads the entry of the counter that has the page. A counter that was added again under its name takes the
+// page over.
 func (m *model) refresh() {
 	if m.page != onCounter || m.source.err != nil {
 		return

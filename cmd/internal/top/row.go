@@ -49,8 +49,8 @@ func (r *row) describe(e shm.Entry) {
 	r.text = strings.ToLower(b.String())
 }
 
-// sample takes over a value. If the look before has read the row too (consecutive), its value is the sample before; else the
-// history has one.
+// sample takes over a value. If the look before has read the row too (consecutive), its value is the sample before;
+// else the history has one.
 func (r *row) sample(v shm.Value, words, consecutive bool) {
 	switch {
 	case !consecutive:

@@ -202,8 +202,8 @@ func (s *source) values(rows []*row) error {
 	return nil
 }
 
-// words returns the totals that a device writes for the counter, and true; or the published value if no device does. A device
-// does not record when it writes: the sample time is the time of the read.
+// words returns the totals that a device writes for the counter, and true; or the published value if no device does. A
+// device does not record when it writes: the sample time is the time of the read.
 func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 	if !r.sought {
 		r.sought = true

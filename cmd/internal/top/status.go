@@ -92,7 +92,8 @@ func (m *model) shortHelp() string {
 	return strings.Join(texts, "  ")
 }
 
-// statusLine appends the last line of the screen. Facts are left out, those of the highest rank first, until the others fit.
+// statusLine appends the last line of the screen. Facts are left out, those of the highest rank first, until the others
+// fit.
 func (m *model) statusLine(b []byte) []byte {
 	facts, trouble := m.facts()
 	for len(facts) > 1 && m.method.StringWidth(join(facts)) > m.width {

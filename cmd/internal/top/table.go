@@ -52,8 +52,8 @@ func (t *table) sortBy(c Column, reverse bool) {
 // descends reports whether the greatest comes first.
 func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
 
-// arrange brings the window up to date. It reads the values that the order and the window need; the source reads each once in
-// a look.
+// arrange brings the window up to date. It reads the values that the order and the window need; the source reads each
+// once in a look.
 func (t *table) arrange(s *source) {
 	from, to := t.bounds(s)
 	s.read(t.needed(from, to))
@@ -75,8 +75,8 @@ func (t *table) sample(s *source) {
 	t.window = t.rows(from, to)
 }
 
-// bounds brings shown up to date, and the order if that is by entries. It returns the rows on the screen, from..to of the
-// order.
+// bounds brings shown up to date, and the order if that is by entries. It returns the rows on the screen, from..to of
+// the order.
 func (t *table) bounds(s *source) (from, to int) {
 	if t.changes != s.changes {
 		t.choose(s.listed())
@@ -95,8 +95,8 @@ func (t *table) bounds(s *source) (from, to int) {
 	return t.offset, min(t.offset+t.height, len(t.shown))
 }
 
-// needed returns the rows whose values are needed for the order, and for its rows from..to. Where the order needs none, a page
-// above and below is read too, so that rows that come into view have a rate.
+// needed returns the rows whose values are needed for the order, and for its rows from..to. Where the order needs none,
+// a page above and below is read too, so that rows that come into view have a rate.
 func (t *table) needed(from, to int) []*row {
 	if !describe[t.by].byEntry {
 		return t.shown
@@ -174,8 +174,8 @@ func (t *table) current() *row {
 // short is the length up to which an order is sorted as a whole.
 const short = 48
 
-// sortWindow puts the items that belong to from..to of the order there, in order. The other items are only on the right side
-// of the window, so the cost grows with the number of items n, and not with n log n.
+// sortWindow puts the items that belong to from..to of the order there, in order. The other items are only on the right
+// side of the window, so the cost grows with the number of items n, and not with n log n.
 func sortWindow(s []item, from, to int) {
 	for range 64 { // with bad pivots all the way the rest is sorted as a whole
 		if len(s) <= short || from >= to {

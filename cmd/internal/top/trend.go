@@ -148,7 +148,8 @@ func (h *history) record(rec *shm.Record, rows []*row) {
 	r.trend.add(h.pass, rec.Value, h.step, h.gap)
 }
 
-// begin begins a pass at a sample time. A pass in which no counter had changed left no record: it is counted by the time.
+// begin begins a pass at a sample time. A pass in which no counter had changed left no record: it is counted by the
+// time.
 func (h *history) begin(cycle uint64, at int64) {
 	if span := at - h.began; h.began != 0 && span > 0 {
 		h.measure(span)
@@ -164,8 +165,8 @@ func (h *history) unrecorded(span int64) int64 {
 	return min((span-h.step/2)/h.step, trendCells)
 }
 
-// measure notes the time between two passes. Their period is the median: the span over a restart of the writer may be short,
-// and passes in which no counter had changed make a span long.
+// measure notes the time between two passes. Their period is the median: the span over a restart of the writer may be
+// short, and passes in which no counter had changed make a span long.
 func (h *history) measure(span int64) {
 	h.spans[h.measured%len(h.spans)] = span
 	h.measured++

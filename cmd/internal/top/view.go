@@ -185,8 +185,8 @@ func (m *model) helpLines() []string {
 		"  TREND is packets/s in each period of the history, the newest at the right.")
 }
 
-// drawTrend appends the last width passes up to end, each in sevenths of the highest rate among them. A rate of 0 is the
-// lowest bar, and an unknown one is blank.
+// drawTrend appends the last width passes up to end, each in sevenths of the highest rate among them. A rate of 0 is
+// the lowest bar, and an unknown one is blank.
 func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	const bars = "▁▂▃▄▅▆▇█" // three bytes each
 	first := end - int64(width) + 1
@@ -211,8 +211,8 @@ func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	return dst
 }
 
-// plain returns the screen as text without blank lines, to be left behind on the terminal. It leaves out rows so that the
-// prompt of a shell has room below.
+// plain returns the screen as text without blank lines, to be left behind on the terminal. It leaves out rows so that
+// the prompt of a shell has room below.
 func (m *model) plain() string {
 	var lines []string
 	for line := range strings.Lines(ansi.Strip(m.frame())) {

@@ -102,8 +102,8 @@ func takesNumber(ctx *kong.Context, name string) bool {
 	return false
 }
 
-// unexpectedArgument finds the command that was likely meant. It goes before the proposal of the parser, which knows no command
-// below another.
+// unexpectedArgument finds the command that was likely meant. It goes before the proposal of the parser, which knows no
+// command below another.
 func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	node := ctx.Selected()
 	switch {
@@ -126,8 +126,8 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	return withHint(fmt.Errorf("%s; the commands of %s are %s", text, node.Name, strings.Join(commandsOf(node), ", ")), "%s", try)
 }
 
-// nearestCommand returns the words below node that word most likely stands for, or "". A word of another tool stands for the
-// command with its purpose, unless a command here has that very name.
+// nearestCommand returns the words below node that word most likely stands for, or "". A word of another tool stands
+// for the command with its purpose, unless a command here has that very name.
 func nearestCommand(node *kong.Node, word string) string {
 	if near := flow.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
 		return near

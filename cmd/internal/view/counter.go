@@ -138,8 +138,8 @@ func (c *Counter) Show(v shm.Value, words bool) {
 // Present reports whether there is a value: absent is not zero.
 func (c Counter) Present() bool { return c.SampledAt != 0 }
 
-// Completion reports whether the two values are completions and completions in error of a queue pair's operations, in place
-// of packets and bytes.
+// Completion reports whether the two values are completions and completions in error of a queue pair's operations, in
+// place of packets and bytes.
 func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
 // units names the two values.
@@ -150,8 +150,8 @@ func (c Counter) units() (first, second string) {
 	return "packets", "bytes"
 }
 
-// age returns the age of the value in a reading. A device's value is current while the writer lives, whose process keeps the
-// device open. Later it may not have changed since the writer's last heartbeat.
+// age returns the age of the value in a reading. A device's value is current while the writer lives, whose process
+// keeps the device open. Later it may not have changed since the writer's last heartbeat.
 func (c Counter) age(r *Reading) int64 {
 	switch {
 	case c.FromDevice && r.Writer.Live():
@@ -231,7 +231,8 @@ func (c Counter) rateCell(perSecond float64) string {
 	return format.Rate(perSecond)
 }
 
-// SourceCell returns the source, and says so if the value comes from a device's words. The source of a sum is its counters.
+// SourceCell returns the source, and says so if the value comes from a device's words. The source of a sum is its
+// counters.
 func (c Counter) SourceCell() string {
 	if c.Sum != nil {
 		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
@@ -243,8 +244,8 @@ func (c Counter) SourceCell() string {
 	return source
 }
 
-// Rates fills in the rates of cur: what was counted between two samples, divided by the time between them. A counter has no
-// rate without a new sample, or if it is another one than in before.
+// Rates fills in the rates of cur: what was counted between two samples, divided by the time between them. A counter
+// has no rate without a new sample, or if it is another one than in before.
 func Rates(before, cur *Reading) {
 	if before == nil {
 		return

@@ -42,8 +42,8 @@ type checkGroup struct {
 	objects []string
 }
 
-// groupChecks puts the results together that differ in their object alone, in the order of the first ones. A result without
-// a reason stands by itself.
+// groupChecks puts the results together that differ in their object alone, in the order of the first ones. A result
+// without a reason stands by itself.
 func groupChecks(results []probe.Result) (out []checkGroup) {
 	indexByResult := make(map[probe.Result]int) // without its object
 	for _, r := range results {

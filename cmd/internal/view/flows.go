@@ -56,7 +56,8 @@ type rejectionJSON struct {
 	ReasonIndex *int   `json:"reason_index,omitempty"`
 }
 
-// Added prints where the flows that were added are counted, and why not elsewhere. statuses are of their counters, for JSON.
+// Added prints where the flows that were added are counted, and why not elsewhere. statuses are of their counters, for
+// JSON.
 func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, statuses Statuses) error {
 	if !asJSON {
 		_, err := io.WriteString(w, renderAdded(placements))
@@ -72,8 +73,8 @@ type AddedJSON struct {
 	Flows  []placementJSON `json:"flows"` // that were added
 }
 
-// Flows prints the flows of an instance, or the sums of them that s asks for, and below them its conditions. statuses are of
-// their counters and packet is the cost of a packet, both for JSON.
+// Flows prints the flows of an instance, or the sums of them that s asks for, and below them its conditions. statuses
+// are of their counters and packet is the cost of a packet, both for JSON.
 func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, statuses Statuses, packet *dataplane.Cost) error {
 	switch {
 	case !asJSON && s.Sums():
@@ -127,8 +128,8 @@ func severalTimes(placements []dataplane.Placement) map[string]bool {
 	return several
 }
 
-// placementsJSON returns the flows, and the table of reasons: those in tabled, each once. A flow has the index of such a
-// reason in its place.
+// placementsJSON returns the flows, and the table of reasons: those in tabled, each once. A flow has the index of such
+// a reason in its place.
 func placementsJSON(placements []dataplane.Placement, tabled map[string]bool) (flows []placementJSON, reasons []string) {
 	flows = make([]placementJSON, len(placements))
 	reasons = []string{}
@@ -170,8 +171,8 @@ func placementsJSON(placements []dataplane.Placement, tabled map[string]bool) (f
 	return flows, reasons
 }
 
-// renderPlacements returns a line for each flow, and below it the reasons of the backends that do not count it. A reason that
-// several flows share stands once, at the end.
+// renderPlacements returns a line for each flow, and below it the reasons of the backends that do not count it. A
+// reason that several flows share stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
 	all := Rejections(placements)
 	names := make([]string, len(placements))
@@ -192,8 +193,8 @@ func renderPlacements(placements []dataplane.Placement) string {
 	return text + renderShared(shared) + renderGroups(groups, "flow", "flows")
 }
 
-// renderAdded is renderPlacements for flows that were added. It leaves out the reasons that hold for the whole instance: run
-// has logged them.
+// renderAdded is renderPlacements for flows that were added. It leaves out the reasons that hold for the whole
+// instance: run has logged them.
 func renderAdded(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }

@@ -18,8 +18,8 @@ type reasonGroup struct {
 	names []string
 }
 
-// shareReasons returns the rejections that several objects have, but not all, in the order of their first objects. all[i] is
-// the rejections of the object names[i].
+// shareReasons returns the rejections that several objects have, but not all, in the order of their first objects.
+// all[i] is the rejections of the object names[i].
 func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGroup) {
 	indexByRejection := make(map[dataplane.Rejection]int)
 	for i, rejected := range all {

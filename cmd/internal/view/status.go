@@ -19,8 +19,8 @@ type statusJSON struct {
 	Gone            *bool   `json:"gone"` // the counter was removed
 }
 
-// status returns the fields of a counter that say whether its total is exact. zero is the time of the wall clock at 0 of
-// CLOCK_MONOTONIC, taken when the counter was read.
+// status returns the fields of a counter that say whether its total is exact. zero is the time of the wall clock at 0
+// of CLOCK_MONOTONIC, taken when the counter was read.
 func (c Counter) status(zero time.Time) statusJSON {
 	s := statusJSON{
 		Unit:            &c.Unit,
