@@ -39,12 +39,6 @@ func layer3(r *Record, buf []byte) []byte {
 	return buf
 }
 
-// cutCooked makes a record of a packet of which no header is known: the capture has cut it inside of its own header.
-func cutCooked(r *Record, buf []byte) []byte {
-	r.Data = r.Data[:0]
-	return buf
-}
-
 // loopback takes off the 4 bytes of the address family.
 func loopback(r *Record, buf []byte) []byte {
 	r.behind(4)
@@ -76,6 +70,12 @@ func cooked2(r *Record, buf []byte) []byte {
 	}
 	d := r.Data
 	return ethernet(r, buf, head, binary.BigEndian.Uint16(d[8:]), d[12:18], d[0:2])
+}
+
+// cutCooked makes a record of a packet of which no header is known: the capture has cut it inside of its own header.
+func cutCooked(r *Record, buf []byte) []byte {
+	r.Data = r.Data[:0]
+	return buf
 }
 
 // ethernet makes an Ethernet frame of the packet behind head, in buf; or leaves the packet, if the device has no

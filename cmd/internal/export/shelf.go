@@ -94,40 +94,12 @@ func newShelf(most int64) *shelf {
 
 var errHeld = errors.New("too many responses wait for their clients")
 
-// take returns a claim on a response that was begun after the call, or that shows the poll cycle of now. The caller
-// releases it. cut ends the caller's connection.
-func (s *shelf) take(ctx context.Context, kind string, now func() (stamp, bool), render func(*bytes.Buffer) (string, stamp, error), cut func() error) (*claim, error) {
-	arrived := time.Now()
-	for {
-		s.mu.Lock()
-		k := s.kindByName[kind]
-		if k == nil {
-			k = &kindOfResponse{}
-			s.kindByName[kind] = k
-		}
-		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(now)) {
-			c := r.claim(cut)
-			s.mu.Unlock()
-			return c, nil
-		}
-		b := k.building
-		if b == nil {
-			b = &building{began: time.Now(), done: make(chan struct{})}
-			k.building = b
-			s.mu.Unlock()
-			return s.build(k, b, render, cut)
-		}
-		s.mu.Unlock()
-
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-b.done:
-		}
-		if b.err != nil && !b.began.Before(arrived) {
-			return nil, b.err
-		}
-	}
+// ask is what a client asks for.
+type ask struct {
+	kind   string               // path and format
+	now    func() (stamp, bool) // the present poll cycle; false: not known without waiting
+	render func(*bytes.Buffer) (contentType string, of stamp, err error)
+	cut    func() error // ends the client's connection
 }
 
 // claim is a client that reads a response. The shelf calls cut to end its connection, and no more after release.
@@ -151,29 +123,40 @@ func (r *response) claim(cut func() error) *claim {
 	return c
 }
 
-// build renders the response that b stands for. A panic of render is an error for those who wait for b.
-func (s *shelf) build(k *kindOfResponse, b *building, render func(*bytes.Buffer) (string, stamp, error), cut func() error) (c *claim, err error) {
-	r := &response{
-		kind:   k,
-		began:  b.began,
-		body:   s.bodies.Get().(*bytes.Buffer),
-		claims: make(map[*claim]bool),
-	}
-	r.body.Reset()
-
-	err = errors.New("the response could not be rendered")
-	defer func() {
+// take returns a claim on a response that was begun after the call, or that shows the present poll cycle. The caller
+// releases it.
+func (s *shelf) take(ctx context.Context, a ask) (*claim, error) {
+	arrived := time.Now()
+	for {
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err == nil {
-			c, err = s.keep(r, cut)
+		k := s.kindByName[a.kind]
+		if k == nil {
+			k = &kindOfResponse{}
+			s.kindByName[a.kind] = k
 		}
-		b.err = err
-		k.building = nil
-		close(b.done)
-	}()
-	r.contentType, r.stamp, err = render(r.body)
-	return nil, err
+		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(a.now)) {
+			c := r.claim(a.cut)
+			s.mu.Unlock()
+			return c, nil
+		}
+		b := k.building
+		if b == nil {
+			b = &building{began: time.Now(), done: make(chan struct{})}
+			k.building = b
+			s.mu.Unlock()
+			return s.build(k, b, a)
+		}
+		s.mu.Unlock()
+
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-b.done:
+		}
+		if b.err != nil && !b.began.Before(arrived) {
+			return nil, b.err
+		}
+	}
 }
 
 // keep makes r the latest response of its kind, and makes room for it. It is called with mu held.
@@ -258,4 +241,29 @@ func (s *shelf) gzipped(r *response, zips *sync.Pool) []byte {
 		}
 	})
 	return r.zipped
+}
+
+// build renders the response that b stands for. A panic of render is an error for those who wait for b.
+func (s *shelf) build(k *kindOfResponse, b *building, a ask) (c *claim, err error) {
+	r := &response{
+		kind:   k,
+		began:  b.began,
+		body:   s.bodies.Get().(*bytes.Buffer),
+		claims: make(map[*claim]bool),
+	}
+	r.body.Reset()
+
+	err = errors.New("the response could not be rendered")
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil {
+			c, err = s.keep(r, a.cut)
+		}
+		b.err = err
+		k.building = nil
+		close(b.done)
+	}()
+	r.contentType, r.stamp, err = a.render(r.body)
+	return nil, err
 }
