@@ -56,7 +56,9 @@ func (r *Report) add(p Part) {
 }
 
 func (r *Report) finish() {
-	r.Schema, r.Exact, r.Complete = 1, true, true
+	r.Schema = 1
+	r.Exact = true
+	r.Complete = true
 	for _, p := range r.Parts {
 		r.Exact = r.Exact && p.Result != Differs
 		r.Complete = r.Complete && p.Result != NotTested
