@@ -11,7 +11,7 @@ import (
 
 // listing are the functions that may list all links, and why their cost is paid once.
 var listing = map[string]string{
-	"cmd/internal/cli/check.go missingInterfaces":      "once in a command",
+	"cmd/internal/cli/warnings.go missingInterfaces":   "once in a command",
 	"cmd/internal/cli/completion.go interfaceNames":    "once in a command",
 	"cmd/internal/cli/doctor.go present":               "once in a command",
 	"cmd/internal/cli/selftest.go hintInterface":       "once in a command",

@@ -29,11 +29,13 @@ func (f *File) Offset() int64 { return f.read.Load() }
 // ErrDirectory: the path is a directory.
 var ErrDirectory = errors.New("a directory is no capture")
 
-// OpenFile opens the file at path, or stdin for "-". The open of a FIFO waits for its writer, or for the end of ctx.
+// OpenFile opens the file at path, or stdin for "-". The open of a FIFO waits for its writer, or for the end of ctx;
+// then a goroutine stays behind that waits on.
 func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) {
 	if path == "-" {
 		return &File{ReadCloser: io.NopCloser(stdin)}, nil
 	}
+
 	type opened struct {
 		f   *os.File
 		err error
@@ -43,6 +45,7 @@ func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) 
 		f, err := os.Open(path)
 		done <- opened{f, err}
 	}()
+
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s: opening the capture: %w", path, ctx.Err())
@@ -50,18 +53,24 @@ func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) 
 		if o.err != nil {
 			return nil, fmt.Errorf("opening the capture: %w", o.err)
 		}
-		st, err := o.f.Stat()
-		if err == nil && st.IsDir() {
-			err = fmt.Errorf("%s: %w", path, ErrDirectory)
-		}
-		if err != nil {
-			o.f.Close()
-			return nil, err
-		}
-		f := &File{ReadCloser: o.f}
-		if st.Mode().IsRegular() {
-			f.Size = st.Size()
-		}
-		return f, nil
+		return newFile(path, o.f)
 	}
+}
+
+// newFile takes f over. It refuses a directory.
+func newFile(path string, f *os.File) (*File, error) {
+	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = fmt.Errorf("%s: %w", path, ErrDirectory)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+
+	out := &File{ReadCloser: f}
+	if st.Mode().IsRegular() {
+		out.Size = st.Size()
+	}
+	return out, nil
 }

@@ -10,8 +10,8 @@ import (
 // ErrInflated: a small file becomes a very large one when it is decompressed.
 var ErrInflated = errors.New("the capture grows too much when it is decompressed")
 
-// A gzip file may be freely larger up to freeSize, and maxRatio times its compressed size beyond: captures are compressed a few
-// times to some tens of times, and a file that is made to be large about a thousand times.
+// A gzip file may be freely larger up to freeSize, and maxRatio times its compressed size beyond: captures are
+// compressed a few times to some tens of times, and a file that is made to be large about a thousand times.
 const (
 	freeSize = 8 << 20
 	maxRatio = 200

@@ -39,13 +39,6 @@ func layer3(r *Record, buf []byte) []byte {
 	return buf
 }
 
-// behind takes n bytes off the start of the frame.
-func (r *Record) behind(n int) {
-	n = min(n, r.Length)
-	r.Length -= n
-	r.Data = r.Data[min(n, len(r.Data)):]
-}
-
 // loopback takes off the 4 bytes of the address family.
 func loopback(r *Record, buf []byte) []byte {
 	r.behind(4)
@@ -79,20 +72,33 @@ func cooked2(r *Record, buf []byte) []byte {
 	return ethernet(r, buf, head, binary.BigEndian.Uint16(d[8:]), d[12:18], d[0:2])
 }
 
-// cutCooked is a record that is too short for its own header: no header of the packet is known.
+// cutCooked makes a record of a packet of which no header is known: the capture has cut it inside of its own header.
 func cutCooked(r *Record, buf []byte) []byte {
 	r.Data = r.Data[:0]
 	return buf
 }
 
+// ethernet makes an Ethernet frame of the packet behind head, in buf; or leaves the packet, if the device has no
+// Ethernet.
 func ethernet(r *Record, buf []byte, head int, device uint16, src, etherType []byte) []byte {
 	if device != arphrdEther && device != arphrdLoopback {
 		r.behind(head)
 		return layer3(r, buf)
 	}
-	buf = append(append(append(buf[:0], make([]byte, 6)...), src...), etherType...)
+
+	buf = append(buf[:0], make([]byte, 6)...) // the receiver
+	buf = append(buf, src...)
+	buf = append(buf, etherType...)
 	payload := r.Length - head
 	buf = append(buf, r.Data[head:]...)
-	r.Data, r.Length = buf, 14+payload
+	r.Length = 14 + payload
+	r.Data = buf
 	return buf
+}
+
+// behind takes n bytes off the start of the frame.
+func (r *Record) behind(n int) {
+	n = min(n, r.Length)
+	r.Length -= n
+	r.Data = r.Data[min(n, len(r.Data)):]
 }

@@ -19,8 +19,8 @@ const (
 	ngSection      = 0x0a0d0d0a
 )
 
-// A section of a pcapng file keeps the type and the name of each interface to its end. A block of 20 bytes declares one,
-// and a gzip file has thousands of them in a kilobyte, so both are bounded.
+// A section of a pcapng file keeps the type and the name of each interface to its end. A block of 20 bytes declares
+// one, and a gzip file has thousands of them in a kilobyte, so both are bounded.
 const (
 	mostInterfaces = 1 << 16
 	mostNameBytes  = 1 << 20 // of all names
@@ -35,10 +35,10 @@ var errBlock = errors.New("the lengths of a block contradict one another")
 // ngReader reads the packets of a pcapng file.
 type ngReader struct {
 	b          *bufio.Reader
-	order      binary.ByteOrder
-	interfaces []ngLink
-	nameBytes  int
-	left       int64 // of the block, with the length at its end
+	order      binary.ByteOrder // of the section; nil before the first
+	interfaces []ngLink         // of the section
+	nameBytes  int              // of all their names
+	left       int64            // bytes of the block that are not read, with the length at its end
 	head       [28]byte
 	data       []byte
 }
@@ -91,31 +91,41 @@ func (r *ngReader) block() (kind uint32, err error) {
 	if _, err := io.ReadFull(r.b, head); err != nil {
 		return 0, err
 	}
-	if binary.LittleEndian.Uint32(head) == ngSection {
-		r.left = 4
-		magic, err := r.take(4)
-		if err != nil {
+
+	read := int64(len(head)) // of the block
+	switch {
+	case binary.LittleEndian.Uint32(head) == ngSection: // in either byte order
+		if err := r.byteOrder(); err != nil {
 			return 0, err
 		}
-		switch uint32(0x1a2b3c4d) {
-		case binary.LittleEndian.Uint32(magic):
-			r.order = binary.LittleEndian
-		case binary.BigEndian.Uint32(magic):
-			r.order = binary.BigEndian
-		default:
-			return 0, errors.New("a section has no byte order")
-		}
-		r.left = int64(r.order.Uint32(r.head[4:])) - 12
-	} else {
-		if r.order == nil {
-			return 0, errors.New("it begins with no section")
-		}
-		r.left = int64(r.order.Uint32(head[4:])) - 8
+		read += 4
+	case r.order == nil:
+		return 0, errors.New("it begins with no section")
 	}
+	r.left = int64(r.order.Uint32(head[4:])) - read
 	if r.left < 4 {
 		return 0, errBlock
 	}
 	return r.order.Uint32(head), nil
+}
+
+// byteOrder reads the byte order of a section.
+func (r *ngReader) byteOrder() error {
+	r.left = 4 // the length stands in this byte order
+	b, err := r.take(4)
+	if err != nil {
+		return err
+	}
+	const magic = 0x1a2b3c4d
+	switch {
+	case binary.LittleEndian.Uint32(b) == magic:
+		r.order = binary.LittleEndian
+	case binary.BigEndian.Uint32(b) == magic:
+		r.order = binary.BigEndian
+	default:
+		return errors.New("a section has no byte order")
+	}
+	return nil
 }
 
 // take reads bytes of the block, at most len(r.head)-8.
@@ -129,26 +139,7 @@ func (r *ngReader) take(n int) ([]byte, error) {
 	return b, within(err)
 }
 
-// end skips the rest of the block.
-func (r *ngReader) end() error {
-	for r.left > 0 {
-		n, err := r.b.Discard(int(min(r.left, 1<<30)))
-		r.left -= int64(n)
-		if err != nil {
-			return within(err)
-		}
-	}
-	return nil
-}
-
-// within is an error inside of a block, where the end of the file is no end of the capture.
-func within(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
+// section begins a section: the interfaces of the one before are gone.
 func (r *ngReader) section() error {
 	b, err := r.take(12)
 	if err != nil {
@@ -161,6 +152,20 @@ func (r *ngReader) section() error {
 	r.interfaces = r.interfaces[:0]
 	r.nameBytes = 0
 	return r.end()
+}
+
+// Options of the description of an interface.
+const (
+	ngEndOfOptions  = 0
+	ngInterfaceName = 2
+)
+
+// within is an error inside of a block, where the end of the file is no end of the capture.
+func within(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // describe reads the description of an interface.
@@ -176,31 +181,24 @@ func (r *ngReader) describe() error {
 			return err
 		}
 		code, length := r.order.Uint16(option), int64(r.order.Uint16(option[2:]))
-		if code == 0 {
+		if code == ngEndOfOptions {
 			break
 		}
 		padded := (length + 3) &^ 3
 		if padded > r.left-4 {
 			return errBlock
 		}
-		if code == 2 {
-			if r.nameBytes += int(length); r.nameBytes > mostNameBytes {
-				return ErrInterfaces
+		if code == ngInterfaceName {
+			if in.name, err = r.name(length); err != nil {
+				return err
 			}
-			name := make([]byte, length)
-			if _, err := io.ReadFull(r.b, name); err != nil {
-				return within(err)
-			}
-			in.name = string(name)
-			r.left -= length
 			padded -= length
 		}
-		n, err := r.b.Discard(int(padded))
-		r.left -= int64(n)
-		if err != nil {
-			return within(err)
+		if err := r.skip(padded); err != nil {
+			return err
 		}
 	}
+
 	if len(r.interfaces) == mostInterfaces {
 		return ErrInterfaces
 	}
@@ -208,48 +206,86 @@ func (r *ngReader) describe() error {
 	return r.end()
 }
 
+// name reads the name of an interface. The block has so many bytes.
+func (r *ngReader) name(length int64) (string, error) {
+	if r.nameBytes += int(length); r.nameBytes > mostNameBytes {
+		return "", ErrInterfaces
+	}
+	name := make([]byte, length)
+	if _, err := io.ReadFull(r.b, name); err != nil {
+		return "", within(err)
+	}
+	r.left -= length
+	return string(name), nil
+}
+
+// packet reads a packet of any of the three kinds of blocks.
 func (r *ngReader) packet(kind uint32) (p packet, err error) {
-	var index, captured uint32
-	if kind == ngSimplePacket {
-		b, err := r.take(4)
-		if err != nil {
-			return packet{}, err
-		}
-		p.length = int(r.order.Uint32(b))
-		captured = r.order.Uint32(b)
-		if len(r.interfaces) > 0 && r.interfaces[0].snap != 0 {
-			captured = min(captured, r.interfaces[0].snap)
-		}
-	} else {
-		b, err := r.take(20)
-		if err != nil {
-			return packet{}, err
-		}
-		index = r.order.Uint32(b)
-		if kind == ngPacket {
-			index = uint32(r.order.Uint16(b))
-		}
-		captured = r.order.Uint32(b[12:])
-		p.length = int(r.order.Uint32(b[16:]))
+	index, captured, length, err := r.packetHead(kind)
+	if err != nil {
+		return packet{}, err
 	}
 	if int64(index) >= int64(len(r.interfaces)) {
 		return packet{}, fmt.Errorf("interface %d is not in its section, which has %d", index, len(r.interfaces))
 	}
-	in := &r.interfaces[index]
-	p.link, p.name = in.link, in.name
 	switch {
 	case captured > snapLength:
 		return packet{}, fmt.Errorf("capture length exceeds snap length: %d > %d", captured, snapLength)
 	case int64(captured) > r.left-4:
 		return packet{}, errBlock
 	}
+
 	if cap(r.data) < int(captured) {
 		r.data = make([]byte, captured)
 	}
-	p.data = r.data[:captured]
-	if _, err := io.ReadFull(r.b, p.data); err != nil {
+	data := r.data[:captured]
+	if _, err := io.ReadFull(r.b, data); err != nil {
 		return packet{}, within(err)
 	}
 	r.left -= int64(captured)
-	return p, r.end()
+	in := &r.interfaces[index]
+	return packet{data: data, length: int(length), link: in.link, name: in.name}, r.end()
+}
+
+// packetHead reads what stands before the data of a packet. A simple packet is of the first interface, and what it has
+// captured is the length that this allows.
+func (r *ngReader) packetHead(kind uint32) (index, captured, length uint32, err error) {
+	if kind == ngSimplePacket {
+		b, err := r.take(4)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		length = r.order.Uint32(b)
+		captured = length
+		if len(r.interfaces) > 0 && r.interfaces[0].snap != 0 {
+			captured = min(captured, r.interfaces[0].snap)
+		}
+		return 0, captured, length, nil
+	}
+
+	b, err := r.take(20)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	index = r.order.Uint32(b)
+	if kind == ngPacket {
+		index = uint32(r.order.Uint16(b))
+	}
+	return index, r.order.Uint32(b[12:]), r.order.Uint32(b[16:]), nil
+}
+
+// end skips the rest of the block.
+func (r *ngReader) end() error { return r.skip(r.left) }
+
+// skip skips n bytes of the block.
+func (r *ngReader) skip(n int64) error {
+	for n > 0 {
+		done, err := r.b.Discard(int(min(n, 1<<30)))
+		n -= int64(done)
+		r.left -= int64(done)
+		if err != nil {
+			return within(err)
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -46,31 +47,36 @@ const snapLength = 256 << 10
 func Open(r io.Reader) (*Reader, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(4)
-	if len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b {
+	switch {
+	case isGzip(head): // also where the rest of the file is missing
 		z, err := newInflater(b, freeSize)
 		if err != nil {
 			return nil, fmt.Errorf("reading the head of a gzip file: %w", err)
 		}
 		b = bufio.NewReaderSize(z, 1<<16)
-		head, err = b.Peek(4)
-		if err != nil {
+		if head, err = b.Peek(4); err != nil {
 			return nil, headError(head, err)
 		}
-	} else if err != nil {
+	case err != nil:
 		return nil, headError(head, err)
 	}
-	if head[0] == 0x1f && head[1] == 0x8b { // pcapgo would inflate it without a limit
+
+	if isGzip(head) { // pcapgo would inflate it without a limit
 		return nil, fmt.Errorf("%w: it is compressed twice", ErrNoCapture)
 	}
-	if [4]byte(head) == [4]byte{0x0a, 0x0d, 0x0d, 0x0a} {
+	if binary.BigEndian.Uint32(head) == ngSection {
 		return openNG(b)
 	}
 	return openPcap(b)
 }
 
+// isGzip reports whether a file begins as one of gzip.
+func isGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b }
+
 // ErrNoCapture: the file does not begin as a capture.
 var ErrNoCapture = errors.New("no capture in the format of pcap or pcapng")
 
+// headError is the error for a file whose first bytes could not be read.
 func headError(head []byte, err error) error {
 	switch {
 	case !errors.Is(err, io.EOF):
@@ -90,17 +96,19 @@ func openPcap(b *bufio.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoCapture, err)
 	}
 	p.SetSnaplen(min(p.Snaplen(), snapLength))
+
 	link := p.LinkType()
 	if _, ok := links[link]; !ok {
 		return nil, unsupported(link)
 	}
-	return &Reader{next: func() (packet, error) {
+	next := func() (packet, error) {
 		data, ci, err := p.ZeroCopyReadPacketData()
-		if errors.Is(err, io.EOF) && ci.CaptureLength != 0 {
+		if errors.Is(err, io.EOF) && ci.CaptureLength != 0 { // behind the head of a record
 			err = io.ErrUnexpectedEOF
 		}
 		return packet{data: data, length: ci.Length, link: link}, err
-	}}, nil
+	}
+	return &Reader{next: next}, nil
 }
 
 func openNG(b *bufio.Reader) (*Reader, error) {
@@ -126,13 +134,14 @@ func (r *Reader) Next() (Record, error) {
 		r.failed = fmt.Errorf("record %d: %w", r.n+1, unexpected(err))
 		return Record{}, r.failed
 	}
+
 	r.n++
-	rec := Record{Data: p.data, Length: max(p.length, len(p.data)), Interface: p.name}
 	convert, ok := links[p.link]
 	if !ok {
 		r.failed = fmt.Errorf("record %d: %w", r.n, unsupported(p.link))
 		return Record{}, r.failed
 	}
+	rec := Record{Data: p.data, Length: max(p.length, len(p.data)), Interface: p.name}
 	r.frame = convert(&rec, r.frame)
 	return rec, nil
 }

@@ -28,11 +28,28 @@ type applyCmd struct {
 	Timeout  time.Duration `help:"Give up on an instance that has not answered by then; the change is undone. 0: wait." default:"0" placeholder:"DURATION"`
 }
 
+// Help is shown by apply --help.
+func (*applyCmd) Help() string {
+	return `The instance becomes the file: flows that are not there are added, changed ones are changed in their places, flows of an earlier file that are gone are removed. Everything changes, or nothing does. The flows that do not change are counted without a gap. Flows of "flowtally flows add" stay, unless the file has their names or --prune is given. The settings interfaces, mirror.counters, mirror.history_period, mirror.latency_counters, poll.period, poll.idle_period and xdp.keep_pins change as well. Another setting that differs is named, and nothing changes: restart the instance for it.
+
+A line is printed for each change: "+ web" was added, "- old" was removed, "~ dns: count -> drop" was changed.
+
+Examples:
+
+  flowtally apply --dry-run
+
+  flowtally apply -f /etc/flowtally.yaml
+
+  flowtally apply -f edge.yaml --instance edge --prune -o json`
+}
+
 func (c *applyCmd) Run(env *Env) error {
-	defer collectLess()()
+	restoreGC := collectLess()
+	defer restoreGC()
+
 	var cfg dataplane.Config
-	var err error
 	if c.File != "" {
+		var err error
 		if cfg, err = c.load(env, c.File); err != nil {
 			return err
 		}
@@ -41,20 +58,22 @@ func (c *applyCmd) Run(env *Env) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	instance := controlFlag{socketFlag{Instance: instanceName(name), Socket: c.Socket}, c.Timeout}
+
 	var d dataplane.Difference
+	instance := controlFlag{socketFlag{Instance: instanceName(name), Socket: c.Socket}, c.Timeout}
 	err = instance.with(env, func(ctx context.Context, svc dataplane.Service) error {
 		info, err := svc.Info(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the identity of instance %s: %w", name, err)
 		}
 		name = info.Instance
+
 		file := c.File
 		switch {
+		case file == "" && info.File == "":
+			return &usageError{withHint(fmt.Errorf("applying to instance %s: it was started without a configuration file", info.Instance), "flowtally apply -f FILE --instance %s", info.Instance)}
 		case file == "":
-			if file = info.File; file == "" {
-				return &usageError{withHint(fmt.Errorf("applying to instance %s: it was started without a configuration file", info.Instance), "flowtally apply -f FILE --instance %s", info.Instance)}
-			}
+			file = info.File
 			if cfg, err = c.load(env, file); err != nil {
 				return err
 			}
@@ -64,6 +83,7 @@ func (c *applyCmd) Run(env *Env) error {
 		case c.Instance == "" && cmp.Or(cfg.Instance, "default") != info.Instance:
 			return c.refused(file, cfg, info.Instance, "the socket")
 		}
+
 		cfg.Instance = info.Instance
 		d, err = c.apply(ctx, svc, cfg, info, file)
 		return err
@@ -74,37 +94,7 @@ func (c *applyCmd) Run(env *Env) error {
 	return c.print(env, name, d)
 }
 
-// target names the instance: by the flag, else by the file, else by the environment. A file is not applied to an
-// instance that it does not name because of a variable: refused is the error then, unless the instance came from the file.
-func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error) {
-	name, err = nameInstance(c.Instance, "")
-	if err != nil || c.Instance != "" || c.File == "" {
-		return name, nil, err
-	}
-	if selected := os.Getenv("FLOWTALLY_INSTANCE"); selected != "" && cfg.Instance != selected {
-		return name, c.refused(c.File, cfg, selected, "$FLOWTALLY_INSTANCE"), nil
-	}
-	name, err = nameInstance("", cfg.Instance)
-	return name, nil, err
-}
-
-// sameFile reports whether two paths lead to one file.
-func sameFile(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return b != "" && errX == nil && errY == nil && os.SameFile(x, y)
-}
-
-// refused is the error for a file that names another instance than the one that was selected, or none.
-func (c *applyCmd) refused(file string, cfg dataplane.Config, selected, by string) error {
-	names := "names no instance"
-	if cfg.Instance != "" {
-		names = "names instance " + cfg.Instance
-	}
-	return &usageError{withHint(fmt.Errorf("applying %s: the file %s, and %s selects instance %s", file, names, by, selected), "--instance NAME says which; or instance: %s in the file", selected)}
-}
-
-// load reads the file, which may be changing.
+// load reads the file, which an editor may be writing.
 func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	cfg, err := reload.Load(env.Context, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +106,39 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	return cfg, nil
 }
 
-// apply makes the instance the configuration. An apply that leaves no flow asks for --yes.
+// target names the instance: by the flag, else by the file, else by the environment. A variable alone does not apply a
+// file to an instance that the file does not name: refused is the error for that, unless the instance came from this
+// file.
+func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error) {
+	name, err = nameInstance(c.Instance, "")
+	if err != nil || c.Instance != "" || c.File == "" {
+		return name, nil, err
+	}
+
+	if selected := os.Getenv("FLOWTALLY_INSTANCE"); selected != "" && cfg.Instance != selected {
+		return name, c.refused(c.File, cfg, selected, "$FLOWTALLY_INSTANCE"), nil
+	}
+	name, err = nameInstance("", cfg.Instance)
+	return name, nil, err
+}
+
+// refused is the error for a file that names another instance than the selected one, or none. by is what selected it.
+func (c *applyCmd) refused(file string, cfg dataplane.Config, selected, by string) error {
+	names := "names no instance"
+	if cfg.Instance != "" {
+		names = "names instance " + cfg.Instance
+	}
+	return &usageError{withHint(fmt.Errorf("applying %s: the file %s, and %s selects instance %s", file, names, by, selected), "--instance NAME says which; or instance: %s in the file", selected)}
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return b != "" && errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// apply makes the instance the configuration. It refuses to remove every flow without --yes.
 func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) (dataplane.Difference, error) {
 	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
 
@@ -131,20 +153,28 @@ func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg datapla
 				"AGAIN --yes # --dry-run prints the difference")
 		}
 	}
+
 	d, err := reload.Apply(ctx, svc, cfg, reload.Options{DryRun: c.DryRun, Prune: c.Prune})
 	if err != nil {
 		return d, fmt.Errorf("applying %s to instance %s: %w", file, info.Instance, err)
 	}
 	if !c.DryRun {
-		note(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, reload.Summary(d)))
+		noteInJournal(fmt.Sprintf("apply: %s to instance %s: %s", file, info.Instance, reload.Summary(d)))
 	}
 	return d, nil
 }
 
+// leavesNone reports whether a change removes flows, and leaves and adds none.
+func leavesNone(d dataplane.Difference) bool {
+	return len(d.Removed) > 0 && d.Unchanged+len(d.Changed)+len(d.Renamed)+len(d.Added) == 0
+}
+
+// print prints the difference as data, and its cost and its summary as talk.
 func (c *applyCmd) print(env *Env, instance string, d dataplane.Difference) error {
 	if c.json() {
 		return reload.JSON(env.Stdout, instance, c.DryRun, d)
 	}
+
 	if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
 		return err
 	}
@@ -157,9 +187,4 @@ func (c *applyCmd) print(env *Env, instance string, d dataplane.Difference) erro
 	}
 	fmt.Fprintf(env.Stderr, "flowtally: instance %s: %s\n", instance, summary)
 	return nil
-}
-
-// leavesNone reports whether a change removes flows and leaves or adds none.
-func leavesNone(d dataplane.Difference) bool {
-	return len(d.Removed) > 0 && d.Unchanged+len(d.Changed)+len(d.Renamed)+len(d.Added) == 0
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"slices"
 	"strings"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -28,10 +26,28 @@ type checkCmd struct {
 	Config string `short:"c" help:"Verify this configuration file, in place of a mirror." placeholder:"FILE"`
 }
 
+// Help is shown by check --help.
+func (*checkCmd) Help() string {
+	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. A mirror of any owner is checked, and only read. Of a configuration it prints the expected cost of a packet, which it computes without BPF; "flowtally explain --classifier" prints more.
+
+Examples:
+
+  flowtally check
+
+  flowtally check --mirror /run/flowtally/edge.mirror -o json
+
+  flowtally check --config /etc/flowtally.yaml`
+}
+
 func (c *checkCmd) Run(env *Env) error {
 	if c.Config != "" {
 		return c.checkConfig(env)
 	}
+	return c.checkMirror(env)
+}
+
+// checkMirror verifies a mirror of any owner.
+func (c *checkCmd) checkMirror(env *Env) error {
 	path, err := c.readPath(shm.ReaderOptions{})
 	if err != nil {
 		return err
@@ -43,59 +59,77 @@ func (c *checkCmd) Run(env *Env) error {
 	if err := printProblems(env.Stdout, c.json(), path, problems); err != nil {
 		return err
 	}
+
 	if len(problems) > 0 {
 		return exitError(exitFailed)
 	}
 	return nil
 }
 
-// checkConfig verifies a configuration: every mistake is named. They are data
-// only as JSON; as text they are the error that run would end with.
+// checkConfig verifies a configuration and names every mistake. As JSON the mistakes are data; as text they are the
+// error that run would end with.
 func (c *checkCmd) checkConfig(env *Env) error {
-	cfg, err := loadConfig(env.Context, c.Config)
-	var problems []configs.Problem
-	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
-		problems = mistakes.Problems
-	}
-	var plan *xdp.Plan
-	if err == nil {
-		if err = engine.Check(cfg); err == nil {
-			// The plan of a hundred thousand ranges takes minutes.
-			plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
-		}
-		if err != nil && errors.Is(err, env.Context.Err()) {
-			return fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
-		}
-		if err != nil {
-			problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
-			err = fmt.Errorf("%s: %w", c.Config, err)
-		}
-	}
+	cfg, plan, problems, err := c.verify(env)
 	if len(problems) > 0 && c.json() {
 		if err := printConfigJSON(env.Stdout, c.Config, problems, nil, nil); err != nil {
 			return err
 		}
 		return exitError(exitUsage)
 	}
-	switch {
-	case err != nil:
-		return &usageError{err}
-	case c.json():
-		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(configWarnings(cfg)...), costOf(cfg, plan))
+	if err != nil {
+		return err
 	}
-	printWarnings(env.Stderr, configWarnings(cfg))
+
+	warnings := configWarnings(cfg)
+	if c.json() {
+		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(warnings...), costOf(cfg, plan))
+	}
+	printWarnings(env.Stderr, warnings)
+	if _, err := fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, countedBy(cfg)); err != nil {
+		return err
+	}
+	if plan.Rules == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintf(env.Stdout, "classifier: %s\n", explain.Cost(engine.InXDP(cfg), plan))
+	return err
+}
+
+// verify reads the configuration and plans its classifier. An error comes with the problems that it consists of, if it
+// is one of the configuration.
+func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, problems []configs.Problem, err error) {
+	if cfg, err = loadConfig(env.Context, c.Config); err != nil {
+		if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
+			problems = mistakes.Problems
+		}
+		return cfg, nil, problems, &usageError{err}
+	}
+
+	if err = engine.Check(cfg); err == nil {
+		// The plan of a hundred thousand ranges takes minutes.
+		plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
+	}
+	switch {
+	case err == nil:
+		return cfg, plan, nil, nil
+	case errors.Is(err, env.Context.Err()):
+		return cfg, nil, nil, fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
+	}
+	problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
+	return cfg, nil, problems, &usageError{fmt.Errorf("%s: %w", c.Config, err)}
+}
+
+// countedBy says how much a configuration counts: "2 queue pairs, 3 flows on 1 interface".
+func countedBy(cfg dataplane.Config) string {
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
 		counted = append(counted, format.Plural(uint64(n), "queue pair", "queue pairs"))
 	}
 	if len(counted) == 0 || len(cfg.Flows)+len(cfg.Interfaces) > 0 {
-		counted = append(counted, format.Plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+		flows := format.Plural(uint64(len(cfg.Flows)), "flow", "flows")
+		counted = append(counted, flows+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
 	}
-	if _, err := fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", ")); err != nil || plan.Rules == 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(env.Stdout, "classifier: %s\n", explain.Cost(engine.InXDP(cfg), plan))
-	return err
+	return strings.Join(counted, ", ")
 }
 
 // costOf returns the cost class of a configuration, or nil if XDP can count none of its flows.
@@ -103,7 +137,14 @@ func costOf(cfg dataplane.Config, p *xdp.Plan) *costJSON {
 	if p.Rules == 0 {
 		return nil
 	}
-	return &costJSON{engine.InXDP(cfg), p.Rules, len(p.Hashed), p.Trees[0] + p.Trees[1] + p.Trees[2], math.Round(p.NS), cost.JSON(&p.Cost)}
+	return &costJSON{
+		Flows:  engine.InXDP(cfg),
+		Rules:  p.Rules,
+		Hashed: len(p.Hashed),
+		Trees:  p.Trees[0] + p.Trees[1] + p.Trees[2],
+		NS:     math.Round(p.NS),
+		Cost:   cost.JSON(&p.Cost),
+	}
 }
 
 // checkedConfigJSON is the output of check --config -o json. Programs read it: fields are only added.
@@ -138,160 +179,19 @@ type mistakeJSON struct {
 	File       string `json:"file"` // the configuration, or a file that it includes
 }
 
-// warningJSON describes a part of the configuration that run accepts although it is probably a mistake.
-type warningJSON struct {
-	Object     string `json:"object"`
-	Text       string `json:"text"`
-	Suggestion string `json:"suggestion"`
-}
-
-// configWarnings returns the warnings of each kind.
-func configWarnings(cfg dataplane.Config) [][]warningJSON {
-	return [][]warningJSON{
-		unguardedFlows(cfg),
-		hiddenFlows(cfg),
-		lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror),
-		missingInterfaces(cfg),
-		missingOnHost(cfg),
-		stackedInterfaces(cfg),
-	}
-}
-
-// mostWarnings bounds the warnings of one kind that are printed: each flow may have one.
-const mostWarnings = 20
-
-// printWarnings prints the first warnings of each kind.
-func printWarnings(w io.Writer, kinds [][]warningJSON) {
-	for _, list := range kinds {
-		for _, one := range list[:min(len(list), mostWarnings)] {
-			fmt.Fprintf(w, "flowtally: warning: %s: %s\n  = %s\n", one.Object, one.Text, one.Suggestion)
-		}
-		if more := len(list) - mostWarnings; more > 0 {
-			fmt.Fprintf(w, "flowtally: %s of this kind: -o json shows all\n", format.Plural(uint64(more), "more warning", "more warnings"))
-		}
-	}
-}
-
-// unguardedFlows names the flows that are to drop packets, and that a packet can evade.
-func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
-	for _, f := range flow.Unguarded(cfg.Flows) {
-		out = append(out, warningJSON{
-			Object:     fmt.Sprintf("flow %q", f.Name),
-			Text:       "it does not drop packets whose headers are cut off or more than are walked",
-			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
-		})
-	}
-	return out
-}
-
-// stackedInterfaces warns of interfaces of this host that will count the packets of another configured interface again.
-func stackedInterfaces(cfg dataplane.Config) (out []warningJSON) {
-	if cfg.Backend == "sim" {
-		return nil // nothing counts on this host
-	}
-	stacked, err := engine.Stacked(cfg)
-	if err != nil {
-		return nil // this host does not list its links
-	}
-
-	for _, c := range stacked {
-		out = append(out, warningJSON{Object: "interface " + c.Object, Text: c.Text, Suggestion: c.Fix})
-	}
-	return out
-}
-
-// hiddenFlows names the flows that can count no packet, since other flows win over them on all of their packets.
-func hiddenFlows(cfg dataplane.Config) (out []warningJSON) {
-	hidden, err := engine.Hidden(cfg)
-	if err != nil {
-		return nil // the start reports it
-	}
-	for _, f := range cfg.Flows {
-		if by := hidden[f.Name]; len(by) > 0 {
-			by = by[:min(len(by), 4)]
-			out = append(out, warningJSON{
-				Object:     fmt.Sprintf("flow %q", f.Name),
-				Text:       "it counts no packet: each one is counted by a flow that wins over it: " + strings.Join(by, ", "),
-				Suggestion: "give it a lower priority number than the other flow, put it before that flow, or remove it",
-			})
-		}
-	}
-	return out
-}
-
-// lowLimits names the limits of the mirror that are below the number of counters of the
-// configuration itself.
-func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.MirrorConfig) (out []warningJSON) {
-	var counters, latency int
-	for _, f := range flows {
-		if f.Latency {
-			latency++
-		} else {
-			counters++
-		}
-	}
-	for _, q := range pairs {
-		counters += len(q.Counters)
-	}
-	for _, l := range []struct {
-		name        string
-		limit, need int
-	}{{"mirror.counters", m.Counters, counters}, {"mirror.latency_counters", m.LatencyCounters, latency}} {
-		if l.limit > 0 && l.need > l.limit {
-			out = append(out, warningJSON{l.name, fmt.Sprintf("the limit is %d, the configuration has %d", l.limit, l.need), "raise it, or write 0 for no limit"})
-		}
-	}
-	return out
-}
-
-// missingOnHost names the groups and the processor that a start on this host will refuse.
-func missingOnHost(cfg dataplane.Config) (out []warningJSON) {
-	err := engine.CheckHost(cfg)
-	if err == nil {
-		return nil
-	}
-	for line := range strings.Lines(err.Error()) {
-		object, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		out = append(out, warningJSON{object, text, "a start on this host is refused"})
-	}
-	return out
-}
-
-// missingInterfaces names the interfaces of a configuration that are not on this host now: it may
-// be meant for another host, or for later.
-func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
-	there, err := net.Interfaces()
-	if err != nil || cfg.Backend == "sim" {
-		return nil
-	}
-	names := make([]string, len(there))
-	for i, ifi := range there {
-		names[i] = ifi.Name
-	}
-	for _, i := range cfg.Interfaces {
-		if i.Optional || slices.ContainsFunc(names, i.Matches) {
-			continue
-		}
-		w := warningJSON{fmt.Sprintf("interface %s", i.Name), "it is not on this host", "there are: " + strings.Join(names[:min(len(names), 16)], ", ")}
-		if i.IsPattern() {
-			w.Text = "no interface of this host matches the pattern"
-		} else if near := flow.Nearest(i.Name, names); near != "" {
-			w.Suggestion = fmt.Sprintf("did you mean %q?", near)
-		}
-		out = append(out, w)
-	}
-	return out
-}
-
 func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warnings []warningJSON, cost *costJSON) error {
-	if warnings == nil {
-		warnings = []warningJSON{}
+	out := checkedConfigJSON{
+		Schema:     1,
+		Path:       path,
+		OK:         len(problems) == 0,
+		Problems:   make([]mistakeJSON, len(problems)),
+		Warnings:   append([]warningJSON{}, warnings...), // [], not null
+		Classifier: cost,
 	}
-	list := make([]mistakeJSON, len(problems))
 	for i, p := range problems {
-		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
+		out.Problems[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
 	}
-	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings, cost})
+	return format.JSON(w, out)
 }
 
 // checkedMirrorJSON is the output of check -o json. Programs read it: fields are only added.
@@ -318,6 +218,7 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		}
 		return format.JSON(w, checkedMirrorJSON{1, path, len(problems) == 0, list})
 	}
+
 	if len(problems) == 0 {
 		_, err := fmt.Fprintf(w, "%s: ok\n", path)
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// cleanCmd removes what instances without a process have left. It takes no name from the environment: what it removes
-// was named on this command line.
+// cleanCmd removes what is left of instances without a process. It takes no name from the environment: it removes only
+// what this command line names.
 type cleanCmd struct {
 	Instance   instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
 	AllDead    bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
@@ -29,17 +29,33 @@ type cleanCmd struct {
 	Yes        bool         `short:"y" help:"Do not ask."`
 }
 
+// Help is shown by clean --help.
+func (*cleanCmd) Help() string {
+	return `Prints what it removes and asks. It detaches programs by the paths of their pins, so it needs no configuration and no plugin. An instance that a process runs is refused. One that was stopped with xdp.keep_pins is not dead: it is removed by its name alone. The host's journal gets a line with the user and the process.
+
+Examples:
+
+  flowtally clean --instance lb
+
+  flowtally clean --config /etc/flowtally.yaml --keep-mirror
+
+  flowtally clean --all-dead --yes`
+}
+
 func (c *cleanCmd) Run(env *Env) error {
 	if c.Config != "" {
 		cfg, err := loadConfig(env.Context, c.Config)
 		if err != nil {
 			return &usageError{err}
 		}
-		c.Instance, c.PinDir, c.Mirror = instanceName(cmp.Or(cfg.Instance, "default")), cfg.XDP.PinDir, cfg.Mirror.Path
+		c.Instance = instanceName(cmp.Or(cfg.Instance, "default"))
+		c.PinDir = cfg.XDP.PinDir
+		c.Mirror = cfg.Mirror.Path
 	}
 	if c.Instance == "" && !c.AllDead && c.PinDir == "" {
 		return withHint(usagef("nothing was named"), "flowtally clean --instance NAME # or --all-dead; flowtally instances lists them")
 	}
+
 	list, err := instances.List(given(c.Mirror), given(c.PinDir))
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
@@ -55,6 +71,7 @@ func (c *cleanCmd) Run(env *Env) error {
 		fmt.Fprintln(env.Stderr, "flowtally: nothing to remove")
 		return nil
 	}
+
 	if _, err := fmt.Fprint(env.Stdout, instancesTable(chosen)); err != nil {
 		return err
 	}
@@ -63,6 +80,7 @@ func (c *cleanCmd) Run(env *Env) error {
 			return err
 		}
 	}
+
 	var errs []error
 	for _, i := range chosen {
 		errs = append(errs, clean(env, i))
@@ -70,6 +88,7 @@ func (c *cleanCmd) Run(env *Env) error {
 	return errors.Join(errs...)
 }
 
+// given returns a path that may be named beside the usual places.
 func given(path string) []string {
 	if path == "" {
 		return nil
@@ -77,27 +96,18 @@ func given(path string) []string {
 	return []string{path}
 }
 
-// choose returns the instances to remove.
+// choose returns the instances to remove. One that was named must be there, and no process may run it.
 func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, error) {
 	if c.AllDead {
-		read := instances.Readers()
-		return slices.DeleteFunc(list, func(i instances.Instance) bool {
-			return i.State != instances.Dead && (i.State != instances.Stopped || read(i.Mirror))
-		}), nil
+		return allDead(list), nil
 	}
-	what := "instance " + string(c.Instance)
-	if c.Instance == "" {
-		what = "the pins " + c.PinDir
-	}
-	chosen := slices.DeleteFunc(list, func(i instances.Instance) bool {
-		switch {
-		case c.PinDir != "" && i.Pins == c.PinDir, c.Mirror != "" && i.Mirror == c.Mirror:
-			return false
-		}
-		return c.Instance == "" || i.Name != string(c.Instance)
-	})
-	chosen = ownFirst(chosen)
+
+	chosen := ownFirst(slices.DeleteFunc(list, func(i instances.Instance) bool { return !c.names(i) }))
 	if len(chosen) == 0 {
+		what := "instance " + string(c.Instance)
+		if c.Instance == "" {
+			what = "the pins " + c.PinDir
+		}
 		return nil, withHint(fmt.Errorf("cleaning %s: %w: there are no pins and no mirror that this user may see", what, dataplane.ErrNotFound), "flowtally instances")
 	}
 	for _, i := range chosen {
@@ -106,13 +116,32 @@ func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, erro
 				"stop it; in an emergency, also where it hangs: flowtally detach --instance %s", i.Name)
 		}
 	}
+
 	if c.Instance == "" {
-		chosen = withoutMirrors(chosen)
+		return withoutMirrors(chosen), nil // --pin-dir alone
 	}
 	return chosen, nil
 }
 
-// ownFirst returns this user's instances of a name that other users have given to theirs, too, and else all.
+// allDead returns the dead instances, and the stopped ones whose mirrors no process reads.
+func allDead(list []instances.Instance) []instances.Instance {
+	hasReader := instances.Readers()
+	return slices.DeleteFunc(list, func(i instances.Instance) bool {
+		dead := i.State == instances.Dead
+		unread := i.State == instances.Stopped && !hasReader(i.Mirror)
+		return !dead && !unread
+	})
+}
+
+// names reports whether the flags name an instance: by its name, its pins or its mirror.
+func (c *cleanCmd) names(i instances.Instance) bool {
+	return c.Instance != "" && i.Name == string(c.Instance) ||
+		c.PinDir != "" && i.Pins == c.PinDir ||
+		c.Mirror != "" && i.Mirror == c.Mirror
+}
+
+// ownFirst returns this user's instances, or all if this user has none: other users may have given theirs the same
+// name.
 func ownFirst(chosen []instances.Instance) []instances.Instance {
 	own := slices.DeleteFunc(slices.Clone(chosen), func(i instances.Instance) bool { return int(i.Owner) != os.Geteuid() })
 	if len(own) > 0 {
@@ -121,13 +150,16 @@ func ownFirst(chosen []instances.Instance) []instances.Instance {
 	return chosen
 }
 
-// withoutMirrors leaves what instances have beside their mirrors.
+// withoutMirrors takes the mirrors out of the instances, and drops those that have nothing else.
 func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
 	for _, i := range chosen {
-		if i.Pins != "" {
-			i.Mirror, i.Size, i.Idle = "", 0, 0
-			rest = append(rest, i)
+		if i.Pins == "" {
+			continue
 		}
+		i.Mirror = ""
+		i.Size = 0
+		i.Idle = 0
+		rest = append(rest, i)
 	}
 	return rest
 }
@@ -143,28 +175,27 @@ func confirm(env *Env, question string) error {
 	return nil
 }
 
-// clean removes one instance. The locks of its pins and its mirror, which it takes, keep a start of that name out.
+// clean removes one instance. It holds the locks of the pins and of the mirror meanwhile, so no instance of that name
+// starts. Where the pins cannot be removed the mirror stays: it has their totals.
 func clean(env *Env, i instances.Instance) error {
-	var errs []error
 	var programs, pins int
 	var err error
 	if i.Pins != "" {
-		if programs, pins, err = xdp.Remove(i.Pins); err != nil {
-			errs = append(errs, err)
+		programs, pins, err = xdp.Remove(i.Pins)
+	}
+	if i.Mirror != "" && err == nil {
+		if err = shm.Remove(i.Mirror); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	if i.Mirror != "" && len(errs) == 0 {
-		if err := shm.Remove(i.Mirror); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", format.Printable(i.Name),
-		format.Plural(uint64(programs), "program", "programs"), format.Plural(uint64(pins), "pin", "pins"), format.Bytes(i.Size))
-	if err := errors.Join(errs...); err != nil {
-		note("clean: instance " + i.Name + ": " + err.Error())
+	if err != nil {
+		noteInJournal("clean: instance " + i.Name + ": " + err.Error())
 		return fmt.Errorf("cleaning instance %s: %w", i.Name, err)
 	}
-	note("clean: " + said)
+
+	said := fmt.Sprintf("removed instance %s: %s, %s, %s of mirror", format.Printable(i.Name),
+		format.Plural(uint64(programs), "program", "programs"), format.Plural(uint64(pins), "pin", "pins"), format.Bytes(i.Size))
+	noteInJournal("clean: " + said)
 	fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
 	return nil
 }

@@ -50,30 +50,6 @@ const description = `Counts network flows where counting is cheapest and mirrors
 
 Data goes to standard output, talk to standard error. Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 ran but degraded (with --strict).`
 
-// exit is the value with which kong's exit function panics, to come back to Main.
-type exit int
-
-// newParser builds the parser of the command line into r.
-func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
-	return kong.New(r,
-		kong.Name("flowtally"),
-		kong.Description(description),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exit(code)) }),
-		kong.ValueFormatter(helpOf),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-	)
-}
-
-// helpOf is the help of a flag or an argument. Its default is in it unless it stands in place of the value: --output="table".
-func helpOf(v *kong.Value) string {
-	help := kong.DefaultHelpValueFormatter(v)
-	if v.Flag != nil && v.Flag.PlaceHolder == "" {
-		return help
-	}
-	return help + manual.Default(v)
-}
-
 // Main runs the command line args and returns the exit code of the process.
 func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []string) (code int) {
 	defer func() {
@@ -88,6 +64,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	if code, is := engine.TrialMain(); is {
 		return code
 	}
+
 	var r root
 	parser, err := newParser(&r, stdout, stderr)
 	if err != nil {
@@ -109,7 +86,8 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	if err != nil {
 		return report(stderr, err, line)
 	}
-	if !r.Run.reloads() {
+
+	if !r.Run.reloads() { // SIGHUP ends every command but a run that has a file
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 		ctx = hangup
@@ -126,4 +104,29 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		line:    line,
 	}
 	return report(stderr, kctx.Run(env), line)
+}
+
+// exit is a panic's value. Kong's exit function panics with it, so that --help comes back to Main.
+type exit int
+
+// newParser builds the parser of the command line into r.
+func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(r,
+		kong.Name("flowtally"),
+		kong.Description(description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ValueFormatter(helpOf),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+	)
+}
+
+// helpOf returns the help of a flag or an argument, with its default. The help of a flag shows the default already
+// where that stands in place of the value: --output="table".
+func helpOf(v *kong.Value) string {
+	help := kong.DefaultHelpValueFormatter(v)
+	if v.Flag != nil && v.Flag.PlaceHolder == "" {
+		return help
+	}
+	return help + manual.Default(v)
 }

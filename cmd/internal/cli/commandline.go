@@ -9,33 +9,42 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// commandLine is a command line that was given. A next step acts on the instance that it named.
+// commandLine is the command line that failed. It completes the next step below the error.
 type commandLine struct {
 	args []string
 	ctx  *kong.Context // nil if the arguments could not be parsed
 }
 
-// Words of a next step that stand for the command that failed.
+// Words of a next step that stand for the failed command.
 const (
 	wordAgain = "AGAIN" // as it was given
 	wordSudo  = "SUDO"  // as root
 )
 
-// nextCommand is a command of ours in a next step: at its beginning, or after a colon. The rest after " # " is a comment.
+// placeholder is one of these words.
+var placeholder = regexp.MustCompile(`\b(` + wordAgain + `|` + wordSudo + `)\b`)
+
+// nextCommand is a command of ours in a next step: at its beginning, or after a colon. " # " begins a comment.
 var nextCommand = regexp.MustCompile(`(?:^|: )(flowtally [a-z][^;#]*)`)
 
-// complete makes a next step one that works when it is pasted: the failed command in place of the words that stand for
-// it, and in each other command of ours the flags by which the failed one chose its instance.
+// complete makes a next step one that works when it is pasted. The failed command takes the place of the words that
+// stand for it. Every other command of ours gets the flags by which the failed one chose its instance. A nil line knows
+// no command, and names it in words.
 func (l *commandLine) complete(try string) string {
 	if l == nil {
-		return strings.NewReplacer(wordAgain+" --", "the same command with --", wordAgain, "the same command", wordSudo, "the same command as root").Replace(try)
+		return strings.NewReplacer(
+			wordAgain+" --", "the same command with --",
+			wordAgain, "the same command",
+			wordSudo, "the same command as root",
+		).Replace(try)
 	}
+
 	try = nextCommand.ReplaceAllStringFunc(try, func(m string) string {
 		command := strings.TrimRight(m, " ")
-		return command + l.selection(command) + m[len(command):]
+		blanks := m[len(command):]
+		return command + l.selection(command) + blanks
 	})
-	words := regexp.MustCompile(`\b(` + wordAgain + `|` + wordSudo + `)\b`)
-	return words.ReplaceAllStringFunc(try, func(word string) string {
+	return placeholder.ReplaceAllStringFunc(try, func(word string) string {
 		if word == wordSudo {
 			return l.asRoot()
 		}
@@ -46,13 +55,15 @@ func (l *commandLine) complete(try string) string {
 // selecting are the flags that choose an instance, its mirror or its socket.
 var selecting = []string{"instance", "mirror", "socket", "owner"}
 
-// selection returns the flags of the failed command that choose the instance, as far as the other command has them and does
-// not choose itself. What an environment variable chose, it chooses again.
+// selection returns the selecting flags of the failed command that command has too, and that it does not set itself. An
+// environment variable needs no flag: it chooses again.
 func (l *commandLine) selection(command string) (flags string) {
 	if l.ctx == nil || strings.HasSuffix(command, " --help") {
 		return ""
 	}
-	node := nodeOf(l.ctx.Model.Node, strings.Fields(strings.TrimPrefix(command, ": "))[1:])
+
+	words := strings.Fields(strings.TrimPrefix(command, ": "))
+	node := nodeOf(l.ctx.Model.Node, words[1:])
 	for _, name := range selecting {
 		if strings.Contains(command, "--"+name) || !hasFlag(node, name) {
 			continue
@@ -60,24 +71,12 @@ func (l *commandLine) selection(command string) (flags string) {
 		for _, value := range l.values(name) {
 			separator := " "
 			if strings.HasPrefix(value, "-") {
-				separator = "=" // else it is a flag itself
+				separator = "=" // behind a blank it would be a flag
 			}
 			flags += " --" + name + separator + quote(value)
 		}
 	}
 	return flags
-}
-
-// values returns the values that the flag was given.
-func (l *commandLine) values(name string) (values []string) {
-	for i, arg := range l.args {
-		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-			values = append(values, value)
-		} else if arg == "--"+name && i+1 < len(l.args) {
-			values = append(values, l.args[i+1])
-		}
-	}
-	return values
 }
 
 // nodeOf returns the command that words begin with.
@@ -96,26 +95,42 @@ func hasFlag(node *kong.Node, name string) bool {
 	return slices.ContainsFunc(slices.Concat(node.AllFlags(true)...), func(f *kong.Flag) bool { return f.Name == name })
 }
 
-// asRoot returns the failed command as root. sudo hands on no variables, and looks for a name in another PATH.
-func (l *commandLine) asRoot() string {
-	var set []string
-	for _, v := range os.Environ() {
-		if strings.HasPrefix(v, "FLOWTALLY_") && !strings.HasPrefix(v, "FLOWTALLY_DEMO_ISOLATED") {
-			set = append(set, v)
+// values returns the values that the flag was given.
+func (l *commandLine) values(name string) (values []string) {
+	for i, arg := range l.args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			values = append(values, value)
+		} else if arg == "--"+name && i+1 < len(l.args) {
+			values = append(values, l.args[i+1])
 		}
 	}
-	slices.Sort(set)
-	if len(set) > 0 {
-		return "sudo env" + quoteAll(set) + " " + quote(program()) + quoteAll(l.args)
-	}
-	return "sudo " + quote(program()) + quoteAll(l.args)
+	return values
 }
 
-func quoteAll(words []string) (line string) {
-	for _, word := range words {
-		line += " " + quote(word)
+// asRoot returns the failed command as root. sudo hands on no variables, and looks for a name in a PATH of its own: our
+// variables and the path of this program stand in the command.
+func (l *commandLine) asRoot() string {
+	var variables []string
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "FLOWTALLY_") && !strings.HasPrefix(v, "FLOWTALLY_DEMO_ISOLATED") {
+			variables = append(variables, v)
+		}
 	}
-	return line
+	slices.Sort(variables)
+
+	command := quote(program()) + quoteAll(l.args)
+	if len(variables) > 0 {
+		return "sudo env" + quoteAll(variables) + " " + command
+	}
+	return "sudo " + command
+}
+
+// program returns the path of this program.
+func program() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return "flowtally"
 }
 
 // plain is a word that no shell changes.
@@ -127,4 +142,12 @@ func quote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// quoteAll writes words for a shell, each behind a blank.
+func quoteAll(words []string) (line string) {
+	for _, word := range words {
+		line += " " + quote(word)
+	}
+	return line
 }

@@ -24,6 +24,17 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
+// Help is shown by completion --help.
+func (*completionCmd) Help() string {
+	return `Commands, flags, their values, interfaces and the names of counters are completed.
+
+  source <(flowtally completion bash)
+
+  source <(flowtally completion zsh)
+
+  flowtally completion fish | source`
+}
+
 func (c *completionCmd) Run(env *Env) error {
 	_, err := fmt.Fprint(env.Stdout, completion.Script(c.Shell))
 	return err
@@ -42,16 +53,18 @@ func (c *completeCmd) Run(env *Env) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
+
 	for _, s := range completion.Complete(env.model.Node, words, valuesOf) {
-		if format.Printable(s) == s { // a shell would take it for its own
-			fmt.Fprintln(env.Stdout, s)
+		if format.Printable(s) != s {
+			continue // a shell would take a part of it for its own
 		}
+		fmt.Fprintln(env.Stdout, s)
 	}
 	return nil
 }
 
-// valuesOf returns the values of a flag or an argument: the words of its enum, or of the source
-// that its tag "complete" names.
+// valuesOf returns the values of a flag or an argument: of its enum, or of the source that its tag "complete" names.
+// given are the flags so far.
 func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
 		return slices.DeleteFunc(v.EnumSlice(), func(s string) bool { return s == "" })
@@ -71,14 +84,25 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 	return nil
 }
 
-// fromMirror returns the choices that the catalogue of a mirror gives: of the mirror that the flags given so far or
-// the environment name; none where it cannot be read.
+// interfaceNames returns the network interfaces; none where they cannot be listed.
+func interfaceNames() []string {
+	links, _ := net.Interfaces()
+	names := make([]string, len(links))
+	for i, l := range links {
+		names[i] = l.Name
+	}
+	return names
+}
+
+// fromMirror returns what choices makes of the catalogue of the mirror that given or the environment names; nothing
+// where the mirror cannot be read.
 func fromMirror(given map[string]string, choices func([]shm.Entry) []string) []string {
 	var f readerFlag
 	f.Mirror = cmp.Or(given["mirror"], os.Getenv("FLOWTALLY_MIRROR"))
 	if f.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
 		return nil
 	}
+
 	m, err := openMirror(f)
 	if err != nil {
 		return nil
@@ -93,13 +117,14 @@ func labelChoices(entries []shm.Entry) []string {
 	return append(selection.LabelKeys(entries), selection.Labels(entries)...)
 }
 
-// queuePairNames returns the queue pairs of the running instance that the flags given so far or the
-// environment name; no names if it does not reply soon.
+// queuePairNames returns the queue pairs of the running instance that given or the environment names; none if it does
+// not reply within a second, which a person waits for.
 func queuePairNames(given map[string]string) []string {
 	s := socketFlag{Socket: cmp.Or(given["socket"], os.Getenv("FLOWTALLY_SOCKET"))}
 	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
 		return nil
 	}
+
 	var names []string
 	_ = s.talk(&Env{Context: context.Background()}, time.Second, func(ctx context.Context, svc dataplane.Service) error {
 		pairs, err := svc.QueuePairs().List(ctx)
@@ -108,15 +133,5 @@ func queuePairNames(given map[string]string) []string {
 		}
 		return err
 	})
-	return names
-}
-
-// interfaceNames returns the network interfaces; none where they cannot be listed.
-func interfaceNames() []string {
-	links, _ := net.Interfaces()
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
 	return names
 }

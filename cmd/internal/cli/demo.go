@@ -36,21 +36,17 @@ With --backend rdma the flows are counted by the flow tables of an RDMA NIC that
 Exit code 1 when any count differs.`
 }
 
-// Run runs the command.
 func (c *demoCmd) Run(env *Env) error {
-	if c.Seconds < 1 {
-		return usagef("--seconds %d: at least 1", c.Seconds)
+	if err := c.validate(); err != nil {
+		return err
 	}
-	if c.Backend == "rdma" && c.Mode != string(demo.Both) {
-		return usagef("--mode %s: with --backend rdma there is one interface, whose XDP programs are native", c.Mode)
-	}
-	if c.Backend != "rdma" && (c.RDMABy != "devx" || c.Device != "") {
-		return usagef("--rdma-by and --rdma-device: with --backend rdma only")
-	}
-	path, err := findPlugin(c.Plugin)
+	path, err := plugin.Find(c.Plugin)
 	if err != nil {
 		return withHint(err, "make build, or --plugin PATH")
 	}
+
+	// The libraries are looked for before isolate, which may execute this program again; their words come behind it,
+	// once.
 	var rdma dataplane.RDMAConfig
 	software := c.Backend == "rdma" && c.Device == ""
 	if software {
@@ -64,15 +60,17 @@ func (c *demoCmd) Run(env *Env) error {
 	if c.Device != "" {
 		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: a uverbs kernel below the installed libibverbs and libmlx5 matches the packets of a veth, in place of a card\n")
 	}
-	if software { // said once: isolate may have executed this program anew
+	if software {
 		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
 		dir, leave, err := withinReach(filepath.Dir(rdma.Library))
 		if err != nil {
 			return err
 		}
 		defer leave()
-		rdma.Library, rdma.MLX5 = filepath.Join(dir, filepath.Base(rdma.Library)), filepath.Join(dir, filepath.Base(rdma.MLX5))
+		rdma.Library = filepath.Join(dir, filepath.Base(rdma.Library))
+		rdma.MLX5 = filepath.Join(dir, filepath.Base(rdma.MLX5))
 	}
+
 	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}
 	rep, err := demo.Run(env.Context, demo.Options{
 		For:      screen.total,
@@ -92,6 +90,7 @@ func (c *demoCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	if c.json() {
 		err = format.JSON(env.Stdout, rep)
 	} else {
@@ -103,23 +102,31 @@ func (c *demoCmd) Run(env *Env) error {
 	return err
 }
 
-// program is this program's path: sudo looks for a name in another PATH than its caller's.
-func program() string {
-	if path, err := os.Executable(); err == nil {
-		return path
+// validate refuses flags that contradict one another.
+func (c *demoCmd) validate() error {
+	switch {
+	case c.Seconds < 1:
+		return usagef("--seconds %d: at least 1", c.Seconds)
+	case c.Backend == "rdma" && c.Mode != string(demo.Both):
+		return usagef("--mode %s: with --backend rdma there is one interface, whose XDP programs are native", c.Mode)
+	case c.Backend != "rdma" && (c.RDMABy != "devx" || c.Device != ""):
+		return usagef("--rdma-by and --rdma-device: with --backend rdma only")
 	}
-	return "flowtally"
+	return nil
 }
 
-// softwareRDMA names the libraries that stand in for a NIC: those beside this
-// program, where make build leaves them.
+// softwareRDMA names the libraries that stand in for a NIC. make build leaves them beside this program.
 func softwareRDMA() (dataplane.RDMAConfig, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return dataplane.RDMAConfig{}, fmt.Errorf("looking for the software RDMA library: %w", err)
 	}
+
 	dir := filepath.Join(filepath.Dir(self), "ibvtest")
-	rdma := dataplane.RDMAConfig{Library: filepath.Join(dir, "libibverbs.so.1"), MLX5: filepath.Join(dir, "libmlx5.so.1")}
+	rdma := dataplane.RDMAConfig{
+		Library: filepath.Join(dir, "libibverbs.so.1"),
+		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
+	}
 	for _, path := range []string{rdma.Library, rdma.MLX5} {
 		if _, err := os.Stat(path); err != nil {
 			return rdma, withHint(fmt.Errorf("demo: the software RDMA library is not there: %w", err), "install gcc, then: make build")
@@ -128,15 +135,14 @@ func softwareRDMA() (dataplane.RDMAConfig, error) {
 	return rdma, nil
 }
 
-// demoScreen shows progress: a live table where stdout is a terminal that shows
-// nothing else, and otherwise a line a second on stderr.
+// demoScreen shows progress: a live table on a terminal, unless that gets the JSON; else a line a second on stderr.
 type demoScreen struct {
 	env   *Env
 	json  bool
 	total time.Duration
 
-	entered  bool
-	said     string
+	entered  bool // the alternate screen
+	hinted   bool // at the mirror, for another terminal
 	lastLine time.Time
 }
 
@@ -147,12 +153,14 @@ func (s *demoScreen) show(p demo.Progress) {
 		counted += c.Packets
 	}
 	status := fmt.Sprintf("%4.1fs  %s: %s sent, %s counted", p.Elapsed.Seconds(), p.Phase, format.Count(sent), format.Count(counted))
-	if s.said == "" {
-		s.said = p.Mirror
-		if name, ok := strings.CutSuffix(p.Mirror, ".mirror"); ok {
-			fmt.Fprintf(s.env.Stderr, "while it runs, in another terminal:  flowtally top --instance %s\n", name[strings.LastIndexByte(name, '/')+1:])
+
+	if !s.hinted && p.Mirror != "" {
+		s.hinted = true
+		if name, ok := strings.CutSuffix(filepath.Base(p.Mirror), ".mirror"); ok {
+			fmt.Fprintf(s.env.Stderr, "while it runs, in another terminal:  flowtally top --instance %s\n", name)
 		}
 	}
+
 	if s.env.TTY && !s.json {
 		if !s.entered {
 			s.entered = true

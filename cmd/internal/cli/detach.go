@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
@@ -10,11 +11,20 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
 
-// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so that it works where
-// the instance hangs, and takes no name from the environment.
+// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so it works where
+// the instance hangs, and it takes no name from the environment.
 type detachCmd struct {
 	Instance instanceName `required:"" help:"The instance." placeholder:"NAME"`
 	PinDir   string       `help:"The directory of its pins, where the configuration names one that is on no mounted bpffs." placeholder:"DIR"`
+}
+
+// Help is shown by detach --help.
+func (*detachCmd) Help() string {
+	return `For an emergency, such as a drop rule that matches too much. The programs are detached by the paths of their pins: the instance is not asked. Where it runs it goes on without programs, says so by a condition, and takes its hooks again when it is restarted. Its pinned counts stay.
+
+Examples:
+
+  flowtally detach --instance lb`
 }
 
 func (c *detachCmd) Run(env *Env) error {
@@ -22,27 +32,34 @@ func (c *detachCmd) Run(env *Env) error {
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
 	}
-	found := false
+	list = slices.DeleteFunc(list, func(i instances.Instance) bool {
+		named := i.Name == string(c.Instance) || i.Pins == c.PinDir
+		return i.Pins == "" || !named
+	})
+	if len(list) == 0 {
+		return withHint(fmt.Errorf("detaching instance %s: %w: it has no pins that this user may see", c.Instance, dataplane.ErrNotFound), "flowtally instances")
+	}
+
 	var errs []error
 	for _, i := range list {
-		if i.Pins == "" || i.Name != string(c.Instance) && i.Pins != c.PinDir {
-			continue
-		}
-		found = true
-		n, err := xdp.Detach(i.Pins)
-		said := fmt.Sprintf("took %s of instance %s off its hooks", format.Plural(uint64(n), "program", "programs"), c.Instance)
-		note("detach: " + said)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("detaching instance %s: %w", c.Instance, err))
-			continue
-		}
-		if i.HasProcess() {
-			said += "; a restart of the instance takes them again"
-		}
-		fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
-	}
-	if !found {
-		errs = append(errs, withHint(fmt.Errorf("detaching instance %s: %w: it has no pins that this user may see", c.Instance, dataplane.ErrNotFound), "flowtally instances"))
+		errs = append(errs, c.detach(env, i))
 	}
 	return errors.Join(errs...)
+}
+
+// detach takes the programs of one directory of pins off their hooks. The journal has those that came off, also where
+// others did not.
+func (c *detachCmd) detach(env *Env, i instances.Instance) error {
+	n, err := xdp.Detach(i.Pins)
+	said := fmt.Sprintf("took %s of instance %s off its hooks", format.Plural(uint64(n), "program", "programs"), c.Instance)
+	noteInJournal("detach: " + said)
+	if err != nil {
+		return fmt.Errorf("detaching instance %s: %w", c.Instance, err)
+	}
+
+	if i.HasProcess() {
+		said += "; a restart of the instance takes them again"
+	}
+	fmt.Fprintf(env.Stderr, "flowtally: %s\n", said)
+	return nil
 }

@@ -1,15 +1,25 @@
-// Package cli is the command flowtally: one struct that reads like the map of
-// the command line ([root]), and one file per command.
+// Package cli is the command flowtally. [root] is the map of the command line, and each command has one file, named
+// after it: its flags, its --help, its Run, and what Run calls.
 //
-// Every command is a struct with a method Run(*Env) error. It prints data to Env.Stdout and
-// messages to Env.Stderr, ends when Env.Context ends, and never exits by itself: its error becomes
-// the exit code, in [Main] alone.
+// A command is a struct with a method Run(*Env) error. Run prints data to Env.Stdout and messages to Env.Stderr, and
+// ends when Env.Context ends. It never exits by itself: [Main] alone turns its error into the exit code.
 //
 //	0  ok, or ended by a signal as asked
 //	1  failed
 //	2  wrong usage or configuration
 //	3  ran, but degraded (only with --strict)
 //
-// Errors of the libraries are terse. Their next steps for a user stand in one table, keyed by
-// sentinel (hints.go).
+// A method Help returns what --help prints below its first line. Each line of it that begins with "flowtally" is an
+// example: a test parses it.
+//
+// Several commands share these files:
+//
+//	commandline.go  a next step, completed so that it works when it is pasted
+//	config.go       the configuration file
+//	control.go      a running instance, over its control socket
+//	flowsflag.go    the flows that a command line names
+//	hints.go        the next step for each sentinel of the libraries, whose errors are terse
+//	instance.go     the flags that name an instance and its mirror
+//	mirror.go       a mirror to read
+//	warnings.go     what a configuration probably gets wrong, although it is valid
 package cli

@@ -2,19 +2,22 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
+	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/probe"
 )
 
-// doctorCmd tests the abilities of this host: every check with its result, the reason and the next
-// step.
+// doctorCmd tests the abilities of this host, and reports each with its result, the reason and the next step.
 type doctorCmd struct {
 	outputFlag
 	instanceFlag
@@ -24,30 +27,52 @@ type doctorCmd struct {
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to test. Default: every interface that is up."`
 }
 
+// Help is shown by doctor --help.
+func (*doctorCmd) Help() string {
+	return `A result is yes, no or inconclusive; inconclusive means that the test could not run, mostly for want of a privilege. The tests attach no program to an interface. An RDMA device is tested by use: flows without matching packets are made and removed.
+
+Examples:
+
+  flowtally doctor
+
+  flowtally doctor eth0 eth1 --strict -o json
+
+  flowtally doctor --config /etc/flowtally.yaml`
+}
+
 func (c *doctorCmd) Run(env *Env) error {
 	cfg, err := c.config(env.Context)
 	if err != nil {
 		return &usageError{err}
 	}
-	results := append(hostcheck.Checks(c.writtenPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
-		// Without an interface a configuration counts on queue pairs alone.
-		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
-		Trial: engine.SelfTrial(),
-	})...)
-	results = append(results, leftovers()...)
+
+	results := slices.Concat(
+		hostcheck.Checks(c.writtenPath(), c.Plugin),
+		engine.Probe(env.Context, engine.ProbeOptions{
+			Interfaces:  c.Interface,
+			Devices:     devicesOf(cfg),
+			DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, // it counts on queue pairs alone
+			RDMA:        cfg.RDMA,
+			Trial:       engine.SelfTrial(),
+		}),
+		leftovers(),
+	)
 	if err := view.Checks(env.Stdout, c.json(), results); err != nil {
 		return err
 	}
+
+	if !c.Strict {
+		return nil
+	}
 	for _, r := range results {
-		if c.Strict && r.Answer == probe.No && isAskedFor(cfg, r) {
+		if r.Answer == probe.No && isAskedFor(cfg, r) {
 			return exitError(exitDegraded)
 		}
 	}
 	return nil
 }
 
-// config reads the configuration that the flags name, if any, which replaces the defaults of other
-// flags.
+// config reads the configuration that --config names, if any. It stands for the arguments and flags that were left out.
 func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
@@ -55,6 +80,7 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	if cfg, err = loadConfig(ctx, c.Config); err != nil {
 		return cfg, err
 	}
+
 	if len(c.Interface) == 0 {
 		c.Interface = present(cfg.Interfaces)
 	}
@@ -67,15 +93,16 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	return cfg, nil
 }
 
-// present returns the interfaces of this host that a configuration counts on, and the names and patterns of those that
-// it lacks and that are not optional.
+// present returns the interfaces of this host that a configuration counts on. It adds the names and patterns of those
+// that the host lacks, unless they are optional.
 func present(list []dataplane.Interface) (names []string) {
-	there, _ := net.Interfaces() // without a list each entry is tested by its name
+	links, _ := net.Interfaces() // without them each entry is tested by its name
 	for _, i := range list {
 		found := false
-		for _, ifi := range there {
-			if e, ok := dataplane.FindInterface(list, ifi.Name); ok && e == i {
-				names, found = append(names, ifi.Name), true
+		for _, link := range links {
+			if e, ok := dataplane.FindInterface(list, link.Name); ok && e == i {
+				found = true
+				names = append(names, link.Name)
 			}
 		}
 		if !found && !i.Optional {
@@ -85,14 +112,7 @@ func present(list []dataplane.Interface) (names []string) {
 	return names
 }
 
-// isAskedFor reports whether the configuration needs a yes. It needs no flows of an RDMA device that only queue pairs
-// name.
-func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
-	forPairs := []string{engine.FeatureRDMA, engine.FeatureRDMADevices, engine.FeatureCompletions}
-	return r.Backend != "rdma" || asksForRDMA(cfg) || len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
-}
-
-// devicesOf are the RDMA devices that a configuration's queue pairs name, each once.
+// devicesOf returns the RDMA devices that a configuration's queue pairs name, each once.
 func devicesOf(cfg dataplane.Config) (names []string) {
 	for _, q := range cfg.QueuePairs {
 		if !slices.Contains(names, q.Device) {
@@ -102,7 +122,76 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 	return names
 }
 
-// asksForRDMA reports whether the configuration names rdma, and not only auto.
+// leftovers returns the results about instances: those without a process that did not end in order, and programs of
+// another release.
+func leftovers() (results []probe.Result) {
+	list, err := instances.List(nil, nil)
+	if err != nil {
+		return nil
+	}
+	for _, i := range list {
+		if r, is := otherBuild(i); is {
+			results = append(results, r)
+		}
+		if i.State == instances.Dead || i.State == instances.Pins {
+			results = append(results, leftover(i))
+		}
+	}
+	return results
+}
+
+// leftover is the result about an instance that no process runs.
+func leftover(i instances.Instance) probe.Result {
+	r := probe.Result{
+		Object:  "instance " + i.Name,
+		Feature: "nothing left of a dead instance",
+		Answer:  probe.No,
+		Fix:     "flowtally clean --instance " + i.Name,
+	}
+	switch {
+	case i.Links > 0:
+		r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
+	case i.Pins != "":
+		r.Reason = "no process runs it, and it has pins in " + i.Pins
+	default:
+		r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
+	}
+	return r
+}
+
+// otherBuild returns the result about programs of another release that are still on hooks.
+func otherBuild(i instances.Instance) (r probe.Result, is bool) {
+	if i.Pins == "" {
+		return r, false
+	}
+	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
+		return r, false
+	}
+
+	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
+	if i.HasProcess() {
+		fix = "restart it (systemctl restart flowtally): its start exchanges them"
+	}
+	return probe.Result{
+		Object:  "instance " + i.Name,
+		Feature: "programs of this release",
+		Answer:  probe.No,
+		Fix:     fix,
+		Reason:  format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
+	}, true
+}
+
+// isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow
+// tables.
+func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
+	if r.Backend != "rdma" || asksForRDMA(cfg) {
+		return true
+	}
+	forPairs := []string{engine.FeatureRDMA, engine.FeatureRDMADevices, engine.FeatureCompletions}
+	return len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
+}
+
+// asksForRDMA reports whether the configuration names rdma. auto does not ask for it.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Env is the environment of a command. It is the same for the whole run.
+// Env is what a command gets beside its flags. It does not change while the command runs.
 type Env struct {
 	// Context ends at SIGINT and SIGTERM. A command that runs until told ends
 	// then, cleans up and returns nil.
@@ -28,7 +28,7 @@ type Env struct {
 	line  *commandLine      // for next steps
 }
 
-// completed returns conditions whose fixes act on the instance that this command chose.
+// completed completes the fixes of conditions in place, so that they act on the instance that this command chose.
 func (e *Env) completed(conditions []dataplane.Condition) []dataplane.Condition {
 	if e.line == nil {
 		return conditions
@@ -53,8 +53,8 @@ func (f logFlags) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// await returns the result of read, which may wait for a terminal or for the writer of a FIFO, or the reason for which ctx
-// ended before. Then read goes on as long as the process.
+// await returns the result of read, which may block: on a terminal, or until a FIFO has a writer. If ctx ends first,
+// await returns its error, and read goes on until the process ends.
 func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -65,6 +65,7 @@ func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
 		value, err := read()
 		done <- result{value, err}
 	}()
+
 	select {
 	case r := <-done:
 		return r.value, r.err

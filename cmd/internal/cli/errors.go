@@ -45,7 +45,7 @@ func withHint(err error, format string, args ...any) error {
 	return &hintedError{err, fmt.Sprintf(format, args...)}
 }
 
-// report prints err with its next step and returns the exit code. line is the command that failed, nil if it is not known.
+// report prints err with its next step, and returns the exit code. line is the failed command; nil if it is not known.
 func report(stderr io.Writer, err error, line *commandLine) int {
 	if err == nil {
 		return exitOK
@@ -53,10 +53,12 @@ func report(stderr io.Writer, err error, line *commandLine) int {
 	if code := exitError(0); errors.As(err, &code) {
 		return int(code)
 	}
+
 	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(format.PrintableLines(err.Error()), "\n"))
 	if try := line.complete(hint(err)); try != "" {
 		fmt.Fprintf(stderr, "  try: %s\n", format.PrintableLines(try))
 	}
+
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
 	}

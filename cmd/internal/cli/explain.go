@@ -50,6 +50,7 @@ func (c *explainCmd) Run(env *Env) error {
 	if len(c.Packet) == 0 {
 		return usagef("no packet: it is given in words, in hex, or as a capture; --classifier needs none")
 	}
+
 	p, err := c.packet(env)
 	if err != nil {
 		return err
@@ -63,6 +64,7 @@ func (c *explainCmd) Run(env *Env) error {
 		return err
 	}
 	defer e.Close()
+
 	x, err := e.Explain(p)
 	if errors.Is(err, explain.ErrDiffers) {
 		return withHint(err, "this is a defect of flowtally: report it with the text above and the flows")
@@ -70,6 +72,7 @@ func (c *explainCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	for _, note := range x.Notes() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
@@ -88,7 +91,8 @@ func (c *explainCmd) classifier(env *Env) error {
 	if err != nil {
 		return err
 	}
-	// A set that would be refused for its cost is explained too.
+
+	// A set that a start refuses for its cost is explained too, against the bound of a start.
 	p, err := await(env.Context, func() (*xdp.Plan, error) {
 		return engine.Plan(dataplane.Config{Flows: flows, XDP: dataplane.XDPConfig{WorstCost: dataplane.MostWorstCost}})
 	})
@@ -96,31 +100,21 @@ func (c *explainCmd) classifier(env *Env) error {
 		return fmt.Errorf("computing the classifier: %w", err)
 	}
 	p.Cost.Bound = dataplane.DefaultWorstCost
+
 	if c.json() {
 		return explain.PrintClassifierJSON(env.Stdout, len(flows), p)
 	}
 	return explain.PrintClassifier(env.Stdout, len(flows), p)
 }
 
-// packet returns the packet of the arguments.
+// packet returns the packet that the arguments describe: as a capture, in hex, or in the words of a match.
 func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
-	p.Direction, p.Interface = direction(c.Direction), c.Interface
+	p.Direction = direction(c.Direction)
+	p.Interface = c.Interface
+
 	text := strings.Join(c.Packet, " ")
 	if len(c.Packet) == 1 && explain.IsCapture(text) {
-		f, err := openCapture(env, text)
-		if err != nil {
-			return p, err
-		}
-		defer f.Close()
-		cut, err := explain.Captured(f, c.Number, &p)
-		switch {
-		case errors.Is(err, explain.ErrNumber):
-			err = usagef("%s: %w; --number is %d", text, err, c.Number)
-		case err != nil:
-			err = hintCapture(fmt.Errorf("%s: %w", text, err))
-		case cut > 0:
-			fmt.Fprintf(env.Stderr, "flowtally: the capture has cut %s off the packet; a header behind the cut counts as incomplete\n", format.Plural(uint64(cut), "byte", "bytes"))
-		}
+		err = c.captured(env, text, &p)
 		return p, err
 	}
 	if b, ok := explain.ParseHex(text); ok {
@@ -135,4 +129,25 @@ func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
 		return p, withHint(&usageError{err}, "a packet in words, such as 'ipv4 src 1.2.3.4 tcp dport 443'; in hex; or the path of a capture")
 	}
 	return p, nil
+}
+
+// captured takes the packet --number out of a capture.
+func (c *explainCmd) captured(env *Env, path string, p *replay.Packet) error {
+	f, err := openCapture(env, path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	cut, err := explain.Captured(f, c.Number, p)
+	switch {
+	case errors.Is(err, explain.ErrNumber):
+		return usagef("%s: %w; --number is %d", path, err, c.Number)
+	case err != nil:
+		return hintCapture(fmt.Errorf("%s: %w", path, err))
+	}
+	if cut > 0 {
+		fmt.Fprintf(env.Stderr, "flowtally: the capture has cut %s off the packet; a header behind the cut counts as incomplete\n", format.Plural(uint64(cut), "byte", "bytes"))
+	}
+	return nil
 }

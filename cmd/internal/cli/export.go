@@ -30,18 +30,40 @@ type exportCmd struct {
 	Name        []string          `arg:"" optional:"" complete:"counters" help:"Counters to export; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by export --help.
+func (*exportCmd) Help() string {
+	return `Reads the mirror alone, needs no privilege, and follows the mirror over restarts. A counter that was never sampled has no series. /metrics is for Prometheus, /v1/counters is the JSON of "flowtally get". Series have the labels counter and direction, and the labels that --label-keys names.
+
+Examples:
+
+  flowtally export
+
+  flowtally export --listen :9790 --label-keys team,action --web.config.file /etc/flowtally-web.yaml
+
+  flowtally export --instance edge --otlp grpc://collector:4317 --otlp-period 15s 'web*'`
+}
+
 func (c *exportCmd) Run(env *Env) error {
 	selected, err := newSelection(c.Name, selection.Options{Label: c.Label, Direction: c.Direction, SumBy: c.SumBy})
 	if err != nil {
 		return err
 	}
+
 	o := export.RunOptions{
 		Options: export.Options{
-			Path: c.Mirror, Instance: string(c.Instance), Reader: shm.ReaderOptions{Owners: c.Owner}, Select: selected.Has,
-			LabelKeys: c.LabelKeys, MaxCounters: c.MaxCounters, Version: readVersions().Version, Logger: env.Logger,
+			Path:        c.Mirror,
+			Instance:    string(c.Instance),
+			Reader:      shm.ReaderOptions{Owners: c.Owner},
+			Select:      selected.Has,
+			LabelKeys:   c.LabelKeys,
+			MaxCounters: c.MaxCounters,
+			Version:     readVersions().Version,
+			Logger:      env.Logger,
 		},
-		Listen: c.Listen, WebConfig: c.WebConfig, Push: export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
-		Ready: func() error { return notifySystemd("READY=1") },
+		Listen:    c.Listen,
+		WebConfig: c.WebConfig,
+		Push:      export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
+		Ready:     func() error { return notifySystemd("READY=1") },
 	}
 	if selected.Sums() {
 		if len(c.LabelKeys) > 0 {

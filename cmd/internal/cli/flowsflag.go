@@ -21,21 +21,13 @@ type flowsFlag struct {
 	Flow   []string `help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
 
-// flows returns the flows in the order in which they win among those of one priority. If ordered is false, an instance
-// of an earlier version did not tell that order, and a message has said so.
+// flows returns the flows in the order in which they win among those of one priority. ordered is false for an instance
+// of an earlier version, which does not tell that order; a message has said so.
 func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
 	if f.Config == "" && len(f.Flow) == 0 {
-		var placements []dataplane.Placement
-		err := f.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
-			placements, err = svc.Placements(ctx)
-			return err
-		})
-		if errors.Is(err, dataplane.ErrUnavailable) {
-			err = withHint(err, "--config FILE or --flow 'NAME: MATCH' names flows without an instance")
-		}
-		flows, ordered = inOrder(env, placements)
-		return flows, ordered, err
+		return f.running(env)
 	}
+
 	if f.Config != "" {
 		cfg, err := loadConfig(env.Context, f.Config)
 		if err != nil {
@@ -48,6 +40,7 @@ func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) 
 		return nil, false, &usageError{err}
 	}
 	flows = append(flows, more...)
+
 	seen := make(map[string]bool)
 	for _, fl := range flows {
 		if seen[fl.Name] {
@@ -58,22 +51,38 @@ func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) 
 	return flows, true, nil
 }
 
-// inOrder returns the flows that the running instance counts, in the order in which they win there. It says what the
-// caller cannot rely on.
+// running returns the flows of the running instance.
+func (f flowsFlag) running(env *Env) (flows []flow.Flow, ordered bool, err error) {
+	var placements []dataplane.Placement
+	err = f.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
+		placements, err = svc.Placements(ctx)
+		return err
+	})
+	if errors.Is(err, dataplane.ErrUnavailable) {
+		err = withHint(err, "--config FILE or --flow 'NAME: MATCH' names flows without an instance")
+	}
+	flows, ordered = inOrder(env, placements)
+	return flows, ordered, err
+}
+
+// inOrder returns the flows that the instance counts, in the order in which they win there. Messages say which flows it
+// lacks, and whether the order is a guess.
 func inOrder(env *Env, placements []dataplane.Placement) (flows []flow.Flow, ordered bool) {
 	slices.SortStableFunc(placements, func(a, b dataplane.Placement) int { return cmp.Compare(a.Order, b.Order) })
+
 	ordered = true
-	refused := 0
+	uncounted := 0
 	for _, p := range placements {
 		if p.Source.Backend == "" {
-			refused++
+			uncounted++
 			continue
 		}
 		flows = append(flows, p.Flow)
 		ordered = ordered && p.Order != 0
 	}
-	if refused > 0 {
-		fmt.Fprintf(env.Stderr, "flowtally: without %s that the instance does not count: flowtally flows list shows why\n", format.Plural(uint64(refused), "flow", "flows"))
+
+	if uncounted > 0 {
+		fmt.Fprintf(env.Stderr, "flowtally: without %s that the instance does not count: flowtally flows list shows why\n", format.Plural(uint64(uncounted), "flow", "flows"))
 	}
 	if !ordered {
 		fmt.Fprintln(env.Stderr, "flowtally: the instance is of an earlier version and does not tell the order of its flows: of one priority, the first by name wins here")
@@ -81,7 +90,7 @@ func inOrder(env *Env, placements []dataplane.Placement) (flows []flow.Flow, ord
 	return flows, ordered
 }
 
-// parseFlows reads flows as NAME: MATCH or NAME=MATCH.
+// parseFlows reads flows as NAME: MATCH or NAME=MATCH, and returns every mistake in them.
 func parseFlows(texts []string) (flows []flow.Flow, err error) {
 	var problems []error
 	for _, s := range texts {
@@ -90,6 +99,7 @@ func parseFlows(texts []string) (flows []flow.Flow, err error) {
 			problems = append(problems, fmt.Errorf("--flow %q: no name; it is NAME: MATCH, such as 'web: tcp dport 443'", s))
 			continue
 		}
+
 		f := flow.Flow{Name: name}
 		if f.Match, err = parseMatch(text); err == nil {
 			err = f.Validate()
@@ -102,11 +112,28 @@ func parseFlows(texts []string) (flows []flow.Flow, err error) {
 	return flows, errors.Join(problems...)
 }
 
-// cutFlow cuts at the first "=" or ": ". A name may hold a colon, and is followed by no blank.
+// cutFlow cuts at the first "=" or ": ", whichever comes first. A colon without a blank may be part of the name.
 func cutFlow(s string) (name, match string, ok bool) {
-	if name, match, ok = strings.Cut(s, "="); ok && !strings.Contains(name, ": ") {
-		return strings.TrimSpace(name), strings.TrimSpace(match), true
+	name, match, ok = strings.Cut(s, "=")
+	if !ok || strings.Contains(name, ": ") {
+		name, match, ok = strings.Cut(s, ": ")
 	}
-	name, match, ok = strings.Cut(s, ": ")
 	return strings.TrimSpace(name), strings.TrimSpace(match), ok
+}
+
+// parseMatch is flow.ParseMatch. Its error shows the text, with a mark below each mistake.
+func parseMatch(text string) (flow.Match, error) {
+	m, err := flow.ParseMatch(text)
+	var mistakes flow.ParseErrors
+	if !errors.As(err, &mistakes) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return m, err
+	}
+
+	// A mistake has an offset in bytes, and a mark a place in characters. One may lie behind the last character.
+	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
+	for _, e := range mistakes {
+		before := text[:min(e.Offset, len(text))]
+		marks[len([]rune(before))] = '^'
+	}
+	return m, fmt.Errorf("%w\n  %s\n  %s", err, text, strings.TrimRight(string(marks), " "))
 }

@@ -19,6 +19,23 @@ type getCmd struct {
 	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by get --help.
+func (*getCmd) Help() string {
+	return `Works while the writer is dead, and says so. A counter that was never sampled has no value: "-" in the table, null in JSON. The values of a sum are of one snapshot; counters of different kinds or units are never added up, and the note names the counters that a sum lacks.
+
+Examples:
+
+  flowtally get
+
+  flowtally get -o json web dns
+
+  flowtally get --strict --instance edge web
+
+  flowtally get --label team=ops --direction ingress
+
+  flowtally get --sum-by team -o json`
+}
+
 func (c *getCmd) Run(env *Env) error {
 	wanted, err := newSelection(c.Name, c.Options)
 	if err != nil {
@@ -33,6 +50,7 @@ func (c *getCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	if c.json() {
 		err = format.JSON(env.Stdout, view.ToJSON(r))
 	} else {
@@ -41,6 +59,7 @@ func (c *getCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	if !r.Writer.Live() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butDevices(r))
 	}
@@ -50,7 +69,7 @@ func (c *getCmd) Run(env *Env) error {
 	return nil
 }
 
-// butDevices returns, behind the note about a silent writer, which values are still current.
+// butDevices completes the note about a silent writer: a device goes on writing its values.
 func butDevices(r *view.Reading) string {
 	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
 		return "; values that a device writes are current"
@@ -58,12 +77,8 @@ func butDevices(r *view.Reading) string {
 	return ""
 }
 
-// degraded reports whether the writer is not running or a value is not valid.
+// degraded reports whether the writer is not running or a counter has no valid value.
 func degraded(r *view.Reading) bool {
-	for _, c := range r.Counters {
-		if !c.Present() || !c.Valid {
-			return true
-		}
-	}
-	return !r.Writer.Live()
+	unusable := func(c view.Counter) bool { return !c.Present() || !c.Valid }
+	return !r.Writer.Live() || slices.ContainsFunc(r.Counters, unusable)
 }

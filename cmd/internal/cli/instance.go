@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -9,9 +10,23 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 )
+
+// instanceName is the name of an instance; it becomes part of paths.
+type instanceName string
+
+// UnmarshalText is called by the parser, for the flag and for the environment. A variable that is set to nothing names
+// nothing.
+func (n *instanceName) UnmarshalText(text []byte) error {
+	if len(text) > 0 {
+		if err := dataplane.ValidateInstance(string(text)); err != nil {
+			return err
+		}
+	}
+	*n = instanceName(text)
+	return nil
+}
 
 // instanceFlag names an instance and, by it, its mirror.
 type instanceFlag struct {
@@ -25,12 +40,21 @@ type readerFlag struct {
 	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
 }
 
+// nameInstance names the instance of a configuration: by the flag, else by the file, else by the environment.
+func nameInstance(flag instanceName, file string) (string, error) {
+	var env instanceName
+	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
+		return "", fmt.Errorf("FLOWTALLY_INSTANCE: %w", err)
+	}
+	return cmp.Or(string(flag), file, string(env), "default"), nil
+}
+
 // names returns the flags, for settle.
 func (f *instanceFlag) names() *instanceFlag { return f }
 
 // settle decides between two names of one thing: the command line goes before the environment, and two names on the
-// command line are refused. It returns the instance that was named, for the commands that ask it: they refuse another
-// one at the other end of the socket.
+// command line are refused. It returns the instance that was named. A command that talks to an instance refuses to talk
+// to another one.
 func settle(ctx *kong.Context) (named string, err error) {
 	given := make(map[string]bool)
 	for _, p := range ctx.Path {
@@ -39,24 +63,27 @@ func settle(ctx *kong.Context) (named string, err error) {
 		}
 	}
 	for _, f := range ctx.Flags() {
-		if f.Name == "instance" && (given[f.Name] || slices.ContainsFunc(f.Envs, func(env string) bool { return os.Getenv(env) != "" })) {
+		inEnvironment := slices.ContainsFunc(f.Envs, func(env string) bool { return os.Getenv(env) != "" })
+		if f.Name == "instance" && (given[f.Name] || inEnvironment) {
 			named = fmt.Sprint(f.Target.Interface())
 		}
 	}
+
 	node := ctx.Selected()
 	if node == nil || !given["instance"] {
 		return named, nil
 	}
-	reads, is := node.Target.Addr().Interface().(interface{ names() *instanceFlag })
-	if !is {
+	command := node.Target.Addr().Interface()
+	reads, is := command.(interface{ names() *instanceFlag })
+	switch {
+	case !is:
 		return named, nil
-	}
-	if !given["mirror"] {
+	case !given["mirror"]:
 		reads.names().Mirror = "" // of the environment
 		return named, nil
 	}
-	if e, is := reads.(*exportCmd); is && e.Conditions {
-		return named, nil // the instance names the control socket then
+	if e, is := command.(*exportCmd); is && e.Conditions {
+		return named, nil // the instance names the control socket, beside the mirror
 	}
 	return named, withHint(usagef("--mirror and --instance: each names the mirror"), "%s --help # give one of the two", usage.CommandPath(node))
 }
@@ -80,21 +107,3 @@ func (f instanceFlag) readPath(o shm.ReaderOptions) (string, error) {
 	}
 	return path, nil
 }
-
-// instanceName is the name of an instance; it becomes part of paths.
-type instanceName string
-
-// UnmarshalText is called by the parser, for flags and for the environment,
-// where a variable that is set to nothing names nothing.
-func (n *instanceName) UnmarshalText(text []byte) error {
-	if len(text) > 0 {
-		if err := dataplane.ValidateInstance(string(text)); err != nil {
-			return err
-		}
-	}
-	*n = instanceName(text)
-	return nil
-}
-
-// findPlugin returns the plugin's binary, as plugin.Launch would find it.
-func findPlugin(path string) (string, error) { return plugin.Find(path) }

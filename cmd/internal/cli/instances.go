@@ -6,13 +6,22 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
-	"github.com/flowtally/flowtally/dataplane/engine/xdp"
-	"github.com/flowtally/flowtally/probe"
 )
 
 // instancesCmd lists the instances of this host, running or not.
 type instancesCmd struct {
 	outputFlag
+}
+
+// Help is shown by instances --help.
+func (*instancesCmd) Help() string {
+	return `An instance leaves a mirror, which has its totals, and pins, which keep its programs on their hooks. The states are: running; kept (it was stopped, and xdp.keep_pins lets its programs count on); stopped (its mirror has the last values); dead (its process ended without a stop, so its programs may count, and drop, on); pins (no mirror tells how it ended).
+
+Examples:
+
+  flowtally instances
+
+  flowtally instances -o json`
 }
 
 // InstancesJSON is what instances and clean print.
@@ -52,7 +61,12 @@ func (c *instancesCmd) Run(env *Env) error {
 func instancesJSON(list []instances.Instance) InstancesJSON {
 	out := InstancesJSON{Schema: 1, Instances: []InstanceJSON{}}
 	for _, i := range list {
-		j := InstanceJSON{Name: i.Name, State: string(i.State), MirrorBytes: i.Size, Programs: i.Links}
+		j := InstanceJSON{
+			Name:        i.Name,
+			State:       string(i.State),
+			MirrorBytes: i.Size,
+			Programs:    i.Links,
+		}
 		if i.PID > 0 {
 			j.PID = &i.PID
 		}
@@ -68,6 +82,7 @@ func instancesJSON(list []instances.Instance) InstancesJSON {
 	return out
 }
 
+// instancesTable is what instances prints, and clean before it asks.
 func instancesTable(list []instances.Instance) string {
 	t := format.Table{Heading: []string{"INSTANCE", "STATE", ">PID", ">IDLE", ">SIZE", "MIRROR", ">PROGRAMS", "PINS"}}
 	for _, i := range list {
@@ -76,7 +91,8 @@ func instancesTable(list []instances.Instance) string {
 			pid = strconv.Itoa(i.PID)
 		}
 		if i.Mirror != "" {
-			idle, size = format.Age(i.Idle), format.Bytes(i.Size)
+			idle = format.Age(i.Idle)
+			size = format.Bytes(i.Size)
 		}
 		if i.Pins != "" {
 			programs = strconv.Itoa(i.Links)
@@ -84,49 +100,4 @@ func instancesTable(list []instances.Instance) string {
 		t.Add(i.Name, string(i.State), pid, idle, size, format.OrDash(i.Mirror), programs, format.OrDash(i.Pins))
 	}
 	return t.Render()
-}
-
-// otherBuild is the result of doctor about programs of another release that are on hooks still.
-func otherBuild(i instances.Instance) (r probe.Result, is bool) {
-	if i.Pins == "" {
-		return r, false
-	}
-	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
-		return r, false
-	}
-	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
-	if i.HasProcess() {
-		fix = "restart it (systemctl restart flowtally): its start exchanges them"
-	}
-	return probe.Result{
-		Object: "instance " + i.Name, Feature: "programs of this release", Answer: probe.No, Fix: fix,
-		Reason: format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
-	}, true
-}
-
-// leftovers are the results of doctor about instances that have no process and did not end in order.
-func leftovers() (results []probe.Result) {
-	list, err := instances.List(nil, nil)
-	if err != nil {
-		return nil
-	}
-	for _, i := range list {
-		if r, is := otherBuild(i); is {
-			results = append(results, r)
-		}
-		if i.State != instances.Dead && i.State != instances.Pins {
-			continue
-		}
-		r := probe.Result{Object: "instance " + i.Name, Feature: "nothing left of a dead instance", Answer: probe.No, Fix: "flowtally clean --instance " + i.Name}
-		switch {
-		case i.Links > 0:
-			r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
-		case i.Pins != "":
-			r.Reason = "no process runs it, and it has pins in " + i.Pins
-		default:
-			r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
-		}
-		results = append(results, r)
-	}
-	return results
 }

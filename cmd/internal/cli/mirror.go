@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,15 +12,15 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mirror reads a mirror.
+// mirror is a mirror that a command reads, once or following.
 type mirror struct {
-	path   string
-	reader *shm.Reader
-	in     *shm.Instance // follows the mirror; nil: it is opened once
-	since  time.Time     // when reading the file failed; zero: it has not
+	path        string
+	reader      *shm.Reader
+	in          *shm.Instance // follows the mirror; nil: it is read once
+	failedSince time.Time     // when reading this file began to fail; zero: it has not
 }
 
-// openMirror opens the mirror that the flags name, once.
+// openMirror opens the mirror that the flags name, to be read once.
 func openMirror(f readerFlag) (*mirror, error) {
 	o := shm.ReaderOptions{Owners: f.Owner}
 	path, err := f.readPath(o)
@@ -35,8 +34,7 @@ func openMirror(f readerFlag) (*mirror, error) {
 	return &mirror{path: path, reader: reader}, nil
 }
 
-// followMirror opens the mirror that the flags name, for a command that goes on in the file that
-// takes its name.
+// followMirror opens the mirror that the flags name, for a command that goes on in the next file of that name.
 func followMirror(f readerFlag) (*mirror, error) {
 	in, err := openFollowed(f)
 	if err != nil {
@@ -54,6 +52,7 @@ func openFollowed(f readerFlag) (*shm.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var in *shm.Instance
 	if f.Mirror != "" {
 		in, err = shm.OpenPath(path, o)
@@ -74,40 +73,39 @@ func (m *mirror) close() {
 	m.reader.Close()
 }
 
-// replaced reports whether another file has taken the mirror's name.
+// replaced reports whether the mirror's name is of another file now.
 func (m *mirror) replaced() bool { return m.in.Reader() != m.reader }
 
 // reopen reads the file that has the mirror's name now.
 func (m *mirror) reopen() {
 	if m.replaced() {
-		m.since = time.Time{}
+		m.failedSince = time.Time{}
 	}
 	m.reader = m.in.Reader()
 	m.path = m.reader.Path()
 }
 
-// lost reports whether an error of reading means that the file cannot be used any more. Another one may take its
-// name.
+// lost reports whether an error of reading means that this file can no longer be read. Another file may take its name.
 func lost(err error) bool {
 	return errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrTruncated) || errors.Is(err, shm.ErrFormat)
 }
 
-// remakeWait is the time for which a command waits for another file in place of one that cannot be used. A live
-// writer makes it within a second.
+// remakeWait is how long a command waits for another file in place of a lost one. A living writer makes one within a
+// second.
 const remakeWait = 5 * time.Second
 
-// ends reports whether err, of reading, ends a command: not while another file may take the mirror's name.
+// ends reports whether an error of reading ends the command. A lost file does not before remakeWait.
 func (m *mirror) ends(err error) bool {
 	if err == nil || !lost(err) {
 		return err != nil
 	}
-	if m.since.IsZero() {
-		m.since = time.Now()
+	if m.failedSince.IsZero() {
+		m.failedSince = time.Now()
 	}
-	return time.Since(m.since) > remakeWait
+	return time.Since(m.failedSince) > remakeWait
 }
 
-// mirrorError adds the remedy if the mirror is missing. An empty path means that none was found.
+// mirrorError adds the next step if the mirror is missing, or is another user's. An empty path: none was found.
 func mirrorError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if path != "" {
@@ -115,6 +113,7 @@ func mirrorError(path string, err error) error {
 		}
 		return withHint(err, "flowtally run --config FILE # writes one; --mirror PATH or --instance NAME reads another")
 	}
+
 	if !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: opening mirror: %w", path, err)
 	}
@@ -124,8 +123,8 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns an *selection.UnmetError
-// beside the reading of the others.
+// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns the others, and a
+// *selection.UnmetError.
 func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 	entries, err := m.entries(s)
 	if err != nil {
@@ -137,6 +136,7 @@ func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 			chosen = append(chosen, e)
 		}
 	}
+
 	r := &view.Reading{Path: m.path, Writer: view.NewWriter(m.reader.Status())}
 	if s.Sums() {
 		err = m.sums(r, s, chosen)
@@ -146,8 +146,20 @@ func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.Now, r.Zero = shm.Now(), view.MonotonicZero()
 	return r, s.Unmet(m.path, entries, len(chosen))
+}
+
+// entries returns the entries that a selection is made from: of the counters that it names, else all.
+func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
+	if names := s.Names(); len(names) > 0 {
+		found, err := m.reader.Find(names...)
+		if err != nil || len(found) == len(names) {
+			return found, err
+		}
+	}
+	return m.reader.Entries() // where a name is unknown, the error proposes another one
 }
 
 // values fills in the counters of entries.
@@ -164,39 +176,8 @@ func (m *mirror) values(r *view.Reading, entries []shm.Entry) error {
 	return nil
 }
 
-// sums fills in the sums of entries. Their values are of one snapshot, and so published values: the words that a
-// device writes change meanwhile. A counter that was removed since its entry was read counts as one without a value.
-func (m *mirror) sums(r *view.Reading, s *selection.Selection, entries []shm.Entry) error {
-	handles := make([]shm.Handle, len(entries))
-	for i, e := range entries {
-		handles[i] = e.Handle
-	}
-	var snapshot shm.Snapshot
-	if err := m.reader.SnapshotOf(&snapshot, handles); err != nil {
-		return err
-	}
-	r.Snapshot = &snapshot.Label
-	for _, sum := range s.SumUp(entries, snapshot.List) {
-		c := view.NewSum(sum)
-		c.Stale = c.Stale || c.Present() && !r.Writer.Live()
-		r.Counters = append(r.Counters, c)
-	}
-	return nil
-}
-
-// entries returns the counters that a selection needs: only these if it names each, else all.
-func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
-	if names := s.Names(); len(names) > 0 {
-		found, err := m.reader.Find(names...)
-		if err != nil || len(found) == len(names) {
-			return found, err
-		}
-	}
-	return m.reader.Entries()
-}
-
-// value fills in the value: the device's own value, if a device writes one, else the published
-// value. A counter that was removed meanwhile has no value.
+// value fills in the value: the one that a device writes, if it does, else the published one. A counter that was
+// removed meanwhile has none.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
 		v, err := view.DeviceValue(m.reader, h)
@@ -206,6 +187,7 @@ func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 		}
 		c.Unread = !view.NotByDevice(err)
 	}
+
 	v, err := view.Published(m.reader, h)
 	switch {
 	case errors.Is(err, shm.ErrGone):
@@ -218,25 +200,23 @@ func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	return nil
 }
 
-// waitFirstCycle waits until the writer of the mirror has completed a poll cycle.
-func waitFirstCycle(ctx context.Context, path string, timeout time.Duration) error {
-	m, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: path}})
-	if err != nil {
+// sums fills in the sums of entries. The values of a sum are of one snapshot, so they are published values: a device's
+// words would change meanwhile. A counter that was removed since its entry was read counts as one without a value.
+func (m *mirror) sums(r *view.Reading, s *selection.Selection, entries []shm.Entry) error {
+	handles := make([]shm.Handle, len(entries))
+	for i, e := range entries {
+		handles[i] = e.Handle
+	}
+	var snapshot shm.Snapshot
+	if err := m.reader.SnapshotOf(&snapshot, handles); err != nil {
 		return err
 	}
-	defer m.close()
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for m.reader.Status().Cycle == 0 {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-deadline.C:
-			return fmt.Errorf("%s: no poll cycle within %s", path, timeout)
-		case <-tick.C:
-		}
+
+	r.Snapshot = &snapshot.Label
+	for _, sum := range s.SumUp(entries, snapshot.List) {
+		c := view.NewSum(sum)
+		c.Stale = c.Stale || c.Present() && !r.Writer.Live()
+		r.Counters = append(r.Counters, c)
 	}
 	return nil
 }

@@ -3,12 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/flowtally/flowtally/cmd/internal/capture"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // replayCmd counts a capture by flows.
@@ -40,12 +38,18 @@ func (c *replayCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	o := replay.Options{Flows: flows, Direction: direction(c.Direction), Interface: c.Interface, Logger: env.Logger}
 	in, err := openCapture(env, c.File)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+
+	o := replay.Options{
+		Flows:     flows,
+		Direction: direction(c.Direction),
+		Interface: c.Interface,
+		Logger:    env.Logger,
+	}
 	bar := replay.NewProgress(env.Stderr, in)
 	if format.IsTerminal(env.Stderr) {
 		o.Progress = bar.Show
@@ -55,6 +59,7 @@ func (c *replayCmd) Run(env *Env) error {
 	if err != nil {
 		return hintCapture(fmt.Errorf("%s: %w", c.File, err))
 	}
+
 	if c.json() {
 		err = rep.PrintJSON(env.Stdout, flows)
 	} else {
@@ -67,40 +72,14 @@ func (c *replayCmd) Run(env *Env) error {
 	for _, note := range rep.Notes() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
-	if errors.Is(rep.Err, capture.ErrInflated) {
+
+	// A broken capture fails behind its output: the counts up to the fault are printed.
+	switch {
+	case errors.Is(rep.Err, capture.ErrInflated):
 		return withHint(fmt.Errorf("%s: %w", c.File, rep.Err), "decompress it first, where the file is yours: gunzip -k FILE")
-	}
-	if rep.Err != nil {
+	case rep.Err != nil:
 		return withHint(fmt.Errorf("%s: the counts have the %s before the fault: %w", c.File, format.Plural(rep.Records.Packets, "record", "records"), rep.Err),
 			"capinfos or tcpdump -r names the fault too; take the capture again")
 	}
 	return nil
-}
-
-// openCapture opens a capture, or standard input for "-".
-func openCapture(env *Env, path string) (*capture.File, error) {
-	f, err := capture.OpenFile(env.Context, path, env.Stdin)
-	if errors.Is(err, capture.ErrDirectory) {
-		return nil, &usageError{err}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, withHint(err, "check the path; - is standard input")
-	}
-	return f, err
-}
-
-// hintCapture adds the next step to an error about a file that is no capture.
-func hintCapture(err error) error {
-	if errors.Is(err, capture.ErrNoCapture) {
-		return withHint(err, "tcpdump -i NAME -w FILE writes a capture")
-	}
-	return err
-}
-
-// direction returns the direction of a flag with the words of a direction.
-func direction(word string) flow.Direction {
-	if word == flow.Egress.String() {
-		return flow.Egress
-	}
-	return flow.Ingress
 }

@@ -53,26 +53,7 @@ Examples:
 }
 
 func (c *selftestCmd) Run(env *Env) error {
-	o := selftest.Options{
-		Interface: c.Interface, Peer: c.Peer.Unmap(), Send: c.Send, Receive: c.Receive, Count: c.Count, Wait: c.Wait,
-		Mode: dataplane.Mode(c.Mode), Device: c.RDMADevice, GIDIndex: c.GIDIndex,
-		Start: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
-			e, err := engine.New(ctx, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
-			if err != nil {
-				return nil, err // never a nil *Engine in a Service
-			}
-			return e, nil
-		},
-		Running: func(ctx context.Context) (dataplane.Service, error) {
-			_, answered := c.waiting(env)
-			defer answered()
-			svc, _, err := c.dial(ctx, env.named)
-			return svc, err
-		},
-		Ready: func(mac net.HardwareAddr) {
-			fmt.Fprintf(env.Stderr, "counting on %s (%s): now, on the other host: flowtally selftest --interface NAME --peer ADDRESS-OF-THIS-HOST --send\n", c.Interface, mac)
-		},
-	}
+	o := c.options(env)
 	if c.Config != "" {
 		cfg, err := loadConfig(env.Context, c.Config)
 		if err != nil {
@@ -83,6 +64,7 @@ func (c *selftestCmd) Run(env *Env) error {
 	if err := o.Validate(); err != nil {
 		return &usageError{err}
 	}
+
 	plan := strings.Join(o.Plan(), "\n") + "\n"
 	if c.DryRun {
 		_, err := fmt.Fprint(env.Stdout, plan)
@@ -92,6 +74,7 @@ func (c *selftestCmd) Run(env *Env) error {
 	if !c.Yes && !agreed(env) {
 		return usagef("selftest was not confirmed; --yes does not ask")
 	}
+
 	rep, err := selftest.Run(env.Context, o)
 	if err != nil {
 		return hintInterface(fmt.Errorf("selftest: %w", err), c.Interface)
@@ -115,18 +98,35 @@ func (c *selftestCmd) Run(env *Env) error {
 	return nil
 }
 
-// hintInterface adds the interfaces of the host to an error of a command line whose interface does not exist, which is a
-// mistake in it.
-func hintInterface(err error, name string) error {
-	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
-		return err
+// options returns the options that the flags stand for, without those of --config.
+func (c *selftestCmd) options(env *Env) selftest.Options {
+	return selftest.Options{
+		Interface: c.Interface,
+		Peer:      c.Peer.Unmap(),
+		Send:      c.Send,
+		Receive:   c.Receive,
+		Count:     c.Count,
+		Wait:      c.Wait,
+		Mode:      dataplane.Mode(c.Mode),
+		Device:    c.RDMADevice,
+		GIDIndex:  c.GIDIndex,
+		Start: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+			e, err := engine.New(ctx, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
+			if err != nil {
+				return nil, err // never a nil *Engine in a Service
+			}
+			return e, nil
+		},
+		Running: func(ctx context.Context) (dataplane.Service, error) {
+			_, answered := c.sayWaiting(env)
+			defer answered()
+			svc, _, err := c.dial(ctx, env.named)
+			return svc, err
+		},
+		Ready: func(mac net.HardwareAddr) {
+			fmt.Fprintf(env.Stderr, "counting on %s (%s): now, on the other host: flowtally selftest --interface NAME --peer ADDRESS-OF-THIS-HOST --send\n", c.Interface, mac)
+		},
 	}
-	all, _ := net.Interfaces() // without the list the error has no next step
-	names := make([]string, len(all))
-	for i, there := range all {
-		names[i] = there.Name
-	}
-	return &usageError{withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))}
 }
 
 // agreed asks on the terminal. Without a terminal there is no agreement.
@@ -134,4 +134,19 @@ func agreed(env *Env) bool {
 	fmt.Fprint(env.Stderr, "Go on? [y/N] ")
 	line, err := await(env.Context, func() (string, error) { return bufio.NewReader(env.Stdin).ReadString('\n') })
 	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
+}
+
+// hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names
+// that it has.
+func hintInterface(err error, name string) error {
+	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
+		return err
+	}
+
+	links, _ := net.Interfaces() // without the list the hint names none
+	names := make([]string, len(links))
+	for i, link := range links {
+		names[i] = link.Name
+	}
+	return &usageError{withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))}
 }

@@ -25,6 +25,21 @@ type topCmd struct {
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
+// Help is shown by top --help.
+func (*topCmd) Help() string {
+	return `A rate is the count between two samples, divided by the time between them; "-" where no new sample came. On a terminal the table is live: ? lists the keys, / filters, > and < change the order, enter shows all of one counter, space pauses, q quits. It waits for a mirror that does not exist yet. Where standard output is no terminal, tables are printed one after the other; with -o json one object for each look. NO_COLOR takes the colors out.
+
+Examples:
+
+  flowtally top --sort rate
+
+  flowtally top --interval 100ms --sort bits 'tenant-*'
+
+  flowtally top -o json --count 2
+
+  flowtally top --count 2 --interval 5s web dns`
+}
+
 func (c *topCmd) Run(env *Env) error {
 	if c.Interval < 10*time.Millisecond {
 		return usagef("--interval %s: at least 10ms", c.Interval)
@@ -41,19 +56,22 @@ func (c *topCmd) Run(env *Env) error {
 
 // onTerminal shows the live table.
 func (c *topCmd) onTerminal(env *Env, wanted *selection.Selection) error {
-	column, _ := top.ParseColumn(c.Sort)
-	sum := wanted
-	if !wanted.Sums() {
-		sum = nil
-	}
-	return top.Run(env.Context, top.Options{
+	column, _ := top.ParseColumn(c.Sort) // the enum of --sort has its names
+	o := top.Options{
 		Open:     func() (*shm.Instance, error) { return openFollowed(c.readerFlag) },
 		Path:     c.writtenPath(),
 		Select:   wanted.Has,
-		Sum:      sum,
-		Interval: c.Interval, Count: c.Count, Sort: column, Reverse: c.Reverse,
-		Input: env.Stdin, Output: env.Stdout,
-	})
+		Interval: c.Interval,
+		Count:    c.Count,
+		Sort:     column,
+		Reverse:  c.Reverse,
+		Input:    env.Stdin,
+		Output:   env.Stdout,
+	}
+	if wanted.Sums() {
+		o.Sum = wanted
+	}
+	return top.Run(env.Context, o)
 }
 
 // print prints a table, or a line of JSON, for each look.
@@ -63,52 +81,62 @@ func (c *topCmd) print(env *Env, wanted *selection.Selection) error {
 		return err
 	}
 	defer m.close()
-	before, err := m.read(wanted)
+	r, err := m.read(wanted)
 	if err != nil {
 		return err
 	}
-	cur := before
+
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
-		view.Sort(cur.Counters, c.Sort)
+		view.Sort(r.Counters, c.Sort)
 		if c.Reverse {
-			slices.Reverse(cur.Counters)
+			slices.Reverse(r.Counters)
 		}
-		if err := c.printLook(env.Stdout, cur, n == 1); err != nil {
+		if err := c.printLook(env.Stdout, r, n == 1); err != nil {
 			return err
 		}
 		if c.Count > 0 && n >= c.Count {
 			return nil
 		}
+
 		select {
 		case <-env.Context.Done():
 			return nil
 		case <-tick.C:
 		}
-		m.reopen()
-		before = cur
-		var unknown *selection.UnmetError
-		switch cur, err = m.read(wanted); {
-		case err == nil, errors.As(err, &unknown):
-			// The named counters may not exist now: the table shows that.
-		case !m.ends(err):
-			cur = before.Again(view.NewWriter(m.reader.Status()))
-		default:
-			return mirrorError(m.path, err)
+		if r, err = nextLook(m, wanted, r); err != nil {
+			return err
 		}
-		view.Rates(before, cur)
 	}
 }
 
+// nextLook reads the mirror, or the file that has its name now, and computes the rates since before. While the file
+// cannot be read it returns the values of before again.
+func nextLook(m *mirror, wanted *selection.Selection, before *view.Reading) (*view.Reading, error) {
+	m.reopen()
+	r, err := m.read(wanted)
+	var unmet *selection.UnmetError
+	switch {
+	case err == nil, errors.As(err, &unmet): // the named counters may not exist now: the table shows that
+	case m.ends(err):
+		return nil, mirrorError(m.path, err)
+	default:
+		r = before.Again(view.NewWriter(m.reader.Status()))
+	}
+	view.Rates(before, r)
+	return r, nil
+}
+
+// printLook prints one look. Tables are apart by a blank line.
 func (c *topCmd) printLook(out io.Writer, r *view.Reading, first bool) error {
 	if c.json() {
 		return format.JSON(out, view.ToTopJSON(r))
 	}
-	sep := ""
+	text := view.Top(r)
 	if !first {
-		sep = "\n"
+		text = "\n" + text
 	}
-	_, err := io.WriteString(out, sep+view.Top(r))
+	_, err := io.WriteString(out, text)
 	return err
 }

@@ -22,7 +22,18 @@ type waitCmd struct {
 	Name    string        `arg:"" complete:"counters" help:"The counter to wait for."`
 }
 
-// Run ends with 0 only when the number was reached: a script may go on behind it.
+// Help is shown by wait --help.
+func (*waitCmd) Help() string {
+	return `Ends with 0 when the counter has reached the number, and prints it; with 1 at the timeout, at a signal, when the counter is removed, when the writer is gone, and when operations of a completion counter end in error meanwhile. Members of the group mirror.wait_group are woken at the end of a poll cycle; other processes poll once per cycle.
+
+Examples:
+
+  flowtally wait web --at-least 1000000
+
+  flowtally wait near-sent --at-least 100000 --timeout 30s -o json`
+}
+
+// Run ends with 0 only if the number was reached: a script may go on behind it.
 func (c *waitCmd) Run(env *Env) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %s: not below 0", c.Timeout)
@@ -32,6 +43,7 @@ func (c *waitCmd) Run(env *Env) error {
 		return err
 	}
 	defer m.close()
+
 	ctx := env.Context
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -40,7 +52,8 @@ func (c *waitCmd) Run(env *Env) error {
 	}
 	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
 	err = w.wait(ctx)
-	m.reopen()
+	m.reopen() // errors and output name the file that the value is of
+
 	switch {
 	case err == nil:
 		return w.print(env.Stdout)
@@ -60,26 +73,25 @@ type waiter struct {
 	cmd    *waitCmd
 	talk   io.Writer
 	entry  shm.Entry
-	value  shm.Value // the last value seen
-	words  bool      // it comes from a device's words
-	since  *observed // the first look; changes and errors are counted from it
+	last   observed
+	first  *observed // changes and errors are counted from it; nil: nothing was read
 }
 
-// observed is a value that a waiter read.
+// observed is a value that a waiter has read.
 type observed struct {
 	value shm.Value
-	words bool
+	words bool // it came from a device's words
 }
 
 // see records a value.
 func (w *waiter) see(v shm.Value, words bool) {
-	w.value, w.words = v, words
-	if w.since == nil {
-		w.since = &observed{v, words}
+	w.last = observed{v, words}
+	if w.first == nil {
+		w.first = &observed{v, words}
 	}
 }
 
-// wait waits for a device's words, as long as a device writes them, and for published values.
+// wait waits on a device's words as long as a device writes them, and then on published values.
 func (w *waiter) wait(ctx context.Context) error {
 	counter, err := w.mirror.in.Counter(w.cmd.Name)
 	if err != nil {
@@ -94,6 +106,18 @@ func (w *waiter) wait(ctx context.Context) error {
 	return w.waitForPublished(ctx, counter)
 }
 
+// unknown adds the nearest name of a counter to the error for an unknown name.
+func (w *waiter) unknown(err error) error {
+	if !errors.Is(err, shm.ErrNotFound) {
+		return err
+	}
+	entries, entriesErr := w.mirror.reader.Entries()
+	if entriesErr != nil {
+		return err
+	}
+	return selection.UnknownName(w.mirror.path, w.cmd.Name, entries)
+}
+
 // describe reads the catalogue's entry of the counter.
 func (w *waiter) describe() bool {
 	found, err := w.mirror.reader.Find(w.cmd.Name)
@@ -104,25 +128,26 @@ func (w *waiter) describe() bool {
 	return true
 }
 
-// readFirst reads the value before the first sleep, and reports if the writer cannot wake this process. The wait
-// returns an error again.
+// readFirst reads the value before the first sleep, and says so if the writer cannot wake this process. It drops the
+// error of reading: the wait meets it again.
 func (w *waiter) readFirst(counter *shm.NamedCounter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
+
 	if n := w.cmd.AtLeast; n != nil && v.SampledAt != 0 && v.Packets >= *n {
-		return
+		return // there is nothing to wait for
 	}
 	if why := w.mirror.reader.Wakeable(); why != nil {
 		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, format.PrintableLines(why.Error()))
 	}
 }
 
-// waitForPublished waits for published values. If words were seen first, the published value may be
-// older: it is no change, and its errors are not new.
+// waitForPublished waits for published values. If the first value came from words, the published one may be older: that
+// is no change, and its errors are not new.
 func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
-	first := w.since.value
-	for since := first; ; since = w.value {
+	first := w.first.value
+	for since := first; ; since = w.last.value {
 		var v shm.Value
 		var err error
 		if w.cmd.AtLeast == nil {
@@ -131,26 +156,16 @@ func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter
 			v, err = counter.Wait(ctx, *w.cmd.AtLeast)
 		}
 		w.see(v, false)
-		old := w.since.words && v.Bytes <= first.Bytes
+
+		noNewErrors := w.first.words && v.Bytes <= first.Bytes
+		noNewPackets := v.Packets <= first.Packets
 		switch {
-		case old && errors.Is(err, shm.ErrCompletion):
-		case old && err == nil && v.Packets <= first.Packets:
+		case noNewErrors && errors.Is(err, shm.ErrCompletion):
+		case noNewErrors && noNewPackets && err == nil:
 		default:
 			return err
 		}
 	}
-}
-
-// unknown adds the nearest name of a counter to the error for an unknown name.
-func (w *waiter) unknown(err error) error {
-	if !errors.Is(err, shm.ErrNotFound) {
-		return err
-	}
-	entries, unread := w.mirror.reader.Entries()
-	if unread != nil {
-		return err
-	}
-	return selection.UnknownName(w.mirror.path, w.cmd.Name, entries)
 }
 
 // aim describes the condition of the wait.
@@ -162,13 +177,14 @@ func (w *waiter) aim() string {
 	return fmt.Sprintf("waiting for %s %s", format.Count(*w.cmd.AtLeast), first)
 }
 
-// has describes the current value.
+// has describes the last value.
 func (w *waiter) has() string {
-	first, second := w.units()
-	if w.value.SampledAt == 0 {
+	v := w.last.value
+	if v.SampledAt == 0 {
 		return "no value yet"
 	}
-	return fmt.Sprintf("%s %s and %s %s", format.Count(w.value.Packets), first, format.Count(w.value.Bytes), second)
+	first, second := w.units()
+	return fmt.Sprintf("%s %s and %s %s", format.Count(v.Packets), first, format.Count(v.Bytes), second)
 }
 
 func (w *waiter) units() (first, second string) {
@@ -178,12 +194,19 @@ func (w *waiter) units() (first, second string) {
 	return "packets", "bytes"
 }
 
-// print shows the counter as get does, with the value that ended the wait.
+// print prints the counter as get does, with the value that ended the wait.
 func (w *waiter) print(out io.Writer) error {
 	w.describe()
 	c := view.NewCounter(w.entry)
-	c.Show(w.value, w.words)
-	r := &view.Reading{Path: w.mirror.path, Now: shm.Now(), Zero: view.MonotonicZero(), Writer: view.NewWriter(w.mirror.reader.Status()), Counters: []view.Counter{c}}
+	c.Show(w.last.value, w.last.words)
+	r := &view.Reading{
+		Path:     w.mirror.path,
+		Now:      shm.Now(),
+		Zero:     view.MonotonicZero(),
+		Writer:   view.NewWriter(w.mirror.reader.Status()),
+		Counters: []view.Counter{c},
+	}
+
 	if w.cmd.json() {
 		return format.JSON(out, view.ToJSON(r))
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -12,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// watchCmd prints the changes of counters as the history ring gets them.
+// watchCmd prints the changes of counters as they come into the history ring.
 type watchCmd struct {
 	outputFlag
 	readerFlag
@@ -21,6 +22,19 @@ type watchCmd struct {
 	Interval time.Duration `short:"n" help:"Time between two looks at the ring." default:"100ms"`
 	Count    uint64        `help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch; patterns as of the shell, such as 'w*', too. Default: all."`
+}
+
+// Help is shown by watch --help.
+func (*watchCmd) Help() string {
+	return `Changes are written to the mirror's history every mirror.history_period. If they come faster than they are read, a line has the exact number of lost changes. In parentheses is the difference from the change before, or "-" if that one was not read, as for the first change of each counter.
+
+Examples:
+
+  flowtally watch web
+
+  flowtally watch --history -o json
+
+  flowtally watch --sum-by team --label 'team!=test'`
 }
 
 func (c *watchCmd) Run(env *Env) error {
@@ -34,29 +48,25 @@ func (c *watchCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+
 	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
 	defer m.close()
 	first, err := m.read(wanted)
-	var unknown *selection.UnmetError
+	var unmet *selection.UnmetError
 	switch {
-	case c.History && errors.As(err, &unknown): // the history may have changes of a counter that was removed
-		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unknown.Error()))
+	case c.History && errors.As(err, &unmet): // the history may have changes of a counter that was removed
+		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unmet.Error()))
 	case err != nil:
 		return err
 	}
 	if m.reader.Status().History == 0 {
 		return withHint(fmt.Errorf("%s: this mirror keeps no history", m.path), "mirror.history in the configuration, or flowtally top")
 	}
-	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, wanted: wanted, left: c.Count, quietAt: time.Now().Add(quietAfter), shown: len(first.Counters)}
-	if wanted.Sums() {
-		w.sums = first.Counters
-	}
-	if c.Count == 0 {
-		w.left = ^uint64(0)
-	}
+
+	w := c.newWatcher(env, m, wanted, first)
 	if err := w.start(c.History); err != nil {
 		return err
 	}
@@ -73,6 +83,7 @@ func (c *watchCmd) Run(env *Env) error {
 			return err
 		}
 		w.tellQuiet()
+
 		select {
 		case <-env.Context.Done():
 			return nil
@@ -89,20 +100,121 @@ type watcher struct {
 	wanted  *selection.Selection
 	left    uint64 // changes still to be printed
 
-	quietAt time.Time // when it is told that nothing has changed yet; zero: it was told, or something has changed
+	quietAt time.Time // when the user is told that nothing has changed; zero: he was told, or something has changed
 	shown   int       // counters, or sums, at the start
 
-	sums    []view.Counter // as printed last; nil: single changes are printed
-	changed bool           // the history had a change of a counter since
+	sums       []view.Counter // as printed last; nil: single changes are printed
+	sumsBehind bool           // a counter has changed since
 
-	cursor *shm.Cursor
-	before map[shm.Handle]shm.Value // the last value of each counter
-	known  map[shm.Handle]watched   // as of the last look at the catalogue
-	fresh  map[shm.Handle]bool      // looked up since the ring was last empty
-	newest int64                    // sample time of the newest change seen
-	after  int64                    // changes sampled no later were seen in the file before this one
-	state  string                   // of the writer, as last printed
-	buf    [256]shm.Record
+	cursor          *shm.Cursor
+	valueByHandle   map[shm.Handle]shm.Value // the newest value of each counter
+	watchedByHandle map[shm.Handle]watched   // as of the last look at the catalogue
+	lookedUp        map[shm.Handle]bool      // since the ring was last empty
+	newest          int64                    // sample time of the newest change seen
+	seenInLastFile  int64                    // changes sampled no later were in the file before this one
+	state           string                   // of the writer, as last printed
+	buf             [256]shm.Record
+}
+
+// newWatcher returns a watcher that goes on from the reading first.
+func (c *watchCmd) newWatcher(env *Env, m *mirror, wanted *selection.Selection, first *view.Reading) *watcher {
+	w := &watcher{
+		mirror:  m,
+		printer: view.NewChangePrinter(env.Stdout, c.json()),
+		talk:    env.Stderr,
+		wanted:  wanted,
+		left:    c.Count,
+		quietAt: time.Now().Add(quietAfter),
+		shown:   len(first.Counters),
+	}
+	if c.Count == 0 {
+		w.left = math.MaxUint64
+	}
+	if wanted.Sums() {
+		w.sums = first.Counters
+	}
+	return w
+}
+
+// start begins with the next change, or with the oldest one in the ring.
+func (w *watcher) start(oldest bool) (err error) {
+	if w.cursor, err = w.mirror.reader.History(); err != nil {
+		return mirrorError(w.mirror.path, err)
+	}
+	if oldest {
+		w.cursor.Rewind()
+	}
+	w.valueByHandle = map[shm.Handle]shm.Value{}
+	w.watchedByHandle = map[shm.Handle]watched{}
+	w.lookedUp = map[shm.Handle]bool{}
+	return nil
+}
+
+// drain prints the records that have come into the ring.
+func (w *watcher) drain() error {
+	for w.left > 0 {
+		n, lost, err := w.cursor.Next(w.buf[:min(uint64(len(w.buf)), w.left)])
+		if err != nil {
+			return err
+		}
+		if lost > 0 {
+			clear(w.valueByHandle) // no base for a difference across the gap
+			w.sumsBehind = true
+			if w.sums != nil {
+				continue // sums are of the present values, and lack nothing
+			}
+			if err := w.printer.Lost(lost); err != nil {
+				return err
+			}
+		}
+
+		for _, rec := range w.buf[:n] {
+			if err := w.record(rec); err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			clear(w.lookedUp)
+			return w.printSums()
+		}
+	}
+	return nil
+}
+
+// record prints a change, or notes it for the sums.
+func (w *watcher) record(rec shm.Record) error {
+	if rec.Kind != 0 || rec.Value.SampledAt <= w.seenInLastFile {
+		return nil
+	}
+	of, err := w.counter(rec.Handle)
+	if lost(err) { // before its name was read
+		return w.printer.Lost(1)
+	}
+	if err != nil {
+		return err
+	}
+
+	w.newest = max(w.newest, rec.Value.SampledAt)
+	before, known := w.valueByHandle[rec.Handle]
+	w.valueByHandle[rec.Handle] = rec.Value
+	if !of.wanted {
+		return nil
+	}
+	w.quietAt = time.Time{}
+	if w.sums != nil {
+		w.sumsBehind = true
+		return nil
+	}
+
+	ch := view.Change{Position: rec.Position, Counter: of.counter, Value: rec.Value, Cycle: rec.Cycle}
+	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
+		ch.HasDelta = true
+		ch.Since = before.SampledAt
+		ch.PacketsDelta = rec.Value.Packets - before.Packets
+		ch.BytesDelta = rec.Value.Bytes - before.Bytes
+	}
+	w.left--
+	return w.printer.Change(ch)
 }
 
 // watched is a counter whose changes are in the history.
@@ -111,72 +223,44 @@ type watched struct {
 	wanted  bool
 }
 
-// start begins with the next change, or with the oldest that is there.
-func (w *watcher) start(oldest bool) (err error) {
-	if w.cursor, err = w.mirror.reader.History(); err != nil {
-		return mirrorError(w.mirror.path, err)
+// counter returns the catalogue's entry of a counter; of a removed counter, its last one. An entry can change (stale,
+// ambiguous, removed), so it is looked up again, but once for all changes that the ring holds.
+func (w *watcher) counter(h shm.Handle) (watched, error) {
+	last, known := w.watchedByHandle[h]
+	if w.lookedUp[h] {
+		return last, nil
 	}
-	if oldest {
-		w.cursor.Rewind()
+
+	e, err := w.mirror.reader.Entry(h)
+	gone := errors.Is(err, shm.ErrGone)
+	switch {
+	case gone && e.Name == "" && known:
+		last.counter.Gone = true
+	case gone || err == nil:
+		last = watched{view.NewCounter(e), w.wanted.Has(e)}
+		last.counter.Index, last.counter.Generation = h.Index, h.Generation
+		last.counter.Gone = gone
+	case lost(err) && known:
+		return last, nil
+	default:
+		return last, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}
-	w.before = map[shm.Handle]shm.Value{}
-	w.known = map[shm.Handle]watched{}
-	w.fresh = map[shm.Handle]bool{}
-	return nil
+	w.watchedByHandle[h] = last
+	w.lookedUp[h] = true
+	return last, nil
 }
 
-// followMirror goes on with another file that took the mirror's name, and prints changes of the writer's
-// state.
-func (w *watcher) followMirror() error {
-	if w.mirror.replaced() {
-		// The old file got changes until its writer gave it up.
-		if err := w.drain(); err != nil && !lost(err) {
-			return err
-		}
-		w.mirror.reopen()
-		fmt.Fprintf(w.talk, "flowtally: %s: replaced: reading the new file\n", w.mirror.path)
-		w.after = w.newest
-		if err := w.start(true); err != nil {
-			return err
-		}
-	}
-	writer := view.NewWriter(w.mirror.reader.Status())
-	if writer.State != w.state {
-		if !writer.Live() || w.state != "" {
-			fmt.Fprintf(w.talk, "flowtally: %s: writer %s\n", w.mirror.path, writer)
-		}
-		w.state = writer.State
-	}
-	return nil
-}
-
-// quietAfter is how long nothing changes until that is told. A change comes into the history within
-// mirror.history_period, which is a second by default.
-const quietAfter = 3 * time.Second
-
-// tellQuiet tells once that nothing has changed yet: an empty output does not show that the watch works.
-func (w *watcher) tellQuiet() {
-	if w.quietAt.IsZero() || time.Now().Before(w.quietAt) {
-		return
-	}
-	w.quietAt = time.Time{}
-	of := format.Plural(uint64(w.shown), "counter", "counters")
-	if w.sums != nil {
-		of = format.Plural(uint64(w.shown), "sum", "sums")
-	}
-	fmt.Fprintf(w.talk, "flowtally: %s: watching %s: nothing has changed yet\n", w.mirror.path, of)
-}
-
-// printSums prints the sums that differ from those printed last, after the history had a change of a counter.
+// printSums prints the sums that differ from those printed last, if a counter has changed.
 func (w *watcher) printSums() error {
-	if !w.changed || w.sums == nil {
+	if !w.sumsBehind || w.sums == nil {
 		return nil
 	}
 	r, err := w.mirror.read(w.wanted)
 	if r == nil {
 		return err
 	}
-	w.changed = false
+
+	w.sumsBehind = false
 	for _, c := range view.ChangedSums(w.sums, r) {
 		if w.left == 0 {
 			break
@@ -190,90 +274,45 @@ func (w *watcher) printSums() error {
 	return nil
 }
 
-// drain prints the records that came into the ring since.
-func (w *watcher) drain() error {
-	for w.left > 0 {
-		n, lost, err := w.cursor.Next(w.buf[:min(uint64(len(w.buf)), w.left)])
-		if err != nil {
+// followMirror goes on in another file that has taken the mirror's name, and prints changes of the writer's state.
+func (w *watcher) followMirror() error {
+	if w.mirror.replaced() {
+		// The old file got changes until its writer gave it up.
+		if err := w.drain(); err != nil && !lost(err) {
 			return err
 		}
-		if lost > 0 {
-			// A counter's value before the gap is no base for a difference.
-			clear(w.before)
-			w.changed = true
-			if w.sums != nil {
-				continue // sums are of the present values
-			}
-			if err := w.printer.Lost(lost); err != nil {
-				return err
-			}
+		w.mirror.reopen()
+		fmt.Fprintf(w.talk, "flowtally: %s: replaced: reading the new file\n", w.mirror.path)
+		w.seenInLastFile = w.newest
+		if err := w.start(true); err != nil {
+			return err
 		}
-		for _, rec := range w.buf[:n] {
-			if err := w.record(rec); err != nil {
-				return err
-			}
+	}
+
+	writer := view.NewWriter(w.mirror.reader.Status())
+	if writer.State != w.state {
+		if !writer.Live() || w.state != "" {
+			fmt.Fprintf(w.talk, "flowtally: %s: writer %s\n", w.mirror.path, writer)
 		}
-		if n == 0 {
-			clear(w.fresh)
-			return w.printSums()
-		}
+		w.state = writer.State
 	}
 	return nil
 }
 
-func (w *watcher) record(rec shm.Record) error {
-	if rec.Kind != 0 || rec.Value.SampledAt <= w.after {
-		return nil
-	}
-	of, err := w.counter(rec.Handle)
-	if lost(err) { // before its name was read
-		return w.printer.Lost(1)
-	}
-	if err != nil {
-		return err
-	}
-	w.newest = max(w.newest, rec.Value.SampledAt)
-	before, known := w.before[rec.Handle]
-	w.before[rec.Handle] = rec.Value
-	if !of.wanted {
-		return nil
+// quietAfter is how long nothing changes until the user is told. A change comes into the history within
+// mirror.history_period, which is a second by default.
+const quietAfter = 3 * time.Second
+
+// tellQuiet says once that nothing has changed yet: an empty output does not show that the watch works.
+func (w *watcher) tellQuiet() {
+	if w.quietAt.IsZero() || time.Now().Before(w.quietAt) {
+		return
 	}
 	w.quietAt = time.Time{}
-	if w.sums != nil {
-		w.changed = true
-		return nil
-	}
-	ch := view.Change{Position: rec.Position, Counter: of.counter, Value: rec.Value, Cycle: rec.Cycle}
-	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
-		ch.HasDelta, ch.Since = true, before.SampledAt
-		ch.PacketsDelta = rec.Value.Packets - before.Packets
-		ch.BytesDelta = rec.Value.Bytes - before.Bytes
-	}
-	w.left--
-	return w.printer.Change(ch)
-}
 
-// counter returns the catalogue's entry of a counter: looked up once for all changes that the ring
-// holds, since a counter can become stale or ambiguous, or be removed. For a removed counter it
-// returns the last entry.
-func (w *watcher) counter(h shm.Handle) (watched, error) {
-	last, known := w.known[h]
-	if w.fresh[h] {
-		return last, nil
+	of := format.Plural(uint64(w.shown), "counter", "counters")
+	if w.sums != nil {
+		of = format.Plural(uint64(w.shown), "sum", "sums")
 	}
-	e, err := w.mirror.reader.Entry(h)
-	gone := errors.Is(err, shm.ErrGone)
-	switch {
-	case gone && e.Name == "" && known:
-		last.counter.Gone = true
-	case gone || err == nil:
-		last = watched{view.NewCounter(e), w.wanted.Has(e)}
-		last.counter.Index, last.counter.Generation, last.counter.Gone = h.Index, h.Generation, gone
-	case lost(err) && known:
-		return last, nil
-	default:
-		return last, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
-	}
-	w.known[h], w.fresh[h] = last, true
-	return last, nil
+	fmt.Fprintf(w.talk, "flowtally: %s: watching %s: nothing has changed yet\n", w.mirror.path, of)
 }

@@ -1,5 +1,5 @@
-// Package completion completes command lines in shells: the scripts that a shell sources, and the walk over the model of
-// the command line that they ask for candidates.
+// Package completion completes command lines in shells: the scripts that a shell sources, and the walk over the model
+// of the command line that they ask for candidates.
 package completion
 
 import (
@@ -9,66 +9,93 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Complete walks the model along the words before the last, and returns the candidates for the
-// last. valuesOf returns the values of a flag or an argument; given are the values of the flags before it.
+// Complete returns the candidates for the last of words: it walks the model along the words before. valuesOf returns
+// the values of a flag or an argument; given are the values of the flags before it.
 func Complete(node *kong.Node, words []string, valuesOf func(v *kong.Value, given map[string]string) []string) []string {
+	w := walk{node: node, given: map[string]string{}}
 	before, last := words[:len(words)-1], words[len(words)-1]
-	given := map[string]string{} // values of flags that candidates depend on
-	args := 0
-	var pending *kong.Flag // a flag that waits for its value
-	for _, w := range before {
-		switch {
-		case pending != nil:
-			given[pending.Name], pending = w, nil
-		case strings.HasPrefix(w, "-"):
-			name, value, hasValue := strings.Cut(w, "=")
-			if f := findFlag(node, name); f != nil {
-				given[f.Name] = value
-				if !hasValue && !f.IsBool() {
-					pending = f
-				}
-			}
-		default:
-			if child := findChild(node, w); child != nil {
-				node, args = child, 0
-			} else {
-				args++
-			}
+	for _, word := range before {
+		w.step(word)
+	}
+	return slices.DeleteFunc(w.candidates(last, valuesOf), func(s string) bool { return !strings.HasPrefix(s, last) })
+}
+
+// walk is where the words of a command line have led.
+type walk struct {
+	node    *kong.Node
+	args    int               // arguments of the node so far
+	pending *kong.Flag        // waits for its value; nil: none does
+	given   map[string]string // value by flag
+}
+
+// step takes in one word.
+func (w *walk) step(word string) {
+	switch {
+	case w.pending != nil:
+		w.given[w.pending.Name] = word
+		w.pending = nil
+
+	case strings.HasPrefix(word, "-"):
+		name, value, hasValue := strings.Cut(word, "=")
+		f := findFlag(w.node, name)
+		if f == nil {
+			return
+		}
+		w.given[f.Name] = value
+		if !hasValue && !f.IsBool() {
+			w.pending = f
+		}
+
+	default:
+		if child := findChild(w.node, word); child != nil {
+			w.node = child
+			w.args = 0
+		} else {
+			w.args++
 		}
 	}
-	var out []string
-	name, value, hasValue := strings.Cut(last, "=")
+}
+
+// candidates returns the words that may stand in the place of last. Of those the caller keeps the ones that begin with
+// it.
+func (w *walk) candidates(last string, valuesOf func(v *kong.Value, given map[string]string) []string) (out []string) {
+	name, _, hasValue := strings.Cut(last, "=")
 	switch {
-	case pending != nil:
-		out = valuesOf(pending.Value, given)
+	case w.pending != nil:
+		return valuesOf(w.pending.Value, w.given)
+
 	case strings.HasPrefix(last, "-") && hasValue:
-		if f := findFlag(node, name); f != nil {
-			for _, v := range valuesOf(f.Value, given) {
-				if strings.HasPrefix(v, value) {
-					out = append(out, name+"="+v)
-				}
-			}
+		f := findFlag(w.node, name)
+		if f == nil {
+			return nil
 		}
+		for _, v := range valuesOf(f.Value, w.given) {
+			out = append(out, name+"="+v)
+		}
+
 	case strings.HasPrefix(last, "-"):
-		for _, group := range node.AllFlags(true) {
+		for _, group := range w.node.AllFlags(true) {
 			for _, f := range group {
 				out = append(out, "--"+f.Name)
 			}
 		}
-	case len(node.Children) > 0:
-		for _, child := range node.Children {
+
+	case len(w.node.Children) > 0:
+		for _, child := range w.node.Children {
 			if !child.Hidden {
 				out = append(out, child.Name)
 			}
 		}
-	case len(node.Positional) > 0:
-		p := node.Positional[min(args, len(node.Positional)-1)]
-		if args < len(node.Positional) || p.IsCumulative() {
-			// The command would take a counter with such a name for a flag.
-			out = slices.DeleteFunc(valuesOf(p, given), func(s string) bool { return strings.HasPrefix(s, "-") })
+
+	case len(w.node.Positional) > 0:
+		p := w.node.Positional[min(w.args, len(w.node.Positional)-1)]
+		if w.args >= len(w.node.Positional) && !p.IsCumulative() {
+			return nil
 		}
+		// The command would take a counter with such a name for a flag.
+		return slices.DeleteFunc(valuesOf(p, w.given), func(s string) bool { return strings.HasPrefix(s, "-") })
 	}
-	return slices.DeleteFunc(out, func(s string) bool { return !strings.HasPrefix(s, last) })
+	return out
 }
 
 func findChild(node *kong.Node, name string) *kong.Node {

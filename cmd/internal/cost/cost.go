@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Fields are the JSON of a cost. Programs read them: fields are only added. Nodes and rules are the same on every host, ns
-// are an estimate.
+// Fields are the JSON of a cost. Programs read them: fields are only added. Nodes and rules are the same on every host,
+// ns are an estimate.
 type Fields struct {
 	Typical typicalJSON `json:"typical"`
 	Worst   worstJSON   `json:"worst"`
@@ -37,40 +37,43 @@ type stepsJSON struct {
 	NS    float64 `json:"ns"`
 }
 
-// JSON returns the fields of a cost, or nil.
+// JSON returns the fields of a cost; nil without one.
 func JSON(c *dataplane.Cost) *Fields {
 	if c == nil {
 		return nil
 	}
-	steps := func(w dataplane.WorstCost) stepsJSON { return stepsJSON{w.Nodes, w.Rules, math.Round(w.NS)} }
 	return &Fields{
 		Typical: typicalJSON{round(c.Nodes), round(c.Rules), math.Round(c.NS)},
-		Worst:   worstJSON{steps(c.IPv4), steps(c.IPv6), steps(c.Other)}, Bound: c.Bound,
+		Worst:   worstJSON{stepsOf(c.IPv4), stepsOf(c.IPv6), stepsOf(c.Other)},
+		Bound:   c.Bound,
 	}
 }
 
+func stepsOf(w dataplane.WorstCost) stepsJSON { return stepsJSON{w.Nodes, w.Rules, math.Round(w.NS)} }
+
 func round(x float64) float64 { return math.Round(10*x) / 10 }
 
-// Line is a cost in one line.
+// Line returns a cost in one line.
 func Line(c *dataplane.Cost) string {
 	w := c.Worst()
 	return fmt.Sprintf("about %.0f ns a packet, %s at worst (%s)", c.NS, about(w.NS), steps(w))
 }
 
-// Text has a line for the typical cost, and one for the worst of each kind of frame. Each begins with a word and spaces up to
-// the width.
+// Text returns a line for the typical cost, and one for the worst of each kind of frame. Each begins with a word, and
+// blanks up to the width.
 func Text(c *dataplane.Cost, width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s%.1f nodes and %.1f rules a packet, about %.0f ns\n", width, "typical", c.Nodes, c.Rules, c.NS)
-	for _, k := range []struct {
-		name string
-		cost dataplane.WorstCost
-	}{{"IPv4", c.IPv4}, {"IPv6", c.IPv6}, {"other frames", c.Other}} {
-		fmt.Fprintf(&b, "%-*s%s: %s, about %s; xdp.worst_cost allows %d\n", width, "worst", k.name, steps(k.cost), about(k.cost.NS), c.Bound)
+	worst := func(frames string, w dataplane.WorstCost) {
+		fmt.Fprintf(&b, "%-*s%s: %s, about %s; xdp.worst_cost allows %d\n", width, "worst", frames, steps(w), about(w.NS), c.Bound)
 	}
+	worst("IPv4", c.IPv4)
+	worst("IPv6", c.IPv6)
+	worst("other frames", c.Other)
 	return b.String()
 }
 
+// steps returns the nodes and rules that a packet meets, in words.
 func steps(w dataplane.WorstCost) string {
 	return format.Plural(uint64(w.Nodes), "node", "nodes") + " and " + format.Plural(uint64(w.Rules), "rule", "rules")
 }

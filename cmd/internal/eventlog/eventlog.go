@@ -13,15 +13,15 @@ import (
 // burstTime is how long a change of a flow's source waits for others that say the same.
 const burstTime = 200 * time.Millisecond
 
-// Log logs events to Logger. When the source of several flows changes for one reason, it logs one line for
-// all of them.
+// Log logs events to Logger. When the source of several flows changes for one reason, it logs one line for all of them.
 type Log struct {
-	Logger *slog.Logger
-	held   []dataplane.Event // without the fields in which they differ
-	more   map[dataplane.Event]*burst
-	due    <-chan time.Time
+	Logger       *slog.Logger
+	held         []dataplane.Event // each stands for a burst
+	burstByEvent map[dataplane.Event]*burst
+	due          <-chan time.Time
 }
 
+// burst is events that differ in their object and their time alone.
 type burst struct {
 	object string // of the first
 	n      int
@@ -37,31 +37,35 @@ func (l *Log) Add(e dataplane.Event) {
 		l.line(e, 1)
 		return
 	}
-	same := e
-	same.Object, same.Time = "", time.Time{}
-	if b := l.more[same]; b != nil {
+
+	alike := e
+	alike.Object = ""
+	alike.Time = time.Time{}
+	if b := l.burstByEvent[alike]; b != nil {
 		b.n++
 		return
 	}
-	if l.more == nil {
-		l.more = make(map[dataplane.Event]*burst)
+	if l.burstByEvent == nil {
+		l.burstByEvent = make(map[dataplane.Event]*burst)
 		l.due = time.After(burstTime)
 	}
-	l.more[same] = &burst{e.Object, 1}
-	l.held = append(l.held, same)
+	l.burstByEvent[alike] = &burst{e.Object, 1}
+	l.held = append(l.held, alike)
 }
 
 // Flush logs the held events.
 func (l *Log) Flush() {
 	for _, e := range l.held {
-		b := l.more[e]
+		b := l.burstByEvent[e]
 		e.Object = b.object
 		l.line(e, b.n)
 	}
-	l.held, l.more, l.due = nil, nil, nil
+	l.held = nil
+	l.burstByEvent = nil
+	l.due = nil
 }
 
-// line logs a change of n flows. Flows and conditions an engine logs by itself, with
+// line logs a change of n flows. Changes of flows and conditions are of level debug: the engine has logged them, with
 // more than an event carries.
 func (l *Log) line(e dataplane.Event, n int) {
 	level := slog.LevelDebug
@@ -69,6 +73,7 @@ func (l *Log) line(e dataplane.Event, n int) {
 	case dataplane.SourceChanged, dataplane.PluginRestarted:
 		level = slog.LevelWarn
 	}
+
 	attrs := []any{"object", e.Object, "what", e.Text}
 	if n > 1 {
 		attrs = append(attrs, "and_more", n-1)

@@ -56,7 +56,7 @@ type othersJSON struct {
 	Linear float64  `json:"linear"` // one rule after the other
 }
 
-// Cost is the cost class of a classifier, in one line.
+// Cost returns the cost class of a classifier, in one line.
 func Cost(flows int, p *xdp.Plan) string {
 	if p.Rules == 0 {
 		return "no flow that XDP could count"
@@ -71,32 +71,28 @@ func Cost(flows int, p *xdp.Plan) string {
 	return fmt.Sprintf("%s in %s, %s", format.Plural(uint64(flows), "flow", "flows"), strings.Join(in, " and "), cost.Line(&p.Cost))
 }
 
-func trees(p *xdp.Plan) int { return p.Trees[0] + p.Trees[1] + p.Trees[2] }
-
-// why is the reason for the choice, for a person.
-func why(p *xdp.Plan) string {
-	switch {
-	case p.Rules == 0:
-		return "there is no rule"
-	case p.InTrees == 0 && len(p.Hashed) == 1:
-		return "the rules have one mask, and no range of ports: one probe of a hash table finds the rule"
-	case p.InTrees == 0:
-		return "the rules have few masks, and no range of ports: a probe for each mask costs less than a tree"
-	case len(p.Hashed) == 0 && p.TupleMasks > p.Masks:
-		return "ranges of ports are compared in trees, and a probe for a mask would not save more than it costs"
-	case len(p.Hashed) == 0:
-		return "no mask has so many of the rules that a probe for it would save more than it costs the packets of the others"
-	}
-	return "each hashed mask has so many of the rules that a probe for it saves its packets more than it costs the others"
-}
-
 // PrintClassifierJSON prints the classifier of a number of flows as JSON.
 func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
 	out := ClassifierJSON{
-		Schema: 1, Flows: flows, Rules: p.Rules, Masks: p.Masks, Hashed: []hashedJSON{}, TreeRules: p.InTrees,
-		Trees: treesJSON{p.Trees[0], p.Trees[1], p.Trees[2]}, TreeWords: p.Words,
-		Packet: workJSON{round(p.Walked.Masks), round(p.Walked.Trees), round(p.Walked.Cuts), round(p.Walked.Entries)},
-		NS:     round(p.NS), TupleMasks: p.TupleMasks, Cost: cost.JSON(&p.Cost), Others: othersJSON{Tuples: round(p.TupleNS), Linear: round(p.LinearNS)}, Why: why(p),
+		Schema:    1,
+		Flows:     flows,
+		Rules:     p.Rules,
+		Masks:     p.Masks,
+		Hashed:    []hashedJSON{},
+		TreeRules: p.InTrees,
+		Trees:     treesJSON{p.Trees[0], p.Trees[1], p.Trees[2]},
+		TreeWords: p.Words,
+		Packet: workJSON{
+			Masks:   round(p.Walked.Masks),
+			Trees:   round(p.Walked.Trees),
+			Cuts:    round(p.Walked.Cuts),
+			Entries: round(p.Walked.Entries),
+		},
+		NS:         round(p.NS),
+		TupleMasks: p.TupleMasks,
+		Cost:       cost.JSON(&p.Cost),
+		Others:     othersJSON{Tuples: round(p.TupleNS), Linear: round(p.LinearNS)},
+		Why:        why(p),
 	}
 	for _, h := range p.Hashed {
 		out.Hashed = append(out.Hashed, hashedJSON{h.Mask, h.Rules})
@@ -119,24 +115,52 @@ func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
 		fmt.Fprintf(&b, "hashed      %s: %s\n", format.Plural(uint64(h.Rules), "rule", "rules"), h.Mask)
 	}
 	if p.InTrees > 0 {
-		fmt.Fprintf(&b, "trees       %s in %s (IPv4 %d, IPv6 %d, other frames %d), %s of 8 bytes\n", format.Plural(uint64(p.InTrees), "rule", "rules"),
-			format.Plural(uint64(trees(p)), "tree", "trees"), p.Trees[1], p.Trees[2], p.Trees[0], format.Plural(uint64(p.Words), "word", "words"))
+		fmt.Fprintf(&b, "trees       %s in %s (IPv4 %d, IPv6 %d, other frames %d), %s of 8 bytes\n",
+			format.Plural(uint64(p.InTrees), "rule", "rules"),
+			format.Plural(uint64(trees(p)), "tree", "trees"), p.Trees[1], p.Trees[2], p.Trees[0],
+			format.Plural(uint64(p.Words), "word", "words"))
 	}
 	if p.Rules > 0 {
 		fmt.Fprintf(&b, "packet      %.1f masks, %.1f trees, %.1f cuts, %.1f entries\n", p.Walked.Masks, p.Walked.Trees, p.Walked.Cuts, p.Walked.Entries)
 		b.WriteString(cost.Text(&p.Cost, len("classifier  ")) + "\n")
-		t := format.Table{Heading: []string{"CLASSIFIER", ">NS", "STRUCTURE"}}
-		t.Add("chosen", fmt.Sprintf("%.0f", p.NS), "as above")
-		t.Add("tuple search", fmt.Sprintf("%.0f", p.TupleNS), fmt.Sprintf("a hash table of %s, with ranges of ports expanded", format.Plural(uint64(p.TupleMasks), "mask", "masks")))
-		if p.TreesNS > 0 {
-			t.Add("trees", fmt.Sprintf("%.0f", p.TreesNS), "all rules in trees")
-		} else {
-			t.Add("trees", "-", "the trees do not hold all rules")
-		}
-		t.Add("linear", fmt.Sprintf("%.0f", p.LinearNS), "one rule after the other")
-		b.WriteString(t.Render())
+		b.WriteString(alternatives(p))
 		b.WriteString("\nEstimates of a packet that some rule matches, in ns above an empty program.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// why returns the reason for the choice, for a person.
+func why(p *xdp.Plan) string {
+	switch {
+	case p.Rules == 0:
+		return "there is no rule"
+	case p.InTrees == 0 && len(p.Hashed) == 1:
+		return "the rules have one mask, and no range of ports: one probe of a hash table finds the rule"
+	case p.InTrees == 0:
+		return "the rules have few masks, and no range of ports: a probe for each mask costs less than a tree"
+	case len(p.Hashed) == 0 && p.TupleMasks > p.Masks:
+		return "ranges of ports are compared in trees, and a probe for a mask would not save more than it costs"
+	case len(p.Hashed) == 0:
+		return "no mask has so many of the rules that a probe for it would save more than it costs the packets of the others"
+	}
+	return "each hashed mask has so many of the rules that a probe for it saves its packets more than it costs the others"
+}
+
+// alternatives returns the table of the chosen classifier and of those that were not.
+func alternatives(p *xdp.Plan) string {
+	ns := func(n float64) string { return fmt.Sprintf("%.0f", n) }
+	t := format.Table{Heading: []string{"CLASSIFIER", ">NS", "STRUCTURE"}}
+	t.Add("chosen", ns(p.NS), "as above")
+	t.Add("tuple search", ns(p.TupleNS), fmt.Sprintf("a hash table of %s, with ranges of ports expanded", format.Plural(uint64(p.TupleMasks), "mask", "masks")))
+	if p.TreesNS > 0 {
+		t.Add("trees", ns(p.TreesNS), "all rules in trees")
+	} else {
+		t.Add("trees", "-", "the trees do not hold all rules")
+	}
+	t.Add("linear", ns(p.LinearNS), "one rule after the other")
+	return t.Render()
+}
+
+// trees returns the number of trees. There are some for each class of frames.
+func trees(p *xdp.Plan) int { return p.Trees[0] + p.Trees[1] + p.Trees[2] }

@@ -28,12 +28,12 @@ func (r Result) String() string {
 	return [...]string{"wins", "shadowed", "no match", "other direction", "other interface"}[r]
 }
 
-// Reason is the part of one flow, and why.
+// Reason is the result of one flow, and why.
 type Reason struct {
 	Flow   flow.Flow
 	Result Result
-	// Term is the first part of the match that the packet does not have, and Has the packet's values in its place.
-	Term, Has flow.Match
+	Term   flow.Match // the first part of the match that the packet does not have
+	Has    flow.Match // the packet's values in its place
 }
 
 // Explanation is the decision about one packet.
@@ -71,7 +71,8 @@ func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 // Close frees the classifier. Idempotent.
 func (e *Explainer) Close() error { return e.d.Close() }
 
-// Explain decides a packet. The error satisfies errors.Is(err, ErrDiffers) if the classifier and the linear matcher differ.
+// Explain decides a packet. The error satisfies errors.Is(err, ErrDiffers) if the classifier and the linear matcher
+// differ.
 func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	v, err := e.d.Decide(p)
 	if err != nil {
@@ -80,30 +81,51 @@ func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	if want := e.d.Linear(p); v.Flow != want.Flow || v.Drop != want.Drop {
 		return nil, fmt.Errorf("%w about the frame %x: classifier %s, linear matcher %s", ErrDiffers, p.Frame, e.verdict(v), e.verdict(want))
 	}
-	x := &Explanation{Packet: p, Headers: linear.Describe(p), Winner: -1, Drop: v.Drop, NoBPF: e.d.NoBPF(), Short: v.Linear && e.d.NoBPF() == nil}
+
+	x := &Explanation{
+		Packet:  p,
+		Headers: linear.Describe(p),
+		Winner:  -1,
+		Drop:    v.Drop,
+		NoBPF:   e.d.NoBPF(),
+		Short:   v.Linear && e.d.NoBPF() == nil,
+	}
 	for _, i := range e.order {
-		r := Reason{Flow: e.flows[i]}
-		switch {
-		case i == v.Flow:
+		if i == v.Flow {
 			x.Winner = len(x.Reasons)
-		case r.Flow.Direction != p.Direction:
-			r.Result = OtherSide
-		case r.Flow.Interface != "" && r.Flow.Interface != p.Interface:
-			r.Result = OtherInterface
-		default:
-			r.Result = Shadowed
-			for _, t := range r.Flow.Match.Terms() {
-				if !linear.Matches(t, p) {
-					r.Result, r.Term, r.Has = NoMatch, t, t.ValuesIn(x.Headers)
-					break
-				}
-			}
+			x.Reasons = append(x.Reasons, Reason{Flow: e.flows[i], Result: Wins})
+			continue
 		}
-		x.Reasons = append(x.Reasons, r)
+		x.Reasons = append(x.Reasons, x.whyNot(e.flows[i]))
 	}
 	return x, nil
 }
 
+// whyNot returns the reason why a flow does not count the packet.
+func (x *Explanation) whyNot(f flow.Flow) Reason {
+	r := Reason{Flow: f}
+	switch {
+	case f.Direction != x.Packet.Direction:
+		r.Result = OtherSide
+		return r
+	case f.Interface != "" && f.Interface != x.Packet.Interface:
+		r.Result = OtherInterface
+		return r
+	}
+
+	r.Result = Shadowed
+	for _, term := range f.Match.Terms() {
+		if !linear.Matches(term, x.Packet) {
+			r.Result = NoMatch
+			r.Term = term
+			r.Has = term.ValuesIn(x.Headers)
+			break
+		}
+	}
+	return r
+}
+
+// verdict is a verdict in words.
 func (e *Explainer) verdict(v replay.Verdict) string {
 	if v.Flow < 0 {
 		return "no flow"

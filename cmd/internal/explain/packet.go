@@ -28,8 +28,8 @@ func ParseHex(text string) (b []byte, ok bool) {
 }
 
 // Build returns a frame with the fields of m. Fields that m does not name have common values: addresses for
-// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more than
-// one.
+// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more
+// than one.
 func Build(m flow.Match) ([]byte, error) {
 	if m.Incomplete {
 		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
@@ -47,31 +47,10 @@ func Build(m flow.Match) ([]byte, error) {
 	return b, nil
 }
 
+// layersOf returns the layers of a packet with the fields of m. An inner packet begins with Ethernet only if m says so.
 func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
-	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
-	v4, v6 := m.IPv4, m.IPv6
-	if v4 == nil && v6 == nil && (m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil) {
-		v4 = new(flow.IPv4)
-		if m.Eth != nil && m.Eth.Type.Value == frame.TypeIPv6 {
-			v4, v6 = nil, new(flow.IPv6)
-		}
-	}
-	if e := m.Eth; e != nil {
-		set(&eth.Src, e.Src.Addr, e.Src.Mask)
-		set(&eth.Dst, e.Dst.Addr, e.Dst.Mask)
-		if v4 == nil && v6 == nil && e.Type.Mask != 0 {
-			eth.Type = e.Type.Value
-		}
-	}
-	link := []frame.Layer{eth}
-	for i, v := range m.VLAN {
-		tag := frame.VLAN{ID: or(v.ID, 1), PCP: v.PCP.Value, DEI: v.DEI.Value == 1}
-		if i == len(m.VLAN)-1 {
-			tag.Type, eth.Type = eth.Type, 0
-		}
-		link = append(link, tag)
-	}
-	link[0] = eth
+	v4, v6 := ipOf(m)
+	link := linkOf(m, v4 != nil || v6 != nil)
 	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged {
 		link = nil // GRE may carry IP alone; VXLAN adds Ethernet
 	}
@@ -82,6 +61,42 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
 }
 
+// ipOf returns the IP header that m names or implies. A header above IP implies IPv4, unless the EtherType is of IPv6.
+func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
+	aboveIP := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
+	switch {
+	case m.IPv4 != nil || m.IPv6 != nil || !aboveIP:
+		return m.IPv4, m.IPv6
+	case m.Eth != nil && m.Eth.Type.Value == frame.TypeIPv6:
+		return nil, new(flow.IPv6)
+	}
+	return new(flow.IPv4), nil
+}
+
+// linkOf returns the Ethernet header and the tags. The EtherType that m names stands in the last of them; above IP the
+// layers set it themselves.
+func linkOf(m flow.Match, ip bool) []frame.Layer {
+	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
+	if e := m.Eth; e != nil {
+		set(&eth.Src, e.Src.Addr, e.Src.Mask)
+		set(&eth.Dst, e.Dst.Addr, e.Dst.Mask)
+		if !ip && e.Type.Mask != 0 {
+			eth.Type = e.Type.Value
+		}
+	}
+
+	var tags []frame.Layer
+	for i, v := range m.VLAN {
+		tag := frame.VLAN{ID: or(v.ID, 1), PCP: v.PCP.Value, DEI: v.DEI.Value == 1}
+		if i == len(m.VLAN)-1 {
+			tag.Type, eth.Type = eth.Type, 0
+		}
+		tags = append(tags, tag)
+	}
+	return append([]frame.Layer{eth}, tags...)
+}
+
+// laterFragment reports whether the packet is a fragment without the headers above IP.
 func laterFragment(v4 *flow.IPv4, v6 *flow.IPv6) bool {
 	return v4 != nil && v4.Fragment == flow.FragmentLater || v6 != nil && v6.Fragment == flow.FragmentLater
 }
@@ -90,52 +105,72 @@ func laterFragment(v4 *flow.IPv4, v6 *flow.IPv6) bool {
 func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
 	switch {
 	case v4 != nil:
-		ip := frame.IPv4{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), Proto: v4.Proto.Value, TOS: v4.TOS.Value, TTL: v4.TTL.Value}
-		if v4.Src.Mask != [4]byte{} {
-			ip.Src = netip.AddrFrom4(v4.Src.Addr)
-		}
-		if v4.Dst.Mask != [4]byte{} {
-			ip.Dst = netip.AddrFrom4(v4.Dst.Addr)
-		}
-		switch v4.Fragment {
-		case flow.FragmentFirst:
-			ip.MF = true
-		case flow.FragmentLater:
-			ip.Offset = 1480
-			if ip.Proto == 0 {
-				ip.Proto = protocol(m)
-			}
-		}
-		return []frame.Layer{ip}
+		return []frame.Layer{ipv4(v4, m)}
 	case v6 != nil:
-		ip := frame.IPv6{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), TrafficClass: v6.TrafficClass.Value,
-			FlowLabel: v6.FlowLabel.Value, HopLimit: v6.HopLimit.Value}
-		if v6.Src.Mask != [16]byte{} {
-			ip.Src = netip.AddrFrom16(v6.Src.Addr)
-		}
-		if v6.Dst.Mask != [16]byte{} {
-			ip.Dst = netip.AddrFrom16(v6.Dst.Addr)
-		}
-		switch v6.Fragment {
-		case flow.FragmentFirst:
-			return []frame.Layer{ip, fragment6(m, 0, true)}
-		case flow.FragmentLater:
-			return []frame.Layer{ip, fragment6(m, 1480, false)}
-		}
-		if v6.NextHeader.Mask == 0 || v6.NextHeader.Value == protocol(m) {
-			return []frame.Layer{ip}
-		}
-		switch next := v6.NextHeader.Value; next {
-		case frame.HopByHop, frame.Routing, frame.AH, frame.Destination, frame.Mobility, frame.HIP, frame.Shim6:
-			return []frame.Layer{ip, frame.Ext{Type: next}}
-		case frame.Fragment:
-			return []frame.Layer{ip, frame.FragmentExt(0, false, 1)}
-		default:
-			ip.NextHeader = next
-			return []frame.Layer{ip}
-		}
+		return ipv6(v6, m)
 	}
 	return nil
+}
+
+func ipv4(v4 *flow.IPv4, m flow.Match) frame.IPv4 {
+	ip := frame.IPv4{
+		Src:   netip.MustParseAddr("192.0.2.1"),
+		Dst:   netip.MustParseAddr("192.0.2.2"),
+		Proto: v4.Proto.Value,
+		TOS:   v4.TOS.Value,
+		TTL:   v4.TTL.Value,
+	}
+	if v4.Src.Mask != [4]byte{} {
+		ip.Src = netip.AddrFrom4(v4.Src.Addr)
+	}
+	if v4.Dst.Mask != [4]byte{} {
+		ip.Dst = netip.AddrFrom4(v4.Dst.Addr)
+	}
+	switch v4.Fragment {
+	case flow.FragmentFirst:
+		ip.MF = true
+	case flow.FragmentLater:
+		ip.Offset = 1480
+		if ip.Proto == 0 {
+			ip.Proto = protocol(m)
+		}
+	}
+	return ip
+}
+
+func ipv6(v6 *flow.IPv6, m flow.Match) []frame.Layer {
+	ip := frame.IPv6{
+		Src:          netip.MustParseAddr("2001:db8::1"),
+		Dst:          netip.MustParseAddr("2001:db8::2"),
+		TrafficClass: v6.TrafficClass.Value,
+		FlowLabel:    v6.FlowLabel.Value,
+		HopLimit:     v6.HopLimit.Value,
+	}
+	if v6.Src.Mask != [16]byte{} {
+		ip.Src = netip.AddrFrom16(v6.Src.Addr)
+	}
+	if v6.Dst.Mask != [16]byte{} {
+		ip.Dst = netip.AddrFrom16(v6.Dst.Addr)
+	}
+	switch v6.Fragment {
+	case flow.FragmentFirst:
+		return []frame.Layer{ip, fragment6(m, 0, true)}
+	case flow.FragmentLater:
+		return []frame.Layer{ip, fragment6(m, 1480, false)}
+	}
+
+	next := v6.NextHeader.Value
+	if v6.NextHeader.Mask == 0 || next == protocol(m) {
+		return []frame.Layer{ip}
+	}
+	switch next {
+	case frame.HopByHop, frame.Routing, frame.AH, frame.Destination, frame.Mobility, frame.HIP, frame.Shim6:
+		return []frame.Layer{ip, frame.Ext{Type: next}}
+	case frame.Fragment:
+		return []frame.Layer{ip, frame.FragmentExt(0, false, 1)}
+	}
+	ip.NextHeader = next
+	return []frame.Layer{ip}
 }
 
 func fragment6(m flow.Match, offset int, more bool) frame.Ext {
@@ -203,12 +238,14 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 	return nil
 }
 
+// set copies an address that a mask names.
 func set(to *[6]byte, addr, mask [6]byte) {
 	if mask != [6]byte{} {
 		*to = addr
 	}
 }
 
+// or returns the value of a field, or a common one if the match does not name the field.
 func or[T uint8 | uint16 | uint32](f flow.Masked[T], common T) T {
 	if f.Mask == 0 {
 		return common
@@ -216,6 +253,7 @@ func or[T uint8 | uint16 | uint32](f flow.Masked[T], common T) T {
 	return f.Value
 }
 
+// port is or for a port.
 func port(p flow.Port, common uint16) uint16 {
 	if p.Mask == 0 && p.Last == 0 {
 		return common

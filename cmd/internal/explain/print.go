@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -45,8 +46,18 @@ type reasonJSON struct {
 // PrintJSON prints the explanation as JSON. ordered is whether the order among flows of one priority is known.
 func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
 	out := ExplanationJSON{
-		Schema: 1, By: "xdp", OrderSure: ordered || !x.tie(), Flows: make([]reasonJSON, len(x.Reasons)),
-		Packet: packetJSON{x.Headers.String(), len(x.Packet.Frame), hex.EncodeToString(x.Packet.Frame), x.Packet.Layer3, x.Packet.Direction.String(), x.Packet.Interface},
+		Schema:    1,
+		By:        "xdp",
+		OrderSure: ordered || !x.tie(),
+		Flows:     make([]reasonJSON, len(x.Reasons)),
+		Packet: packetJSON{
+			Headers:   x.Headers.String(),
+			Bytes:     len(x.Packet.Frame),
+			Hex:       hex.EncodeToString(x.Packet.Frame),
+			Layer3:    x.Packet.Layer3,
+			Direction: x.Packet.Direction.String(),
+			Interface: x.Packet.Interface,
+		},
 	}
 	if x.NoBPF != nil {
 		text := x.NoBPF.Error()
@@ -56,39 +67,71 @@ func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
 		out.By = "linear"
 	}
 	for i, r := range x.Reasons {
-		j := reasonJSON{Name: r.Flow.Name, Match: r.Flow.Match.String(), Priority: r.Flow.Priority, Direction: r.Flow.Direction.String(),
-			Interface: r.Flow.Interface, Action: r.Flow.Action.String(), Result: r.Result.String()}
-		if r.Result == NoMatch {
-			term := r.Term.String()
-			j.Term = &term
-			if has, ok := r.has(); ok {
-				j.Packet = &has
-			}
-		}
-		out.Flows[i] = j
+		out.Flows[i] = r.json()
 	}
 	if x.Winner >= 0 {
-		out.Winner, out.Action = &out.Flows[x.Winner].Name, &out.Flows[x.Winner].Action
+		winner := &out.Flows[x.Winner]
+		out.Winner, out.Action = &winner.Name, &winner.Action
 	}
 	return format.JSON(w, out)
 }
 
-// has returns the packet's values in place of the term, or false if the packet does not have them.
+func (r Reason) json() reasonJSON {
+	j := reasonJSON{
+		Name:      r.Flow.Name,
+		Match:     r.Flow.Match.String(),
+		Priority:  r.Flow.Priority,
+		Direction: r.Flow.Direction.String(),
+		Interface: r.Flow.Interface,
+		Action:    r.Flow.Action.String(),
+		Result:    r.Result.String(),
+	}
+	if r.Result != NoMatch {
+		return j
+	}
+	term := r.Term.String()
+	j.Term = &term
+	if has, ok := r.has(); ok {
+		j.Packet = &has
+	}
+	return j
+}
+
+// has returns the packet's values in place of the term, and false if the packet does not have all of them.
 func (r Reason) has() (string, bool) {
 	return r.Has.String(), len(r.Has.Terms()) == len(r.Term.Terms())
 }
 
-// tie reports that a flow of the winner's priority matches too.
+// tie reports whether a flow of the winner's priority matches too: then the order decides between the two.
 func (x *Explanation) tie() bool {
-	for _, r := range x.Reasons {
-		if r.Result == Shadowed && r.Flow.Priority == x.Reasons[x.Winner].Flow.Priority {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(x.Reasons, func(r Reason) bool {
+		return r.Result == Shadowed && r.Flow.Priority == x.Reasons[x.Winner].Flow.Priority
+	})
 }
 
-// why is the reason for the result of a flow, for a person.
+// Print prints the explanation for a person: the flows in the order in which they win.
+func (x *Explanation) Print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "packet  %s, %s, %s\n", x.Headers, format.Plural(uint64(len(x.Packet.Frame)), "byte", "bytes"), x.Packet.Direction)
+	switch {
+	case x.Winner < 0:
+		b.WriteString("no flow counts it: it passes\n\n")
+	case x.Drop:
+		fmt.Fprintf(&b, "flow %s counts and drops it\n\n", x.Reasons[x.Winner].Flow.Name)
+	default:
+		fmt.Fprintf(&b, "flow %s counts it, and it passes\n\n", x.Reasons[x.Winner].Flow.Name)
+	}
+
+	t := format.Table{Heading: []string{"FLOW", ">PRIO", "RESULT", "WHY", "MATCH"}}
+	for _, r := range x.Reasons {
+		t.Add(r.Flow.Name, fmt.Sprint(r.Flow.Priority), r.Result.String(), x.why(r), r.Flow.Match.String())
+	}
+	b.WriteString(t.Render())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// why returns the reason for the result of a flow, for a person.
 func (x *Explanation) why(r Reason) string {
 	switch r.Result {
 	case Wins:
@@ -111,29 +154,6 @@ func (x *Explanation) why(r Reason) string {
 		return fmt.Sprintf("%s, the packet has %s", r.Term, has)
 	}
 	return fmt.Sprintf("%s, which the packet does not have", r.Term)
-}
-
-// Print prints the explanation for a person: the flows in the order in which they win.
-func (x *Explanation) Print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "packet  %s, %s, %s\n", x.Headers, format.Plural(uint64(len(x.Packet.Frame)), "byte", "bytes"), x.Packet.Direction)
-	if x.Winner < 0 {
-		fmt.Fprint(&b, "no flow counts it: it passes\n\n")
-	} else {
-		f := x.Reasons[x.Winner].Flow
-		verb := "counts it, and it passes"
-		if x.Drop {
-			verb = "counts and drops it"
-		}
-		fmt.Fprintf(&b, "flow %s %s\n\n", f.Name, verb)
-	}
-	t := format.Table{Heading: []string{"FLOW", ">PRIO", "RESULT", "WHY", "MATCH"}}
-	for _, r := range x.Reasons {
-		t.Add(r.Flow.Name, fmt.Sprint(r.Flow.Priority), r.Result.String(), x.why(r), r.Flow.Match.String())
-	}
-	b.WriteString(t.Render())
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // Notes returns the reservations about the decision, one in each string.

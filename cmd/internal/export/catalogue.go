@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// row is one exported counter.
+// row is one exported counter, or the sum of a group.
 type row struct {
 	entry  shm.Entry
 	labels []label // of its series, in order of name
@@ -54,13 +54,15 @@ func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
 	if c.pick != nil {
 		entries = slices.DeleteFunc(entries, func(e shm.Entry) bool { return !c.pick(e) })
 	}
+
 	c.dropped = max(0, len(entries)-c.most)
-	if c.dropped > 0 {
+	if c.dropped > 0 { // those added last
 		slices.SortFunc(entries, func(a, b shm.Entry) int {
 			return cmp.Or(cmp.Compare(a.AddedAt, b.AddedAt), cmp.Compare(a.Handle.Index, b.Handle.Index))
 		})
 		entries = entries[:c.most]
 	}
+
 	slices.SortFunc(entries, func(a, b shm.Entry) int { return cmp.Compare(a.Name, b.Name) })
 	c.rows = make([]row, 0, len(entries))
 	for i, e := range entries {
@@ -70,8 +72,10 @@ func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
 		}
 		c.rows = append(c.rows, row{entry: e, labels: labelsOf(e, c.keys)})
 	}
-	// The status was read before the entries: a change made meanwhile is seen at the next read.
-	c.of, c.changes = r, s.CatalogueChanges
+
+	// The status was read before the entries: a change in between is seen at the next read.
+	c.of = r
+	c.changes = s.CatalogueChanges
 	c.epoch++
 	return nil
 }
@@ -114,10 +118,12 @@ func labelName(key string) string {
 
 // ValidateLabelKeys refuses keys of flow labels that cannot become labels of a series.
 func ValidateLabelKeys(keys []string) error {
-	from := map[string]string{counterLabel: "", directionLabel: "", unitLabel: "", "instance": "", "job": "", "kind": "", "reason": ""}
+	keyByName := map[string]string{ // "": the name is taken
+		counterLabel: "", directionLabel: "", unitLabel: "", "instance": "", "job": "", "kind": "", "reason": "",
+	}
 	for _, k := range keys {
 		name := labelName(k)
-		other, taken := from[name]
+		other, taken := keyByName[name]
 		switch {
 		case k == "":
 			return fmt.Errorf("label key %q: it is empty", k)
@@ -128,7 +134,7 @@ func ValidateLabelKeys(keys []string) error {
 		case taken:
 			return fmt.Errorf("label keys %q and %q: both become the label %s", other, k, name)
 		}
-		from[name] = k
+		keyByName[name] = k
 	}
 	return nil
 }

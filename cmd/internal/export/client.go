@@ -63,16 +63,12 @@ func newClient(o PushOptions) (client, error) {
 		return nil, err
 	}
 	if strings.HasPrefix(u.Scheme, "http") {
-		if strings.Trim(u.Path, "/") == "" {
-			u.Path = "/v1/metrics"
-		}
-		return &httpClient{url: u.String(), headers: o.Headers, client: &http.Client{
-			Transport: http.DefaultTransport.(*http.Transport).Clone(),
-			// A redirection would send the headers, which authenticate, to another server; or send a GET, whose success
-			// would count as a push.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}}, nil
+		return newHTTPClient(u, o.Headers), nil
 	}
+	return newGRPCClient(u, o)
+}
+
+func newGRPCClient(u *url.URL, o PushOptions) (client, error) {
 	security := insecure.NewCredentials()
 	if u.Scheme == "grpcs" {
 		security = credentials.NewTLS(nil)
@@ -98,11 +94,27 @@ func (p *grpcClient) close() error { return p.conn.Close() }
 func (p *grpcClient) push(ctx context.Context, r *collector.ExportMetricsServiceRequest) (*collector.ExportMetricsServiceResponse, error) {
 	out := new(collector.ExportMetricsServiceResponse)
 	ctx = metadata.NewOutgoingContext(ctx, p.headers)
-	// The module of the messages without this method's stub pulls in no gateway.
+	// The module of the messages that has no stub for this method pulls in no gateway.
 	if err := p.conn.Invoke(ctx, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", r, out); err != nil {
 		return nil, fmt.Errorf("calling the collector: %w", err)
 	}
 	return out, nil
+}
+
+func newHTTPClient(u *url.URL, headers map[string]string) *httpClient {
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = "/v1/metrics"
+	}
+	return &httpClient{
+		url:     u.String(),
+		headers: headers,
+		client: &http.Client{
+			Transport: http.DefaultTransport.(*http.Transport).Clone(),
+			// A redirection would send the headers, which authenticate, to another server; or send a GET, whose success
+			// would count as a push.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
 }
 
 type httpClient struct {
@@ -119,19 +131,6 @@ func (p *httpClient) close() error {
 // mostResponse bounds the part of a response that is read.
 const mostResponse = 64 << 10
 
-// packed returns a request as protobuf, compressed by gzip.
-func packed(r *collector.ExportMetricsServiceRequest) (*bytes.Buffer, error) {
-	message, err := proto.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a request: %w", err)
-	}
-	body := new(bytes.Buffer)
-	z := gzip.NewWriter(body)
-	z.Write(message)
-	z.Close()
-	return body, nil
-}
-
 func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsServiceRequest) (*collector.ExportMetricsServiceResponse, error) {
 	body, err := packed(r)
 	if err != nil {
@@ -146,6 +145,7 @@ func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsService
 	}
 	request.Header.Set("Content-Type", "application/x-protobuf")
 	request.Header.Set("Content-Encoding", "gzip")
+
 	response, err := p.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("calling the collector: %w", err)
@@ -156,14 +156,33 @@ func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsService
 		return nil, fmt.Errorf("reading the collector's response: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		if to := response.Header.Get("Location"); response.StatusCode/100 == 3 && to != "" {
-			return nil, fmt.Errorf("the collector returned %s to %.200q: give --otlp the URL that it serves", response.Status, to)
-		}
-		return nil, fmt.Errorf("the collector returned %s", response.Status)
+		return nil, refusal(response)
 	}
+
 	out := new(collector.ExportMetricsServiceResponse)
 	if err := proto.Unmarshal(text, out); err != nil {
 		return nil, fmt.Errorf("decoding the collector's response: %w", err)
 	}
 	return out, nil
+}
+
+// packed returns a request as protobuf, compressed by gzip.
+func packed(r *collector.ExportMetricsServiceRequest) (*bytes.Buffer, error) {
+	message, err := proto.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a request: %w", err)
+	}
+	body := new(bytes.Buffer) // which fails no write
+	z := gzip.NewWriter(body)
+	z.Write(message)
+	z.Close()
+	return body, nil
+}
+
+// refusal is the error for a response that is no success.
+func refusal(r *http.Response) error {
+	if to := r.Header.Get("Location"); r.StatusCode/100 == 3 && to != "" {
+		return fmt.Errorf("the collector returned %s to %.200q: give --otlp the URL that it serves", r.Status, to)
+	}
+	return fmt.Errorf("the collector returned %s", r.Status)
 }

@@ -31,19 +31,14 @@ func (c *conditions) watch(ctx context.Context) {
 	if c.ask == nil {
 		return
 	}
-	complaint := ""
 	tick := time.NewTicker(conditionsPeriod)
 	defer tick.Stop()
+	complaint := "" // that was logged
 	for {
-		call, cancel := context.WithTimeout(ctx, conditionsTimeout)
-		list, err := c.ask(call)
-		cancel()
+		err := c.read(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.mu.Lock()
-		c.asked, c.err, c.list = true, err, list
-		c.mu.Unlock()
 		switch {
 		case err != nil && err.Error() != complaint:
 			complaint = err.Error()
@@ -52,12 +47,30 @@ func (c *conditions) watch(ctx context.Context) {
 			complaint = ""
 			c.log.Info("the conditions are read")
 		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// read reads the conditions once. It keeps nothing if ctx ends meanwhile.
+func (c *conditions) read(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, conditionsTimeout)
+	defer cancel()
+	list, err := c.ask(call)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = true
+	c.err = err
+	c.list = list
+	return err
 }
 
 // severities are the names of the severities, worst last.
@@ -69,15 +82,12 @@ func (c *conditions) render(g *gauges) {
 	if !c.asked {
 		return
 	}
-	up := 1.0
-	if c.err != nil {
-		up = 0
-	}
-	g.gauge("flowtally_conditions_up", "1 if the conditions of the instance can be read over its control socket.", up)
+	g.gauge("flowtally_conditions_up", "1 if the conditions of the instance can be read over its control socket.", oneIf(c.err == nil))
 	if c.err != nil {
 		return
 	}
-	seen := make(map[[2]string]bool, len(c.list))
+
+	seen := make(map[[2]string]bool, len(c.list)) // a series may stand once
 	for _, d := range c.list {
 		id := [2]string{string(d.Code), d.Object}
 		if seen[id] {

@@ -25,8 +25,8 @@ type Options struct {
 	Select func(shm.Entry) bool
 	// LabelKeys are the keys of flow labels that become labels of a series. ValidateLabelKeys checks them.
 	LabelKeys []string
-	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the group
-	// instead of LabelKeys. Nil: counters are exported one by one.
+	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the
+	// group instead of LabelKeys. Nil: counters are exported one by one.
 	Group func(shm.Entry) selection.Group
 	// MaxCounters bounds the exported counters. The counters that were added first are exported, so that a series does
 	// not end because another counter is added. 0 means DefaultMaxCounters.
@@ -50,7 +50,7 @@ type Exporter struct {
 
 	mu        sync.Mutex // held while the mirror is read and a reading is rendered
 	source    source
-	looked    stamp // of the last look; zero if the mirror could not be read
+	lastLook  stamp // zero if the mirror could not be read
 	catalogue catalogue
 	totals    totals
 	families  families
@@ -69,11 +69,14 @@ func New(o Options) *Exporter {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Exporter{
-		options: o, log: log, mostHeld: mostHeld, mostConnections: mostConnections,
-		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
-		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
-		totals:     totals{group: o.Group, log: log},
-		conditions: conditions{ask: o.Conditions, log: log},
+		options:         o,
+		log:             log,
+		mostHeld:        mostHeld,
+		mostConnections: mostConnections,
+		source:          source{path: o.Path, instance: o.Instance, options: o.Reader},
+		catalogue:       catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
+		totals:          totals{group: o.Group, log: log},
+		conditions:      conditions{ask: o.Conditions, log: log},
 	}
 }
 
@@ -99,17 +102,17 @@ type look struct {
 func (e *Exporter) look() look {
 	l, err := e.source.read(&e.catalogue)
 	l.err = err
-	e.looked = stamp{}
+	e.lastLook = stamp{}
 	if err == nil {
-		e.looked = stampOf(l.status)
+		e.lastLook = stampOf(l.status)
 		l.series = e.totals.series(l.rows, e.catalogue.epoch, e.catalogue.of)
 	}
 	e.complain(l)
 	return l
 }
 
-// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it is
-// exported.
+// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it
+// is exported.
 func (e *Exporter) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,34 +121,65 @@ func (e *Exporter) begin() {
 	}
 }
 
-// complain logs changes of the mirror's state, once each.
+// complain logs each change of the mirror's state once.
 func (e *Exporter) complain(l look) {
-	switch {
-	case l.err != nil:
+	if l.err != nil {
 		if text := l.err.Error(); text != e.complaint {
 			e.complaint = text
 			e.log.Warn("the mirror cannot be read: no counter is exported until it can", "err", l.err)
 		}
 		return
-	case e.complaint != "":
+	}
+	if e.complaint != "" {
 		e.complaint = ""
 		e.log.Info("the mirror is read", "mirror", l.path, "counters", len(l.rows))
 	}
-	if n := e.catalogue.dropped; n != e.dropped {
-		e.dropped = n
-		if n > 0 {
-			e.log.Warn("more counters than --max-counters: the counters that were added last are not exported",
-				"not_exported", n, "max_counters", e.options.MaxCounters, "mirror", l.path)
-		} else {
-			e.log.Info("every counter is exported again", "max_counters", e.options.MaxCounters, "mirror", l.path)
-		}
+
+	n := e.catalogue.dropped
+	if n == e.dropped {
+		return
 	}
+	e.dropped = n
+	if n == 0 {
+		e.log.Info("every counter is exported again", "max_counters", e.options.MaxCounters, "mirror", l.path)
+		return
+	}
+	e.log.Warn("more counters than --max-counters: the counters that were added last are not exported",
+		"not_exported", n, "max_counters", e.options.MaxCounters, "mirror", l.path)
 }
 
 // Reading returns the exported counters for view.ToJSON.
 func (e *Exporter) Reading() (*view.Reading, error) {
 	r, _, err := e.reading()
 	return r, err
+}
+
+// reading returns the exported counters, and the poll cycle that they are of.
+func (e *Exporter) reading() (*view.Reading, stamp, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.look()
+	if l.err != nil {
+		return nil, stamp{}, l.err
+	}
+
+	r := &view.Reading{
+		Path:     l.path,
+		Now:      l.now,
+		Zero:     view.MonotonicZero(),
+		Writer:   l.writer,
+		Counters: make([]view.Counter, len(l.rows)),
+	}
+	for i := range l.rows {
+		c := &l.rows[i]
+		v := view.NewCounter(c.entry)
+		v.Show(c.value, c.device)
+		v.Gone = c.gone
+		v.Unread = c.unread
+		v.Stale = v.Stale || v.Present() && !l.writer.Live()
+		r.Counters[i] = v
+	}
+	return r, e.lastLook, nil
 }
 
 // now returns the poll cycle of the mirror. ok is false if it is not known without waiting, as during a look.
@@ -158,23 +192,4 @@ func (e *Exporter) now() (s stamp, ok bool) {
 		return stamp{}, false
 	}
 	return stampOf(e.source.in.Reader().Status()), true
-}
-
-func (e *Exporter) reading() (*view.Reading, stamp, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l := e.look()
-	if l.err != nil {
-		return nil, stamp{}, l.err
-	}
-	r := &view.Reading{Path: l.path, Now: l.now, Zero: view.MonotonicZero(), Writer: l.writer, Counters: make([]view.Counter, len(l.rows))}
-	for i := range l.rows {
-		c := &l.rows[i]
-		v := view.NewCounter(c.entry)
-		v.Show(c.value, c.device)
-		v.Gone, v.Unread = c.gone, c.unread
-		v.Stale = v.Stale || v.Present() && !l.writer.Live()
-		r.Counters[i] = v
-	}
-	return r, e.looked, nil
 }

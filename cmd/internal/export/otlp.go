@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
@@ -34,10 +35,11 @@ type start struct {
 	counted
 }
 
-// startOf returns the beginning of the total of a counter, in ns since 1970. It stays the same over restarts of the
-// writer and over mirrors that are made anew, as the total does; a total that went down has begun again.
+// startOf returns the beginning of the total of a counter. It stays over restarts of the writer and over mirrors that
+// are made anew, as the total does. A total that went down has begun again. zero is the wall clock's time at 0 of
+// CLOCK_MONOTONIC.
 func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
-	s, known := p.starts[r.entry.Name]
+	s, known := p.startByName[r.entry.Name]
 	if !known || !s.goesOn(r, of) {
 		// Whole seconds: the two clocks do not keep step, and another process must find the same time.
 		added := zero.Add(time.Duration(r.entry.AddedAt)).Truncate(time.Second)
@@ -46,12 +48,14 @@ func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 			s.at = max(s.at, uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano()))
 		}
 	}
-	s.value, s.handle, s.file = r.value, r.entry.Handle, of
+	s.value = r.value
+	s.handle = r.entry.Handle
+	s.file = of
 	return s
 }
 
-// requests returns the present counters as requests of at most mostPoints points each. A nil error and no request:
-// there is nothing to push.
+// requests returns the present counters as requests of at most mostPoints points each. No request and no error: there
+// is nothing to push.
 func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	e := p.of
 	e.mu.Lock()
@@ -60,57 +64,75 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	zero := view.MonotonicZero()
-	var points [kinds][]*metrics.NumberDataPoint
-	starts := make(map[string]start, len(l.series)) // without the counters that are gone
-	for i := range l.series {
-		r := &l.series[i]
-		if r.gone || r.value.SampledAt == 0 {
-			continue
-		}
-		s := p.startOf(r, e.catalogue.of, zero)
-		starts[r.entry.Name] = s
-		at := uint64(zero.Add(time.Duration(r.value.SampledAt)).UnixNano())
-		attributes := attributesOf(r.labels)
-		first, second := of(r.entry)
-		for k, v := range map[kind]uint64{first: r.value.Packets, second: r.value.Bytes, kindDiscontinuities: r.entry.Continuity.Discontinuities} {
-			if k == second && r.unlike || k != kindDiscontinuities && r.tooLarge {
-				continue
-			}
-			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, v))
-		}
-	}
-	p.starts = starts
+
+	points := p.points(l.series)
 	var out []*collector.ExportMetricsServiceRequest
 	about := p.resource()
 	for k := range points {
-		for rest := points[k]; len(rest) > 0; {
-			n := min(len(rest), mostPoints)
-			out = append(out, p.request(about, kind(k), rest[:n]))
-			rest = rest[n:]
+		for part := range slices.Chunk(points[k], mostPoints) {
+			out = append(out, p.request(about, kind(k), part))
 		}
 	}
 	return out, nil
 }
 
+// points returns the points of each kind. It notes the beginnings of the totals, without those of counters that are
+// gone.
+func (p *Pusher) points(series []row) (points [kinds][]*metrics.NumberDataPoint) {
+	zero := view.MonotonicZero()
+	starts := make(map[string]start, len(series))
+	for i := range series {
+		r := &series[i]
+		if r.gone || r.value.SampledAt == 0 {
+			continue
+		}
+		s := p.startOf(r, p.of.catalogue.of, zero)
+		starts[r.entry.Name] = s
+
+		at := uint64(zero.Add(time.Duration(r.value.SampledAt)).UnixNano())
+		attributes := attributesOf(r.labels)
+		add := func(k kind, total uint64) {
+			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, total))
+		}
+		first, second := of(r.entry)
+		if !r.tooLarge {
+			add(first, r.value.Packets)
+			if !r.unlike {
+				add(second, r.value.Bytes)
+			}
+		}
+		add(kindDiscontinuities, r.entry.Continuity.Discontinuities)
+	}
+	p.startByName = starts
+	return points
+}
+
 func (p *Pusher) request(about *resource.Resource, k kind, points []*metrics.NumberDataPoint) *collector.ExportMetricsServiceRequest {
-	sum := &metrics.Sum{
-		DataPoints: points, IsMonotonic: true, AggregationTemporality: metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE,
+	metric := &metrics.Metric{
+		Name:        sums[k].name,
+		Unit:        sums[k].unit,
+		Description: described[k].help,
+		Data: &metrics.Metric_Sum{Sum: &metrics.Sum{
+			DataPoints:             points,
+			IsMonotonic:            true,
+			AggregationTemporality: metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE,
+		}},
 	}
 	return &collector.ExportMetricsServiceRequest{ResourceMetrics: []*metrics.ResourceMetrics{{
 		Resource: about,
 		ScopeMetrics: []*metrics.ScopeMetrics{{
-			Scope: &common.InstrumentationScope{Name: "github.com/flowtally/flowtally", Version: p.of.options.Version},
-			Metrics: []*metrics.Metric{{
-				Name: sums[k].name, Unit: sums[k].unit, Description: described[k].help, Data: &metrics.Metric_Sum{Sum: sum},
-			}},
+			Scope:   &common.InstrumentationScope{Name: "github.com/flowtally/flowtally", Version: p.of.options.Version},
+			Metrics: []*metrics.Metric{metric},
 		}},
 	}}}
 }
 
 // resource names the host and the instance.
 func (p *Pusher) resource() *resource.Resource {
-	attributes := []*common.KeyValue{keyValue("service.name", "flowtally"), keyValue("service.version", text(p.of.options.Version))}
+	attributes := []*common.KeyValue{
+		keyValue("service.name", "flowtally"),
+		keyValue("service.version", text(p.of.options.Version)),
+	}
 	instance := cmp.Or(p.of.options.Path, p.of.options.Instance, "default")
 	if host, err := os.Hostname(); err == nil {
 		attributes = append(attributes, keyValue("host.name", text(host)))

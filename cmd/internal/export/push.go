@@ -59,12 +59,48 @@ func (p *pushes) add(err error, rejected int64) {
 	p.last = time.Now()
 }
 
+// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals
+// are cumulative, so that the next push makes up for a lost one. Run may be called once.
+func (p *Pusher) Run(ctx context.Context) error {
+	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
+	defer tick.Stop()
+	for {
+		p.pushOrComplain(ctx)
+		select {
+		case <-ctx.Done():
+			p.pushOrComplain(context.WithoutCancel(ctx))
+			return p.client.close()
+		case <-tick.C:
+		}
+	}
+}
+
+// pushOrComplain pushes once, within pushTimeout. It logs the first failure, and the first success after it.
+func (p *Pusher) pushOrComplain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	err := p.push(ctx)
+	failed := err != nil
+	if failed == p.failing {
+		return
+	}
+
+	p.failing = failed
+	endpoint := withoutPassword(p.options.Endpoint)
+	if failed {
+		p.of.log.Warn("pushing failed; totals are cumulative, so that the next push makes up for this one", "endpoint", endpoint, "err", err)
+		return
+	}
+	p.of.log.Info("the collector takes the counters again", "endpoint", endpoint)
+}
+
 // Pusher pushes the counters of an Exporter to a collector. Made by Exporter.Pusher.
 type Pusher struct {
-	of      *Exporter
-	options PushOptions
-	client  client
-	starts  map[string]start // by name of the counter
+	of          *Exporter
+	options     PushOptions
+	client      client
+	startByName map[string]start // by name of the counter
+	failing     bool             // the last push failed, and the log says so
 }
 
 // Pusher returns a Pusher of the counters. It refuses an endpoint that CheckEndpoint refuses.
@@ -76,36 +112,7 @@ func (e *Exporter) Pusher(o PushOptions) (*Pusher, error) {
 	e.pushes.mu.Lock()
 	e.pushes.on = true
 	e.pushes.mu.Unlock()
-	return &Pusher{of: e, options: o, client: c, starts: make(map[string]start)}, nil
-}
-
-// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals
-// are cumulative, so that the next push has the counts of a lost one. Run may be called once.
-func (p *Pusher) Run(ctx context.Context) error {
-	log, complaint := p.of.log, ""
-	once := func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, pushTimeout)
-		defer cancel()
-		switch err := p.push(ctx); {
-		case err == nil && complaint != "":
-			complaint = ""
-			log.Info("the collector takes the counters again", "endpoint", withoutPassword(p.options.Endpoint))
-		case err != nil && complaint == "":
-			complaint = err.Error()
-			log.Warn("pushing failed; totals are cumulative, so that the next push makes up for this one", "endpoint", withoutPassword(p.options.Endpoint), "err", err)
-		}
-	}
-	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
-	defer tick.Stop()
-	for {
-		once(ctx)
-		select {
-		case <-ctx.Done():
-			once(context.WithoutCancel(ctx))
-			return p.client.close()
-		case <-tick.C:
-		}
-	}
+	return &Pusher{of: e, options: o, client: c, startByName: make(map[string]start)}, nil
 }
 
 // push pushes once. A mirror that cannot be read is no failure of the push: there is nothing to push.
@@ -114,6 +121,7 @@ func (p *Pusher) push(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
+
 	var rejected int64
 	var reason string
 	for _, r := range requests {
@@ -134,10 +142,10 @@ func (p *Pusher) push(ctx context.Context) error {
 	return err
 }
 
-// cutError cuts the text of an error, because a collector writes a part of that text.
+// cutError cuts the text of an error, since the collector writes a part of it.
 type cutError struct{ error }
 
-// mostErrorText is how many bytes of it are shown.
+// mostErrorText bounds the text, in bytes.
 const mostErrorText = 500
 
 func (e cutError) Error() string {

@@ -54,36 +54,43 @@ func Run(ctx context.Context, o RunOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go e.conditions.watch(ctx)
+
 	ends := make(chan error, 2)
 	running := 0
+	start := func(run func() error) {
+		running++
+		go func() { ends <- run() }()
+	}
+
 	if o.Listen != "-" {
 		listener, err := net.Listen("tcp", o.Listen)
 		if err != nil {
 			return fmt.Errorf("listening on %s: %w: %w", o.Listen, ErrListen, err)
 		}
 		e.log.Info("serving", "address", listener.Addr().String(), "tls_or_users", o.WebConfig != "")
-		running++
-		go func() {
-			ends <- e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Listen: o.Listen, Logger: e.log})
-		}()
+		start(func() error {
+			return e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Listen: o.Listen, Logger: e.log})
+		})
 	}
+
 	e.begin()
 	var err error
 	if o.Push.Endpoint != "" {
 		var p *Pusher
 		if p, err = e.Pusher(o.Push); err == nil {
 			e.log.Info("pushing", "endpoint", withoutPassword(o.Push.Endpoint), "period", o.Push.Period)
-			running++
-			go func() { ends <- p.Run(ctx) }()
+			start(func() error { return p.Run(ctx) })
 		}
 	}
 	if err == nil && o.Ready != nil {
 		err = o.Ready()
 	}
+
+	// The first that ends, or an error until here, ends all.
 	if err != nil {
 		cancel()
 	}
-	for range running { // the first that ends ends the other
+	for range running {
 		err = errors.Join(err, <-ends)
 		cancel()
 	}

@@ -30,8 +30,8 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers of
-	// its socket. The usual limit of a process is 1,024 descriptors.
+	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers
+	// of its socket. The usual limit of a process is 1,024 descriptors.
 	mostConnections = 768
 	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
 	// response alone may be longer.
@@ -76,9 +76,8 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 		ConnState:         newVisitors(e.mostConnections).note,
 		Protocols:         new(http.Protocols),
 	}
-	// Without HTTP/2, which sends many requests over one connection: the bound is one of connections.
+	// HTTP/2 sends many requests over one connection, and visitors bounds connections.
 	server.Protocols.SetHTTP1(true)
-
 	if o.WebConfig == "" { // else TLS and users keep foreign pages out
 		server.Handler = sameHost(o.Listen, server.Handler)
 	}
@@ -89,14 +88,10 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	go func() {
 		defer close(stopped)
 		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-		defer cancel()
-		if server.Shutdown(end) != nil {
-			server.Close()
-		}
+		shutdown(server)
 	}()
-	// The toolkit logs at level info that TLS is off, for each listener.
-	err := web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &o.WebConfig}, slog.New(debugOnly{log.Handler()}))
+	// The toolkit logs for each listener at level info that TLS is off.
+	err := web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &o.WebConfig}, slog.New(infoAsDebug{log.Handler()}))
 	cancel()
 	<-stopped
 	if errors.Is(err, http.ErrServerClosed) {
@@ -105,14 +100,25 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	return fmt.Errorf("serving on %s: %w", listener.Addr(), err)
 }
 
-// debugOnly passes records of level info on as debug.
-type debugOnly struct{ slog.Handler }
+// shutdown lets the requests under way end, for a while.
+func shutdown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+}
 
-func (h debugOnly) Enabled(ctx context.Context, l slog.Level) bool {
+// infoAsDebug passes records of level info on as debug.
+type infoAsDebug struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h infoAsDebug) Enabled(ctx context.Context, l slog.Level) bool {
 	return h.Handler.Enabled(ctx, lowered(l))
 }
 
-func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+// Handle implements slog.Handler.
+func (h infoAsDebug) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = lowered(r.Level)
 	return h.Handler.Handle(ctx, r)
 }
@@ -128,33 +134,15 @@ func lowered(l slog.Level) slog.Level {
 func (e *Exporter) Handler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	shelf := newShelf(e.mostHeld)
-	zips := sync.Pool{New: func() any {
+	h := &endpoints{of: e, process: process, shelf: newShelf(e.mostHeld)}
+	h.zips.New = func() any {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 		return z
-	}}
-	mux := http.NewServeMux()
-	handle := func(path string, kind func(*http.Request) string, render func(*http.Request, *bytes.Buffer) (contentType string, of stamp, err error)) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			control := http.NewResponseController(w)
-			c, err := shelf.take(r.Context(), path+kind(r), e.now,
-				func(b *bytes.Buffer) (string, stamp, error) { return render(r, b) },
-				func() error { return control.SetWriteDeadline(time.Unix(1, 0)) })
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			defer shelf.release(c)
-			shelf.reply(w, r, &zips, c.of)
-		})
 	}
-	handle("/metrics", func(r *http.Request) string { return string(expfmt.NegotiateIncludingOpenMetrics(r.Header)) },
-		func(r *http.Request, b *bytes.Buffer) (string, stamp, error) { return e.writeMetrics(r, b, process) })
-	handle("/v1/counters", func(*http.Request) string { return "" },
-		func(_ *http.Request, b *bytes.Buffer) (string, stamp, error) {
-			of, err := e.writeJSON(b)
-			return "application/json", of, err
-		})
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", h.metrics)
+	mux.HandleFunc("GET /v1/counters", h.counters)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, "<!doctype html><title>flowtally</title><a href=\"/metrics\">/metrics</a> for Prometheus, <a href=\"/v1/counters\">/v1/counters</a> as JSON\n")
@@ -162,30 +150,72 @@ func (e *Exporter) Handler() http.Handler {
 	return mux
 }
 
-// writeMetrics writes the metrics in the format that the request asks for. The lock is held for the encoding, and not
-// while a slow client reads.
-func (e *Exporter) writeMetrics(r *http.Request, b *bytes.Buffer, process prometheus.Gatherer) (contentType string, of stamp, err error) {
+// endpoints serves the counters. All clients of one poll cycle get one response.
+type endpoints struct {
+	of      *Exporter
+	process prometheus.Gatherer // metrics of this process
+	shelf   *shelf
+	zips    sync.Pool // of *gzip.Writer
+}
+
+// metrics serves /metrics. Each format that a client may ask for is a response of its own.
+func (h *endpoints) metrics(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+	h.serve(w, r, "/metrics"+string(format), func(b *bytes.Buffer) (string, stamp, error) {
+		of, err := h.of.writeMetrics(b, format, h.process)
+		return string(format), of, err
+	})
+}
+
+// counters serves /v1/counters.
+func (h *endpoints) counters(w http.ResponseWriter, r *http.Request) {
+	h.serve(w, r, "/v1/counters", func(b *bytes.Buffer) (string, stamp, error) {
+		of, err := h.of.writeJSON(b)
+		return "application/json", of, err
+	})
+}
+
+// serve sends the response of a kind.
+func (h *endpoints) serve(w http.ResponseWriter, r *http.Request, kind string, render func(*bytes.Buffer) (string, stamp, error)) {
+	control := http.NewResponseController(w)
+	c, err := h.shelf.take(r.Context(), ask{
+		kind:   kind,
+		now:    h.of.now,
+		render: render,
+		cut:    func() error { return control.SetWriteDeadline(time.Unix(1, 0)) }, // long ago
+	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer h.shelf.release(c)
+	h.reply(w, r, c.of)
+}
+
+// writeMetrics writes the metrics in a format. The lock is held while they are encoded, and not while a slow client
+// reads.
+func (e *Exporter) writeMetrics(b *bytes.Buffer, format expfmt.Format, process prometheus.Gatherer) (stamp, error) {
 	encoder := expfmt.NewEncoder(b, format)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list, err := e.gather(process)
 	if err != nil {
-		return "", stamp{}, err
+		return stamp{}, err
 	}
 	for _, f := range list {
 		if err := encoder.Encode(f); err != nil {
-			return "", stamp{}, fmt.Errorf("encoding %s: %w", f.GetName(), err)
+			return stamp{}, fmt.Errorf("encoding %s: %w", f.GetName(), err)
 		}
 	}
 	if c, ok := encoder.(expfmt.Closer); ok {
 		if err := c.Close(); err != nil {
-			return "", stamp{}, err
+			return stamp{}, err
 		}
 	}
-	return string(format), e.looked, nil
+	return e.lastLook, nil
 }
 
+// writeJSON writes the counters as flowtally get -o json does.
 func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
 	r, of, err := e.reading()
 	if err != nil {
@@ -195,13 +225,13 @@ func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
 }
 
 // reply sends a response, compressed if the client takes that.
-func (s *shelf) reply(w http.ResponseWriter, r *http.Request, zips *sync.Pool, of *response) {
+func (h *endpoints) reply(w http.ResponseWriter, r *http.Request, of *response) {
 	w.Header().Set("Content-Type", of.contentType)
 	w.Header().Set("Vary", "Accept-Encoding")
 	body := of.body.Bytes()
 	if r.Method != http.MethodHead && takesGzip(r.Header) {
 		w.Header().Set("Content-Encoding", "gzip")
-		body = s.gzipped(of, zips)
+		body = h.shelf.gzipped(of, &h.zips)
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Write(body)
@@ -211,10 +241,10 @@ func (s *shelf) reply(w http.ResponseWriter, r *http.Request, zips *sync.Pool, o
 func takesGzip(h http.Header) bool {
 	for _, list := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(list, ",") {
-			name, q, _ := strings.Cut(strings.TrimSpace(part), ";")
+			name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
 			if strings.TrimSpace(name) == "gzip" {
-				q = strings.ReplaceAll(q, " ", "")
-				return q != "q=0" && q != "q=0.0"
+				weight = strings.ReplaceAll(weight, " ", "")
+				return weight != "q=0" && weight != "q=0.0"
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type source struct {
 // reads is how often a look is made again when the writer, or another file, interferes.
 const reads = 3
 
-// read reads all counters of the catalogue c, which it renews first if the mirror's has changed.
+// read reads all counters of the catalogue c. It renews c first if the mirror's has changed.
 func (s *source) read(c *catalogue) (look, error) {
 	if err := s.open(); err != nil {
 		return look{}, err
@@ -43,6 +43,7 @@ func (s *source) read(c *catalogue) (look, error) {
 	return look{path: l.path}, err
 }
 
+// open opens the mirror, if it is not open.
 func (s *source) open() (err error) {
 	switch {
 	case s.closed:
@@ -61,11 +62,12 @@ func (s *source) open() (err error) {
 	return nil
 }
 
+// readFrom reads one file.
 func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	status := r.Status()
 	l := look{path: r.Path(), status: status, writer: view.NewWriter(status)}
 	if !status.Alive {
-		// A living writer makes a removed mirror again. The values of a dead one are shown as long as their file is there.
+		// A living writer makes a removed mirror again. A dead one's values are shown as long as their file has its name.
 		if _, err := os.Lstat(r.Path()); errors.Is(err, fs.ErrNotExist) {
 			return l, fmt.Errorf("%s: the mirror was removed, and its writer is gone: %w", r.Path(), fs.ErrNotExist)
 		}
@@ -76,6 +78,7 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	if err := r.Snapshot(&s.snapshot); err != nil {
 		return l, err
 	}
+
 	l.now = shm.Now()
 	for i := range c.rows {
 		if err := s.fill(r, &c.rows[i]); err != nil {
@@ -86,18 +89,23 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	return l, nil
 }
 
-// fill reads the value of one counter: the device's own if a device writes one, else the published value. A counter that
-// was removed meanwhile has no value.
+// fill reads the value of one counter: the one that a device writes, if it does, else the published one. A counter that
+// was removed meanwhile has none.
 func (s *source) fill(r *shm.Reader, c *row) error {
-	c.value, c.device, c.unread, c.gone = shm.Value{}, false, false, false
+	c.value = shm.Value{}
+	c.device = false
+	c.unread = false
+	c.gone = false
 	if c.entry.Kind == shm.KindCompletion {
 		v, err := view.DeviceValue(r, c.entry.Handle)
 		if err == nil {
-			c.value, c.device = v, true
+			c.value = v
+			c.device = true
 			return nil
 		}
 		c.unread = !view.NotByDevice(err)
 	}
+
 	v, err := s.snapshot.Value(c.entry.Handle)
 	if errors.Is(err, shm.ErrBusy) {
 		v, err = view.Published(r, c.entry.Handle)

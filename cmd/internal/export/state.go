@@ -2,13 +2,13 @@ package export
 
 import (
 	"cmp"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -40,11 +40,7 @@ func (e *Exporter) state(l look) []*dto.MetricFamily {
 	var g gauges
 	g.gauge("flowtally_build_info", "Version of this program, and of the format of the mirror that it reads. Always 1.", 1,
 		label{"goversion", runtime.Version()}, label{"version", text(e.options.Version)})
-	up := 0.0
-	if l.err == nil {
-		up = 1
-	}
-	g.gauge("flowtally_mirror_up", "1 if the mirror can be read, else 0, without series of its counters.", up)
+	g.gauge("flowtally_mirror_up", "1 if the mirror can be read, else 0, without series of its counters.", oneIf(l.err == nil))
 	g.gauge("flowtally_counters_limit", "The most counters that are exported (--max-counters).", float64(e.options.MaxCounters))
 	if l.err == nil {
 		g.mirror(l)
@@ -56,15 +52,19 @@ func (e *Exporter) state(l look) []*dto.MetricFamily {
 	return g.out
 }
 
+// oneIf is a truth as the value of a gauge.
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // mirror adds the families of the mirror's header.
 func (g *gauges) mirror(l look) {
 	s := l.status
 	for _, state := range states {
-		is := 0.0
-		if state == l.writer.State {
-			is = 1
-		}
-		g.gauge("flowtally_writer_state", "1 for the state of the writer; stale and dead: it gives no sign of life.", is, label{"state", state})
+		g.gauge("flowtally_writer_state", "1 for the state of the writer; stale and dead: it gives no sign of life.", oneIf(state == l.writer.State), label{"state", state})
 	}
 	g.gauge("flowtally_writer_heartbeat_age_seconds", "Time since the writer's last sign of life.", s.Age.Seconds())
 	g.gauge("flowtally_writer_heartbeat_period_seconds", "The longest time between two signs of life of a living writer.", s.HeartbeatPeriod.Seconds())
@@ -78,18 +78,15 @@ func (g *gauges) mirror(l look) {
 	g.counter("flowtally_mirror_refused_total", "Counters that were refused because the mirror was full.", float64(s.Refused))
 }
 
-// counters adds the families that count the exported counters, and the reservations about single ones.
+// counters adds the families about all exported counters, and the reservations about single ones.
 func (g *gauges) counters(l look) {
 	type class struct{ kind, backend string }
-	n := make(map[class]float64)
-	absent, oldest := 0.0, int64(0)
+	countByClass := make(map[class]float64)
+	absent := 0.0
+	oldest := int64(0) // sample time; 0: there is no published value
 	for i := range l.rows {
 		r := &l.rows[i]
-		backend := r.entry.Source
-		if i := strings.IndexAny(backend, ": "); i >= 0 {
-			backend = backend[:i]
-		}
-		n[class{text(r.entry.Kind), text(cmp.Or(backend, "none"))}]++
+		countByClass[class{text(r.entry.Kind), text(cmp.Or(r.backend(), "none"))}]++
 		switch at := r.value.SampledAt; {
 		case at == 0:
 			absent++
@@ -97,13 +94,12 @@ func (g *gauges) counters(l look) {
 			oldest = at
 		}
 	}
-	classes := make([]class, 0, len(n))
-	for c := range n {
-		classes = append(classes, c)
-	}
-	slices.SortFunc(classes, func(a, b class) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.backend, b.backend)) })
+
+	classes := slices.SortedFunc(maps.Keys(countByClass), func(a, b class) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.backend, b.backend))
+	})
 	for _, c := range classes {
-		g.gauge("flowtally_counters", "Exported counters by the backend that counts them.", n[c], label{"backend", c.backend}, label{"kind", c.kind})
+		g.gauge("flowtally_counters", "Exported counters by the backend that counts them.", countByClass[c], label{"backend", c.backend}, label{"kind", c.kind})
 	}
 	g.gauge("flowtally_counters_absent", "Exported counters that were never sampled: they have no value, and no series.", absent)
 	if oldest != 0 {
@@ -118,22 +114,31 @@ func (g *gauges) counters(l look) {
 	}
 }
 
-// reservations are the reasons for which the value of a counter is not to be trusted, beside its discontinuities and a
-// writer that is gone.
-func (r *row) reservations() []string {
-	var why []string
-	for _, c := range [...]struct {
-		is   bool
-		name string
-	}{
-		{r.entry.Ambiguous, "ambiguous"},
-		{r.value.SampledAt != 0 && !r.entry.Valid, "invalid"},
-		{r.entry.Stale, "stale"},
-		{r.unread, "unread"},
-	} {
-		if c.is && !r.gone {
-			why = append(why, c.name)
-		}
+// backend returns the first word of a source such as "xdp:eth0/native"; "": nothing counts.
+func (r *row) backend() string {
+	if i := strings.IndexAny(r.entry.Source, ": "); i >= 0 {
+		return r.entry.Source[:i]
+	}
+	return r.entry.Source
+}
+
+// reservations returns the reasons for which the value of a counter is not to be trusted, beside its discontinuities
+// and a writer that is gone.
+func (r *row) reservations() (why []string) {
+	if r.gone {
+		return nil
+	}
+	if r.entry.Ambiguous {
+		why = append(why, "ambiguous")
+	}
+	if r.value.SampledAt != 0 && !r.entry.Valid {
+		why = append(why, "invalid")
+	}
+	if r.entry.Stale {
+		why = append(why, "stale")
+	}
+	if r.unread {
+		why = append(why, "unread")
 	}
 	return why
 }

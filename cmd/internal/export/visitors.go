@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// visitors bounds the connections of a server. When one comes that is too many, the address with the most connections loses
-// its oldest one. So the clients of one address, which connect and send or read nothing, keep no other address from its
-// scrape. An honest client that loses an idle connection connects again.
+// visitors bounds the connections of a server. When one comes that is too many, the address with the most connections
+// loses its oldest one. So the clients of one address, which connect and send or read nothing, keep no other address
+// from its scrape. An honest client that loses an idle connection connects again.
 type visitors struct {
 	most int
 
@@ -90,8 +90,8 @@ func cut(c net.Conn) {
 	_ = c.Close()
 }
 
-// addressOf returns the address of a client. Of an IPv6 address it returns the network of 64 bits, because one host may have
-// every address in it.
+// addressOf returns the address of a client. Of an IPv6 address it returns the network of 64 bits, because one host may
+// have every address in it.
 func addressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

@@ -23,7 +23,7 @@ func Printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// PrintableLines is printable for text of several lines. It replaces only the unprintable characters, and
+// PrintableLines is Printable for text of several lines. It replaces only the unprintable characters, and
 // keeps line breaks and tabs.
 func PrintableLines(s string) string {
 	var b strings.Builder

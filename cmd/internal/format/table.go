@@ -20,15 +20,15 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Table is a table of text: a heading, rows, columns as wide as their widest
-// cell. Columns whose heading starts with ">" are set flush right.
+// Table is a table of text: a heading and rows, with columns as wide as their widest cell. A column whose heading
+// begins with ">" is flush right.
 type Table struct {
-	Heading []string
-	rows    [][]string
-	notes   map[int]string // by row: a line below it that is no row
+	Heading   []string
+	rows      [][]string
+	noteByRow map[int]string // a line below the row that is no row
 }
 
-// add adds a row. It quotes a cell that holds unprintable characters.
+// Add adds a row. It quotes a cell that holds unprintable characters.
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -37,30 +37,15 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// note puts a line below the row added last.
+// Note puts a line below the row that was added last.
 func (t *Table) Note(line string) {
-	if t.notes == nil {
-		t.notes = map[int]string{}
+	if t.noteByRow == nil {
+		t.noteByRow = map[int]string{}
 	}
-	t.notes[len(t.rows)-1] += PrintableLines(line) + "\n"
+	t.noteByRow[len(t.rows)-1] += PrintableLines(line) + "\n"
 }
 
-// Stack returns tables one below the other, apart by a blank line, without those
-// that have no rows; the first where none has.
-func Stack(tables ...Table) string {
-	var texts []string
-	for _, t := range tables {
-		if len(t.rows) > 0 {
-			texts = append(texts, t.Render())
-		}
-	}
-	if len(texts) == 0 {
-		return tables[0].Render()
-	}
-	return strings.Join(texts, "\n")
-}
-
-// render returns the table, each line ended and without trailing blanks.
+// Render returns the table. Each line is ended, and has no trailing blanks.
 func (t *Table) Render() string {
 	heading := make([]string, len(t.Heading))
 	right := make([]bool, len(t.Heading))
@@ -73,6 +58,7 @@ func (t *Table) Render() string {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
+
 	var out, line strings.Builder
 	write := func(cells []string) {
 		line.Reset()
@@ -92,7 +78,22 @@ func (t *Table) Render() string {
 	write(heading)
 	for i, cells := range t.rows {
 		write(cells)
-		out.WriteString(t.notes[i])
+		out.WriteString(t.noteByRow[i])
 	}
 	return out.String()
+}
+
+// Stack returns tables one below the other, apart by a blank line, without those that have no rows; the first where
+// none has.
+func Stack(tables ...Table) string {
+	var texts []string
+	for _, t := range tables {
+		if len(t.rows) > 0 {
+			texts = append(texts, t.Render())
+		}
+	}
+	if len(texts) == 0 {
+		return tables[0].Render()
+	}
+	return strings.Join(texts, "\n")
 }

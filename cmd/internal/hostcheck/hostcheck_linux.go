@@ -1,7 +1,6 @@
 package hostcheck
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -34,12 +33,12 @@ func Checks(mirror, plugin string) []probe.Result {
 	return append(results, checkPlugin(plugin))
 }
 
-// checkKernel reports whether flowtally supports a kernel of this release: from 6.1 on, with TCX
-// from 6.6 on.
+// checkKernel reports whether flowtally supports a kernel of this release: from 6.1 on, and with TCX from 6.6 on.
 func checkKernel(release string, err error) probe.Result {
 	r := probe.Result{Object: "kernel " + release, Feature: "kernel 6.1 or later"}
 	if err != nil {
-		r.Object, r.Reason = "kernel", err.Error()
+		r.Object = "kernel"
+		r.Reason = err.Error()
 		return r
 	}
 	var major, minor int
@@ -47,13 +46,17 @@ func checkKernel(release string, err error) probe.Result {
 		r.Reason = "the release does not start with a version"
 		return r
 	}
+
 	switch {
 	case major > 6 || major == 6 && minor >= 6:
 		r.Answer = probe.Yes
 	case major == 6 && minor >= 1:
-		r.Answer, r.Reason = probe.Yes, "counts ingress only: egress needs TCX, from 6.6 on"
+		r.Answer = probe.Yes
+		r.Reason = "counts ingress only: egress needs TCX, from 6.6 on"
 	default:
-		r.Answer, r.Reason, r.Fix = probe.No, "too old", "a kernel from 6.1 on"
+		r.Answer = probe.No
+		r.Reason = "too old"
+		r.Fix = "a kernel from 6.1 on"
 	}
 	return r
 }
@@ -70,17 +73,22 @@ func checkShm(mirror string) probe.Result {
 		r.Reason = err.Error()
 		return r
 	}
+
 	free := st.Bavail * uint64(st.Bsize)
 	switch {
 	case uint32(st.Type) != unix.TMPFS_MAGIC:
-		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", ownDir
+		r.Answer = probe.No
+		r.Reason = "not a tmpfs: the kernel writes the mirror back to a disk"
+		r.Fix = ownDir
 	case free < minSpace:
-		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
+		r.Answer = probe.No
+		r.Reason = fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
 		// A size below what is in use is refused, so the file system grows from the size that it has.
 		larger := (st.Blocks*uint64(st.Bsize) + 1<<30) >> 20
 		r.Fix = fmt.Sprintf("mount -o remount,size=%dM %s, or remove files there", larger, trust.Quote(mountPoint(dir)))
 	default:
-		r.Answer, r.Reason = probe.Yes, format.Bytes(free)+" free"
+		r.Answer = probe.Yes
+		r.Reason = format.Bytes(free) + " free"
 	}
 	return r
 }
@@ -94,62 +102,56 @@ func existingParent(path string) string {
 	}
 }
 
-// mountPoint returns the directory at which the file system of dir is mounted, as far as device
-// numbers tell.
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device numbers tell.
 func mountPoint(dir string) string {
-	var here, above unix.Stat_t
-	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
-		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
-			break
+	for {
+		up := filepath.Dir(dir)
+		if up == dir || !sameDevice(dir, up) {
+			return dir
 		}
+		dir = up
 	}
-	return dir
+}
+
+func sameDevice(a, b string) bool {
+	var x, y unix.Stat_t
+	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev
 }
 
 const ownDir = "another --mirror PATH, in a directory of your own below /run or /dev/shm"
 
-// checkMirrorDir reports whether this process can make a mirror in dir, and whether readers can
-// trust one made there.
+// checkMirrorDir reports whether this process can make a mirror in dir, and whether readers can trust one made there.
 func checkMirrorDir(dir string) probe.Result {
 	r := probe.Result{Object: dir, Feature: "mirror writable"}
 	var st unix.Stat_t
-	at := dir
-	if err := unix.Lstat(dir, &st); err != nil {
-		at = existingParent(filepath.Join(dir, "mirror"))
-	} else {
-		switch {
-		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			r.Answer, r.Reason, r.Fix = probe.No, "not a directory", "another --mirror PATH"
-			return r
-		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
-			// To give it to root would leave that user's files in it.
-			r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
-			if os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
-				r.Fix = "mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH"
-			}
-			return r
-		case st.Mode&0o022 != 0:
-			r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
-			r.Fix = "chmod 0755 " + trust.Quote(dir)
-			if st.Mode&unix.S_ISVTX != 0 { // such as /tmp, whose mode other programs rely on
-				r.Fix = ownDir
-			}
-			return r
-		}
+	exists := unix.Lstat(dir, &st) == nil
+	if exists && distrusts(&r, dir, &st) {
+		return r
 	}
-	if why, err := untrustedParent(dir); err != nil || why != "" {
-		r.Answer, r.Reason, r.Fix = probe.No, why, "correct the named path, or another --mirror PATH"
+
+	if why, err := untrustedParent(dir); err != nil {
+		r.Answer = probe.No
+		r.Reason = err.Error()
+		r.Fix = "another --mirror PATH"
+		return r
+	} else if why != "" {
+		r.Answer = probe.No
+		r.Reason = why
+		r.Fix = "correct the named path, or another --mirror PATH"
 		if command := trust.Command(why); command != "" {
 			r.Fix = command + ", or another --mirror PATH"
 		}
-		if err != nil {
-			r.Reason, r.Fix = err.Error(), "another --mirror PATH"
-		}
 		return r
 	}
+
+	at := dir
+	if !exists {
+		at = existingParent(filepath.Join(dir, "mirror"))
+	}
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-		r.Answer, r.Reason, r.Fix = probe.No, fmt.Sprintf("writing to %s: %v", at, err), "run as root"
+		r.Answer = probe.No
+		r.Reason = fmt.Sprintf("writing to %s: %v", at, err)
+		r.Fix = "run as root"
 		return r
 	}
 	r.Answer = probe.Yes
@@ -157,6 +159,35 @@ func checkMirrorDir(dir string) probe.Result {
 		r.Reason = "not there yet, made at the first start"
 	}
 	return r
+}
+
+// distrusts answers no if the directory itself lets others replace a mirror there.
+func distrusts(r *probe.Result, dir string, st *unix.Stat_t) bool {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		r.Reason = "not a directory"
+		r.Fix = "another --mirror PATH"
+
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		r.Reason = fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
+		// To give it to root would leave that user's files in it.
+		r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
+		if os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
+			r.Fix = "mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH"
+		}
+
+	case st.Mode&0o022 != 0:
+		r.Reason = fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
+		r.Fix = "chmod 0755 " + trust.Quote(dir)
+		if st.Mode&unix.S_ISVTX != 0 { // such as /tmp, whose mode other programs rely on
+			r.Fix = ownDir
+		}
+
+	default:
+		return false
+	}
+	r.Answer = probe.No
+	return true
 }
 
 // untrustedParent returns why another user could put another directory in the place of dir.
@@ -182,30 +213,21 @@ var capabilities = []struct {
 	{"CAP_PERFMON", unix.CAP_PERFMON, "programs that read packets through pointers"},
 }
 
-// checkCapabilities reports for each capability whether it is effective, by the text of
-// /proc/self/status.
+// checkCapabilities reports for each capability whether it is effective. status is the text of /proc/self/status.
 func checkCapabilities(status string, err error) []probe.Result {
-	var effective uint64
-	found := false
-	for s := bufio.NewScanner(strings.NewReader(status)); s.Scan(); {
-		if hex, ok := strings.CutPrefix(s.Text(), "CapEff:"); ok && err == nil {
-			effective, err = strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			found = err == nil
-		}
-	}
+	effective, err := effectiveCapabilities(status, err)
 	var results []probe.Result
 	for _, c := range capabilities {
 		r := probe.Result{Object: "this process", Feature: c.name}
+		byAdmin := effective&(1<<unix.CAP_SYS_ADMIN) != 0 && c.bit != unix.CAP_NET_ADMIN // it implies the others
 		switch {
-		case !found:
-			r.Reason = "/proc/self/status names no effective capabilities"
-			if err != nil {
-				r.Reason = err.Error()
-			}
-		case effective&(1<<c.bit) != 0 || effective&(1<<unix.CAP_SYS_ADMIN) != 0 && c.bit != unix.CAP_NET_ADMIN:
+		case err != nil:
+			r.Reason = err.Error()
+		case effective&(1<<c.bit) != 0 || byAdmin:
 			r.Answer = probe.Yes
 		default:
-			r.Answer, r.Reason = probe.No, "not effective; needed for "+c.why
+			r.Answer = probe.No
+			r.Reason = "not effective; needed for " + c.why
 			r.Fix = "run as root, or AmbientCapabilities=" + c.name + " in the systemd unit"
 		}
 		results = append(results, r)
@@ -213,16 +235,33 @@ func checkCapabilities(status string, err error) []probe.Result {
 	return results
 }
 
-// checkPlugin reports whether the plugin's binary is there, can be run, and for root whether others
-// could have written it.
+// effectiveCapabilities reads the effective capabilities out of a status.
+func effectiveCapabilities(status string, err error) (uint64, error) {
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(status) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		}
+	}
+	return 0, errors.New("/proc/self/status names no effective capabilities")
+}
+
+// checkPlugin reports whether the plugin's binary is there and can be run, and for root, whether others could have
+// written it.
 func checkPlugin(path string) probe.Result {
 	r := probe.Result{Object: cmp.Or(path, plugin.BinaryName), Feature: "plugin binary"}
 	found, err := plugin.Find(path)
 	if err == nil {
-		r.Object, r.Answer = found, probe.Yes
+		r.Object = found
+		r.Answer = probe.Yes
 		return r
 	}
-	r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
+
+	r.Answer = probe.No
+	r.Reason = err.Error()
+	r.Fix = "install flowtally-plugin beside flowtally, or --plugin PATH"
 	if step := (interface{ NextStep() string })(nil); errors.As(err, &step) && step.NextStep() != "" {
 		r.Fix = step.NextStep()
 	}

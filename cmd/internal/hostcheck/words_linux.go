@@ -25,20 +25,24 @@ func checkWords(mirror string) []probe.Result {
 	if errors.Is(err, unix.ENOENT) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil
 	}
+	var counted string
 	if err == nil {
-		r.Reason, err = countWords(mirror)
+		counted, err = countWords(mirror)
 	}
 	if err != nil {
 		r.Reason = err.Error()
 		return []probe.Result{r}
 	}
+
 	group := strconv.Itoa(int(st.Gid))
 	if g, err := user.LookupGroupId(group); err == nil {
 		group = g.Name
 	}
-	r.Answer, r.Reason = probe.Yes, fmt.Sprintf("%s; socket of mode %04o, group %s", r.Reason, st.Mode&0o7777, group)
+	r.Answer = probe.Yes
+	r.Reason = fmt.Sprintf("%s; socket of mode %04o, group %s", counted, st.Mode&0o7777, group)
 	if err := unix.Faccessat(unix.AT_FDCWD, socket, unix.W_OK, unix.AT_EACCESS); err != nil {
-		r.Answer, r.Reason = probe.No, r.Reason+", which this process may not connect to"
+		r.Answer = probe.No
+		r.Reason += ", which this process may not connect to"
 		r.Fix = "run as root, or set mirror.words_mode and mirror.words_group, and join that group"
 	}
 	return []probe.Result{r}
@@ -51,17 +55,19 @@ func countWords(mirror string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	all, err := r.Entries()
+	entries, err := r.Entries()
 	if err != nil {
 		return "", err
 	}
-	n := make(map[dataplane.Mode]int)
+
 	reserved := 0
-	for _, e := range all {
+	countByMode := make(map[dataplane.Mode]int)
+	for _, e := range entries {
 		if mode, own := strings.CutPrefix(e.Source, "rdma:own/"); own {
-			n[dataplane.Mode(mode)]++
 			reserved++
+			countByMode[dataplane.Mode(mode)]++
 		}
 	}
-	return fmt.Sprintf("%d of %d reserved, %d in use, %d abandoned", reserved, dataplane.MaxWords, n[dataplane.ModeWords], n[dataplane.ModeWordsAbandoned]), nil
+	return fmt.Sprintf("%d of %d reserved, %d in use, %d abandoned",
+		reserved, dataplane.MaxWords, countByMode[dataplane.ModeWords], countByMode[dataplane.ModeWordsAbandoned]), nil
 }

@@ -46,48 +46,66 @@ type place struct {
 
 func nameOfMirror(path string) string { return strings.TrimSuffix(filepath.Base(path), ".mirror") }
 
-// join puts the mirrors and the pins of one name and one owner together: a user can make a mirror of any name, and is not
-// to decide by it what becomes of another user's pins. status reads a mirror.
+// join puts the mirrors and the pins of one name and one owner together. Another user may make a mirror of any name,
+// and is not to decide by it what becomes of these pins. links counts the programs of a directory of pins, and status
+// reads a mirror.
 func join(mirrors, pins []place, links func(dir string) int, status func(path string) (halted bool, size uint64, idle time.Duration)) []Instance {
 	var all []Instance
-	taken := make(map[string]bool)
+	joined := make(map[string]bool) // the directories of pins that have a mirror
 	for _, m := range mirrors {
 		i := Instance{Name: nameOfMirror(m.path), Owner: m.owner, Mirror: m.path, PID: max(m.holder, 0)}
-		var halted bool
-		halted, i.Size, i.Idle = status(m.path)
+		halted, size, idle := status(m.path)
+		i.Size = size
+		i.Idle = idle
+
 		held := m.holder != 0
-		for _, p := range pins {
-			if filepath.Base(p.path) == i.Name && p.owner == m.owner && !taken[p.path] {
-				taken[p.path] = true
-				i.Pins, i.Links = p.path, links(p.path)
-				held = held || p.holder != 0
-				break
-			}
+		own := slices.IndexFunc(pins, func(p place) bool {
+			return filepath.Base(p.path) == i.Name && p.owner == m.owner && !joined[p.path]
+		})
+		if own >= 0 {
+			p := pins[own]
+			joined[p.path] = true
+			i.Pins = p.path
+			i.Links = links(p.path)
+			held = held || p.holder != 0
 		}
-		switch {
-		case held:
-			i.State = Running
-		case !halted:
-			i.State = Dead
-		case i.Pins != "":
-			i.State = Kept
-		default:
-			i.State = Stopped
-		}
+		i.State = stateOf(held, halted, i.Pins != "")
 		all = append(all, i)
 	}
+
 	for _, p := range pins {
-		if taken[p.path] {
+		if joined[p.path] {
 			continue
 		}
-		i := Instance{Name: filepath.Base(p.path), Owner: p.owner, State: Pins, Pins: p.path, Links: links(p.path), PID: max(p.holder, 0)}
+		i := Instance{
+			Name:  filepath.Base(p.path),
+			Owner: p.owner,
+			State: Pins,
+			Pins:  p.path,
+			Links: links(p.path),
+			PID:   max(p.holder, 0),
+		}
 		if p.holder != 0 {
 			i.State = Running
 		}
 		all = append(all, i)
 	}
+
 	slices.SortFunc(all, func(a, b Instance) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Pins, b.Pins))
 	})
 	return all
+}
+
+// stateOf returns the state of an instance with a mirror.
+func stateOf(held, halted, pinned bool) State {
+	switch {
+	case held:
+		return Running
+	case !halted:
+		return Dead
+	case pinned:
+		return Kept
+	}
+	return Stopped
 }

@@ -21,7 +21,7 @@ import (
 const mostDepth = 4
 
 // List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace,
-// as far as this user may look. Further mirrors and directories of pins may be named.
+// as far as this user may look. mirrors and pins name further places.
 func List(mirrors, pins []string) ([]Instance, error) {
 	held, err := locks()
 	if err != nil {
@@ -33,22 +33,26 @@ func List(mirrors, pins []string) ([]Instance, error) {
 	for _, root := range bpffs() {
 		pins = append(pins, pinDirs(root)...)
 	}
-	at := func(paths []string, lock func(string) string) (all []place) {
-		slices.Sort(paths)
-		for _, path := range slices.Compact(paths) {
-			var st unix.Stat_t
-			if unix.Lstat(path, &st) == nil {
-				all = append(all, place{path, st.Uid, held[identity(lock(path))]})
-			}
-		}
-		return all
-	}
-	return join(
-		at(mirrors, func(path string) string { return shm.Files(path)[1] }),
-		at(pins, func(dir string) string { return dir }),
-		countLinks, status), nil
+
+	mirrorPlaces := placesOf(mirrors, held, func(path string) string { return shm.Files(path)[1] })
+	pinPlaces := placesOf(pins, held, func(dir string) string { return dir })
+	return join(mirrorPlaces, pinPlaces, countLinks, status), nil
 }
 
+// placesOf returns the paths that exist, each once. lock returns the file whose lock an instance holds while it runs,
+// and held the holder of a lock.
+func placesOf(paths []string, held map[string]int, lock func(path string) string) (all []place) {
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) == nil {
+			all = append(all, place{path, st.Uid, held[identity(lock(path))]})
+		}
+	}
+	return all
+}
+
+// mirrorDirs returns the directories where a writer puts its mirror, of this user and of others.
 func mirrorDirs() []string {
 	dirs := []string{filepath.Dir(shm.DefaultPath("default")), "/run/flowtally", "/dev/shm/flowtally"}
 	users, _ := filepath.Glob("/run/user/*/flowtally")
@@ -57,8 +61,8 @@ func mirrorDirs() []string {
 	return slices.Compact(dirs)
 }
 
-// mirrorsIn lists the mirrors in a directory that its owner may have made for somebody else to look into. Like
-// shm.Locate it follows no link, and it leaves out names that no instance has.
+// mirrorsIn lists the mirrors in a directory. Its owner may have made it for somebody else to look into: like
+// shm.Locate, the look follows no link, and it leaves out names that no instance has.
 func mirrorsIn(dir string) (mirrors []string) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil
@@ -108,7 +112,32 @@ func countLinks(dir string) int {
 	return len(links)
 }
 
-// status reads the state of a mirror's writer. A file that is not a mirror any more, or not whole, is of a dead one.
+// locks returns the holder of each lock of flock(2), by the identity of the file. To look by taking a lock would keep a
+// starting instance out.
+func locks() (map[string]int, error) {
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return nil, fmt.Errorf("listing locks: %w", err)
+	}
+	defer f.Close()
+
+	holderByFile := make(map[string]int)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" { // "->" stands before FLOCK where a process waits
+			continue
+		}
+		pid, err := strconv.Atoi(f[4])
+		if err != nil || pid <= 0 {
+			pid = -1 // of another PID namespace
+		}
+		holderByFile[f[5]] = pid
+	}
+	return holderByFile, nil
+}
+
+// status reads the state of a mirror's writer. A file that is no mirror any more, or not a whole one, is of a dead
+// writer.
 func status(path string) (halted bool, size uint64, idle time.Duration) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -124,35 +153,13 @@ func status(path string) (halted bool, size uint64, idle time.Duration) {
 	return s.State == shm.Halt, size, s.Age
 }
 
-// identity names a file as /proc/locks does.
+// identity names a file as /proc/locks does; "" for a file that is gone.
 func identity(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return ""
 	}
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-}
-
-// locks returns the holder of each lock of flock(2). To take a lock for a look would keep a starting instance out.
-func locks() (map[string]int, error) {
-	f, err := os.Open("/proc/locks")
-	if err != nil {
-		return nil, fmt.Errorf("listing locks: %w", err)
-	}
-	defer f.Close()
-	holders := make(map[string]int)
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		f := strings.Fields(lines.Text())
-		if len(f) < 6 || f[1] != "FLOCK" { // "->" stands before FLOCK where a process waits
-			continue
-		}
-		pid, err := strconv.Atoi(f[4])
-		if err != nil || pid <= 0 {
-			pid = -1
-		}
-		holders[f[5]] = pid
-	}
-	return holders, nil
 }
 
 // Readers returns a function that reports whether a process maps a mirror, as far as this user may look. It knows the

@@ -39,45 +39,53 @@ func Pages(app *kong.Application, configuration string) []Page {
 	return pages
 }
 
-// words are the words that call a command, joined by sep.
+// words returns the words that call a command, joined by sep.
 func words(n *kong.Node, sep string) string {
 	return strings.ReplaceAll(usage.CommandPath(n), " ", sep)
 }
 
-// overview is flowtally(1).
+// files are the paths that flowtally(1) explains.
+var files = []struct{ path, text string }{
+	{"/etc/flowtally.yaml", "The configuration that the systemd unit names."},
+	{"/run/flowtally/INSTANCE.mirror", "The counters. Every user may read them."},
+	{"/run/flowtally-control/INSTANCE.sock", "The control socket of the commands flows and queue-pairs, for root alone."},
+	{"/sys/fs/bpf/flowtally/INSTANCE", "Pinned maps and links of an instance."},
+}
+
+// overview returns flowtally(1).
 func overview(app *kong.Application) Page {
 	r := newRoff(app.Name, 1, "count network flows and mirror the counts into shared memory")
 	r.section("SYNOPSIS")
 	r.line(".B " + app.Name)
 	r.text("COMMAND [FLAG]… [ARGUMENT]…")
+
 	r.section("DESCRIPTION")
 	r.paragraphs(app.Help)
+
 	r.section("COMMANDS")
 	for _, n := range app.Leaves(true) {
 		r.item(".BR "+strings.ReplaceAll(words(n, "-"), "-", `\-`)+" (1)", n.Help)
 	}
+
 	r.section("FLAGS OF ALL COMMANDS")
 	r.flags(app.Flags)
+
 	r.section("FILES")
-	for _, f := range [][2]string{
-		{"/etc/flowtally.yaml", "The configuration that the systemd unit names."},
-		{"/run/flowtally/INSTANCE.mirror", "The counters. Every user may read them."},
-		{"/run/flowtally-control/INSTANCE.sock", "The control socket of the commands flows and queue-pairs, for root alone."},
-		{"/sys/fs/bpf/flowtally/INSTANCE", "Pinned maps and links of an instance."},
-	} {
-		r.item(".I "+escape(f[0]), f[1])
+	for _, f := range files {
+		r.item(".I "+escape(f.path), f.text)
 	}
 	r.seeAlso(app.Name + "(1)")
 	return Page{app.Name, 1, r.String()}
 }
 
-// command is the page of one command.
+// command returns the page of one command.
 func command(n *kong.Node) Page {
 	name := words(n, "-")
 	r := newRoff(name, 1, n.Help)
 	r.section("SYNOPSIS")
 	r.line(".B " + escape(words(n, " ")))
 	r.text(synopsis(n))
+
 	r.section("DESCRIPTION")
 	r.paragraphs(n.Help)
 	if len(n.Aliases) > 0 {
@@ -85,18 +93,10 @@ func command(n *kong.Node) Page {
 	}
 	text, examples, _ := strings.Cut(n.Detail, "Examples:")
 	r.paragraphs(text)
+
 	if len(n.Children) > 0 {
 		r.section("COMMANDS")
-		for _, child := range n.Children {
-			if child.Hidden {
-				continue
-			}
-			help := child.Help
-			if n.DefaultCmd == child {
-				help += " This command is run if no other one is named."
-			}
-			r.item(".BR "+escape(words(child, "-"))+" (1)", help)
-		}
+		r.children(n)
 	}
 	if len(n.Positional) > 0 {
 		r.section("ARGUMENTS")
@@ -104,12 +104,9 @@ func command(n *kong.Node) Page {
 			r.item(".I "+escape(strings.ToUpper(v.Name)), value(v, ""))
 		}
 	}
-	var flags []*kong.Flag
-	for p := n; p.Parent != nil; p = p.Parent {
-		flags = append(flags, p.Flags...)
-	}
+
 	r.section("FLAGS")
-	r.flags(flags)
+	r.flags(flagsOf(n))
 	r.paragraphs("The flags of all commands are in flowtally(1).")
 	if examples != "" {
 		r.section("EXAMPLES")
@@ -119,7 +116,15 @@ func command(n *kong.Node) Page {
 	return Page{name, 1, r.String()}
 }
 
-// synopsis are the flags that a command cannot do without, and its arguments.
+// flagsOf returns the flags of a command and of the commands above it, without those of all commands.
+func flagsOf(n *kong.Node) (flags []*kong.Flag) {
+	for p := n; p.Parent != nil; p = p.Parent {
+		flags = append(flags, p.Flags...)
+	}
+	return flags
+}
+
+// synopsis returns the flags that a command cannot do without, and its arguments.
 func synopsis(n *kong.Node) string {
 	var parts []string
 	for _, f := range n.Flags {
@@ -131,6 +136,7 @@ func synopsis(n *kong.Node) string {
 	if len(n.Children) > 0 && len(n.Positional) == 0 {
 		parts = append(parts, "COMMAND")
 	}
+
 	for _, v := range n.Positional {
 		word := strings.ToUpper(v.Name)
 		if !v.Required {
@@ -144,7 +150,7 @@ func synopsis(n *kong.Node) string {
 	return strings.Join(parts, " ")
 }
 
-// value is the help of a flag or an argument, with its environment variables and its default.
+// value returns the help of a flag or an argument, or fallback, with its environment variables and its default.
 func value(v *kong.Value, fallback string) string {
 	help := cmp.Or(v.Help, fallback)
 	if len(v.Tag.Envs) > 0 {
@@ -153,7 +159,8 @@ func value(v *kong.Value, fallback string) string {
 	return help + Default(v)
 }
 
-// Default returns the words that tell the default of a flag or an argument, or "" where there is none or the help tells it.
+// Default returns the sentence that tells the default of a flag or an argument; "" where there is none, or the help
+// tells it.
 func Default(v *kong.Value) string {
 	if !v.HasDefault || v.Default == "" || v.IsBool() || strings.Contains(v.Help, "efault") {
 		return ""
@@ -161,23 +168,38 @@ func Default(v *kong.Value) string {
 	return " Default: " + v.Default + "."
 }
 
-// roff is a page that is being written.
+// roff is a page that is being written, in the language of man(7).
 type roff struct{ strings.Builder }
 
+// newRoff begins a page. The first sentence of help is what the command does.
 func newRoff(name string, section int, help string) *roff {
 	r := new(roff)
 	fmt.Fprintf(r, ".TH %s %d \"\" \"flowtally\" \"flowtally\"\n", strings.ToUpper(escape(name)), section)
 	r.section("NAME")
-	help = strings.TrimSuffix(strings.SplitAfter(help, ". ")[0], ".")
-	r.line(escape(name) + ` \- ` + escape(strings.ToLower(help[:1])+help[1:]))
+	first := strings.TrimSuffix(strings.SplitAfter(help, ". ")[0], ".")
+	r.line(escape(name) + ` \- ` + escape(strings.ToLower(first[:1])+first[1:]))
 	return r
 }
 
 func (r *roff) line(s string)       { fmt.Fprintln(r, strings.TrimRight(s, " ")) }
 func (r *roff) section(name string) { r.line(".SH " + name) }
 
-// text writes one paragraph, whose lines cannot be read as requests.
+// text writes one paragraph. None of its lines is read as a request.
 func (r *roff) text(s string) { r.line(guard(escape(strings.Join(strings.Fields(s), " ")))) }
+
+// children writes an item for each command below n.
+func (r *roff) children(n *kong.Node) {
+	for _, child := range n.Children {
+		if child.Hidden {
+			continue
+		}
+		help := child.Help
+		if n.DefaultCmd == child {
+			help += " This command is run if no other one is named."
+		}
+		r.item(".BR "+escape(words(child, "-"))+" (1)", help)
+	}
+}
 
 // item writes an entry of a list: a request that prints its term, and its text.
 func (r *roff) item(term, text string) {
@@ -186,7 +208,7 @@ func (r *roff) item(term, text string) {
 	r.text(text)
 }
 
-// paragraphs writes text whose paragraphs are separated by empty lines. An indented one is printed as it is.
+// paragraphs writes text whose paragraphs are parted by empty lines. An indented one is printed as it is.
 func (r *roff) paragraphs(s string) {
 	for p := range strings.SplitSeq(s, "\n\n") {
 		switch {
@@ -212,6 +234,7 @@ func (r *roff) verbatim(s string) {
 	r.line(".RE")
 }
 
+// flags writes an item for each flag.
 func (r *roff) flags(flags []*kong.Flag) {
 	for _, f := range flags {
 		if f.Hidden {
@@ -231,14 +254,14 @@ func (r *roff) flags(flags []*kong.Flag) {
 	}
 }
 
-// seeAlso names the other pages.
+// seeAlso names the pages of the package but own.
 func (r *roff) seeAlso(own string) {
 	r.section("SEE ALSO")
 	others := slices.DeleteFunc(slices.Clone(seeAlso), func(s string) bool { return s == own })
 	r.line(escape(strings.Join(others, ", ")))
 }
 
-// escape hands text on as it is: roff reads backslashes, and a minus sign that is to be copied has one.
+// escape writes text so that roff prints it as it is. A minus sign has a backslash, or it could not be copied.
 func escape(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", "...").Replace(s)
 }

@@ -48,8 +48,16 @@ type Changes struct {
 // JSON prints a difference as JSON.
 func JSON(w io.Writer, instance string, dryRun bool, d dataplane.Difference) error {
 	out := Changes{
-		Schema: 1, Instance: instance, DryRun: dryRun, Settings: fields(d.Settings), Added: append([]string{}, d.Added...),
-		Removed: append([]string{}, d.Removed...), Renamed: []renameJSON{}, Changed: []changeJSON{}, Unchanged: d.Unchanged, Cost: cost.JSON(d.Cost),
+		Schema:    1,
+		Instance:  instance,
+		DryRun:    dryRun,
+		Settings:  fields(d.Settings),
+		Added:     append([]string{}, d.Added...), // [], not null
+		Removed:   append([]string{}, d.Removed...),
+		Renamed:   []renameJSON{},
+		Changed:   []changeJSON{},
+		Unchanged: d.Unchanged,
+		Cost:      cost.JSON(d.Cost),
 	}
 	for _, r := range d.Renamed {
 		out.Renamed = append(out.Renamed, renameJSON{r.From, r.To})
@@ -71,44 +79,45 @@ func fields(list []dataplane.FieldChange) []fieldJSON {
 // mostOrders is the number of flows behind one other flow that Text lists one by one.
 const mostOrders = 10
 
-// Text returns the lines of a difference. A flow that comes before thousands of others in a file can be a change of each
-// of them: then one line has their number.
+// Text returns the lines of a difference. A flow that comes before thousands of others in a file changes the order of
+// each: one line has their number then.
 func Text(d dataplane.Difference) string {
-	behind := func(c dataplane.FlowChange) string {
-		if len(c.Fields) == 1 && c.Fields[0].Field == "order" {
-			return c.Fields[0].To
-		}
-		return ""
-	}
-	flows := make(map[string]int)
+	countByOrder := make(map[string]int) // of the flows that change in their order alone
 	for _, c := range d.Changed {
-		flows[behind(c)]++
+		countByOrder[newOrder(c)]++
 	}
-	listed := func(to string) bool { return to == "" || flows[to] <= mostOrders }
-	d.Changed = slices.DeleteFunc(slices.Clone(d.Changed), func(c dataplane.FlowChange) bool { return !listed(behind(c)) })
+	many := func(order string) bool { return order != "" && countByOrder[order] > mostOrders }
+
+	d.Changed = slices.DeleteFunc(slices.Clone(d.Changed), func(c dataplane.FlowChange) bool { return many(newOrder(c)) })
 	text := d.String()
-	for _, to := range slices.Sorted(maps.Keys(flows)) {
-		if !listed(to) {
-			text += fmt.Sprintf("~ %d flows: %s\n", flows[to], to)
+	for _, order := range slices.Sorted(maps.Keys(countByOrder)) {
+		if many(order) {
+			text += fmt.Sprintf("~ %d flows: %s\n", countByOrder[order], order)
 		}
 	}
 	return text
 }
 
+// newOrder returns the place that a flow gets, such as behind another one, if nothing else of it changes; else "".
+func newOrder(c dataplane.FlowChange) string {
+	if len(c.Fields) == 1 && c.Fields[0].Field == "order" {
+		return c.Fields[0].To
+	}
+	return ""
+}
+
 // Summary returns a line about a difference, such as "1 flow added, 4000 flows unchanged".
 func Summary(d dataplane.Difference) string {
 	text := ""
-	for _, part := range []struct {
-		n    int
-		noun string
-		end  string
-	}{
-		{len(d.Settings), "setting", "changed"}, {len(d.Added), "flow", "added"}, {changed(d), "flow", "changed"}, {len(d.Removed), "flow", "removed"},
-	} {
-		if part.n > 0 {
-			text += format.Plural(uint64(part.n), part.noun, part.noun+"s") + " " + part.end + ", "
+	add := func(n int, noun, done string) {
+		if n > 0 {
+			text += format.Plural(uint64(n), noun, noun+"s") + " " + done + ", "
 		}
 	}
+	add(len(d.Settings), "setting", "changed")
+	add(len(d.Added), "flow", "added")
+	add(changed(d), "flow", "changed")
+	add(len(d.Removed), "flow", "removed")
 	return text + fmt.Sprintf("%s unchanged", format.Plural(uint64(d.Unchanged), "flow", "flows"))
 }
 

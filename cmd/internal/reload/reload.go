@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// settled is how long a file must have stayed as it is before it is read: an editor that writes in place leaves a
+	// settled is how long a file must have stayed as it is before it is read. An editor that writes in place leaves a
 	// part of the file for a moment, and a part may be valid.
 	settled = 250 * time.Millisecond
 	// patience bounds the wait for that.
 	patience = 5 * time.Second
 )
 
-// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The same
-// holds for the files and directories that it includes.
+// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The
+// same holds for the files and directories that it includes.
 func Load(ctx context.Context, path string) (dataplane.Config, error) {
 	return load(ctx, path, settled, patience)
 }
 
-// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a writer,
-// and hold up the reloads that follow.
+// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a
+// writer, and hold up the reloads that follow.
 func Again(ctx context.Context, path string) (dataplane.Config, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return dataplane.Config{}, fmt.Errorf("reading configuration: %s: not a regular file, which a reload cannot read", path)
@@ -44,20 +44,20 @@ func Again(ctx context.Context, path string) (dataplane.Config, error) {
 func load(ctx context.Context, path string, settled, patience time.Duration) (dataplane.Config, error) {
 	for end := time.Now().Add(patience); ; {
 		before, err := os.Stat(path)
-		if err != nil || !before.Mode().IsRegular() { // Load says why, or reads a pipe once
+		if err != nil || !before.Mode().IsRegular() { // read says why, or reads a pipe once
 			cfg, _, err := read(ctx, path)
 			return cfg, err
 		}
+
 		age := time.Since(before.ModTime())
-		if age >= settled || age < 0 {
+		if age >= settled || age < 0 { // below 0 it is of another clock
 			start := time.Now()
 			cfg, paths, loadErr := read(ctx, path)
-			after, err := os.Stat(path)
-			if err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime()) &&
-				!changedSince(paths, start.Add(-settled)) {
+			if isAsBefore(path, before) && !changedSince(paths, start.Add(-settled)) {
 				return cfg, loadErr
 			}
 		}
+
 		if time.Now().After(end) {
 			return dataplane.Config{}, fmt.Errorf("reading configuration: %s: it changes while it is read: write another file and rename it to this one", path)
 		}
@@ -69,7 +69,25 @@ func load(ctx context.Context, path string, settled, patience time.Duration) (da
 	}
 }
 
-// read is configs.LoadFiles. When ctx ends, the goroutine stays that waits for the writer of a FIFO.
+// isAsBefore reports whether the file at path is still the one that before describes, with the same size and time.
+func isAsBefore(path string, before os.FileInfo) bool {
+	after, err := os.Stat(path)
+	return err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
+}
+
+// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is
+// of another clock, and tells of no change.
+func changedSince(paths []string, then time.Time) bool {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || info.ModTime().After(then) && info.ModTime().Before(time.Now()) {
+			return true
+		}
+	}
+	return false
+}
+
+// read is configs.LoadFiles. When ctx ends, a goroutine that waits for the writer of a FIFO stays behind.
 func read(ctx context.Context, path string) (cfg dataplane.Config, paths []string, err error) {
 	type loaded struct {
 		cfg   dataplane.Config
@@ -81,6 +99,7 @@ func read(ctx context.Context, path string) (cfg dataplane.Config, paths []strin
 		cfg, paths, err := configs.LoadFiles(path)
 		done <- loaded{cfg, paths, err}
 	}()
+
 	select {
 	case l := <-done:
 		return l.cfg, l.paths, l.err
@@ -89,29 +108,23 @@ func read(ctx context.Context, path string) (cfg dataplane.Config, paths []strin
 	}
 }
 
-// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is
-// of another clock, and no change.
-func changedSince(paths []string, then time.Time) bool {
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil || info.ModTime().After(then) && info.ModTime().Before(time.Now()) {
-			return true
-		}
-	}
-	return false
-}
-
 // Options of Apply. The zero value keeps the flows that were added to the running instance.
 type Options struct {
 	DryRun bool // change nothing
 	Prune  bool // remove flows that are not in the configuration, also those that were added to the running instance
 }
 
-// Apply makes a running instance the configuration, and returns the difference.
+// Apply makes a running instance the configuration, and returns the difference. A dry run computes the cost of a packet
+// too.
 func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o Options) (dataplane.Difference, error) {
 	settings := cfg
 	settings.Flows = nil
-	return svc.SetFlows(ctx, cfg.Flows, dataplane.SetOptions{Config: &settings, KeepAdded: !o.Prune, DryRun: o.DryRun, Cost: o.DryRun})
+	return svc.SetFlows(ctx, cfg.Flows, dataplane.SetOptions{
+		Config:    &settings,
+		KeepAdded: !o.Prune,
+		DryRun:    o.DryRun,
+		Cost:      o.DryRun,
+	})
 }
 
 // Loop applies a configuration at each signal.
@@ -132,6 +145,7 @@ func (l *Loop) Run(ctx context.Context) {
 			return
 		case <-l.Signals:
 		}
+
 		l.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", shm.Now()/int64(time.Microsecond)))
 		status := "reloaded"
 		if err := l.reload(ctx); err != nil {
@@ -145,6 +159,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
+// reload applies the configuration once.
 func (l *Loop) reload(ctx context.Context) error {
 	cfg, err := l.Load(ctx)
 	if err != nil {
@@ -154,21 +169,34 @@ func (l *Loop) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Logger.Info("reloaded", "instance", l.Instance, "added", len(d.Added), "removed", len(d.Removed), "changed", changed(d),
-		"settings", len(d.Settings), "unchanged", d.Unchanged)
+	l.Logger.Info("reloaded",
+		"instance", l.Instance,
+		"added", len(d.Added),
+		"removed", len(d.Removed),
+		"changed", changed(d),
+		"settings", len(d.Settings),
+		"unchanged", d.Unchanged,
+	)
 	return nil
 }
 
-// report logs why a reload was refused: a record for each mistake of the file.
+// report logs why a reload was refused. Each mistake of the file has a record.
 func (l *Loop) report(err error) {
+	const message = "reloading: the instance counts as before"
 	mistakes := (*configs.Error)(nil)
 	if !errors.As(err, &mistakes) {
-		l.Logger.Error("reloading: the instance counts as before", "instance", l.Instance, "err", err)
+		l.Logger.Error(message, "instance", l.Instance, "err", err)
 		return
 	}
 	for _, p := range mistakes.Problems {
-		l.Logger.Error("reloading: the instance counts as before", "instance", l.Instance,
-			"file", p.File, "line", p.Line, "column", p.Col, "err", p.Msg, "try", strings.ReplaceAll(p.Suggestion, "\n", " "))
+		l.Logger.Error(message,
+			"instance", l.Instance,
+			"file", p.File,
+			"line", p.Line,
+			"column", p.Col,
+			"err", p.Msg,
+			"try", strings.ReplaceAll(p.Suggestion, "\n", " "),
+		)
 	}
 }
 

@@ -27,31 +27,22 @@ type Decider struct {
 	class  *xdp.Classifier // nil: the machine cannot load BPF
 	noBPF  error
 	linear *linear.Matcher
-	extra  []Count // part of the classifier's counts: the counts before begin, and the counts of Decide
+	others []Count // of the classifier's counts, by flow: those that count did not make since begin
 }
 
 // NewDecider loads flows into the classifier. Where the process may not or cannot load BPF, the linear matcher
 // decides, and NoBPF returns the reason. Flows that the classifier's tables do not hold are an error.
 func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
-	d := &Decider{flows: flows, linear: linear.New(flows), extra: make([]Count, len(flows))}
+	d := &Decider{flows: flows, linear: linear.New(flows), others: make([]Count, len(flows))}
 	d.class, d.noBPF = xdp.NewClassifier(flows, log)
 	if d.noBPF == nil {
-		// The first program also shows whether the kernel runs it.
+		// A first run shows whether the kernel runs the program too.
 		_, _, d.noBPF = d.class.Decide(make([]byte, xdp.MinFrame), xdp.Side{})
 	}
 	if d.noBPF != nil && !cannotLoad(d.noBPF) {
 		return nil, errors.Join(d.noBPF, d.Close())
 	}
 	return d, nil
-}
-
-// begin sets the counts of the classifier to 0.
-func (d *Decider) begin() error {
-	clear(d.extra)
-	counts := make([]Count, len(d.flows))
-	err := d.addCounts(counts)
-	d.extra = counts
-	return err
 }
 
 // cannotLoad reports whether an error is of the machine and not of the flows.
@@ -62,8 +53,41 @@ func cannotLoad(err error) bool {
 // NoBPF returns the reason why the linear matcher decides, or nil.
 func (d *Decider) NoBPF() error { return d.noBPF }
 
-func side(p Packet) xdp.Side {
-	return xdp.Side{Interface: p.Interface, Direction: p.Direction, Layer3: p.Layer3}
+// Decide returns the verdict about one packet. It takes longer than counting the packet.
+func (d *Decider) Decide(p Packet) (Verdict, error) {
+	if d.noBPF != nil || !runs(p.Frame) {
+		return d.Linear(p), nil
+	}
+
+	i, drop, err := d.class.Decide(p.Frame, side(p))
+	if err != nil {
+		if refusesLength(err) {
+			return d.Linear(p), nil
+		}
+		return Verdict{}, err
+	}
+	if i >= 0 {
+		d.others[i].add(len(p.Frame)) // to decide counts
+	}
+	return Verdict{Flow: i, Drop: drop}, nil
+}
+
+// Linear returns the verdict of the linear matcher.
+func (d *Decider) Linear(p Packet) Verdict {
+	i, ok := d.linear.Match(p)
+	if !ok {
+		return Verdict{Flow: -1, Linear: true}
+	}
+	return Verdict{Flow: i, Drop: d.flows[i].Action == flow.Drop, Linear: true}
+}
+
+// begin makes the counts of count begin at 0. The classifier's own go on.
+func (d *Decider) begin() error {
+	clear(d.others)
+	counts := make([]Count, len(d.flows))
+	err := d.addCounts(counts)
+	d.others = counts
+	return err
 }
 
 // count lets the classifier count a packet, and returns false if the kernel takes no frame of this length.
@@ -78,46 +102,26 @@ func (d *Decider) count(p Packet) (bool, error) {
 	return err == nil, err
 }
 
+// runs reports whether a kernel can run a program over the frame. Some refuse more lengths.
 func runs(frame []byte) bool { return len(frame) >= xdp.MinFrame && len(frame) <= xdp.MaxFrame }
 
-// Decide returns the verdict about one packet. It takes longer than counting the packet.
-func (d *Decider) Decide(p Packet) (Verdict, error) {
-	if d.noBPF == nil && runs(p.Frame) {
-		i, drop, err := d.class.Decide(p.Frame, side(p))
-		if err == nil {
-			if i >= 0 {
-				d.extra[i].add(len(p.Frame))
-			}
-			return Verdict{Flow: i, Drop: drop}, nil
-		}
-		if !refusesLength(err) {
-			return Verdict{}, err
-		}
-	}
-	return d.Linear(p), nil
+func side(p Packet) xdp.Side {
+	return xdp.Side{Interface: p.Interface, Direction: p.Direction, Layer3: p.Layer3}
 }
 
-// Linear returns the verdict of the linear matcher.
-func (d *Decider) Linear(p Packet) Verdict {
-	i, ok := d.linear.Match(p)
-	if !ok {
-		return Verdict{Flow: -1, Linear: true}
-	}
-	return Verdict{Flow: i, Drop: d.flows[i].Action == flow.Drop, Linear: true}
-}
-
-// addCounts adds the packets that were counted by count alone.
+// addCounts adds the packets that count has counted since begin.
 func (d *Decider) addCounts(counts []Count) error {
 	if d.noBPF != nil {
 		return nil
 	}
-	packets, bytes := make([]uint64, len(counts)), make([]uint64, len(counts))
+	packets := make([]uint64, len(counts))
+	bytes := make([]uint64, len(counts))
 	if err := d.class.Read(packets, bytes); err != nil {
 		return err
 	}
 	for i := range counts {
-		counts[i].Packets += packets[i] - d.extra[i].Packets
-		counts[i].Bytes += bytes[i] - d.extra[i].Bytes
+		counts[i].Packets += packets[i] - d.others[i].Packets
+		counts[i].Bytes += bytes[i] - d.others[i].Bytes
 	}
 	return nil
 }

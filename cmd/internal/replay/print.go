@@ -50,13 +50,31 @@ func (r *Report) PrintJSON(w io.Writer, flows []flow.Flow) error {
 	reading := &view.Reading{Now: shm.Now(), Zero: view.MonotonicZero()}
 	for i, f := range flows {
 		reading.Counters = append(reading.Counters, view.Counter{
-			Index: uint32(i), Name: f.Name, Kind: "flow", Unit: "packets", Labels: f.Labels, Direction: f.Direction.String(), Source: "replay " + r.by(), ByteBasis: "l2",
-			Valid: true, Packets: r.Counts[i].Packets, Bytes: r.Counts[i].Bytes, SampledAt: reading.Now,
+			Index:     uint32(i),
+			Name:      f.Name,
+			Kind:      "flow",
+			Unit:      "packets",
+			Labels:    f.Labels,
+			Direction: f.Direction.String(),
+			Source:    "replay " + r.by(),
+			ByteBasis: "l2",
+			Valid:     true,
+			Packets:   r.Counts[i].Packets,
+			Bytes:     r.Counts[i].Bytes,
+			SampledAt: reading.Now,
 		})
 	}
 	return format.JSON(w, ReportJSON{
-		Schema: 1, By: r.by(), NoBPF: textOf(r.NoBPF), Records: countJSON(r.Records), Unmatched: countJSON(r.Unmatched),
-		Cut: r.Cut, Linear: r.Linear, Complete: r.Err == nil, Error: textOf(r.Err), Counters: view.ToJSON(reading).Counters,
+		Schema:    1,
+		By:        r.by(),
+		NoBPF:     textOf(r.NoBPF),
+		Records:   countJSON(r.Records),
+		Unmatched: countJSON(r.Unmatched),
+		Cut:       r.Cut,
+		Linear:    r.Linear,
+		Complete:  r.Err == nil,
+		Error:     textOf(r.Err),
+		Counters:  view.ToJSON(reading).Counters,
 	})
 }
 

@@ -30,6 +30,7 @@ type reading struct {
 	full, free chan *batch
 }
 
+// startReading reads ahead of its caller, who gives a counted batch back to free. It ends with ctx.
 func startReading(ctx context.Context, r io.Reader) reading {
 	read := reading{full: make(chan *batch), free: make(chan *batch, 2)}
 	read.free <- new(batch)
@@ -38,6 +39,7 @@ func startReading(ctx context.Context, r io.Reader) reading {
 	return read
 }
 
+// run fills batches until the capture ends. The last batch has the reason as its error.
 func (read reading) run(ctx context.Context, r io.Reader) {
 	in, err := capture.Open(r)
 	if err != nil {
@@ -50,10 +52,13 @@ func (read reading) run(ctx context.Context, r io.Reader) {
 		case <-ctx.Done():
 			return
 		}
-		if b.err = err; err == nil {
+
+		b.err = err
+		if err == nil {
 			b.fill(in)
+			err = b.err
 		}
-		err = b.err
+
 		select {
 		case read.full <- b:
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,8 @@ func Run(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	return d.Replay(ctx, r, o)
 }
 
-// Replay counts the records of the capture r by the flows of the decider, which o.Flows does not change. It returns an
-// error if r is no capture, or when ctx ends; a capture that is broken further behind is Report.Err. When ctx ends, a
+// Replay counts the records of the capture r by the flows of the decider; o.Flows is not read. It returns an error if r
+// is no capture, or when ctx ends. The fault of a capture that is broken further behind is Report.Err. When ctx ends, a
 // goroutine may stay in r.Read until that returns.
 func (d *Decider) Replay(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	if err := d.begin(); err != nil {
@@ -64,31 +65,34 @@ func (d *Decider) Replay(ctx context.Context, r io.Reader, o Options) (*Report, 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	read := startReading(ctx, r)
 	rep := &Report{NoBPF: d.NoBPF(), Counts: make([]Count, len(d.flows))}
 	c := &counter{Options: o, Report: rep, d: d}
 	for {
+		var b *batch
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("replaying: %w", context.Cause(ctx))
-		case b := <-read.full:
-			if err := c.batch(b); err != nil {
-				return nil, err
-			}
-			if b.err != nil {
-				if errors.Is(b.err, errHead) {
-					return nil, b.err
-				}
-				if !errors.Is(b.err, io.EOF) {
-					rep.Err = b.err
-				}
-				return rep, c.finish()
-			}
-			if o.Progress != nil {
-				o.Progress(rep.Records.Packets)
-			}
-			read.free <- b
+		case b = <-read.full:
 		}
+
+		if err := c.batch(b); err != nil {
+			return nil, err
+		}
+		switch {
+		case errors.Is(b.err, errHead):
+			return nil, b.err
+		case errors.Is(b.err, io.EOF):
+			return rep, c.finish()
+		case b.err != nil:
+			rep.Err = b.err
+			return rep, c.finish()
+		}
+		if o.Progress != nil {
+			o.Progress(rep.Records.Packets)
+		}
+		read.free <- b
 	}
 }
 
@@ -99,6 +103,7 @@ type counter struct {
 	d *Decider
 }
 
+// batch counts the records of a batch.
 func (c *counter) batch(b *batch) error {
 	for i := range b.records {
 		if err := c.record(&b.records[i]); err != nil {
@@ -108,22 +113,22 @@ func (c *counter) batch(b *batch) error {
 	return nil
 }
 
+// record counts one record. The classifier counts it by itself, and finish reads those counts: but not a record that
+// the capture has cut, since the classifier would count the cut length.
 func (c *counter) record(r *capture.Record) error {
+	cut := r.Length > len(r.Data)
 	c.Records.add(r.Length)
-	if r.Length > len(r.Data) {
+	if cut {
 		c.Cut++
 	}
-	p := Packet{Frame: r.Data, Layer3: r.Layer3, Direction: c.Direction, Interface: c.Interface}
-	if p.Interface == "" {
-		p.Interface = r.Interface
-	}
-	if c.NoBPF == nil && r.Length == len(r.Data) {
+
+	p := Packet{Frame: r.Data, Layer3: r.Layer3, Direction: c.Direction, Interface: cmp.Or(c.Interface, r.Interface)}
+	if c.NoBPF == nil && !cut {
 		counted, err := c.d.count(p)
 		if counted || err != nil {
 			return err
 		}
 	}
-	// The classifier cannot count the original length, or cannot run at all.
 	v, err := c.d.Decide(p)
 	if err != nil {
 		return err
@@ -137,7 +142,7 @@ func (c *counter) record(r *capture.Record) error {
 	return nil
 }
 
-// finish adds the counts of the classifier to the counts of the records that were decided one by one.
+// finish adds what the classifier has counted, and computes the rest.
 func (c *counter) finish() error {
 	if err := c.d.addCounts(c.Counts); err != nil {
 		return err

@@ -8,10 +8,11 @@ import (
 
 // requirement is one --label.
 type requirement struct {
-	text, key string
-	not       bool
-	is        func(value string) bool // of a label that is there; nil: any value
-	met       atomic.Bool
+	text string
+	key  string
+	not  bool
+	is   func(value string) bool // of a label that is there; nil: any value
+	met  atomic.Bool             // by a counter so far
 }
 
 // requirementText is [!]KEY, or KEY, an operator and a value.
@@ -23,8 +24,10 @@ func parseRequirement(text string) (*requirement, error) {
 	if m == nil || m[1] != "" && m[3] != "" {
 		return nil, fmt.Errorf("--label %q is no condition on a label; %s", text, next)
 	}
-	r := &requirement{text: text, key: m[2], not: m[1] == "!" || m[3] == "!=" || m[3] == "!~"}
-	switch value := m[4]; m[3] {
+
+	not, key, operator, value := m[1], m[2], m[3], m[4]
+	r := &requirement{text: text, key: key, not: not == "!" || operator == "!=" || operator == "!~"}
+	switch operator {
 	case "=", "!=":
 		if err := checkPattern(value); err != nil {
 			return nil, fmt.Errorf("--label %q: %w", text, err)

@@ -18,7 +18,8 @@ type Options struct {
 	SumBy     []string `sep:"," complete:"label-keys" help:"Add up the counters that have the same value of this label. May be repeated, or a list with commas." placeholder:"KEY"`
 }
 
-// Selection decides which counters a command shows. The zero value selects every counter. It may be used from any goroutine.
+// Selection decides which counters a command shows. The zero value selects every counter. It may be used from any
+// goroutine.
 type Selection struct {
 	names     []*name
 	exact     map[string]*name
@@ -34,23 +35,25 @@ type name struct {
 	met     atomic.Bool
 }
 
-// New returns the selection of the counters with those names. A name may be a pattern as of the shell
-// (path.Match), in which * and ? match a slash too. Without names every counter is selected that o allows.
+// New returns the selection of the counters with those names. A name may be a pattern as of the shell (path.Match), in
+// which * and ? match a slash too. Without names every counter is selected that o allows.
 func New(names []string, o Options) (*Selection, error) {
 	s := &Selection{exact: make(map[string]*name), sumBy: o.SumBy}
 	for _, text := range names {
 		if s.exact[text] != nil {
 			continue
 		}
+		if err := checkPattern(text); err != nil {
+			return nil, err
+		}
 		n := &name{text: text}
 		if IsPattern(text) {
 			n.pattern = flat(text)
 		}
-		if err := checkPattern(text); err != nil {
-			return nil, err
-		}
-		s.names, s.exact[text] = append(s.names, n), n
+		s.names = append(s.names, n)
+		s.exact[text] = n
 	}
+
 	for _, text := range o.Label {
 		r, err := parseRequirement(text)
 		if err != nil {
@@ -72,14 +75,17 @@ func New(names []string, o Options) (*Selection, error) {
 	return s, nil
 }
 
-// Has reports whether a counter is selected, and notes the names and labels that it meets.
+// Has reports whether a counter is selected. It notes every name and label that the counter meets, selected or not, for
+// UnmetNames and UnmetLabels.
 func (s *Selection) Has(e shm.Entry) bool {
-	is := s.hasName(e.Name)
+	selected := s.hasName(e.Name)
 	for _, r := range s.labels {
 		value, has := e.Labels[r.key]
-		is = r.holds(value, has) && is
+		if !r.holds(value, has) {
+			selected = false
+		}
 	}
-	return is && s.hasDirection(e)
+	return selected && s.hasDirection(e)
 }
 
 func (s *Selection) hasName(counter string) bool {
@@ -159,10 +165,10 @@ func checkPattern(text string) error {
 	return nil
 }
 
-// flat takes the meaning away that a slash has in paths.
+// flat takes the meaning away that a slash has in paths: it becomes a byte that no name has.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
-// matches reports whether s has a pattern that flat returned.
+// matches reports whether s matches a pattern that flat returned.
 func matches(pattern, s string) bool {
 	ok, err := path.Match(pattern, flat(s))
 	return ok && err == nil

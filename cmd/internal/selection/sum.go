@@ -86,24 +86,27 @@ type Sum struct {
 // Add adds a counter and its value.
 func (s *Sum) Add(e shm.Entry, v shm.Value) {
 	s.Members++
-	s.Identity = (s.Identity^uint64(e.Handle.Index)<<32^uint64(e.Handle.Generation))*0x100000001b3 + 1
+	s.Identity = (s.Identity^uint64(e.Handle.Index)<<32^uint64(e.Handle.Generation))*0x100000001b3 + 1 // as FNV
 	s.Discontinuities += e.Continuity.Discontinuities
-	for _, n := range []struct {
-		is bool
-		of *int
-	}{{!e.Valid, &s.Invalid}, {e.Stale, &s.Stale}, {e.Ambiguous, &s.Ambiguous}} {
-		if n.is {
-			*n.of++
-		}
+	if !e.Valid {
+		s.Invalid++
+	}
+	if e.Stale {
+		s.Stale++
+	}
+	if e.Ambiguous {
+		s.Ambiguous++
 	}
 	if v.SampledAt == 0 {
 		s.Absent++
 		return
 	}
-	var carry [2]uint64
-	s.Packets, carry[0] = bits.Add64(s.Packets, v.Packets, 0)
-	s.Bytes, carry[1] = bits.Add64(s.Bytes, v.Bytes, 0)
-	s.TooLarge = s.TooLarge || carry[0]|carry[1] != 0
+
+	var carryPackets, carryBytes uint64
+	s.Packets, carryPackets = bits.Add64(s.Packets, v.Packets, 0)
+	s.Bytes, carryBytes = bits.Add64(s.Bytes, v.Bytes, 0)
+	s.TooLarge = s.TooLarge || carryPackets|carryBytes != 0
+
 	if s.Oldest == 0 || v.SampledAt < s.Oldest {
 		s.Oldest = v.SampledAt
 	}
@@ -113,7 +116,7 @@ func (s *Sum) Add(e shm.Entry, v shm.Value) {
 	}
 }
 
-// HasValue reports whether Packets is the sum of the members that have a value, and there is one.
+// HasValue reports whether Packets is the sum of the members that have a value. It is false if none has one.
 func (s *Sum) HasValue() bool { return s.Oldest != 0 && !s.TooLarge }
 
 // HasBytes reports whether Bytes is a sum of bytes of one basis.
@@ -124,16 +127,17 @@ func (s *Sum) Exact() bool { return s.HasValue() && s.Absent == 0 && s.Invalid =
 
 // SumUp returns the sums of the selected counters, in the order of their groups. values[i] is the value of entries[i].
 func (s *Selection) SumUp(entries []shm.Entry, values []shm.Value) []Sum {
-	at := make(map[Group]*Sum)
+	sumByGroup := make(map[Group]*Sum)
 	for i, e := range entries {
 		g := s.Group(e)
-		if at[g] == nil {
-			at[g] = &Sum{Group: g}
+		if sumByGroup[g] == nil {
+			sumByGroup[g] = &Sum{Group: g}
 		}
-		at[g].Add(e, values[i])
+		sumByGroup[g].Add(e, values[i])
 	}
-	out := make([]Sum, 0, len(at))
-	for _, sum := range at {
+
+	out := make([]Sum, 0, len(sumByGroup))
+	for _, sum := range sumByGroup {
 		out = append(out, *sum)
 	}
 	slices.SortFunc(out, func(a, b Sum) int { return a.Group.Compare(b.Group) })

@@ -28,29 +28,16 @@ func UnknownName(path, name string, entries []shm.Entry) *UnmetError {
 	return &UnmetError{line}
 }
 
-// Unmet returns an *UnmetError if the mirror at path, whose entries were all shown to Has, has no counter for a name
-// of the selection, or no selected counter at all.
+// Unmet returns an *UnmetError if the mirror at path, whose entries were all shown to Has, has no counter for a name of
+// the selection, or no selected counter at all. It tells the first kind of cause that there is: the others may follow
+// from it.
 func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error {
-	var lines []string
-	for _, name := range s.UnmetNames() {
-		lines = append(lines, UnknownName(path, name, entries).text)
-	}
+	lines := s.unmetNames(path, entries)
 	if len(lines) == 0 {
-		for _, label := range s.UnmetLabels() {
-			of := ""
-			if len(s.names) > 0 { // entries can be the named counters alone
-				of = " of these names"
-			}
-			lines = append(lines, fmt.Sprintf("%s: no counter%s has label %q%s", path, of, label, nearLabel(label, entries)))
-		}
+		lines = s.unmetLabels(path, entries)
 	}
 	if len(lines) == 0 && len(entries) > 0 {
-		keys := LabelKeys(entries)
-		for _, key := range s.sumBy {
-			if !slices.Contains(keys, key) {
-				lines = append(lines, fmt.Sprintf("%s: --sum-by %s: no counter has a label of this key%s", path, key, nearKey(key, keys)))
-			}
-		}
+		lines = s.unmetKeys(path, entries)
 	}
 	if all := s.conditions(); len(lines) == 0 && selected == 0 && len(all) > 0 {
 		lines = append(lines, fmt.Sprintf("%s: no counter meets all of: %s", path, strings.Join(all, ", ")))
@@ -59,6 +46,38 @@ func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error 
 		return nil
 	}
 	return &UnmetError{strings.Join(lines, "\nflowtally: ")}
+}
+
+func (s *Selection) unmetNames(path string, entries []shm.Entry) (lines []string) {
+	for _, name := range s.UnmetNames() {
+		lines = append(lines, UnknownName(path, name, entries).text)
+	}
+	return lines
+}
+
+func (s *Selection) unmetLabels(path string, entries []shm.Entry) (lines []string) {
+	of := ""
+	if len(s.names) > 0 { // entries can be the named counters alone
+		of = " of these names"
+	}
+	for _, label := range s.UnmetLabels() {
+		lines = append(lines, fmt.Sprintf("%s: no counter%s has label %q%s", path, of, label, nearLabel(label, entries)))
+	}
+	return lines
+}
+
+// unmetKeys tells the keys of --sum-by that no counter has.
+func (s *Selection) unmetKeys(path string, entries []shm.Entry) (lines []string) {
+	if len(s.sumBy) == 0 {
+		return nil
+	}
+	keys := LabelKeys(entries)
+	for _, key := range s.sumBy {
+		if !slices.Contains(keys, key) {
+			lines = append(lines, fmt.Sprintf("%s: --sum-by %s: no counter has a label of this key%s", path, key, nearKey(key, keys)))
+		}
+	}
+	return lines
 }
 
 // conditions returns the conditions of the options, as they were written.
@@ -80,7 +99,7 @@ func nearLabel(label string, entries []shm.Entry) string {
 	return nearKey("", LabelKeys(entries))
 }
 
-// nearKey returns the key that was most likely meant, else the keys.
+// nearKey returns the key that was most likely meant, else the first of the keys.
 func nearKey(key string, keys []string) string {
 	if near := flow.Nearest(key, keys); key != "" && near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -40,37 +41,26 @@ const (
 // echo sends echo requests and compares the replies with a flow.
 func (r *run) echo(ctx context.Context) error {
 	p := Part{Name: "ingress echo", Received: new(uint64)}
-	f := flow.Flow{Name: "echo", Match: flow.Match{ICMP: &flow.ICMP{Type: flow.Masked[uint8]{Value: echoReply4, Mask: 0xff}}}}
-	network, request, reply, head := "ip4:icmp", byte(echoRequest4), byte(echoReply4), 34
-	if r.Peer.Is4() {
-		f.Match.IPv4 = &flow.IPv4{Src: flow.Addr4{Addr: r.Peer.As4(), Mask: [4]byte{255, 255, 255, 255}}}
-	} else {
-		mask := [16]byte{}
-		for i := range mask {
-			mask[i] = 255
-		}
-		f.Match.IPv6 = &flow.IPv6{Src: flow.Addr6{Addr: r.Peer.As16(), Mask: mask}}
-		network, request, reply, head = "ip6:ipv6-icmp", echoRequest6, echoReply6, 54
-		f.Match.ICMP.Type.Value = echoReply6
-	}
-	if len(r.ifi.HardwareAddr) != 6 {
-		head -= 14
-	}
-	c, err := r.socket(ctx, network)
+	e := r.echoOfPeer()
+
+	// The socket is open before the flow counts, so that it misses no counted reply.
+	c, err := r.socket(ctx, e.network)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	f := flow.Flow{Name: "echo", Match: e.match}
 	if err := r.add(ctx, &p, f); err != nil {
 		r.rep.add(notTested(p.Name, err.Error()))
 		return nil
 	}
-	if err := r.ping(ctx, c, &p, request, reply, head); err != nil {
+	if err := r.ping(ctx, c, &p, e); err != nil {
 		return err
 	}
 	if err := r.count(ctx, &p, f.Name); err != nil {
 		return err
 	}
+
 	p.judge()
 	if p.Counted == 0 && *p.Received == 0 {
 		p.Reason = fmt.Sprintf("no reply came: is %s a neighbor on the link of %s that replies to echo requests?", r.Peer, r.Interface)
@@ -78,6 +68,36 @@ func (r *run) echo(ctx context.Context) error {
 	r.rep.add(p)
 	return nil
 }
+
+// echoKind is what the echo of an IP version has of its own.
+type echoKind struct {
+	network string // of net.ListenPacket
+	request byte   // type of the message
+	reply   byte
+	head    int        // bytes of a reply ahead of its ICMP message
+	match   flow.Match // of the replies
+}
+
+// echoOfPeer returns the echo of the peer's IP version.
+func (r *run) echoOfPeer() echoKind {
+	e := echoKind{network: "ip4:icmp", request: echoRequest4, reply: echoReply4, head: ethernetHead + 20}
+	if r.Peer.Is4() {
+		e.match.IPv4 = &flow.IPv4{Src: flow.Addr4{Addr: r.Peer.As4(), Mask: [4]byte{255, 255, 255, 255}}}
+	} else {
+		e = echoKind{network: "ip6:ipv6-icmp", request: echoRequest6, reply: echoReply6, head: ethernetHead + 40}
+		whole := [16]byte(bytes.Repeat([]byte{255}, 16))
+		e.match.IPv6 = &flow.IPv6{Src: flow.Addr6{Addr: r.Peer.As16(), Mask: whole}}
+	}
+	e.match.ICMP = &flow.ICMP{Type: flow.Masked[uint8]{Value: e.reply, Mask: 0xff}}
+
+	if len(r.ifi.HardwareAddr) != 6 { // it has no Ethernet header
+		e.head -= ethernetHead
+	}
+	return e
+}
+
+// ethernetHead is the length of an Ethernet header.
+const ethernetHead = 14
 
 // socket opens a raw ICMP socket on the interface.
 func (r *run) socket(ctx context.Context, network string) (net.PacketConn, error) {
@@ -109,30 +129,35 @@ func (r *run) socket(ctx context.Context, network string) (net.PacketConn, error
 // patience is the wait for a reply after the last request.
 const patience = 3 * time.Second
 
-// ping sends the requests, a window of them at a time, and counts the replies. Replies to another program by the same
-// peer count as sent: the flow counts them too.
-func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, request, reply byte, head int) error {
+// window is how many requests are under way at a time.
+const window = 8
+
+// ping sends the requests, a window of them at a time, and counts the replies. The peer's replies to another program
+// count as sent: the flow counts them too.
+func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) error {
 	id := uint16(rand.Uint32())
 	to := &net.IPAddr{IP: r.Peer.AsSlice(), Zone: r.zone()}
 	size := func(n int) int { return 64 + n%8*96 }
 	b := make([]byte, 4096)
+
 	own := uint64(0) // replies to this test
 	for n := 0; ; {
-		for ; n < r.Count && p.Sent-own < 8; n++ {
-			if _, err := c.WriteTo(echoMessage(request, id, uint16(n), size(n)), to); err != nil {
+		for ; n < r.Count && p.Sent-own < window; n++ {
+			if _, err := c.WriteTo(echoMessage(e.request, id, uint16(n), size(n)), to); err != nil {
 				return fmt.Errorf("sending an echo request to %s: %w", r.Peer, err)
 			}
 			p.Sent++
-			p.SentBytes += uint64(head + 8 + size(n))
+			p.SentBytes += uint64(e.head + 8 + size(n))
 		}
 		if n == r.Count && own >= uint64(n) {
 			return nil
 		}
+
 		wait := 200 * time.Millisecond // a lost reply must not hold up the window for long
 		if n == r.Count {
 			wait = patience
 		}
-		got, err := r.reply(ctx, c, b, id, reply, wait)
+		got, err := r.reply(ctx, c, b, id, e.reply, wait)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && n == r.Count:
 			return nil
@@ -142,20 +167,22 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, request, repl
 		case err != nil:
 			return err
 		}
+
 		*p.Received++
 		if got.own {
 			own = min(own+1, p.Sent)
-		} else {
-			p.Sent++
-			own++
-			p.SentBytes += uint64(head + got.length)
+			continue
 		}
+		p.Sent++
+		own++
+		p.SentBytes += uint64(e.head + got.length)
 	}
 }
 
+// gotReply is an echo reply of the peer.
 type gotReply struct {
-	own    bool
-	length int // of the ICMP message
+	own    bool // to a request of this test
+	length int  // of the ICMP message
 }
 
 // reply waits for one echo reply of the peer.

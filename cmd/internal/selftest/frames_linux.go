@@ -21,15 +21,19 @@ const magic = "flowtally selftest"
 
 const headLen = len(magic) + 8 + 4 + 4
 
-// sizeOf is the size of the frame with this number, without a tag.
+// tagLen is the length of a VLAN tag.
+const tagLen = 4
+
+// sizeOf returns the size of the frame with this number, without a tag.
 func sizeOf(n int) int { return 60 + n%8*136 }
 
+// frameOf returns the frame n of total.
 func frameOf(dst, src net.HardwareAddr, tagged bool, run uint64, n, total int) []byte {
 	b := append(append([]byte(nil), dst...), src...)
 	size := sizeOf(n)
 	if tagged {
 		b = append(b, 0x81, 0, 0, 0)
-		size += 4
+		size += tagLen
 	}
 	b = binary.BigEndian.AppendUint16(b, EtherType)
 	b = append(b, magic...)
@@ -37,20 +41,6 @@ func frameOf(dst, src net.HardwareAddr, tagged bool, run uint64, n, total int) [
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
 	b = binary.BigEndian.AppendUint32(b, uint32(total))
 	return append(b, make([]byte, size-len(b))...)
-}
-
-func htons(v uint16) uint16 { return v<<8 | v>>8 }
-
-func packetSocket(ifindex int, proto uint16) (int, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("opening a packet socket: %w", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(proto), Ifindex: ifindex}); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("binding a packet socket: %w", err)
-	}
-	return fd, nil
 }
 
 // egress sends frames, with and without a tag, and compares them with a flow each.
@@ -66,23 +56,32 @@ func (r *run) egress(ctx context.Context) error {
 			return err
 		}
 	}
+
+	// The tagged frames first, and the flow of the others behind theirs: it matches both kinds.
 	tagged := flow.Flow{Name: "egress-tagged", Direction: flow.Egress, Match: ethMatch()}
 	tagged.Match.VLAN = []flow.VLAN{{}}
-	for i, f := range []flow.Flow{tagged, {Name: "egress", Direction: flow.Egress, Match: ethMatch(), Priority: 1}} {
-		p := Part{Name: f.Name}
-		if err := r.add(ctx, &p, f); err != nil {
-			r.rep.add(notTested(f.Name, err.Error()))
-			continue
-		}
-		if err := r.sendFrames(ctx, &p, to, i == 0); err != nil {
-			return err
-		}
-		if err := r.count(ctx, &p, f.Name); err != nil {
-			return err
-		}
-		p.judge()
-		r.rep.add(p)
+	if err := r.egressPart(ctx, tagged, to, true); err != nil {
+		return err
 	}
+	untagged := flow.Flow{Name: "egress", Direction: flow.Egress, Match: ethMatch(), Priority: 1}
+	return r.egressPart(ctx, untagged, to, false)
+}
+
+// egressPart sends the frames of one flow.
+func (r *run) egressPart(ctx context.Context, f flow.Flow, to net.HardwareAddr, tagged bool) error {
+	p := Part{Name: f.Name}
+	if err := r.add(ctx, &p, f); err != nil {
+		r.rep.add(notTested(f.Name, err.Error()))
+		return nil
+	}
+	if err := r.sendFrames(ctx, &p, to, tagged); err != nil {
+		return err
+	}
+	if err := r.count(ctx, &p, f.Name); err != nil {
+		return err
+	}
+	p.judge()
+	r.rep.add(p)
 	return nil
 }
 
@@ -93,22 +92,15 @@ func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagg
 		return err
 	}
 	defer unix.Close(fd)
+
 	number := rand.Uint64()
 	for n := range r.Count {
 		b := frameOf(to, r.ifi.HardwareAddr, tagged, number, n, r.Count)
-		for {
-			err = unix.Send(fd, b, unix.MSG_DONTWAIT)
-			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
-				break
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			time.Sleep(time.Millisecond)
-		}
-		switch {
+		switch err := send(ctx, fd, b); {
 		case errors.Is(err, unix.ENOBUFS): // a queue, or a program, behind the egress hook
 			p.Dropped++
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil:
 			return fmt.Errorf("sending on %s: %w", r.Interface, err)
 		}
@@ -121,12 +113,42 @@ func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagg
 	return nil
 }
 
+func packetSocket(ifindex int, proto uint16) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening a packet socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(proto), Ifindex: ifindex}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("binding a packet socket: %w", err)
+	}
+	return fd, nil
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+// send sends one frame, and waits while the socket's buffer is full.
+func send(ctx context.Context, fd int, frame []byte) error {
+	for {
+		err := unix.Send(fd, frame, unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // neighbor returns the hardware address of the peer, as the kernel's neighbor table has it.
 func (r *run) neighbor() (net.HardwareAddr, error) {
+	// A datagram makes the kernel ask for the address.
 	if c, err := net.Dial("udp", net.JoinHostPort(r.Peer.WithZone(r.zone()).String(), "9")); err == nil {
-		_, _ = c.Write(nil) // the kernel asks for the address
+		_, _ = c.Write(nil)
 		c.Close()
 	}
+
 	family := netlink.FAMILY_V4
 	if r.Peer.Is6() {
 		family = netlink.FAMILY_V6
@@ -147,7 +169,7 @@ func (r *run) neighbor() (net.HardwareAddr, error) {
 	}
 }
 
-// zone is the zone of the peer's address, if that is link-local.
+// zone returns the zone of the peer's address, which a link-local one has.
 func (r *run) zone() string {
 	if r.Peer.Is6() && r.Peer.IsLinkLocalUnicast() {
 		return r.Interface
@@ -159,7 +181,10 @@ func (r *run) zone() string {
 func (r *run) receive(ctx context.Context) error {
 	p := Part{Name: "ingress frames", Received: new(uint64)}
 	f := flow.Flow{Name: "received", Match: ethMatch()}
-	f.Match.Eth.Dst.Addr, f.Match.Eth.Dst.Mask = [6]byte(r.ifi.HardwareAddr), [6]byte{255, 255, 255, 255, 255, 255}
+	f.Match.Eth.Dst.Addr = [6]byte(r.ifi.HardwareAddr)
+	f.Match.Eth.Dst.Mask = [6]byte{255, 255, 255, 255, 255, 255}
+
+	// The socket is open before the flow counts, so that it misses no counted frame.
 	fd, err := packetSocket(r.ifi.Index, unix.ETH_P_ALL)
 	if err != nil {
 		return err
@@ -172,7 +197,8 @@ func (r *run) receive(ctx context.Context) error {
 	if r.Ready != nil {
 		r.Ready(r.ifi.HardwareAddr)
 	}
-	a := arrivals{total: map[run64]int{}}
+
+	a := arrivals{totalBySeries: map[series]int{}}
 	if err := a.read(ctx, fd, r.ifi.HardwareAddr, r.Wait); err != nil {
 		return err
 	}
@@ -181,15 +207,7 @@ func (r *run) receive(ctx context.Context) error {
 		return nil
 	}
 	*p.Received = a.n
-	for k, total := range a.total {
-		for n := range total {
-			p.Sent++
-			p.SentBytes += uint64(sizeOf(n))
-			if k.tagged {
-				p.SentBytes += 4
-			}
-		}
-	}
+	p.Sent, p.SentBytes = a.sent()
 	if err := r.count(ctx, &p, f.Name); err != nil {
 		return err
 	}
@@ -198,19 +216,19 @@ func (r *run) receive(ctx context.Context) error {
 	return nil
 }
 
-// run64 is one series of frames.
-type run64 struct {
-	number uint64
+// series is the frames of one run of the other host, of one kind.
+type series struct {
+	number uint64 // of the run
 	tagged bool
 }
 
-// arrivals are the frames of selftests that a socket has received.
+// arrivals is the frames of selftests that a socket has received.
 type arrivals struct {
-	n     uint64
-	total map[run64]int
+	n             uint64
+	totalBySeries map[series]int // frames that were sent, as each of them says
 }
 
-// silence is how long no frame comes before the other host is taken to be done.
+// silence is how long no frame comes until the other host is taken to be done.
 const silence = 4 * time.Second
 
 // read counts frames until none has come for a while, or the first has not come in time.
@@ -218,13 +236,15 @@ func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait 
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
+
 	end := time.Now().Add(wait)
-	b, oob := make([]byte, 2048), make([]byte, 256)
+	b := make([]byte, 2048)
+	oob := make([]byte, 256)
 	for time.Now().Before(end) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, on, _, from, err := unix.Recvmsg(fd, b, oob, 0)
+		n, oobLen, _, from, err := unix.Recvmsg(fd, b, oob, 0)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -234,15 +254,15 @@ func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait 
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		if a.add(b[:n], own, beside(oob[:on])) {
+		if a.add(b[:n], own, tagTakenOut(oob[:oobLen])) {
 			end = time.Now().Add(silence)
 		}
 	}
 	return nil
 }
 
-// beside reports that the kernel has taken a tag out of the frame.
-func beside(oob []byte) bool {
+// tagTakenOut reports whether the kernel has taken a VLAN tag out of the frame and put it beside it.
+func tagTakenOut(oob []byte) bool {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return false
@@ -255,6 +275,12 @@ func beside(oob []byte) bool {
 	return false
 }
 
+// Any host of the link can send such frames: what they say is bounded.
+const (
+	mostFrames = 1_000_000 // of a series; --count allows no more
+	mostSeries = 16
+)
+
 // add counts a frame if it is one of a selftest to this interface.
 func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
 	if len(b) < 18 || !bytes.Equal(b[:6], own) {
@@ -262,17 +288,34 @@ func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
 	}
 	b = b[12:]
 	if binary.BigEndian.Uint16(b) == 0x8100 {
-		b, tagged = b[4:], true
+		b = b[tagLen:]
+		tagged = true
 	}
 	if binary.BigEndian.Uint16(b) != EtherType || len(b) < 2+headLen || string(b[2:][:len(magic)]) != magic {
 		return false
 	}
+
 	b = b[2+len(magic):]
+	number := binary.BigEndian.Uint64(b)
 	total := binary.BigEndian.Uint32(b[12:])
-	if total > 1_000_000 || len(a.total) > 16 {
+	if total > mostFrames || len(a.totalBySeries) > mostSeries {
 		return false
 	}
 	a.n++
-	a.total[run64{binary.BigEndian.Uint64(b), tagged}] = int(total)
+	a.totalBySeries[series{number, tagged}] = int(total)
 	return true
+}
+
+// sent returns the frames that were sent, and their bytes.
+func (a *arrivals) sent() (packets, bytes uint64) {
+	for s, total := range a.totalBySeries {
+		for n := range total {
+			packets++
+			bytes += uint64(sizeOf(n))
+			if s.tagged {
+				bytes += tagLen
+			}
+		}
+	}
+	return packets, bytes
 }

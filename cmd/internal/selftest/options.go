@@ -20,8 +20,8 @@ const EtherType = 0x88b5
 
 // Options of a selftest.
 type Options struct {
-	// Instance names the temporary instance, its mirror and its pins; the instance of the queue pairs has "-rdma" behind
-	// it. Empty means "selftest".
+	// Instance names the temporary instance, its mirror and its pins; the instance of the queue pairs has "-rdma"
+	// behind it. Empty means "selftest".
 	Instance  string
 	Interface string
 	Peer      netip.Addr    // a neighbor; zero: none
@@ -29,7 +29,8 @@ type Options struct {
 	Receive   bool          // counts the frames of a selftest with Send
 	Count     int           // of frames, and of echo requests. 0 means 1000
 	Wait      time.Duration // for the first frame with Receive. 0 means 1 min
-	// Quiet is how long a count must not change before it is final. 0 means 1.5 s: a NIC's counters may be a second old.
+	// Quiet is how long a count must not change before it is final. 0 means 1.5 s: a NIC's counters may be a second
+	// old.
 	Quiet    time.Duration
 	Mode     dataplane.Mode // of the XDP hook of a temporary instance
 	RDMA     dataplane.RDMAConfig
@@ -44,11 +45,11 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	o.Instance, o.Count, o.Wait = cmp.Or(o.Instance, "selftest"), cmp.Or(o.Count, 1000), cmp.Or(o.Wait, time.Minute)
+	o.Instance = cmp.Or(o.Instance, "selftest")
+	o.Count = cmp.Or(o.Count, 1000)
+	o.Wait = cmp.Or(o.Wait, time.Minute)
 	o.Quiet = cmp.Or(o.Quiet, 1500*time.Millisecond)
-	if o.Mode == "" {
-		o.Mode = dataplane.ModeAuto
-	}
+	o.Mode = cmp.Or(o.Mode, dataplane.ModeAuto)
 }
 
 // Validate returns the mistakes in the options.

@@ -4,32 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
 )
 
+// The two queue pairs, and what counts their operations.
+const (
+	near, nearSent   = "near", "near-sent"
+	far, farReceived = "far", "far-received"
+)
+
 // testRDMA sends messages between two queue pairs of a device, and compares the completions of both.
 func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
-	instance := o.Instance + "-rdma"
-	cfg := dataplane.Config{
-		Instance: instance, RDMA: o.RDMA,
-		QueuePairs: []dataplane.QueuePair{
-			{Name: "near", Device: o.Device, GIDIndex: o.GIDIndex, Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "near-sent", Operations: []dataplane.Operation{dataplane.Send}}}},
-			{Name: "far", Device: o.Device, GIDIndex: o.GIDIndex, Counters: []dataplane.CompletionCounter{{Name: "far-received", Operations: []dataplane.Operation{dataplane.Recv}}}},
-		},
-	}
+	cfg := o.pairConfig()
 	svc, err := o.Start(ctx, cfg)
 	if err != nil {
 		rep.add(notTested("rdma", err.Error()))
 		if errors.Is(err, dataplane.ErrInUse) || errors.Is(err, dataplane.ErrPermission) {
 			return nil // the mirror is of an instance that runs, or of another user
 		}
-		return sweepMirror(instance)
+		return sweepMirror(cfg.Instance)
 	}
-	defer func() { err = errors.Join(err, svc.Close(), sweepMirror(instance)) }()
+	defer func() { err = errors.Join(err, svc.Close(), sweepMirror(cfg.Instance)) }()
+
 	info, err := svc.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the identity of the instance: %w", err)
@@ -39,7 +37,8 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 		return fmt.Errorf("opening the mirror: %w", err)
 	}
 	defer m.Close()
-	posted, err := svc.QueuePairs().Post(ctx, "near", dataplane.Send, o.Count)
+
+	posted, err := svc.QueuePairs().Post(ctx, near, dataplane.Send, o.Count)
 	if err != nil {
 		rep.add(notTested("rdma", fmt.Sprintf("posting %d messages on %s: %v", o.Count, o.Device, err)))
 		return ctx.Err()
@@ -48,18 +47,54 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	if err != nil {
 		return fmt.Errorf("listing the queue pairs: %w", err)
 	}
-	for _, name := range []string{"near-sent", "far-received"} {
-		v, err := o.settled(ctx, m, name)
+	sourceByPair := make(map[string]string)
+	for _, q := range pairs {
+		sourceByPair[q.Name] = q.Source.String()
+	}
+
+	for _, end := range []struct{ pair, counter string }{{near, nearSent}, {far, farReceived}} {
+		v, err := o.settled(ctx, m, end.counter)
 		if err != nil {
 			return err
 		}
-		pair := slices.IndexFunc(pairs, func(q dataplane.QueuePairState) bool { return strings.HasPrefix(name, q.Name+"-") })
-		p := Part{Name: "rdma " + name, Source: pairs[pair].Source.String(), Sent: posted.Completed, Counted: v.Packets}
+		p := Part{
+			Name:    "rdma " + end.counter,
+			Source:  sourceByPair[end.pair],
+			Sent:    posted.Completed,
+			Counted: v.Packets,
+		}
 		p.judge()
 		if errs := posted.Errors + v.Bytes; errs > 0 {
-			p.Result, p.Reason = Differs, fmt.Sprintf("%d completions in error", errs)
+			p.Result = Differs
+			p.Reason = fmt.Sprintf("%d completions in error", errs)
 		}
 		rep.add(p)
 	}
 	return nil
+}
+
+// pairConfig is the configuration of an instance with the two queue pairs, which connects them with one another.
+func (o Options) pairConfig() dataplane.Config {
+	count := func(name string, operation dataplane.Operation) []dataplane.CompletionCounter {
+		return []dataplane.CompletionCounter{{Name: name, Operations: []dataplane.Operation{operation}}}
+	}
+	return dataplane.Config{
+		Instance: o.Instance + "-rdma",
+		RDMA:     o.RDMA,
+		QueuePairs: []dataplane.QueuePair{
+			{
+				Name:     near,
+				Device:   o.Device,
+				GIDIndex: o.GIDIndex,
+				Connect:  far,
+				Counters: count(nearSent, dataplane.Send),
+			},
+			{
+				Name:     far,
+				Device:   o.Device,
+				GIDIndex: o.GIDIndex,
+				Counters: count(farReceived, dataplane.Recv),
+			},
+		},
+	}
 }

@@ -24,8 +24,8 @@ type Part struct {
 	Source string `json:"source"` // that counted
 	// Rejected are the better backends that did not count, each with the reason: "rdma: …".
 	Rejected []string `json:"rejected"`
-	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host, if
-	// one listens, and Counted the flow's. A queue pair has operations in their place.
+	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host,
+	// if one listens, and Counted the flow's. A queue pair has operations in their place.
 	Sent     uint64  `json:"sent"`
 	Received *uint64 `json:"received"`
 	Counted  uint64  `json:"counted"`
@@ -56,7 +56,9 @@ func (r *Report) add(p Part) {
 }
 
 func (r *Report) finish() {
-	r.Schema, r.Exact, r.Complete = 1, true, true
+	r.Schema = 1
+	r.Exact = true
+	r.Complete = true
 	for _, p := range r.Parts {
 		r.Exact = r.Exact && p.Result != Differs
 		r.Complete = r.Complete && p.Result != NotTested
@@ -70,26 +72,40 @@ func (r *Report) Tested() bool {
 
 func notTested(name, reason string) Part { return Part{Name: name, Result: NotTested, Reason: reason} }
 
-// judge compares the counts of a part whose packets have all arrived or are lost.
+// judge compares the counts of a part. Its packets have all arrived, or are lost.
 func (p *Part) judge() {
+	p.judgePackets()
+	if p.Counted == p.Sent && p.Counted != 0 && p.SentBytes != 0 {
+		p.judgeBytes()
+	}
+}
+
+// judgePackets tells by how many packets the count differs. The socket tells a loss on the way from a wrong count.
+func (p *Part) judgePackets() {
 	p.Result = Exact
 	switch {
 	case p.Received != nil && *p.Received != p.Sent && p.Counted == *p.Received:
-		p.Result, p.Reason = Differs, fmt.Sprintf("%+d on the way: a socket of this host has received as many as were counted", int64(*p.Received-p.Sent))
+		p.Result = Differs
+		p.Reason = fmt.Sprintf("%+d on the way: a socket of this host has received as many as were counted", int64(*p.Received-p.Sent))
 	case p.Counted != p.Sent && p.Received != nil:
-		p.Result, p.Reason = Differs, fmt.Sprintf("%+d packets; a socket of this host has received %d", int64(p.Counted-p.Sent), *p.Received)
+		p.Result = Differs
+		p.Reason = fmt.Sprintf("%+d packets; a socket of this host has received %d", int64(p.Counted-p.Sent), *p.Received)
 	case p.Counted != p.Sent:
-		p.Result, p.Reason = Differs, fmt.Sprintf("%+d packets", int64(p.Counted-p.Sent))
+		p.Result = Differs
+		p.Reason = fmt.Sprintf("%+d packets", int64(p.Counted-p.Sent))
 	}
-	if p.Counted != p.Sent || p.Counted == 0 || p.SentBytes == 0 {
-		return
-	}
+}
+
+// judgeBytes measures the byte basis: what is counted of each packet beyond what was sent.
+func (p *Part) judgeBytes() {
 	more := int64(p.CountedBytes - p.SentBytes)
 	each := more / int64(p.Counted)
 	if each*int64(p.Counted) != more {
-		p.Result, p.Reason = Differs, fmt.Sprintf("%+d bytes, which is not the same for each packet", more)
+		p.Result = Differs
+		p.Reason = fmt.Sprintf("%+d bytes, which is not the same for each packet", more)
 		return
 	}
+
 	switch each {
 	case 0:
 		p.ByteBasis = "layer 2 without FCS"
@@ -116,20 +132,26 @@ func (r *Report) Print(w io.Writer) error {
 		if p.Received != nil {
 			received = format.Count(*p.Received)
 		}
-		var notes []string
-		for _, s := range []string{p.Reason, p.ByteBasis} {
-			if s != "" {
-				notes = append(notes, s)
-			}
-		}
-		for _, r := range p.Rejected {
-			notes = append(notes, "not "+r)
-		}
-		if p.Dropped > 0 {
-			notes = append(notes, format.Plural(p.Dropped, "frame was", "frames were")+" dropped behind the egress hook")
-		}
-		t.Add(p.Name, p.Result, format.Count(p.Sent), received, format.Count(p.Counted), format.Count(p.SentBytes), format.Count(p.CountedBytes), p.Source, strings.Join(notes, "; "))
+		t.Add(p.Name, p.Result, format.Count(p.Sent), received, format.Count(p.Counted), format.Count(p.SentBytes), format.Count(p.CountedBytes), p.Source, p.note())
 	}
 	_, err := io.WriteString(w, t.Render())
 	return err
+}
+
+// note returns the remarks on a part that was tested.
+func (p *Part) note() string {
+	var notes []string
+	if p.Reason != "" {
+		notes = append(notes, p.Reason)
+	}
+	if p.ByteBasis != "" {
+		notes = append(notes, p.ByteBasis)
+	}
+	for _, r := range p.Rejected {
+		notes = append(notes, "not "+r)
+	}
+	if p.Dropped > 0 {
+		notes = append(notes, format.Plural(p.Dropped, "frame was", "frames were")+" dropped behind the egress hook")
+	}
+	return strings.Join(notes, "; ")
 }

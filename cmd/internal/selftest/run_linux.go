@@ -54,8 +54,8 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 // lockPath is in a directory that only root can write: another user can neither make the file nor open it.
 func lockPath(instance string) string { return "/run/flowtally-" + instance + ".lock" }
 
-// lock keeps a second selftest out: both would use the same names. Where this process can make no file in the directory
-// there is no lock: the locks of the temporary instance's mirror and pins are left.
+// lock keeps a second selftest out: both would use the same names. Where this process may make no file in the directory
+// there is no lock, and the locks of the temporary instance's mirror and pins keep the second one out.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -65,6 +65,7 @@ func lock(path string) (unlock func(), err error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the lock: %w", err)
 		}
+
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
@@ -80,7 +81,7 @@ func lock(path string) (unlock func(), err error) {
 		if named, err := os.Lstat(path); err == nil && os.SameFile(held, named) {
 			return func() { os.Remove(path); f.Close() }, nil
 		}
-		f.Close() // the one that held it has removed it meanwhile
+		f.Close() // the selftest that held it has removed the file meanwhile: lock the next one
 	}
 }
 
@@ -113,69 +114,54 @@ func (o Options) testInterface(ctx context.Context, rep *Report) (err error) {
 	return errors.Join(r.egress(ctx), r.ingress(ctx))
 }
 
-// start makes r.svc the running instance, if it counts on the interface, or a temporary one. end removes the
-// objects of start and of the parts.
+// start makes r.svc the running instance, if that counts on the interface, else a temporary one. end removes what start
+// and the parts have made.
 func (r *run) start(ctx context.Context) (end func() error, err error) {
-	if svc := r.running(ctx); svc != nil {
-		r.svc = svc
-		return func() error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-			defer cancel()
-			return errors.Join(r.removeFlows(ctx), r.mirror.Close(), svc.Close())
-		}, nil
+	if r.useRunning(ctx) {
+		return func() error { return r.leaveRunning(ctx) }, nil
 	}
+
 	// Pins that a killed selftest left are adopted, so that their programs are detached, and removed at the end.
-	cfg := dataplane.Config{Instance: r.Options.Instance, Interfaces: []dataplane.Interface{{Name: r.Interface, Mode: r.Mode}}, RDMA: r.RDMA}
+	cfg := dataplane.Config{
+		Instance:   r.Options.Instance,
+		Interfaces: []dataplane.Interface{{Name: r.Interface, Mode: r.Mode}},
+		RDMA:       r.RDMA,
+	}
 	if r.svc, err = r.Start(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("starting the instance of the test: %w", err)
 	}
-	end = func() error {
-		var errs []error
-		if r.mirror != nil {
-			errs = append(errs, r.mirror.Close())
-		}
-		return errors.Join(append(errs, r.svc.Close(), sweep(r.Options.Instance))...)
-	}
 	if err := r.open(ctx); err != nil {
-		return nil, errors.Join(err, end())
+		return nil, errors.Join(err, r.endTemporary())
 	}
-	return end, nil
+	return r.endTemporary, nil
 }
 
-// running returns the running instance if it counts on the interface, without the flows of a killed selftest; or nil.
-func (r *run) running(ctx context.Context) dataplane.Service {
+// useRunning makes r.svc the running instance, without the flows of a killed selftest, and reports true. It reports
+// false if none runs, or if it does not count on the interface: a flow for the interface shows that.
+func (r *run) useRunning(ctx context.Context) bool {
 	if r.Running == nil {
-		return nil
+		return false
 	}
 	svc, err := r.Running(ctx)
 	if err != nil {
-		return nil
+		return false
 	}
+
 	r.svc = svc
 	probe := flow.Flow{Name: flowPrefix + "probe", Interface: r.Interface, Match: ethMatch(), Backend: flow.XDP}
 	if r.removeFlows(ctx) == nil && r.open(ctx) == nil {
 		if _, err := svc.AddFlows(ctx, probe); err == nil && r.removeFlows(ctx) == nil {
-			return svc
+			return true
 		}
 	}
+
 	if r.mirror != nil {
 		r.mirror.Close()
 	}
 	svc.Close()
-	r.mirror, r.others = nil, nil
-	return nil
-}
-
-func (r *run) open(ctx context.Context) error {
-	info, err := r.svc.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the identity of the instance: %w", err)
-	}
-	r.rep.Instance = info.Instance
-	if r.mirror, err = shm.OpenReader(info.Mirror); err != nil {
-		return fmt.Errorf("opening the mirror: %w", err)
-	}
-	return nil
+	r.mirror = nil
+	r.others = nil
+	return false
 }
 
 // removeFlows removes the flows of selftests, and notes the others.
@@ -199,19 +185,50 @@ func (r *run) removeFlows(ctx context.Context) error {
 	return r.svc.RemoveFlows(ctx, names...)
 }
 
+// leaveRunning takes the flows of the test out of the running instance, also when ctx has ended.
+func (r *run) leaveRunning(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(r.removeFlows(ctx), r.mirror.Close(), r.svc.Close())
+}
+
+// open opens the mirror of the instance.
+func (r *run) open(ctx context.Context) error {
+	info, err := r.svc.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the identity of the instance: %w", err)
+	}
+	r.rep.Instance = info.Instance
+	if r.mirror, err = shm.OpenReader(info.Mirror); err != nil {
+		return fmt.Errorf("opening the mirror: %w", err)
+	}
+	return nil
+}
+
+// endTemporary ends the temporary instance, and removes what it leaves.
+func (r *run) endTemporary() error {
+	var errs []error
+	if r.mirror != nil {
+		errs = append(errs, r.mirror.Close())
+	}
+	return errors.Join(append(errs, r.svc.Close(), sweep(r.Options.Instance))...)
+}
+
 func ethMatch() flow.Match {
 	return flow.Match{Eth: &flow.Eth{Type: flow.Masked[uint16]{Value: EtherType, Mask: 0xffff}}}
 }
 
-// add adds a flow on the interface and sets where it is counted; a refusal is a reason for no test. So is a flow
-// of the running instance that goes before: a flow of the test comes behind the flows of its priority.
+// add adds a flow on the interface, and notes what counts it. A refusal is a reason for no test. So is an overlapping
+// flow of the running instance that wins: the flows of the test come behind those of their priority.
 func (r *run) add(ctx context.Context, p *Part, f flow.Flow) error {
-	f.Name, f.Interface = flowPrefix+f.Name, r.Interface
+	f.Name = flowPrefix + f.Name
+	f.Interface = r.Interface
 	for _, other := range r.others {
 		if other.Priority <= f.Priority && flow.Overlap(&other, &f) {
 			return fmt.Errorf("flow %s of instance %s has priority %d, and counts the packets of the test first: %w", other.Name, r.rep.Instance, other.Priority, dataplane.ErrInUse)
 		}
 	}
+
 	placed, err := r.svc.AddFlows(ctx, f)
 	if err != nil {
 		return err
@@ -235,21 +252,15 @@ func (r *run) count(ctx context.Context, p *Part, name string) error {
 	return err
 }
 
-// settled returns the value of a counter that was sampled from now on, and has not changed for Quiet.
+// settled returns the value of a counter that was sampled after the call, and has not changed for Quiet.
 func (o Options) settled(ctx context.Context, m *shm.Reader, name string) (v shm.Value, err error) {
 	after := shm.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	since := time.Now()
 	for {
-		h, err := m.Lookup(name)
-		var now shm.Value
-		if err == nil {
-			var c shm.Counter
-			if c, err = m.Counter(h); err == nil {
-				now, err = c.Load()
-			}
-		}
+		now, err := load(m, name)
 		switch {
 		case err != nil && !errors.Is(err, shm.ErrBusy) && !errors.Is(err, shm.ErrNotFound):
 			return v, fmt.Errorf("reading %s in the mirror: %w", name, err)
@@ -258,10 +269,24 @@ func (o Options) settled(ctx context.Context, m *shm.Reader, name string) (v shm
 		case time.Since(since) >= o.Quiet:
 			return v, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return v, fmt.Errorf("waiting for the count of %s: %w", name, ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// load returns the present value of a counter.
+func load(m *shm.Reader, name string) (shm.Value, error) {
+	h, err := m.Lookup(name)
+	if err != nil {
+		return shm.Value{}, err
+	}
+	c, err := m.Counter(h)
+	if err != nil {
+		return shm.Value{}, err
+	}
+	return c.Load()
 }

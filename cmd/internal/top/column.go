@@ -61,7 +61,7 @@ func ParseColumn(name string) (c Column, ok bool) {
 	return 0, false
 }
 
-// key returns the number by which a row is ordered, and whether the row has one.
+// key returns the number by which a row is ordered, and whether the row has one. end is the newest pass of the trends.
 func (c Column) key(r *row, reading *view.Reading, end int64) (float64, bool) {
 	switch c {
 	case PacketRate:
@@ -75,23 +75,36 @@ func (c Column) key(r *row, reading *view.Reading, end int64) (float64, bool) {
 	case Age:
 		return float64(reading.Now - r.SampledAt), r.Present()
 	case Trend:
-		sum, known := 0.0, false
-		for pass := end - trendCells + 1; pass <= end; pass++ {
-			v, ok := r.trend.at(pass)
-			sum, known = sum+float64(v), known || ok
-		}
-		return sum, known
+		return r.trend.sum(end)
 	case Note:
 		return r.reservations()
 	}
 	return math.NaN(), false
 }
 
-// reservations is a number for the notes of a row, the severe ones first.
+// sum returns the sum of the rates that are held, up to the pass end, and whether one of them is known.
+func (t *trend) sum(end int64) (sum float64, known bool) {
+	for pass := end - trendCells + 1; pass <= end; pass++ {
+		v, ok := t.at(pass)
+		sum += float64(v)
+		known = known || ok
+	}
+	return sum, known
+}
+
+// reservations returns a number for the notes of a row. A severe one counts more than all lesser ones together.
 func (r *row) reservations() (n float64, any bool) {
-	for i, is := range [...]bool{r.Discontinuities > 0, r.Ambiguous, r.Unread, r.Stale, r.Present() && !r.Valid, !r.Present(), r.Gone} {
-		if is {
-			n += float64(int(1) << i)
+	for severity, holds := range [...]bool{
+		r.Discontinuities > 0,
+		r.Ambiguous,
+		r.Unread,
+		r.Stale,
+		r.Present() && !r.Valid,
+		!r.Present(),
+		r.Gone,
+	} {
+		if holds {
+			n += float64(int(1) << severity)
 		}
 	}
 	return n, n > 0
@@ -99,12 +112,6 @@ func (r *row) reservations() (n float64, any bool) {
 
 // cell returns the text of a row in a column, without control characters.
 func (c Column) cell(r *row, reading *view.Reading) string {
-	rate := func(perSecond float64, has bool) string {
-		if !has {
-			return "-"
-		}
-		return format.Rate(perSecond)
-	}
 	switch c {
 	case Name:
 		return format.Printable(r.Counter.Name)
@@ -126,6 +133,13 @@ func (c Column) cell(r *row, reading *view.Reading) string {
 		return r.remark()
 	}
 	return ""
+}
+
+func rate(perSecond float64, has bool) string {
+	if !has {
+		return "-"
+	}
+	return format.Rate(perSecond)
 }
 
 func total(n uint64, has bool) string {

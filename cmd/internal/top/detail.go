@@ -11,66 +11,104 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// counterLines are the lines of the page of one counter.
+// counterLines returns the lines of the page of one counter.
 func counterLines(m *model) []string {
 	e, s := &m.counter, m.source
-	lines := []string{m.ink.heading.on + " " + format.Printable(e.Name) + m.ink.heading.off, ""}
-	const labels = 14
-	line := func(label, text string) {
-		room := max(1, m.width-labels-2)
-		for i, part := range strings.Split(m.method.Wrap(text, room, ""), "\n") {
-			if i > 0 {
-				label = ""
-			}
-			lines = append(lines, " "+m.ink.label.on+fmt.Sprintf("%-*s", labels, label)+m.ink.label.off+part)
-		}
-	}
+	d := details{m: m}
+	d.lines = []string{m.ink.heading.on + " " + format.Printable(e.Name) + m.ink.heading.off, ""}
+
 	var r *row
-	if int(e.Handle.Index) < len(s.byIndex) {
-		r = s.byIndex[e.Handle.Index]
+	if int(e.Handle.Index) < len(s.rowByIndex) {
+		r = s.rowByIndex[e.Handle.Index]
 	}
 	if m.gone || r == nil || r.Counter.Name != e.Name {
-		return append(lines, " This counter was removed.")
+		return append(d.lines, " This counter was removed.")
 	}
 	if !m.paused || r.look == 0 {
 		s.read([]*row{r})
 	}
+
+	d.values(r)
+	d.trend(r)
+	d.lines = append(d.lines, "")
+	d.entry(e, r)
+	return d.lines
+}
+
+// details is the page of one counter.
+type details struct {
+	m     *model
+	lines []string
+}
+
+// labelWidth is the width of the labels at the left of the page, and margin what is left free at the sides.
+const (
+	labelWidth = 14
+	margin     = 2
+)
+
+// add adds a label and its text, which may take several lines.
+func (d *details) add(label, text string) {
+	ink := d.m.ink.label
+	for i, part := range strings.Split(d.m.method.Wrap(text, d.room(), ""), "\n") {
+		if i > 0 {
+			label = ""
+		}
+		d.lines = append(d.lines, " "+ink.on+fmt.Sprintf("%-*s", labelWidth, label)+ink.off+part)
+	}
+}
+
+// room returns the width of the texts.
+func (d *details) room() int { return max(1, d.m.width-labelWidth-margin) }
+
+// values adds the value, its rates, its age and its note.
+func (d *details) values(r *row) {
+	reading := &d.m.source.reading
 	first, second := "packets", "bytes"
 	if r.Completion() {
 		first, second = "completions", "errors"
 	}
-	line(first, total(r.value.Packets, r.Present()))
-	line(second, total(r.value.Bytes, r.Present()))
-	line(first+"/s", PacketRate.cell(r, &s.reading))
+	d.add(first, total(r.value.Packets, r.Present()))
+	d.add(second, total(r.value.Bytes, r.Present()))
+	d.add(first+"/s", PacketRate.cell(r, reading))
 	if r.hasBytes() {
-		line("bits/s", BitRate.cell(r, &s.reading))
-		line("bytes/s", ByteRate.cell(r, &s.reading))
+		d.add("bits/s", BitRate.cell(r, reading))
+		d.add("bytes/s", ByteRate.cell(r, reading))
 	}
-	line("age", r.AgeCell(&s.reading))
-	line("note", format.OrDash(r.remark()))
-	width := max(1, min(trendCells, m.width-labels-2))
-	end := s.history.end(s.reading.Now)
-	if bars := string(drawTrend(nil, r.trend, end, width)); strings.TrimSpace(bars) != "" {
-		line("trend", "")
-		lines[len(lines)-1] += bars
-		line("", trendScale(r.trend, end, s.history.step, width))
+	d.add("age", r.AgeCell(reading))
+	d.add("note", format.OrDash(r.remark()))
+}
+
+// trend adds the bars of the trend, if one of them is known, and their scale.
+func (d *details) trend(r *row) {
+	h := &d.m.source.history
+	width := min(trendCells, d.room())
+	end := h.end(d.m.source.reading.Now)
+	bars := string(drawTrend(nil, r.trend, end, width))
+	if strings.TrimSpace(bars) == "" {
+		return
 	}
-	lines = append(lines, "")
-	line("match", format.OrDash(format.Printable(e.Text)))
-	line("source", format.Printable(r.SourceCell()))
-	line("byte basis", format.Printable(format.OrDash(e.ByteBasis)))
-	line("kind", format.Printable(format.OrDash(e.Kind)))
+	d.add("trend", "")
+	d.lines[len(d.lines)-1] += bars // not wrapped
+	d.add("", trendScale(r.trend, end, h.step, width))
+}
+
+// entry adds what the catalogue tells.
+func (d *details) entry(e *shm.Entry, r *row) {
+	d.add("match", format.OrDash(format.Printable(e.Text)))
+	d.add("source", format.Printable(r.SourceCell()))
+	d.add("byte basis", format.Printable(format.OrDash(e.ByteBasis)))
+	d.add("kind", format.Printable(format.OrDash(e.Kind)))
 	for i, key := range slices.Sorted(maps.Keys(e.Labels)) {
 		label := "labels"
 		if i > 0 {
 			label = ""
 		}
-		line(label, format.Printable(key+"="+e.Labels[key]))
+		d.add(label, format.Printable(key+"="+e.Labels[key]))
 	}
-	line("gaps", format.Plural(e.Continuity.Discontinuities, "discontinuity", "discontinuities"))
-	line("added", format.Age(time.Duration(s.reading.Now-e.AddedAt))+" ago")
-	line("handle", handleText(e.Handle))
-	return lines
+	d.add("gaps", format.Plural(e.Continuity.Discontinuities, "discontinuity", "discontinuities"))
+	d.add("added", format.Age(time.Duration(d.m.source.reading.Now-e.AddedAt))+" ago")
+	d.add("handle", handleText(e.Handle))
 }
 
 func handleText(h shm.Handle) string {

@@ -19,24 +19,29 @@ type group struct {
 // to have a rate.
 const ratesApart = 100
 
-// regroup returns the rows of the groups of counters, in order of name. A group that was there keeps its row.
+// regroup returns the rows of the groups of counters, in order of name. A group that goes on keeps its row.
 func regroup(s *selection.Selection, old, counters []*row) []*row {
-	rows := make(map[selection.Group]*row)
+	rowByGroup := make(map[selection.Group]*row)
 	for _, r := range old {
 		r.group.members = r.group.members[:0]
-		rows[r.group.id] = r
+		rowByGroup[r.group.id] = r
 	}
 	for _, c := range counters {
 		id := s.Group(c.entry)
-		r := rows[id]
+		r := rowByGroup[id]
 		if r == nil {
-			r = &row{Counter: view.Counter{Name: id.String(), Kind: id.Kind}, text: strings.ToLower(id.String()), group: &group{id: id}}
-			rows[id] = r
+			r = &row{
+				Counter: view.Counter{Name: id.String(), Kind: id.Kind},
+				text:    strings.ToLower(id.String()),
+				group:   &group{id: id},
+			}
+			rowByGroup[id] = r
 		}
 		r.group.members = append(r.group.members, c)
 	}
+
 	var out []*row
-	for _, r := range rows {
+	for _, r := range rowByGroup {
 		if len(r.group.members) > 0 {
 			out = append(out, r)
 		}
@@ -56,16 +61,14 @@ func (r *row) handles(dst []shm.Handle) []shm.Handle {
 	return dst
 }
 
-// addUp takes over the published values of the members. The sum of another set of members has no rate.
+// addUp takes over the published values of the members. A sum of other members than before has no rate.
 func (r *row) addUp(values []shm.Value, consecutive bool) {
 	sum := selection.Sum{Group: r.group.id}
 	for i, m := range r.group.members {
 		sum.Add(m.entry, values[i])
 	}
-	last, lastApart := r.Sum, int64(0)
-	if last != nil {
-		lastApart = last.Newest - last.Oldest
-	}
+
+	last := r.Sum
 	r.Counter = view.NewSum(sum)
 	r.stale = r.Stale
 	v := shm.Value{Packets: r.Counter.Packets, Bytes: r.Counter.Bytes, SampledAt: r.SampledAt}
@@ -73,7 +76,8 @@ func (r *row) addUp(values []shm.Value, consecutive bool) {
 	case !consecutive || last == nil || last.Identity != sum.Identity:
 		r.before = shm.Value{}
 	case v.SampledAt > r.value.SampledAt:
-		r.before, r.apart = r.value, max(lastApart, sum.Newest-sum.Oldest)
+		r.before = r.value
+		r.apart = max(last.Newest-last.Oldest, sum.Newest-sum.Oldest)
 	}
 	r.value = v
 }

@@ -40,20 +40,23 @@ func (l *layout) measure(method ansi.Method, by Column, n int) {
 	}
 }
 
-// fit chooses the columns that fit a width, and their widths.
+// fit chooses the columns that fit a width, and their widths. The column of the highest rank is left out first.
 func (l *layout) fit(width int) {
 	clear(l.width[:])
 	room := max(0, width-markWidth)
+
 	// The name gives way to the two first columns down to narrowName.
-	first := 2 * (describe[PacketRate].most)
+	first := 2 * describe[PacketRate].most
 	l.width[Name] = min(l.natural[Name], max(room-first, min(narrowName, room)))
 	room -= l.width[Name]
+
 	byRank := make([]Column, 0, columns)
 	for c := Name + 1 + Column(l.skip); c < columns; c++ {
 		byRank = append(byRank, c)
 	}
 	slices.SortFunc(byRank, func(a, b Column) int { return cmp.Compare(describe[a].rank, describe[b].rank) })
-	l.hidden, l.gap = 0, 1
+	l.hidden = 0
+	l.gap = 1
 	shown := 0
 	for _, c := range byRank {
 		w := l.natural[c]
@@ -68,10 +71,12 @@ func (l *layout) fit(width int) {
 		room -= w + l.gap
 		shown++
 	}
+
+	// The rest goes to the gaps, then to the notes, then to the trend.
 	if room >= shown {
-		l.gap, room = 2, room-shown
+		l.gap = 2
+		room -= shown
 	}
-	// The rest goes to the notes, then to the trend.
 	if l.width[Note] > 0 {
 		more := min(room, l.natural[Note]-l.width[Note])
 		l.width[Note] += more
@@ -82,7 +87,7 @@ func (l *layout) fit(width int) {
 	}
 }
 
-// cellWidth is the number of cells of a text without control sequences.
+// cellWidth returns the number of cells of a text without control sequences.
 func cellWidth(method ansi.Method, s string) int {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
@@ -109,8 +114,8 @@ func appendCell(dst []byte, method ansi.Method, s string, width int, right bool)
 	return dst
 }
 
-// truncate cuts a text that is wider than width, and ends it in an ellipsis. The method's own Truncate counts an emoji of
-// several code points as two cells, also where its StringWidth, as the terminal, counts more.
+// truncate cuts a text that is wider than width, and ends it in an ellipsis. The method's own Truncate counts an emoji
+// of several code points as two cells, also where its StringWidth, as the terminal, counts more.
 func truncate(method ansi.Method, s string, width int) string {
 	cut := s
 	for n := width; method.StringWidth(cut) > width; n-- {

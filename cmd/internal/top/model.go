@@ -80,7 +80,7 @@ type model struct {
 	gone    bool      // the counter of the page was removed
 	scroll  int       // first line of the page
 
-	shown string // the screen as it was drawn
+	drawn string // the screen as it was drawn last
 	stale bool   // the state has changed since
 
 	width, height int
@@ -92,14 +92,21 @@ func newModel(o Options) *model {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
+
 	input := textinput.New()
 	input.Prompt = ""
 	input.CharLimit = 255
 	input.SetVirtualCursor(false)
 	input.KeyMap.Paste.SetEnabled(false) // it would run a program of the desktop; a terminal pastes by itself
+
 	return &model{
-		o: o, keys: newKeyMap(), help: help.New(), ink: newInks(), input: input,
-		table: table{by: o.Sort, reverse: o.Reverse, changes: -1}, stale: true,
+		o:     o,
+		keys:  newKeyMap(),
+		help:  help.New(),
+		ink:   newInks(),
+		input: input,
+		table: table{by: o.Sort, reverse: o.Reverse, changes: -1},
+		stale: true,
 	}
 }
 
@@ -131,7 +138,8 @@ func (m *model) tick() tea.Cmd {
 func (m *model) opened(msg openedMsg) tea.Cmd {
 	switch {
 	case msg.err == nil:
-		m.source, m.waiting = newSource(msg.in, m.o), nil
+		m.source = newSource(msg.in, m.o)
+		m.waiting = nil
 		return m.look()
 	case errors.Is(msg.err, fs.ErrNotExist), errors.Is(msg.err, shm.ErrNotReady):
 		m.waiting = msg.err
@@ -141,7 +149,7 @@ func (m *model) opened(msg openedMsg) tea.Cmd {
 	return tea.Quit
 }
 
-// look reads the mirror, and returns the command that leads to the next look.
+// look reads the mirror, and returns the command that leads to the next look. The last look is always drawn.
 func (m *model) look() tea.Cmd {
 	last := m.o.Count > 0 && m.looks+1 >= m.o.Count
 	if !m.paused {
@@ -155,6 +163,7 @@ func (m *model) look() tea.Cmd {
 		}
 		m.looks++
 	}
+
 	if m.o.Count > 0 && m.looks >= m.o.Count {
 		return tea.Quit
 	}
@@ -172,17 +181,21 @@ func (m *model) looksPerDrawing() int {
 	return max(1, int(min(need, 1/m.o.Interval.Seconds())))
 }
 
-// refresh reads the entry of the counter that has the page.
+// refresh reads the entry of the counter that has the page. A counter that was added again under its name takes the
+// page over.
 func (m *model) refresh() {
 	if m.page != onCounter || m.source.err != nil {
 		return
 	}
+
 	e, err := m.source.reader.Entry(m.counter.Handle)
 	if errors.Is(err, shm.ErrGone) || err == nil && e.Name != m.counter.Name {
 		var found []shm.Entry
-		if found, err = m.source.reader.Find(m.counter.Name); err == nil && len(found) == 0 {
+		found, err = m.source.reader.Find(m.counter.Name)
+		switch {
+		case err == nil && len(found) == 0:
 			err = shm.ErrGone
-		} else if err == nil {
+		case err == nil:
 			e = found[0]
 		}
 	}

@@ -45,7 +45,7 @@ func TestRatesFollowLooks(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	rate := func() (float64, bool) {
-		r := c.source.byIndex[s.handles["web"].Index]
+		r := c.source.rowByIndex[s.handles["web"].Index]
 		return r.PacketsPerSec, r.HasRate
 	}
 	s.now += second
@@ -342,19 +342,19 @@ func TestLargeScreensAreDrawnLessOften(t *testing.T) {
 		screen := s.newScreen(o, c.width, c.height) // the first look
 		screen.View()
 		for look := 2; look <= o.Count; look++ {
-			before := screen.shown
+			before := screen.drawn
 			s.pass(1, int64(c.interval), map[string][2]uint64{"web": {uint64(look), 1}})
 			screen.look().View()
-			if got, want := screen.shown != before, (look-1)%c.every == 0 || look == o.Count; got != want {
+			if got, want := screen.drawn != before, (look-1)%c.every == 0 || look == o.Count; got != want {
 				t.Errorf("%dx%d each %v: look %d drawn %v, want %v", c.width, c.height, c.interval, look, got, want)
 			}
-			if row := screen.source.byIndex[s.handles["web"].Index]; row.value.SampledAt != s.now {
+			if row := screen.source.rowByIndex[s.handles["web"].Index]; row.value.SampledAt != s.now {
 				t.Errorf("%dx%d each %v: look %d did not read the values", c.width, c.height, c.interval, look)
 			}
 			if look == 3 {
 				screen.press("j").View()
-				if !strings.Contains(ansi.Strip(screen.shown), format.Count(1_004_000+2+3)) {
-					t.Errorf("%dx%d each %v: a key does not draw the values of the latest look:\n%s", c.width, c.height, c.interval, ansi.Strip(screen.shown))
+				if !strings.Contains(ansi.Strip(screen.drawn), format.Count(1_004_000+2+3)) {
+					t.Errorf("%dx%d each %v: a key does not draw the values of the latest look:\n%s", c.width, c.height, c.interval, ansi.Strip(screen.drawn))
 				}
 			}
 		}

@@ -17,17 +17,17 @@ type source struct {
 	clock    func() int64
 	interval int64 // between two looks, ns
 
-	reader    *shm.Reader
-	catalogue *shm.Catalogue
-	history   history
-	byIndex   []*row
-	rows      []*row // of the counters, in order of name
-	groups    []*row // of the sums, in order of name
-	changes   int    // moves when rows does, or the text of a row
-	fresh     []*row // not in rows yet
-	left      int    // of rows, that were removed and are still there
+	reader     *shm.Reader
+	catalogue  *shm.Catalogue
+	history    history
+	rowByIndex []*row // by the index of the handle
+	rows       []*row // of the counters, in order of name
+	groups     []*row // of the sums, in order of name
+	changes    int    // moves when rows does, or the text of a row
+	added      []*row // not in rows yet
+	removed    int    // counters that were removed and are still in rows or added
 
-	look    uint64
+	look    uint64       // number of the present look
 	reading view.Reading // of the last look, without counters
 	err     error        // of the last look: the values are of an earlier one
 
@@ -36,31 +36,50 @@ type source struct {
 }
 
 func newSource(in *shm.Instance, o Options) *source {
-	return &source{in: in, has: o.Select, sum: o.Sum, clock: o.clock(), interval: int64(o.Interval)}
+	return &source{
+		in:       in,
+		has:      o.Select,
+		sum:      o.Sum,
+		clock:    o.clock(),
+		interval: int64(o.Interval),
+	}
 }
 
-// follow begins a look: it brings the rows and their trends up to date. The values are read by read.
+// follow begins a look: it brings the rows and their trends up to date. read reads the values.
 func (s *source) follow() {
 	s.look++
 	r := s.in.Reader()
 	status := r.Status()
-	s.reading.Path, s.reading.Now, s.reading.Writer = r.Path(), s.clock(), view.NewWriter(status)
+	s.reading.Path = r.Path()
+	s.reading.Now = s.clock()
+	s.reading.Writer = view.NewWriter(status)
+
 	if r != s.reader {
-		s.reader, s.catalogue = r, r.Catalogue()
-		s.byIndex, s.rows, s.groups, s.fresh, s.left = nil, nil, nil, nil, 0
-		s.changes++
-		if s.err = s.history.open(r); s.err != nil {
+		if s.err = s.beginFile(r); s.err != nil {
 			return
 		}
 	}
 	s.err = s.catalogue.Update(s.add, s.remove)
 	s.merge()
 	if s.err == nil {
-		s.err = s.history.read(s.byIndex)
+		s.err = s.history.read(s.rowByIndex)
 	}
 }
 
-// listed are the rows of the table: the counters, or their sums.
+// beginFile begins with another file: its handles are others.
+func (s *source) beginFile(r *shm.Reader) error {
+	s.reader = r
+	s.catalogue = r.Catalogue()
+	s.rowByIndex = nil
+	s.rows = nil
+	s.groups = nil
+	s.added = nil
+	s.removed = 0
+	s.changes++
+	return s.history.open(r)
+}
+
+// listed returns the rows of the table: the counters, or their sums.
 func (s *source) listed() []*row {
 	if s.sum != nil {
 		return s.groups
@@ -70,18 +89,19 @@ func (s *source) listed() []*row {
 
 // add takes over an entry that was added or changed.
 func (s *source) add(e shm.Entry) {
-	if n := int(e.Handle.Index) + 1; n > len(s.byIndex) {
-		s.byIndex = append(s.byIndex, make([]*row, n-len(s.byIndex))...)
+	if n := int(e.Handle.Index) + 1; n > len(s.rowByIndex) {
+		s.rowByIndex = append(s.rowByIndex, make([]*row, n-len(s.rowByIndex))...)
 	}
-	r := s.byIndex[e.Handle.Index]
+	r := s.rowByIndex[e.Handle.Index]
 	if r == nil {
 		if s.has != nil && !s.has(e) {
 			return
 		}
 		r = &row{}
-		s.byIndex[e.Handle.Index] = r
-		s.fresh = append(s.fresh, r)
+		s.rowByIndex[e.Handle.Index] = r
+		s.added = append(s.added, r)
 	}
+
 	r.describe(e)
 	if s.sum != nil {
 		r.entry = e
@@ -91,29 +111,31 @@ func (s *source) add(e shm.Entry) {
 
 // remove takes out a counter that was removed.
 func (s *source) remove(h shm.Handle) {
-	if int(h.Index) >= len(s.byIndex) || s.byIndex[h.Index] == nil {
+	if int(h.Index) >= len(s.rowByIndex) || s.rowByIndex[h.Index] == nil {
 		return
 	}
-	s.byIndex[h.Index].removed = true
-	s.byIndex[h.Index] = nil
-	s.left++
+	s.rowByIndex[h.Index].removed = true
+	s.rowByIndex[h.Index] = nil
+	s.removed++
 	s.changes++
 }
 
-// merge puts the new rows in order, and drops the removed ones.
+// merge puts the added rows in order, and drops the removed ones.
 func (s *source) merge() {
-	if s.left > 0 {
-		gone := func(r *row) bool { return r.removed }
-		s.rows = slices.DeleteFunc(s.rows, gone)
-		s.fresh = slices.DeleteFunc(s.fresh, gone)
-	}
-	if s.left == 0 && len(s.fresh) == 0 {
+	if s.removed == 0 && len(s.added) == 0 {
 		return
 	}
-	s.rows = append(s.rows, s.fresh...)
+	if s.removed > 0 {
+		removed := func(r *row) bool { return r.removed }
+		s.rows = slices.DeleteFunc(s.rows, removed)
+		s.added = slices.DeleteFunc(s.added, removed)
+		s.removed = 0
+	}
+
+	s.rows = append(s.rows, s.added...)
 	slices.SortFunc(s.rows, byName) // sorted runs are cheap
-	clear(s.fresh)
-	s.fresh, s.left = s.fresh[:0], 0
+	clear(s.added)
+	s.added = s.added[:0]
 	if s.sum != nil {
 		s.groups = regroup(s.sum, s.groups, s.rows)
 	}
@@ -128,7 +150,7 @@ func (s *source) read(rows []*row) {
 	}
 }
 
-// sample reads the values of rows, of which each is read once in a look.
+// sample reads the values of rows. A look reads each row once.
 func (s *source) sample(rows []*row) {
 	s.handles = s.handles[:0]
 	for _, r := range rows {
@@ -141,7 +163,7 @@ func (s *source) sample(rows []*row) {
 	}
 }
 
-// values takes over the values of the handles, which are the rows that this look has not read.
+// values takes over the values of s.handles, which belong to the rows that this look has not read yet, in their order.
 func (s *source) values(rows []*row) error {
 	err := s.reader.SnapshotOf(&s.snapshot, s.handles)
 	if errors.Is(err, shm.ErrBusy) {
@@ -150,7 +172,8 @@ func (s *source) values(rows []*row) error {
 	if err != nil {
 		return err
 	}
-	n := 0
+
+	n := 0 // of the values, how many are taken
 	for _, r := range rows {
 		if r.look == s.look {
 			continue
@@ -159,9 +182,11 @@ func (s *source) values(rows []*row) error {
 		if r.group != nil {
 			size := len(r.group.members)
 			r.addUp(s.snapshot.List[n:n+size], consecutive)
-			r.look, n = s.look, n+size
+			r.look = s.look
+			n += size
 			continue
 		}
+
 		v := s.snapshot.List[n]
 		n++
 		if v.SampledAt == 0 && s.snapshot.Gone > 0 {
@@ -177,7 +202,7 @@ func (s *source) values(rows []*row) error {
 	return nil
 }
 
-// words returns the totals that a device writes for the counter, or the published value if no device does. The
+// words returns the totals that a device writes for the counter, and true; or the published value if no device does. A
 // device does not record when it writes: the sample time is the time of the read.
 func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 	if !r.sought {
@@ -191,9 +216,11 @@ func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 	if r.device == nil {
 		return published, false
 	}
+
 	v, err := view.LoadDevice(r.device, s.clock())
 	if err != nil {
-		r.device, r.sought = nil, false
+		r.device = nil
+		r.sought = false // it is sought again in the next look
 		r.Unread = !view.NotByDevice(err)
 		return published, false
 	}

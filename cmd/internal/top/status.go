@@ -2,6 +2,7 @@ package top
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -13,21 +14,23 @@ type fact struct {
 	rank int // the fact of the highest rank is left out first
 }
 
-// facts are the parts of the status line, from left to right; trouble is set if the values are not current.
+// facts returns the parts of the status line, from left to right, and whether the values are not current.
 func (m *model) facts() (facts []fact, trouble bool) {
 	add := func(rank int, text string) { facts = append(facts, fact{text, rank}) }
 	if m.editing {
 		add(0, "filter: "+format.PrintableLines(m.input.Value()))
 	}
 	if m.source == nil {
+		state := "opening the mirror"
 		if m.waiting != nil {
-			add(1, "waiting for the mirror")
-		} else {
-			add(1, "opening the mirror")
+			state = "waiting for the mirror"
 		}
+		add(1, state)
 		add(3, format.Printable(filepath.Base(m.o.Path)))
-		return append(facts, fact{m.shortHelp(), 8}), true
+		add(8, m.shortHelp())
+		return facts, true
 	}
+
 	writer := m.source.reading.Writer
 	switch {
 	case m.source.err != nil:
@@ -45,15 +48,8 @@ func (m *model) facts() (facts []fact, trouble bool) {
 	if m.table.filter != "" && !m.editing {
 		add(2, "filter: "+format.PrintableLines(m.input.Value()))
 	}
-	all := m.source.listed()
-	counters := format.Plural(uint64(len(all)), "counter", "counters")
-	if m.source.sum != nil {
-		counters = format.Plural(uint64(len(all)), "sum", "sums")
-	}
-	if len(m.table.shown) != len(all) {
-		counters = format.Count(uint64(len(m.table.shown))) + " of " + counters
-	}
-	add(3, counters)
+
+	add(3, m.countOfRows())
 	if m.page == onTable {
 		if m.columns.hidden > 0 {
 			add(5, "→ more columns")
@@ -61,10 +57,24 @@ func (m *model) facts() (facts []fact, trouble bool) {
 		add(8, "by "+strings.ToLower(describe[m.table.by].heading))
 	}
 	add(4, format.Printable(filepath.Base(m.source.reading.Path)))
-	return append(facts, fact{m.shortHelp(), 7}), trouble
+	add(7, m.shortHelp())
+	return facts, trouble
 }
 
-// reason is the innermost text of an error, without the path, which may be long.
+// countOfRows is such as "12 of 40 counters", or "3 sums".
+func (m *model) countOfRows() string {
+	all := m.source.listed()
+	text := format.Plural(uint64(len(all)), "counter", "counters")
+	if m.source.sum != nil {
+		text = format.Plural(uint64(len(all)), "sum", "sums")
+	}
+	if len(m.table.shown) != len(all) {
+		text = format.Count(uint64(len(m.table.shown))) + " of " + text
+	}
+	return text
+}
+
+// reason returns the innermost text of an error, without the path, which may be long.
 func reason(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); i >= 0 {
@@ -73,6 +83,7 @@ func reason(err error) string {
 	return format.Printable(text)
 }
 
+// shortHelp names the keys for help and for the end.
 func (m *model) shortHelp() string {
 	var texts []string
 	for _, k := range m.keys.ShortHelp() {
@@ -81,35 +92,41 @@ func (m *model) shortHelp() string {
 	return strings.Join(texts, "  ")
 }
 
-// statusLine appends the last line of the screen.
+// statusLine appends the last line of the screen. Facts are left out, those of the highest rank first, until the others
+// fit.
 func (m *model) statusLine(b []byte) []byte {
 	facts, trouble := m.facts()
-	text := func() string {
-		s := " "
+	for len(facts) > 1 && m.method.StringWidth(join(facts)) > m.width {
+		least := 0
 		for i, f := range facts {
-			if i > 0 {
-				s += "  "
-			}
-			s += f.text
-		}
-		return s
-	}
-	for len(facts) > 1 && m.method.StringWidth(text()) > m.width {
-		worst := 0
-		for i, f := range facts {
-			if f.rank >= facts[worst].rank {
-				worst = i
+			if f.rank >= facts[least].rank {
+				least = i
 			}
 		}
-		facts = append(facts[:worst], facts[worst+1:]...)
+		facts = slices.Delete(facts, least, least+1)
 	}
+
 	style := m.ink.status
 	if trouble {
 		style = m.ink.trouble
 	}
 	b = append(b, style.on...)
-	b = appendCell(b, m.method, text(), m.width, false)
+	b = appendCell(b, m.method, join(facts), m.width, false)
 	return append(b, style.off...)
+}
+
+// join returns the text of the status line.
+func join(facts []fact) string {
+	text := ""
+	for i, f := range facts {
+		if i > 0 {
+			text += "  "
+		} else {
+			text += " "
+		}
+		text += f.text
+	}
+	return text
 }
 
 // filterCursor returns the column of the cursor in the text of the filter.

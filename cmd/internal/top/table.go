@@ -28,7 +28,7 @@ type item struct {
 	key   float64 // the greater, the earlier
 	has   bool    // rows without a key come last
 	text  string  // compared where keys are equal
-	place int     // and then this, which is unique
+	place int     // compared last: it is unique
 	row   *row
 }
 
@@ -42,16 +42,18 @@ func (a item) compare(b item) int {
 	return cmp.Or(cmp.Compare(b.key, a.key), strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
 }
 
-// sortBy changes the order. Its cursor stays where it is on the screen.
+// sortBy changes the order. The cursor stays where it is on the screen.
 func (t *table) sortBy(c Column, reverse bool) {
-	t.by, t.reverse, t.changes = c, reverse, -1
+	t.by = c
+	t.reverse = reverse
+	t.changes = -1
 }
 
 // descends reports whether the greatest comes first.
 func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
 
-// arrange brings the window up to date. It reads the values that the order and the window need, each once in a
-// look of the source.
+// arrange brings the window up to date. It reads the values that the order and the window need; the source reads each
+// once in a look.
 func (t *table) arrange(s *source) {
 	from, to := t.bounds(s)
 	s.read(t.needed(from, to))
@@ -73,13 +75,15 @@ func (t *table) sample(s *source) {
 	t.window = t.rows(from, to)
 }
 
-// bounds brings shown and its order by entries up to date, and returns the rows on the screen: from..to of the order.
+// bounds brings shown up to date, and the order if that is by entries. It returns the rows on the screen, from..to of
+// the order.
 func (t *table) bounds(s *source) (from, to int) {
 	if t.changes != s.changes {
 		t.choose(s.listed())
 		t.changes = s.changes
 	}
 	t.clamp()
+
 	if describe[t.by].byEntry && !t.sorted {
 		t.rank(&s.reading, 0)
 		slices.SortFunc(t.order, item.compare)
@@ -91,16 +95,16 @@ func (t *table) bounds(s *source) (from, to int) {
 	return t.offset, min(t.offset+t.height, len(t.shown))
 }
 
-// needed are the rows whose values the order and the rows from..to of it need.
+// needed returns the rows whose values are needed for the order, and for its rows from..to. Where the order needs none,
+// a page above and below is read too, so that rows that come into view have a rate.
 func (t *table) needed(from, to int) []*row {
 	if !describe[t.by].byEntry {
 		return t.shown
 	}
-	// With a page above and below, so that rows that come into view have a rate.
 	return t.rows(max(0, from-t.height), min(to+t.height, len(t.order)))
 }
 
-// rows returns the rows from..to of the order.
+// rows returns the rows from..to of the order, in the memory of window.
 func (t *table) rows(from, to int) []*row {
 	t.window = t.window[:0]
 	for _, it := range t.order[from:to] {
@@ -167,13 +171,13 @@ func (t *table) current() *row {
 	return nil
 }
 
-// short is the length from which an order is not split further.
+// short is the length up to which an order is sorted as a whole.
 const short = 48
 
-// sortWindow puts the items that belong to from..to of the order there, in order. The others are only on the
-// right side of the window, so that the cost grows with the number of items and not with its logarithm.
+// sortWindow puts the items that belong to from..to of the order there, in order. The other items are only on the right
+// side of the window, so the cost grows with the number of items n, and not with n log n.
 func sortWindow(s []item, from, to int) {
-	for range 64 { // with a pivot that is always bad the rest is sorted as a whole
+	for range 64 { // with bad pivots all the way the rest is sorted as a whole
 		if len(s) <= short || from >= to {
 			break
 		}
@@ -182,10 +186,14 @@ func sortWindow(s []item, from, to int) {
 		case to <= p:
 			s = s[:p]
 		case from > p:
-			s, from, to = s[p+1:], from-p-1, to-p-1
-		default:
+			s = s[p+1:]
+			from -= p + 1
+			to -= p + 1
+		default: // the window spans the pivot
 			sortWindow(s[:p], from, min(to, p))
-			s, from, to = s[p+1:], max(0, from-p-1), to-p-1
+			s = s[p+1:]
+			from = max(0, from-p-1)
+			to -= p + 1
 		}
 	}
 	if from < to {

@@ -44,42 +44,45 @@ func (t *trend) at(pass int64) (float32, bool) {
 	return t.cells[pass%trendCells], true
 }
 
-// add notes the record of a pass, which took step ns.
+// add notes the record of a pass. step is the time between two passes, in ns; 0: not known.
 func (t *trend) add(pass int64, v shm.Value, step int64, gap uint64) {
 	span := v.SampledAt - t.newest.SampledAt
 	known := t.newest.SampledAt != 0 && t.gap == gap && span > 0 && v.Packets >= t.newest.Packets
-	if known {
-		if t.first > t.last {
-			t.first, t.last = pass, pass-1
-		}
-		for p := max(t.last+1, pass-trendCells); p < pass; p++ {
-			t.cells[p%trendCells] = 0
-		}
-		if step > 0 && span > 2*step {
-			span = step // it did not count in the passes before
-		}
-		t.cells[pass%trendCells] = float32(float64(v.Packets-t.newest.Packets) * 1e9 / float64(span))
-		t.last = pass
-	} else {
+	if !known { // the trend begins again
 		t.first, t.last = 1, 0
-	}
-	t.prev, t.newest, t.gap = t.newest, v, gap
-	if !known {
 		t.prev = shm.Value{}
+		t.newest = v
+		t.gap = gap
+		return
 	}
+
+	if t.first > t.last {
+		t.first, t.last = pass, pass-1
+	}
+	for p := max(t.last+1, pass-trendCells); p < pass; p++ {
+		t.cells[p%trendCells] = 0
+	}
+	if step > 0 && span > 2*step {
+		span = step // it did not count in the passes before
+	}
+	t.cells[pass%trendCells] = float32(float64(v.Packets-t.newest.Packets) * 1e9 / float64(span))
+	t.last = pass
+	t.prev = t.newest
+	t.newest = v
 }
 
 // history reads the history of one file.
 type history struct {
 	cursor *shm.Cursor // nil: there is no history
 	buf    [256]shm.Record
-	pass   int64    // number of the newest pass
-	cycle  uint64   // of the newest pass
-	time   int64    // of its first record
-	spans  [5]int64 // between the latest passes
-	passes int      // number of spans ever
-	step   int64    // the median of spans: the period of the passes
-	gap    uint64   // moves when records were lost
+
+	pass     int64    // number of the newest pass
+	cycle    uint64   // of the newest pass
+	began    int64    // sample time of the first record of the newest pass
+	spans    [5]int64 // between the latest passes
+	measured int      // number of spans ever
+	step     int64    // the median of spans: the period of the passes
+	gap      uint64   // moves when records were lost
 }
 
 // mostRewound is the length of a history up to which old records are read at the start.
@@ -102,7 +105,7 @@ func (h *history) open(r *shm.Reader) error {
 	return nil
 }
 
-// read notes the records since the last call in the trends of rows, by index.
+// read notes the records since the last call in the trends of rows, which are by index.
 func (h *history) read(rows []*row) error {
 	if h.cursor == nil {
 		return nil
@@ -115,26 +118,23 @@ func (h *history) read(rows []*row) error {
 		for i := range h.buf[:n] {
 			h.record(&h.buf[i], rows)
 		}
-		if err != nil && !errors.Is(err, shm.ErrStale) || n == 0 {
+		if n == 0 || err != nil && !errors.Is(err, shm.ErrStale) {
 			return err
 		}
 	}
 	return nil
 }
 
+// record notes one record. The first one of another cycle begins a pass.
 func (h *history) record(rec *shm.Record, rows []*row) {
 	at := rec.Value.SampledAt
 	if rec.Kind != 0 || at <= 0 {
 		return
 	}
 	if rec.Cycle != h.cycle || h.pass == 0 {
-		if span := at - h.time; h.time != 0 && span > 0 {
-			h.measure(span)
-			// A pass in which no counter had changed left no record.
-			h.pass += min((span-h.step/2)/h.step, trendCells)
-		}
-		h.pass, h.cycle, h.time = h.pass+1, rec.Cycle, at
+		h.begin(rec.Cycle, at)
 	}
+
 	if int(rec.Handle.Index) >= len(rows) {
 		return
 	}
@@ -148,22 +148,39 @@ func (h *history) record(rec *shm.Record, rows []*row) {
 	r.trend.add(h.pass, rec.Value, h.step, h.gap)
 }
 
-// measure notes the time between two passes. Their period is the median, as the span over a restart of the
-// writer may be short, and passes in which no counter had changed make a span long.
+// begin begins a pass at a sample time. A pass in which no counter had changed left no record: it is counted by the
+// time.
+func (h *history) begin(cycle uint64, at int64) {
+	if span := at - h.began; h.began != 0 && span > 0 {
+		h.measure(span)
+		h.pass += h.unrecorded(span)
+	}
+	h.pass++
+	h.cycle = cycle
+	h.began = at
+}
+
+// unrecorded returns the number of passes without a record in the time since the newest pass began.
+func (h *history) unrecorded(span int64) int64 {
+	return min((span-h.step/2)/h.step, trendCells)
+}
+
+// measure notes the time between two passes. Their period is the median: the span over a restart of the writer may be
+// short, and passes in which no counter had changed make a span long.
 func (h *history) measure(span int64) {
-	h.spans[h.passes%len(h.spans)] = span
-	h.passes++
+	h.spans[h.measured%len(h.spans)] = span
+	h.measured++
+
 	sorted := h.spans
-	known := sorted[:min(h.passes, len(sorted))]
+	known := sorted[:min(h.measured, len(sorted))]
 	slices.Sort(known)
 	h.step = max(known[(len(known)-1)/2], 1e6)
 }
 
-// end returns the pass that a drawing at a time ends with: passes without a record have gone by since the
-// newest.
+// end returns the pass that a drawing at a time ends with. Passes without a record have gone by since the newest.
 func (h *history) end(now int64) int64 {
-	if h.step == 0 || now <= h.time {
+	if h.step == 0 || now <= h.began {
 		return h.pass
 	}
-	return h.pass + min((now-h.time-h.step/2)/h.step, trendCells)
+	return h.pass + h.unrecorded(now-h.began)
 }

@@ -85,8 +85,17 @@ func (m *model) press(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// pause stops the looks, or goes on. All rows are read before, so that those that come into view are of the
-// same look.
+// turnTo shows a page, or the table if that page is shown already.
+func (m *model) turnTo(p page) {
+	if m.page == p {
+		p = onTable
+	}
+	m.page = p
+	m.scroll = 0
+}
+
+// pause stops the looks, or goes on. All rows are read before it stops, so that rows that come into view are of one
+// look.
 func (m *model) pause() {
 	if m.source == nil {
 		return
@@ -95,14 +104,6 @@ func (m *model) pause() {
 	if m.paused {
 		m.source.read(m.source.listed())
 	}
-}
-
-// turnTo shows a page, or the table if it is the page that is shown.
-func (m *model) turnTo(p page) {
-	if m.page == p {
-		p = onTable
-	}
-	m.page, m.scroll = p, 0
 }
 
 func (m *model) pressOnPage(msg tea.KeyPressMsg) {

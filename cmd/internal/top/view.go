@@ -13,9 +13,10 @@ import (
 // View draws the screen: the table or a page, and the status line in the last row.
 func (m *model) View() tea.View {
 	if m.stale {
-		m.shown, m.stale = m.frame(), false
+		m.drawn = m.frame()
+		m.stale = false
 	}
-	v := tea.NewView(m.shown)
+	v := tea.NewView(m.drawn)
 	v.AltScreen = true
 	if m.editing {
 		if x, ok := m.filterCursor(); ok {
@@ -46,7 +47,8 @@ func (m *model) frame() string {
 
 // rows draws the headings and the visible rows.
 func (m *model) rows(b []byte) []byte {
-	l, t, reading := &m.columns, &m.table, &m.source.reading
+	l, t := &m.columns, &m.table
+	reading := &m.source.reading
 	l.cells = l.cells[:0]
 	for _, r := range t.window {
 		for c := range columns {
@@ -55,52 +57,66 @@ func (m *model) rows(b []byte) []byte {
 	}
 	l.measure(m.method, t.by, len(t.window))
 	l.fit(m.width)
+
 	if m.height > 2 {
 		b = append(b, m.ink.heading.on...)
-		b = m.line(b, func(c Column) string {
-			if c != t.by {
-				return describe[c].heading
-			}
-			if t.descends() {
-				return describe[c].heading + "▼"
-			}
-			return describe[c].heading + "▲"
-		}, " ")
+		b = m.line(b, t.heading, " ")
 		b = append(b, m.ink.heading.off...)
 		b = append(b, '\n')
 	}
 	end := m.source.history.end(reading.Now)
 	for i := range t.height {
-		if i >= len(t.window) {
+		if i < len(t.window) {
+			b = m.row(b, i, end)
+		} else {
 			b = append(appendBlanks(b, m.width), '\n')
-			continue
 		}
-		r := t.window[i]
-		text := func(c Column) string {
-			if c == Trend {
-				return string(drawTrend(nil, r.trend, end, l.width[Trend]))
-			}
-			return l.cells[i*int(columns)+int(c)]
-		}
-		style, mark := ink{}, " "
-		if l.cells[i*int(columns)+int(Note)] != "" && !(r.Completion() && r.Note() == "") {
-			style, mark = m.ink.note, "!"
-		}
-		if t.offset+i == t.cursor {
-			style = m.ink.selected
-			if mark == " " {
-				mark = ">"
-			}
-		}
-		b = append(b, style.on...)
-		b = m.line(b, text, mark)
-		b = append(b, style.off...)
-		b = append(b, '\n')
 	}
 	return b
 }
 
-// line draws the cells of one row, width cells in all.
+// heading returns the heading of a column, with the direction of the order.
+func (t *table) heading(c Column) string {
+	switch {
+	case c != t.by:
+		return describe[c].heading
+	case t.descends():
+		return describe[c].heading + "▼"
+	}
+	return describe[c].heading + "▲"
+}
+
+// row draws the row i of the window. Its trend ends with the pass end.
+func (m *model) row(b []byte, i int, end int64) []byte {
+	l, t := &m.columns, &m.table
+	r := t.window[i]
+	cells := l.cells[i*int(columns):][:columns]
+	text := func(c Column) string {
+		if c == Trend {
+			return string(drawTrend(nil, r.trend, end, l.width[Trend]))
+		}
+		return cells[c]
+	}
+
+	style, mark := ink{}, " "
+	onlyErrors := r.Completion() && r.Note() == "" // which are a value, and no reservation
+	if cells[Note] != "" && !onlyErrors {
+		style, mark = m.ink.note, "!"
+	}
+	if t.offset+i == t.cursor {
+		style = m.ink.selected
+		if mark == " " {
+			mark = ">"
+		}
+	}
+
+	b = append(b, style.on...)
+	b = m.line(b, text, mark)
+	b = append(b, style.off...)
+	return append(b, '\n')
+}
+
+// line draws the cells of one row, m.width cells of the terminal in all.
 func (m *model) line(b []byte, text func(Column) string, mark string) []byte {
 	l, left := &m.columns, m.width
 	put := func(s string, w int, right bool) {
@@ -108,6 +124,7 @@ func (m *model) line(b []byte, text func(Column) string, mark string) []byte {
 		b = appendCell(b, m.method, s, w, right)
 		left -= w
 	}
+
 	put(mark, markWidth, false)
 	for c := range columns {
 		if l.width[c] == 0 {
@@ -144,6 +161,7 @@ func appendStyled(dst []byte, method ansi.Method, s string, width int) []byte {
 	return appendBlanks(dst, width-method.StringWidth(s))
 }
 
+// waitingLines tells which mirror the table waits for.
 func (m *model) waitingLines() []string {
 	if m.waiting == nil {
 		return nil
@@ -167,15 +185,18 @@ func (m *model) helpLines() []string {
 		"  TREND is packets/s in each period of the history, the newest at the right.")
 }
 
-// drawTrend appends the last width passes up to end, in eighths of the highest rate among them.
+// drawTrend appends the last width passes up to end, each in sevenths of the highest rate among them. A rate of 0 is
+// the lowest bar, and an unknown one is blank.
 func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	const bars = "▁▂▃▄▅▆▇█" // three bytes each
+	first := end - int64(width) + 1
 	most := float32(0)
-	for pass := end - int64(width) + 1; pass <= end; pass++ {
+	for pass := first; pass <= end; pass++ {
 		v, _ := t.at(pass)
 		most = max(most, v)
 	}
-	for pass := end - int64(width) + 1; pass <= end; pass++ {
+
+	for pass := first; pass <= end; pass++ {
 		v, known := t.at(pass)
 		if !known {
 			dst = append(dst, ' ')
@@ -190,8 +211,8 @@ func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	return dst
 }
 
-// plain returns the screen as text, to be left behind on the terminal: without blank lines, and so many rows fewer
-// that the prompt of a shell finds room below.
+// plain returns the screen as text without blank lines, to be left behind on the terminal. It leaves out rows so that
+// the prompt of a shell has room below.
 func (m *model) plain() string {
 	var lines []string
 	for line := range strings.Lines(ansi.Strip(m.frame())) {

@@ -81,7 +81,7 @@ func Explain(err error) error {
 // negative is the refusal of a value below 0.
 var negative = regexp.MustCompile(`^--([a-z-]+): expected .* but got "(-[0-9][^"]*)"`)
 
-// takesNumber reports whether a flag takes a number or a duration: no flag takes one below 0.
+// takesNumber reports whether a flag takes a number or a duration. No flag takes one below 0.
 func takesNumber(ctx *kong.Context, name string) bool {
 	node := ctx.Selected()
 	if node == nil {
@@ -102,8 +102,8 @@ func takesNumber(ctx *kong.Context, name string) bool {
 	return false
 }
 
-// unexpectedArgument finds the likely command. It goes before the proposal of the parser, which
-// knows no command below another.
+// unexpectedArgument finds the command that was likely meant. It goes before the proposal of the parser, which knows no
+// command below another.
 func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	node := ctx.Selected()
 	switch {
@@ -118,6 +118,7 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	default:
 		return err
 	}
+
 	try := CommandPath(node) + " --help"
 	if near := nearestCommand(node, word); near != "" {
 		return withHint(fmt.Errorf("%s, did you mean %q?", text, near), "%s", try)
@@ -125,7 +126,8 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	return withHint(fmt.Errorf("%s; the commands of %s are %s", text, node.Name, strings.Join(commandsOf(node), ", ")), "%s", try)
 }
 
-// nearestCommand returns the words below node that word most likely stands for, or "".
+// nearestCommand returns the words below node that word most likely stands for, or "". A word of another tool stands
+// for the command with its purpose, unless a command here has that very name.
 func nearestCommand(node *kong.Node, word string) string {
 	if near := flow.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
 		return near
@@ -133,6 +135,7 @@ func nearestCommand(node *kong.Node, word string) string {
 	if node.Parent != nil {
 		return ""
 	}
+
 	if there := elsewhere[word]; there != "" {
 		return there
 	}
@@ -153,7 +156,7 @@ func commandsOf(node *kong.Node) (names []string) {
 	return names
 }
 
-// unquotedMatch says to quote the match of flows add, which the shell has cut into words.
+// unquotedMatch proposes to quote the match of flows add, which the shell has cut into words.
 func unquotedMatch(err error, ctx *kong.Context, word string) error {
 	var given []string
 	for _, p := range ctx.Path {
@@ -165,14 +168,15 @@ func unquotedMatch(err error, ctx *kong.Context, word string) error {
 	if len(given) != 2 || at < 0 {
 		return err
 	}
-	match := given[1]
+
+	name, match := given[0], given[1]
 	for _, more := range ctx.Args[at:] {
 		if strings.HasPrefix(more, "-") {
 			break
 		}
 		match += " " + more
 	}
-	return withHint(fmt.Errorf("%w: the match is one argument, so quote it", err), "flowtally flows add %s '%s'", given[0], match)
+	return withHint(fmt.Errorf("%w: the match is one argument, so quote it", err), "flowtally flows add %s '%s'", name, match)
 }
 
 // unknownFlag finds the value of a flag that may have been meant: --json is --output json.

@@ -18,13 +18,45 @@ type Reading struct {
 	Zero     time.Time // the wall clock at 0 of CLOCK_MONOTONIC
 	Writer   Writer
 	Counters []Counter  // in order of name; or sums
-	Snapshot *shm.Label // of the values of sums; nil: Counters are no sums
+	Snapshot *shm.Label // that the values of sums are of; nil: Counters are no sums
 }
 
-// Writer is the mirror's information about its writer.
+// Again returns the values of r as they stand now, without rates.
+func (r *Reading) Again(w Writer) *Reading {
+	now := &Reading{
+		Path:     r.Path,
+		Now:      shm.Now(),
+		Zero:     r.Zero,
+		Writer:   w,
+		Counters: slices.Clone(r.Counters),
+	}
+	for i := range now.Counters {
+		c := &now.Counters[i]
+		c.HasRate = false
+		c.Stale = c.Stale || c.Present() && !w.Live()
+	}
+	return now
+}
+
+// Writer is what a mirror tells about its writer.
 type Writer struct {
 	State string // boot, run, halt, fail; stale or dead where the heartbeat has stopped
 	Age   int64  // ns since the last heartbeat
+}
+
+// deadAfter is the number of missed heartbeats after which a writer is dead. From the second on it is stale.
+const deadAfter = 10
+
+// NewWriter returns the writer of a mirror with this status.
+func NewWriter(s shm.Status) Writer {
+	state := s.State.String()
+	if (s.State == shm.Boot || s.State == shm.Run) && !s.Alive {
+		state = "stale"
+		if s.Age > deadAfter*s.HeartbeatPeriod {
+			state = "dead"
+		}
+	}
+	return Writer{State: state, Age: s.Age.Nanoseconds()}
 }
 
 // Live reports whether the writer is publishing.
@@ -43,31 +75,117 @@ func (w Writer) String() string {
 	return w.State + ", heartbeat " + age
 }
 
-// Counter is one counter as it is shown.
+// Counter is one counter, or one sum, as it is shown.
 type Counter struct {
-	Index, Generation          uint32
-	Name, Kind, Unit           string
-	Labels                     map[string]string
-	Direction                  string         // ingress or egress; "": not a flow
-	Sum                        *selection.Sum // nil: not a sum
-	Source, ByteBasis          string
-	Valid, Stale, Ambiguous    bool
-	Gone                       bool   // removed while it was read
-	FromDevice                 bool   // read where a device writes it; SampledAt is when
-	Unread                     bool   // a device writes it to memory that cannot be read: this is the published value
-	Packets, Bytes             uint64 // or completions and errors
-	SampledAt                  int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
-	Discontinuities            uint64
-	PacketsPerSec, BytesPerSec float64
-	HasRate                    bool
+	Index      uint32
+	Generation uint32
+	Name       string
+	Kind       string
+	Unit       string
+	Labels     map[string]string
+	Direction  string         // ingress or egress; "": not a flow
+	Sum        *selection.Sum // nil: not a sum
+	Source     string
+	ByteBasis  string
+
+	Valid           bool
+	Stale           bool
+	Ambiguous       bool
+	Gone            bool // removed while it was read
+	FromDevice      bool // read where a device writes it; SampledAt is when
+	Unread          bool // a device writes it to memory that cannot be read: this is the published value
+	Discontinuities uint64
+
+	Packets   uint64 // or completions
+	Bytes     uint64 // or errors
+	SampledAt int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
+
+	HasRate       bool
+	PacketsPerSec float64
+	BytesPerSec   float64
 }
 
-// Completion reports whether the two values are completions and completions in error of a queue
-// pair's operations.
+// NewCounter returns the counter of an entry of the catalogue, without its value.
+func NewCounter(e shm.Entry) Counter {
+	c := Counter{
+		Index:           e.Handle.Index,
+		Generation:      e.Handle.Generation,
+		Name:            e.Name,
+		Kind:            e.Kind,
+		Unit:            cmp.Or(e.Unit, "packets"),
+		Labels:          e.Labels,
+		Source:          e.Source,
+		ByteBasis:       e.ByteBasis,
+		Valid:           e.Valid,
+		Stale:           e.Stale,
+		Ambiguous:       e.Ambiguous,
+		Discontinuities: e.Continuity.Discontinuities,
+	}
+	if direction, isFlow := selection.DirectionOf(e); isFlow {
+		c.Direction = direction.String()
+	}
+	return c
+}
+
+// Show sets the value. words says that a device's words hold it.
+func (c *Counter) Show(v shm.Value, words bool) {
+	c.Packets = v.Packets
+	c.Bytes = v.Bytes
+	c.SampledAt = v.SampledAt
+	c.FromDevice = words
+}
+
+// Present reports whether there is a value: absent is not zero.
+func (c Counter) Present() bool { return c.SampledAt != 0 }
+
+// Completion reports whether the two values are completions and completions in error of a queue pair's operations, in
+// place of packets and bytes.
 func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
-// byKind separates counters of packets and bytes from counters of completions; each part keeps its
-// order.
+// units names the two values.
+func (c Counter) units() (first, second string) {
+	if c.Completion() {
+		return "completions", "errors"
+	}
+	return "packets", "bytes"
+}
+
+// age returns the age of the value in a reading. A device's value is current while the writer lives, whose process
+// keeps the device open. Later it may not have changed since the writer's last heartbeat.
+func (c Counter) age(r *Reading) int64 {
+	switch {
+	case c.FromDevice && r.Writer.Live():
+		return 0
+	case c.FromDevice:
+		return r.Writer.Age
+	}
+	return max(0, r.Now-c.SampledAt)
+}
+
+// Note names the reservations about the value.
+func (c Counter) Note() string {
+	var notes []string
+	add := func(holds bool, text string) {
+		if holds {
+			notes = append(notes, text)
+		}
+	}
+
+	add(c.Gone, "removed")
+	if c.Sum != nil {
+		notes = append(c.sumNotes(), notes...)
+	} else {
+		add(!c.Present(), "never sampled")
+		add(c.Present() && !c.Valid, "invalid")
+		add(c.Stale, "stale")
+		add(c.Ambiguous, "ambiguous")
+	}
+	add(c.Unread, "published by the poller: the device's words cannot be read")
+	add(c.Discontinuities > 0, format.Plural(c.Discontinuities, "discontinuity", "discontinuities"))
+	return strings.Join(notes, ", ")
+}
+
+// byKind parts counters of packets and bytes from counters of completions. Each part keeps its order.
 func byKind(counters []Counter) (flows, completions []Counter) {
 	for _, c := range counters {
 		if c.Completion() {
@@ -79,60 +197,18 @@ func byKind(counters []Counter) (flows, completions []Counter) {
 	return flows, completions
 }
 
-// Show sets the value, and whether a device wrote it.
-func (c *Counter) Show(v shm.Value, words bool) {
-	c.Packets, c.Bytes, c.SampledAt, c.FromDevice = v.Packets, v.Bytes, v.SampledAt, words
-}
-
-// age returns the age of the value in a reading. A value from a device is current while the writer lives, whose
-// process has opened the device. After that it may not have changed since the writer's last heartbeat.
-func (c Counter) age(r *Reading) int64 {
-	switch {
-	case c.FromDevice && r.Writer.Live():
-		return 0
-	case c.FromDevice:
-		return r.Writer.Age
-	}
-	return max(0, r.Now-c.SampledAt)
-}
-
-// Present reports whether there is a value: absent is not zero.
-func (c Counter) Present() bool { return c.SampledAt != 0 }
-
-// Note names the reservations about the value.
-func (c Counter) Note() string {
-	var notes []string
-	if c.Sum != nil {
-		notes = c.sumNotes()
-	}
-	one := c.Sum == nil
-	for _, n := range []struct {
-		is   bool
-		text string
-	}{
-		{c.Gone, "removed"},
-		{one && !c.Present(), "never sampled"},
-		{one && c.Present() && !c.Valid, "invalid"},
-		{one && c.Stale, "stale"},
-		{one && c.Ambiguous, "ambiguous"},
-		{c.Unread, "published by the poller: the device's words cannot be read"},
-		{c.Discontinuities > 0, format.Plural(c.Discontinuities, "discontinuity", "discontinuities")},
-	} {
-		if n.is {
-			notes = append(notes, n.text)
-		}
-	}
-	return strings.Join(notes, ", ")
-}
-
-// cells of one counter; "-" stands where there is no value.
+// firstCell returns the packets or completions for a table.
 func (c Counter) firstCell() string { return c.cell(format.Count(c.Packets)) }
+
+// secondCell returns the bytes or errors.
 func (c Counter) secondCell() string {
 	if !c.hasSecond() {
 		return "-"
 	}
 	return format.Count(c.Bytes)
 }
+
+// AgeCell returns the age of the value.
 func (c Counter) AgeCell(r *Reading) string {
 	if c.FromDevice && r.Writer.Live() {
 		return "now"
@@ -140,17 +216,7 @@ func (c Counter) AgeCell(r *Reading) string {
 	return c.cell(format.Age(time.Duration(c.age(r))))
 }
 
-// SourceCell returns the source, and adds to a device's source that the value comes from its words.
-func (c Counter) SourceCell() string {
-	if c.Sum != nil {
-		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
-	}
-	if c.FromDevice {
-		return format.OrDash(c.Source) + ", its words"
-	}
-	return format.OrDash(c.Source)
-}
-
+// cell returns s, or "-" if there is no value.
 func (c Counter) cell(s string) string {
 	if !c.Present() {
 		return "-"
@@ -165,75 +231,52 @@ func (c Counter) rateCell(perSecond float64) string {
 	return format.Rate(perSecond)
 }
 
-// Rates fills in the rates of cur from the reading before it: the count between two samples,
-// divided by the time between the two samples. Without a new sample, and across a change of the
-// counter, there is no rate.
+// SourceCell returns the source, and says so if the value comes from a device's words. The source of a sum is its
+// counters.
+func (c Counter) SourceCell() string {
+	if c.Sum != nil {
+		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
+	}
+	source := format.OrDash(c.Source)
+	if c.FromDevice {
+		source += ", its words"
+	}
+	return source
+}
+
+// Rates fills in the rates of cur: what was counted between two samples, divided by the time between them. A counter
+// has no rate without a new sample, or if it is another one than in before.
 func Rates(before, cur *Reading) {
 	if before == nil {
 		return
 	}
 	type id struct{ index, generation uint32 }
-	old := make(map[id]*Counter, len(before.Counters))
+	counterByID := make(map[id]*Counter, len(before.Counters))
 	for i := range before.Counters {
 		c := &before.Counters[i]
-		old[id{c.Index, c.Generation}] = c
+		counterByID[id{c.Index, c.Generation}] = c
 	}
+
 	for i := range cur.Counters {
 		c := &cur.Counters[i]
-		o := old[id{c.Index, c.Generation}]
-		if o == nil || !o.Present() || !c.Present() || c.Name != o.Name ||
-			c.SampledAt <= o.SampledAt || c.Packets < o.Packets || c.Bytes < o.Bytes || !c.hasInterval(o) {
+		was := counterByID[id{c.Index, c.Generation}]
+		if was == nil || c.Name != was.Name || !was.Present() || !c.Present() {
 			continue
 		}
-		c.setRate(c.Packets-o.Packets, c.Bytes-o.Bytes, c.SampledAt-o.SampledAt)
+		if c.SampledAt <= was.SampledAt || c.Packets < was.Packets || c.Bytes < was.Bytes || !c.hasInterval(was) {
+			continue
+		}
+		c.setRate(c.Packets-was.Packets, c.Bytes-was.Bytes, c.SampledAt-was.SampledAt)
 	}
 }
 
-// setRate sets the rate of packets and bytes in the time between two samples, in ns; no rate if the time is not above 0.
-func (c *Counter) setRate(packets, bytes uint64, between int64) {
-	if between <= 0 {
+// setRate sets the rate of packets and bytes that were counted in an interval, in ns. An interval of 0 has none.
+func (c *Counter) setRate(packets, bytes uint64, interval int64) {
+	if interval <= 0 {
 		return
 	}
-	seconds := float64(between) / float64(time.Second)
-	c.PacketsPerSec, c.BytesPerSec, c.HasRate = float64(packets)/seconds, float64(bytes)/seconds, true
-}
-
-// NewCounter returns the counter of an entry of the catalogue, without its value.
-func NewCounter(e shm.Entry) Counter {
-	direction, isFlow := selection.DirectionOf(e)
-	c := Counter{
-		Index: e.Handle.Index, Generation: e.Handle.Generation,
-		Name: e.Name, Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), Labels: e.Labels, Source: e.Source, ByteBasis: e.ByteBasis,
-		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
-		Discontinuities: e.Continuity.Discontinuities,
-	}
-	if isFlow {
-		c.Direction = direction.String()
-	}
-	return c
-}
-
-// deadAfter is the number of missed heartbeats after which a writer is dead. From the second on it is stale.
-const deadAfter = 10
-
-func NewWriter(s shm.Status) Writer {
-	state := s.State.String()
-	if (s.State == shm.Boot || s.State == shm.Run) && !s.Alive {
-		state = "stale"
-		if s.Age > deadAfter*s.HeartbeatPeriod {
-			state = "dead"
-		}
-	}
-	return Writer{State: state, Age: s.Age.Nanoseconds()}
-}
-
-// Again returns the same values as they stand now, without rates.
-func (r *Reading) Again(w Writer) *Reading {
-	now := &Reading{Path: r.Path, Now: shm.Now(), Zero: r.Zero, Writer: w, Counters: slices.Clone(r.Counters)}
-	for i := range now.Counters {
-		c := &now.Counters[i]
-		c.HasRate = false
-		c.Stale = c.Stale || c.Present() && !w.Live()
-	}
-	return now
+	seconds := float64(interval) / float64(time.Second)
+	c.PacketsPerSec = float64(packets) / seconds
+	c.BytesPerSec = float64(bytes) / seconds
+	c.HasRate = true
 }

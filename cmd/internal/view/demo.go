@@ -49,28 +49,29 @@ func demoDifference(c demo.Count) string {
 	return text
 }
 
-// DemoVerdict is the last line.
+// DemoVerdict returns the last line: what was sent, and whether every packet of it was counted.
 func DemoVerdict(r demo.Report) string {
 	var sum demo.Count
-	off := uint64(0)
+	differing := uint64(0)
 	for _, c := range r.Flows {
 		sum.SentPackets += c.SentPackets
 		sum.SentBytes += c.SentBytes
 		if !c.Exact() {
-			off++
+			differing++
 		}
 	}
+
 	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", format.Count(sum.SentPackets), format.Bytes(sum.SentBytes), len(r.Flows))
 	if r.SoftwareNIC {
 		sent += " to a NIC that is software"
 	}
-	if r.Exact && r.SoftwareNIC {
+	switch {
+	case r.Exact && r.SoftwareNIC:
 		return sent + ": every one counted by rdma and by xdp, exactly once each, and every byte of it.\n"
-	}
-	if r.Exact {
+	case r.Exact:
 		return sent + ": every one counted, exactly once, and every byte of it.\n"
 	}
-	return sent + ": " + format.Plural(off, "flow differs", "flows differ") + ".\n"
+	return sent + ": " + format.Plural(differing, "flow differs", "flows differ") + ".\n"
 }
 
 // DemoLive renders the table while traffic flows: packets under way are no difference yet.

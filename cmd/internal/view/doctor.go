@@ -45,14 +45,15 @@ type checkGroup struct {
 // groupChecks puts the results together that differ in their object alone, in the order of the first ones. A result
 // without a reason stands by itself.
 func groupChecks(results []probe.Result) (out []checkGroup) {
-	at := make(map[probe.Result]int)
+	indexByResult := make(map[probe.Result]int) // without its object
 	for _, r := range results {
 		key := r
 		key.Object = ""
-		n, known := at[key]
+		n, known := indexByResult[key]
 		if !known || r.Reason == "" || r.Object == "" {
 			n = len(out)
-			at[key], out = n, append(out, checkGroup{Result: r})
+			indexByResult[key] = n
+			out = append(out, checkGroup{Result: r})
 		}
 		out[n].objects = append(out[n].objects, r.Object)
 	}
@@ -65,20 +66,28 @@ func Checks(w io.Writer, asJSON bool, results []probe.Result) error {
 		_, err := io.WriteString(w, renderChecks(results))
 		return err
 	}
+
 	out := ChecksJSON{Schema: 1, Checks: make([]checkJSON, len(results))}
 	for i, r := range results {
 		out.Checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
 	}
 	for _, g := range groupChecks(results) {
 		if n := len(g.objects); n > 1 {
-			out.Shared = append(out.Shared, sharedCheckJSON{g.Backend, g.Feature, g.Answer.String(), g.Reason, g.Fix, n, g.objects[:min(n, mostNames)]})
+			out.Shared = append(out.Shared, sharedCheckJSON{
+				Backend: g.Backend,
+				Feature: g.Feature,
+				Answer:  g.Answer.String(),
+				Reason:  g.Reason,
+				Fix:     g.Fix,
+				Count:   n,
+				Objects: g.objects[:min(n, mostNames)],
+			})
 		}
 	}
 	return format.JSON(w, out)
 }
 
-// renderChecks returns the results as a table, a fix on a line of its own under the result that it
-// would change.
+// renderChecks returns the results as a table. A fix has a line of its own below the result that it would change.
 func renderChecks(results []probe.Result) string {
 	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
 	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}

@@ -56,15 +56,15 @@ type rejectionJSON struct {
 	ReasonIndex *int   `json:"reason_index,omitempty"`
 }
 
-// Added prints where flows are counted that were added to an instance, and why not elsewhere.
-// of says how their counters stand, as JSON.
-func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, of Statuses) error {
+// Added prints where the flows that were added are counted, and why not elsewhere. statuses are of their counters, for
+// JSON.
+func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, statuses Statuses) error {
 	if !asJSON {
 		_, err := io.WriteString(w, renderAdded(placements))
 		return err
 	}
 	flows, _ := placementsJSON(placements, nil)
-	return format.JSON(w, AddedJSON{1, of.join(flows)})
+	return format.JSON(w, AddedJSON{1, statuses.join(flows)})
 }
 
 // AddedJSON is the output of flows add -o json. Programs read it: fields are only added.
@@ -73,16 +73,23 @@ type AddedJSON struct {
 	Flows  []placementJSON `json:"flows"` // that were added
 }
 
-// Flows prints flows of an instance, or how many of them have each label of s, and below them the instance's
-// conditions.
-func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses, packet *dataplane.Cost) error {
+// Flows prints the flows of an instance, or the sums of them that s asks for, and below them its conditions. statuses
+// are of their counters and packet is the cost of a packet, both for JSON.
+func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, statuses Statuses, packet *dataplane.Cost) error {
 	switch {
 	case !asJSON && s.Sums():
 		return printAbove(w, renderFlowSums(sumFlows(s, placements)), conditions, now)
 	case !asJSON:
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
-	out := FlowsJSON{Schema: 1, Flows: []placementJSON{}, Reasons: []string{}, Conditions: conditionsJSON(conditions), Cost: cost.JSON(packet)}
+
+	out := FlowsJSON{
+		Schema:     1,
+		Flows:      []placementJSON{},
+		Reasons:    []string{},
+		Conditions: conditionsJSON(conditions),
+		Cost:       cost.JSON(packet),
+	}
 	if s.Sums() {
 		for _, sum := range sumFlows(s, placements) {
 			out.Sums = append(out.Sums, sum.json())
@@ -90,7 +97,9 @@ func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []datapl
 		return format.JSON(w, out)
 	}
 	flows, reasons := placementsJSON(placements, severalTimes(placements))
-	out.Flows, out.Reasons, out.Shared = of.join(flows), reasons, sharedReasonsJSON(flows)
+	out.Flows = statuses.join(flows)
+	out.Reasons = reasons
+	out.Shared = sharedReasonsJSON(flows)
 	return format.JSON(w, out)
 }
 
@@ -107,7 +116,7 @@ type FlowsJSON struct {
 	Sums   []flowSumJSON      `json:"sums,omitempty"`
 }
 
-// severalTimes says which reasons more than one flow has.
+// severalTimes returns true for each reason that more than one flow has.
 func severalTimes(placements []dataplane.Placement) map[string]bool {
 	several := make(map[string]bool)
 	for _, p := range placements {
@@ -119,67 +128,78 @@ func severalTimes(placements []dataplane.Placement) map[string]bool {
 	return several
 }
 
-// placementsJSON also returns the table of reasons: those in listed, each once.
-func placementsJSON(placements []dataplane.Placement, listed map[string]bool) (flows []placementJSON, reasons []string) {
-	flows, reasons = make([]placementJSON, len(placements)), []string{}
-	at := make(map[string]int)
+// placementsJSON returns the flows, and the table of reasons: those in tabled, each once. A flow has the index of such
+// a reason in its place.
+func placementsJSON(placements []dataplane.Placement, tabled map[string]bool) (flows []placementJSON, reasons []string) {
+	flows = make([]placementJSON, len(placements))
+	reasons = []string{}
+	indexByReason := make(map[string]int)
+	indexOf := func(reason string) int {
+		n, known := indexByReason[reason]
+		if !known {
+			n = len(reasons)
+			indexByReason[reason] = n
+			reasons = append(reasons, reason)
+		}
+		return n
+	}
+
 	for i, p := range placements {
 		rejected := make([]rejectionJSON, len(p.Rejected))
 		for k, r := range p.Rejected {
-			rejected[k] = rejectionJSON{Backend: r.Backend, Reason: r.Reason}
-			if !listed[r.Reason] {
+			if !tabled[r.Reason] {
+				rejected[k] = rejectionJSON{Backend: r.Backend, Reason: r.Reason}
 				continue
 			}
-			n, ok := at[r.Reason]
-			if !ok {
-				n = len(reasons)
-				at[r.Reason], reasons = n, append(reasons, r.Reason)
-			}
+			n := indexOf(r.Reason)
 			rejected[k] = rejectionJSON{Backend: r.Backend, ReasonIndex: &n}
 		}
 		flows[i] = placementJSON{
-			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
-			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Asked: p.Flow.Backend, Labels: labelsJSON(p.Flow.Labels),
-			Backend: p.Source.Backend, Devices: devicesJSON(p.Source.Devices), Rejected: rejected,
+			Name:      p.Flow.Name,
+			Match:     p.Flow.Match.String(),
+			Priority:  p.Flow.Priority,
+			Direction: word(p.Flow.Direction),
+			Action:    word(p.Flow.Action),
+			Interface: p.Flow.Interface,
+			Asked:     p.Flow.Backend,
+			Labels:    labelsJSON(p.Flow.Labels),
+			Backend:   p.Source.Backend,
+			Devices:   devicesJSON(p.Source.Devices),
+			Rejected:  rejected,
 		}
 	}
 	return flows, reasons
 }
 
-// renderPlacements returns a line for each flow, with the reasons of the backends that do not
-// count it below; a reason that several flows share stands once, at the end.
+// renderPlacements returns a line for each flow, and below it the reasons of the backends that do not count it. A
+// reason that several flows share stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
-	names, all := make([]string, len(placements)), Rejections(placements)
+	all := Rejections(placements)
+	names := make([]string, len(placements))
 	for i, p := range placements {
 		names[i] = p.Flow.Name
 	}
-	shared, groups := SharedRejections(all), shareReasons(names, all)
-	elsewhere := make(map[dataplane.Rejection]bool)
+
+	shared := SharedRejections(all)
+	groups := shareReasons(names, all)
+	atEnd := make(map[dataplane.Rejection]bool)
 	for _, r := range shared {
-		elsewhere[r] = true
+		atEnd[r] = true
 	}
 	for _, g := range groups {
-		elsewhere[g.Rejection] = true
+		atEnd[g.Rejection] = true
 	}
-	return renderReasons(placements, func(r dataplane.Rejection) bool { return elsewhere[r] }) + renderShared(shared) + renderGroups(groups, "flow", "flows")
+	text := renderReasons(placements, func(r dataplane.Rejection) bool { return atEnd[r] })
+	return text + renderShared(shared) + renderGroups(groups, "flow", "flows")
 }
 
-// renderAdded is renderPlacements of flows that were added to an instance. It leaves out the reasons that
-// hold for the whole instance, which run logged at the start.
+// renderAdded is renderPlacements for flows that were added. It leaves out the reasons that hold for the whole
+// instance: run has logged them.
 func renderAdded(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }
 
-// Rejections are the rejections of each flow.
-func Rejections(placements []dataplane.Placement) [][]dataplane.Rejection {
-	all := make([][]dataplane.Rejection, len(placements))
-	for i, p := range placements {
-		all[i] = p.Rejected
-	}
-	return all
-}
-
-// renderReasons returns the lines of flows, without the reasons that are told elsewhere.
+// renderReasons returns the lines of flows, each with its reasons but those told elsewhere.
 func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Rejection) bool) string {
 	t := format.Table{Heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY"}}
 	labelled := slices.ContainsFunc(placements, func(p dataplane.Placement) bool { return len(p.Flow.Labels) > 0 })
@@ -187,12 +207,14 @@ func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Re
 		t.Heading = append(t.Heading, "LABELS")
 	}
 	t.Heading = append(t.Heading, "MATCH")
+
 	for _, p := range placements {
 		row := []string{p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action), Source(p.Source)}
 		if labelled {
 			row = append(row, labels(p.Flow.Labels))
 		}
 		t.Add(append(row, p.Flow.Match.String())...)
+
 		if p.Flow.Backend != "" {
 			t.Note("  asks for " + string(p.Flow.Backend))
 		}
@@ -205,34 +227,35 @@ func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Re
 	return t.Render()
 }
 
-// labels returns the labels of a flow in one column, "site=ams,team=net", or "-".
-func labels(of map[string]string) string {
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(of)) {
-		list = append(list, k+"="+of[k])
+// Rejections returns the rejections of each flow.
+func Rejections(placements []dataplane.Placement) [][]dataplane.Rejection {
+	all := make([][]dataplane.Rejection, len(placements))
+	for i, p := range placements {
+		all[i] = p.Rejected
 	}
-	return cmp.Or(strings.Join(list, ","), "-")
+	return all
 }
 
-// renderShared renders the rejections that several flows share.
-func renderShared(shared []dataplane.Rejection) (text string) {
-	for _, r := range shared {
-		text += "none by " + r.Backend + ": " + r.Reason + "\n"
-	}
-	return text
-}
-
-// SharedRejections returns the rejections that several flows, or queue pairs, all have.
+// SharedRejections returns the rejections that all flows, or queue pairs, have; none if there is only one.
 func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
 	if len(all) < 2 {
 		return nil
 	}
 	for _, r := range all[0] {
-		if !slices.ContainsFunc(all, func(rejected []dataplane.Rejection) bool { return !slices.Contains(rejected, r) }) {
+		lacking := func(rejected []dataplane.Rejection) bool { return !slices.Contains(rejected, r) }
+		if !slices.ContainsFunc(all, lacking) {
 			shared = append(shared, r)
 		}
 	}
 	return shared
+}
+
+// renderShared renders the rejections that all have.
+func renderShared(shared []dataplane.Rejection) (text string) {
+	for _, r := range shared {
+		text += "none by " + r.Backend + ": " + r.Reason + "\n"
+	}
+	return text
 }
 
 // Source returns a source as the mirror shows it, "xdp:eth0,eth1/native,generic", or "-" where nothing counts.
@@ -241,6 +264,15 @@ func Source(s dataplane.Source) string {
 		return "-"
 	}
 	return s.String()
+}
+
+// labels returns the labels of a flow in one column, "site=ams,team=net", or "-".
+func labels(of map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, k+"="+of[k])
+	}
+	return cmp.Or(strings.Join(list, ","), "-")
 }
 
 // word returns the text form of a direction or an action.

@@ -52,7 +52,7 @@ func TestPrintFlows(t *testing.T) {
 		{Code: "mirror-full", Severity: dataplane.Low, Text: "60 of 64 counters are in use", Since: now.Add(-time.Hour)},
 	}
 	zero := now.Add(-time.Hour)
-	counters := Statuses{known: true, by: map[string]statusJSON{
+	counters := Statuses{known: true, statusByName: map[string]statusJSON{
 		"dns": Counter{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}.status(zero),
 		"out": Counter{Unit: "packets", Generation: 7}.status(zero), // never sampled
 		"web": Counter{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}.status(zero),

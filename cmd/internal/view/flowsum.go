@@ -19,11 +19,12 @@ func flowEntry(f flow.Flow) shm.Entry {
 	return shm.Entry{Name: f.Name, Kind: "flow", Labels: f.Labels, Text: f.Identity()}
 }
 
-// SelectFlows returns the selected flows; a *selection.UnmetError if the instance lacks some.
+// SelectFlows returns the selected flows, with a *selection.UnmetError if the instance lacks some.
 func SelectFlows(s *selection.Selection, placements []dataplane.Placement) (out []dataplane.Placement, err error) {
 	entries := make([]shm.Entry, len(placements))
 	for i, p := range placements {
-		if entries[i] = flowEntry(p.Flow); s.Has(entries[i]) {
+		entries[i] = flowEntry(p.Flow)
+		if s.Has(entries[i]) {
 			out = append(out, p)
 		}
 	}
@@ -33,32 +34,37 @@ func SelectFlows(s *selection.Selection, placements []dataplane.Placement) (out 
 // flowSum is the flows of a group, by their source.
 type flowSum struct {
 	selection.Group
-	flows int
-	by    map[string]int // by the text of the source
+	flows         int
+	countBySource map[string]int // of flows, by the text of the source
 }
 
 // sumFlows returns the number of flows of each group, in the order of the groups.
 func sumFlows(s *selection.Selection, placements []dataplane.Placement) []flowSum {
-	at := make(map[selection.Group]*flowSum)
+	sumByGroup := make(map[selection.Group]*flowSum)
 	for _, p := range placements {
 		g := s.Group(flowEntry(p.Flow))
-		if at[g] == nil {
-			at[g] = &flowSum{Group: g, by: make(map[string]int)}
+		sum := sumByGroup[g]
+		if sum == nil {
+			sum = &flowSum{Group: g, countBySource: make(map[string]int)}
+			sumByGroup[g] = sum
 		}
-		at[g].flows++
-		at[g].by[Source(p.Source)]++
+		sum.flows++
+		sum.countBySource[Source(p.Source)]++
 	}
-	out := make([]flowSum, 0, len(at))
-	for _, sum := range at {
+
+	out := make([]flowSum, 0, len(sumByGroup))
+	for _, sum := range sumByGroup {
 		out = append(out, *sum)
 	}
 	slices.SortFunc(out, func(a, b flowSum) int { return a.Group.Compare(b.Group) })
 	return out
 }
 
-// sources returns the texts of the sources, that with most flows first.
+// sources returns the texts of the sources, the one with most flows first.
 func (s flowSum) sources() []string {
-	return slices.SortedFunc(maps.Keys(s.by), func(a, b string) int { return cmp.Or(s.by[b]-s.by[a], strings.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(s.countBySource), func(a, b string) int {
+		return cmp.Or(s.countBySource[b]-s.countBySource[a], strings.Compare(a, b))
+	})
 }
 
 // flowSumJSON is one sum in the JSON of flows list --sum-by.
@@ -77,7 +83,7 @@ type flowSourceJSON struct {
 func (s flowSum) json() flowSumJSON {
 	j := flowSumJSON{Labels: labelsOf(s.Group), Flows: s.flows, Sources: []flowSourceJSON{}}
 	for _, source := range s.sources() {
-		j.Sources = append(j.Sources, flowSourceJSON{source, s.by[source]})
+		j.Sources = append(j.Sources, flowSourceJSON{source, s.countBySource[source]})
 	}
 	return j
 }
@@ -87,7 +93,7 @@ func renderFlowSums(sums []flowSum) string {
 	for _, s := range sums {
 		var by []string
 		for _, source := range s.sources() {
-			by = append(by, fmt.Sprintf("%s: %s", source, format.Count(uint64(s.by[source]))))
+			by = append(by, fmt.Sprintf("%s: %s", source, format.Count(uint64(s.countBySource[source]))))
 		}
 		t.Add(s.Group.String(), format.Count(uint64(s.flows)), strings.Join(by, "; "))
 	}

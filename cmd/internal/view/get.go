@@ -43,31 +43,53 @@ type CounterJSON struct {
 	Device bool `json:"device,omitempty"`
 }
 
+// ToJSON returns what get prints as JSON.
 func ToJSON(r *Reading) ReadingJSON {
-	out := ReadingJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]CounterJSON, 0, len(r.Counters)), Snapshot: toSnapshotJSON(r.Snapshot)}
+	out := ReadingJSON{
+		Schema:   1,
+		Writer:   writerJSON{r.Writer.State, r.Writer.Age},
+		Counters: make([]CounterJSON, 0, len(r.Counters)),
+		Snapshot: toSnapshotJSON(r.Snapshot),
+	}
 	for _, c := range r.Counters {
 		if c.Sum != nil {
 			out.Sums = append(out.Sums, c.sumJSON(r))
-			continue
+		} else {
+			out.Counters = append(out.Counters, c.counterJSON(r))
 		}
-		j := CounterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.Present(), Device: c.FromDevice,
-			Labels: labelsJSON(c.Labels), Direction: c.directionJSON(), rateJSON: c.rates(), statusJSON: c.status(r.Zero)}
-		if c.Present() {
-			age := c.age(r)
-			j.AgeNS = &age
-			if c.Completion() {
-				j.Completions, j.Errors = &c.Packets, &c.Bytes
-			} else {
-				j.Packets, j.Bytes = &c.Packets, &c.Bytes
-			}
-		}
-		out.Counters = append(out.Counters, j)
 	}
 	return out
 }
 
-// Get returns a table of flows and one of completion counters; the one that would be
-// empty is left out.
+func (c Counter) counterJSON(r *Reading) CounterJSON {
+	j := CounterJSON{
+		Name:       c.Name,
+		Kind:       c.Kind,
+		Source:     c.Source,
+		ByteBasis:  c.ByteBasis,
+		Valid:      c.Valid && c.Present(),
+		Device:     c.FromDevice,
+		Labels:     labelsJSON(c.Labels),
+		Direction:  c.directionJSON(),
+		rateJSON:   c.rates(),
+		statusJSON: c.status(r.Zero),
+	}
+	if !c.Present() {
+		return j
+	}
+
+	age := c.age(r)
+	j.AgeNS = &age
+	if c.Completion() {
+		j.Completions, j.Errors = &c.Packets, &c.Bytes
+	} else {
+		j.Packets, j.Bytes = &c.Packets, &c.Bytes
+	}
+	return j
+}
+
+// Get returns what get prints as text: a table of flows and one of completion counters, without the one that would be
+// empty.
 func Get(r *Reading) string {
 	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strconv"
@@ -48,6 +49,7 @@ type sourceRejectionJSON struct {
 	Reason string `json:"reason"`
 }
 
+// QueuePairs prints queue pairs, reserved words, and below them the conditions.
 func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, words []dataplane.ReservedWords, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
 		text := renderQueuePairs(pairs)
@@ -59,6 +61,7 @@ func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, word
 		}
 		return printAbove(w, text, conditions, now)
 	}
+
 	out := make([]wordsJSON, len(words))
 	for i, r := range words {
 		out[i] = wordsJSON{r.Name, string(r.State), r.Since}
@@ -66,13 +69,32 @@ func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, word
 	return format.JSON(w, QueuePairsJSON{1, queuePairsJSON(pairs), out, conditionsJSON(conditions)})
 }
 
-// renderWords returns a line for each counter of reserved words.
-func renderWords(words []dataplane.ReservedWords, now time.Time) string {
-	t := format.Table{Heading: []string{"RESERVED WORDS", "STATE", ">FOR"}}
-	for _, r := range words {
-		t.Add(r.Name, string(r.State), format.Age(max(0, now.Sub(r.Since))))
+func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {
+	out := make([]queuePairJSON, len(pairs))
+	for i, q := range pairs {
+		j := queuePairJSON{
+			Name:        q.Name,
+			Device:      q.Device,
+			Port:        q.Port,
+			Type:        q.Type,
+			State:       q.State,
+			Local:       addressText(q.Local),
+			Peer:        addressText(q.Peer),
+			Backend:     q.Source.Backend,
+			Mode:        q.Source.Modes(),
+			Counters:    make([]completionCounterJSON, len(q.Counters)),
+			Rejected:    make([]sourceRejectionJSON, len(q.Rejected)),
+			Outstanding: q.Outstanding,
+		}
+		for k, c := range q.Counters {
+			j.Counters[k] = completionCounterJSON{c.Name, c.Operations}
+		}
+		for k, r := range q.Rejected {
+			j.Rejected[k] = sourceRejectionJSON{r.Backend, r.Reason}
+		}
+		out[i] = j
 	}
-	return t.Render()
+	return out
 }
 
 // wordsJSON is the reserved words of one counter. State is free, taken or abandoned.
@@ -90,26 +112,7 @@ type QueuePairsJSON struct {
 	Conditions []conditionJSON `json:"conditions"` // about queue pairs and reserved words
 }
 
-func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {
-	out := make([]queuePairJSON, len(pairs))
-	for i, q := range pairs {
-		j := queuePairJSON{
-			Name: q.Name, Device: q.Device, Port: q.Port, Type: q.Type, State: q.State, Local: addressText(q.Local), Peer: addressText(q.Peer),
-			Backend: q.Source.Backend, Mode: q.Source.Modes(), Counters: make([]completionCounterJSON, len(q.Counters)),
-			Rejected: make([]sourceRejectionJSON, len(q.Rejected)), Outstanding: q.Outstanding,
-		}
-		for k, c := range q.Counters {
-			j.Counters[k] = completionCounterJSON{c.Name, c.Operations}
-		}
-		for k, r := range q.Rejected {
-			j.Rejected[k] = sourceRejectionJSON{r.Backend, r.Reason}
-		}
-		out[i] = j
-	}
-	return out
-}
-
-// addressText is nil where there is no address.
+// addressText returns the text of an address, or nil without one.
 func addressText(a dataplane.QueuePairAddress) *string {
 	if a == (dataplane.QueuePairAddress{}) {
 		return nil
@@ -118,9 +121,9 @@ func addressText(a dataplane.QueuePairAddress) *string {
 	return &text
 }
 
-// renderQueuePairs returns a line for each queue pair. Below it: the address for the peer, the
-// peer's address, the operations of each counter, and the rejected better sources. A reason that
-// several share stands once, at the end.
+// renderQueuePairs returns a line for each queue pair. Below it stand the address for the peer, the peer's address, the
+// operations of each counter, and the better sources that were rejected. A reason that all share stands once, at the
+// end.
 func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 	all := make([][]dataplane.Rejection, 0, len(pairs))
 	for _, q := range pairs {
@@ -129,20 +132,18 @@ func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 		}
 	}
 	shared := SharedRejections(all)
+
 	t := format.Table{Heading: []string{"QUEUE PAIR", "DEVICE", ">PORT", "TYPE", "STATE", "COUNTED BY", ">OUTSTANDING"}}
 	for _, q := range pairs {
-		state := q.State
-		if state == "" {
-			state = "no device"
+		state := cmp.Or(q.State, "no device")
+		source := strings.TrimSpace(string(q.Source.Backend) + " " + q.Source.Modes())
+		t.Add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, format.OrDash(source), strconv.Itoa(q.Outstanding))
+
+		if text := addressText(q.Local); text != nil {
+			t.Note("  address " + *text)
 		}
-		t.Add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, format.OrDash(strings.TrimSpace(string(q.Source.Backend)+" "+q.Source.Modes())), strconv.Itoa(q.Outstanding))
-		for _, end := range []struct {
-			what string
-			of   dataplane.QueuePairAddress
-		}{{"address", q.Local}, {"peer", q.Peer}} {
-			if text := addressText(end.of); text != nil {
-				t.Note("  " + end.what + " " + *text)
-			}
+		if text := addressText(q.Peer); text != nil {
+			t.Note("  peer " + *text)
 		}
 		for _, k := range q.Counters {
 			t.Note("  counter " + k.Name + ": " + operationsText(k.Operations))
@@ -164,6 +165,15 @@ func operationsText(operations []dataplane.Operation) string {
 	return strings.Join(words, ", ")
 }
 
+// renderWords returns a line for each counter of reserved words.
+func renderWords(words []dataplane.ReservedWords, now time.Time) string {
+	t := format.Table{Heading: []string{"RESERVED WORDS", "STATE", ">FOR"}}
+	for _, r := range words {
+		t.Add(r.Name, string(r.State), format.Age(max(0, now.Sub(r.Since))))
+	}
+	return t.Render()
+}
+
 // PostedJSON is the output of queue-pairs post -o json. Programs read it: fields are only added.
 type PostedJSON struct {
 	Schema    int    `json:"schema"`
@@ -173,6 +183,7 @@ type PostedJSON struct {
 	Errors    uint64 `json:"errors"`
 }
 
+// Posted prints the completions of posted operations.
 func Posted(w io.Writer, asJSON bool, name, operation string, posted dataplane.Posted) error {
 	if asJSON {
 		return format.JSON(w, PostedJSON{1, name, operation, posted.Completed, posted.Errors})

@@ -18,18 +18,20 @@ type reasonGroup struct {
 	names []string
 }
 
-// shareReasons returns the rejections that several, but not all, objects have, in the order of their first objects.
-// names are the objects', all their rejections.
+// shareReasons returns the rejections that several objects have, but not all, in the order of their first objects.
+// all[i] is the rejections of the object names[i].
 func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGroup) {
-	at := make(map[dataplane.Rejection]int)
+	indexByRejection := make(map[dataplane.Rejection]int)
 	for i, rejected := range all {
 		for _, r := range rejected {
-			n, known := at[r]
+			n, known := indexByRejection[r]
 			if !known {
 				n = len(out)
-				at[r], out = n, append(out, reasonGroup{Rejection: r})
+				indexByRejection[r] = n
+				out = append(out, reasonGroup{Rejection: r})
 			}
-			if g := &out[n]; len(g.names) == 0 || g.names[len(g.names)-1] != names[i] {
+			g := &out[n]
+			if len(g.names) == 0 || g.names[len(g.names)-1] != names[i] { // an object may have it twice
 				g.names = append(g.names, names[i])
 			}
 		}
@@ -39,7 +41,7 @@ func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGrou
 
 // listNames returns the first of names, and the number of the others.
 func listNames(names []string) string {
-	if len(names) <= mostNames+1 { // a number takes the place of a name
+	if len(names) <= mostNames+1 { // a number would take as much room as the last name
 		return strings.Join(names, ", ")
 	}
 	return strings.Join(names[:mostNames], ", ") + fmt.Sprintf(", … %d more", len(names)-mostNames)
@@ -48,7 +50,8 @@ func listNames(names []string) string {
 // renderGroups renders the reasons that several objects share.
 func renderGroups(groups []reasonGroup, one, many string) (text string) {
 	for _, g := range groups {
-		text += fmt.Sprintf("not by %s, %s (%s): %s\n", g.Backend, format.Plural(uint64(len(g.names)), one, many), listNames(g.names), format.PrintableLines(g.Reason))
+		text += fmt.Sprintf("not by %s, %s (%s): %s\n",
+			g.Backend, format.Plural(uint64(len(g.names)), one, many), listNames(g.names), format.PrintableLines(g.Reason))
 	}
 	return text
 }
@@ -67,20 +70,24 @@ func sharedReasonsJSON(flows []placementJSON) (out []sharedReasonJSON) {
 		backend string
 		reason  int
 	}
-	at := make(map[id]int)
+	indexByID := make(map[id]int)
 	for _, f := range flows {
 		for _, r := range f.Rejected {
 			if r.ReasonIndex == nil {
 				continue
 			}
 			k := id{r.Backend, *r.ReasonIndex}
-			n, known := at[k]
+			n, known := indexByID[k]
 			if !known {
 				n = len(out)
-				at[k], out = n, append(out, sharedReasonJSON{Backend: r.Backend, ReasonIndex: *r.ReasonIndex, Names: []string{}})
+				indexByID[k] = n
+				out = append(out, sharedReasonJSON{Backend: r.Backend, ReasonIndex: *r.ReasonIndex, Names: []string{}})
 			}
-			if out[n].Flows++; len(out[n].Names) < mostNames {
-				out[n].Names = append(out[n].Names, f.Name)
+
+			s := &out[n]
+			s.Flows++
+			if len(s.Names) < mostNames {
+				s.Names = append(s.Names, f.Name)
 			}
 		}
 	}

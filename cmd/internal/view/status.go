@@ -19,12 +19,16 @@ type statusJSON struct {
 	Gone            *bool   `json:"gone"` // the counter was removed
 }
 
-// status returns the unit of a counter, its generation, the time of its last sample and whether its total
-// is exact. zero is the time of the wall clock at 0 of CLOCK_MONOTONIC, taken when the counter was read.
+// status returns the fields of a counter that say whether its total is exact. zero is the time of the wall clock at 0
+// of CLOCK_MONOTONIC, taken when the counter was read.
 func (c Counter) status(zero time.Time) statusJSON {
 	s := statusJSON{
-		Unit: &c.Unit, Generation: &c.Generation, Discontinuities: &c.Discontinuities,
-		Stale: &c.Stale, Ambiguous: &c.Ambiguous, Gone: &c.Gone,
+		Unit:            &c.Unit,
+		Generation:      &c.Generation,
+		Discontinuities: &c.Discontinuities,
+		Stale:           &c.Stale,
+		Ambiguous:       &c.Ambiguous,
+		Gone:            &c.Gone,
 	}
 	if c.Present() {
 		at := wallClock(zero, c.SampledAt)
@@ -41,6 +45,7 @@ type rateJSON struct {
 	ErrorsPerSecond      *float64 `json:"errors_per_second"`
 }
 
+// rates returns the rate of a counter, if it has one.
 func (c Counter) rates() (j rateJSON) {
 	switch {
 	case !c.HasRate:
@@ -55,7 +60,7 @@ func (c Counter) rates() (j rateJSON) {
 	return j
 }
 
-// directionJSON is nil for a counter that is not of a flow.
+// directionJSON returns the direction, or nil for a counter of no flow.
 func (c Counter) directionJSON() *string {
 	if c.Direction == "" {
 		return nil
@@ -63,15 +68,15 @@ func (c Counter) directionJSON() *string {
 	return &c.Direction
 }
 
-// MonotonicZero is the time of the wall clock at 0 of CLOCK_MONOTONIC.
+// MonotonicZero returns the time of the wall clock at 0 of CLOCK_MONOTONIC.
 func MonotonicZero() time.Time { return time.Now().Add(-time.Duration(shm.Now())) }
 
-// wallClock is the time of at, in ns of CLOCK_MONOTONIC, on the wall clock.
+// wallClock returns the wall clock's time at at, in ns of CLOCK_MONOTONIC.
 func wallClock(zero time.Time, at int64) string {
 	return zero.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano)
 }
 
-// labelsJSON is labels as JSON shows them: without any it is {}, not null.
+// labelsJSON returns labels as JSON shows them: {} without any, not null.
 func labelsJSON(labels map[string]string) map[string]string {
 	if labels == nil {
 		return map[string]string{}
@@ -79,20 +84,19 @@ func labelsJSON(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Statuses has the status of each counter of a mirror, by name.
+// Statuses has the status of each counter of a mirror. The zero value is of a mirror that could not be read.
 type Statuses struct {
-	known bool // the mirror could be read: a counter that is not in by is gone
-	by    map[string]statusJSON
+	known        bool // the mirror could be read: a counter without a status is gone
+	statusByName map[string]statusJSON
 }
 
-// of returns the status of the counter with that name. Gone is set if the mirror was read and has no such
-// counter.
-func (s Statuses) of(name string) statusJSON {
-	status, found := s.by[name]
-	if s.known && !found {
-		status.Gone = &s.known
+// StatusesOf returns the status of each counter of a reading.
+func StatusesOf(r *Reading) Statuses {
+	s := Statuses{known: true, statusByName: make(map[string]statusJSON, len(r.Counters))}
+	for _, c := range r.Counters {
+		s.statusByName[c.Name] = c.status(r.Zero)
 	}
-	return status
+	return s
 }
 
 // join gives each flow the status of its counter.
@@ -103,11 +107,11 @@ func (s Statuses) join(flows []placementJSON) []placementJSON {
 	return flows
 }
 
-// StatusesOf returns the status of each counter of a reading.
-func StatusesOf(r *Reading) Statuses {
-	s := Statuses{known: true, by: make(map[string]statusJSON, len(r.Counters))}
-	for _, c := range r.Counters {
-		s.by[c.Name] = c.status(r.Zero)
+// of returns the status of the counter with that name. A mirror that was read and has no such counter makes it gone.
+func (s Statuses) of(name string) statusJSON {
+	status, found := s.statusByName[name]
+	if s.known && !found {
+		status.Gone = &s.known
 	}
-	return s
+	return status
 }

@@ -8,13 +8,20 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// NewSum returns a sum as a counter, which is named by the labels of its group. Its sample time is the oldest of its
-// values.
+// NewSum returns a sum as a counter, named by the labels of its group and sampled when its oldest value was.
 func NewSum(s selection.Sum) Counter {
 	c := Counter{
-		Index: uint32(s.Identity), Generation: uint32(s.Identity >> 32),
-		Name: s.Group.String(), Kind: s.Kind, Unit: s.Unit, ByteBasis: strings.Join(s.Bases, ","), Sum: &s,
-		Valid: s.Exact(), Stale: s.Stale > 0, Ambiguous: s.Ambiguous > 0, Discontinuities: s.Discontinuities,
+		Index:           uint32(s.Identity),
+		Generation:      uint32(s.Identity >> 32),
+		Name:            s.Group.String(),
+		Kind:            s.Kind,
+		Unit:            s.Unit,
+		ByteBasis:       strings.Join(s.Bases, ","),
+		Sum:             &s,
+		Valid:           s.Exact(),
+		Stale:           s.Stale > 0,
+		Ambiguous:       s.Ambiguous > 0,
+		Discontinuities: s.Discontinuities,
 	}
 	if s.HasValue() {
 		c.Packets, c.Bytes, c.SampledAt = s.Packets, s.Bytes, s.Oldest
@@ -22,10 +29,10 @@ func NewSum(s selection.Sum) Counter {
 	return c
 }
 
-// ratesApart is the part of an interval by which the values of a sum may be apart in time for it to have a rate.
+// ratesApart is the part of an interval by which the values of a sum may be apart in time, if it is to have a rate.
 const ratesApart = 100
 
-// hasInterval reports whether a sum has a rate over the time between two samples of it.
+// hasInterval reports whether the time between two samples is that of all their values. A counter's always is.
 func (c Counter) hasInterval(before *Counter) bool {
 	if c.Sum == nil || before.Sum == nil {
 		return c.Sum == before.Sum
@@ -34,7 +41,7 @@ func (c Counter) hasInterval(before *Counter) bool {
 	return c.Sum.Newest-c.Sum.Oldest <= most && before.Sum.Newest-before.Sum.Oldest <= most
 }
 
-// hasSecond reports whether there is a second value, of bytes or errors.
+// hasSecond reports whether there is a second value, of bytes or errors. Bytes of several bases do not add up.
 func (c Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
 
 // secondRateCell is "-" where there is no second value.
@@ -48,15 +55,17 @@ func (c Counter) secondRateCell() string {
 // sumNotes names the reservations about a sum.
 func (c Counter) sumNotes() (notes []string) {
 	s := c.Sum
-	for _, n := range []struct {
-		of   int
-		text string
-	}{{s.Absent, "never sampled"}, {s.Invalid, "invalid"}, {s.Stale, "stale"}, {s.Ambiguous, "ambiguous"}} {
-		if n.of > 0 {
-			notes = append(notes, fmt.Sprintf("%d of %d %s", n.of, s.Members, n.text))
+	addSome := func(n int, text string) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d %s", n, s.Members, text))
 		}
 	}
-	if c.Stale && s.Stale == 0 {
+	addSome(s.Absent, "never sampled")
+	addSome(s.Invalid, "invalid")
+	addSome(s.Stale, "stale")
+	addSome(s.Ambiguous, "ambiguous")
+
+	if c.Stale && s.Stale == 0 { // the writer is gone
 		notes = append(notes, "stale")
 	}
 	if s.TooLarge {
@@ -127,13 +136,25 @@ func labelsOf(g selection.Group) map[string]*string {
 func (c Counter) sumJSON(r *Reading) sumJSON {
 	s := c.Sum
 	j := sumJSON{
-		Labels: labelsOf(s.Group), Kind: c.Kind, Unit: c.Unit, Counters: s.Members, Absent: s.Absent, rateJSON: c.rates(),
-		ByteBases: append([]string{}, s.Bases...), Valid: c.Valid, Stale: c.Stale, Ambiguous: c.Ambiguous, Discontinuities: c.Discontinuities,
+		Labels:          labelsOf(s.Group),
+		Kind:            c.Kind,
+		Unit:            c.Unit,
+		Counters:        s.Members,
+		Absent:          s.Absent,
+		rateJSON:        c.rates(),
+		ByteBases:       append([]string{}, s.Bases...),
+		Valid:           c.Valid,
+		Stale:           c.Stale,
+		Ambiguous:       c.Ambiguous,
+		Discontinuities: c.Discontinuities,
 	}
 	if !c.Present() {
 		return j
 	}
-	age, skew, at := c.age(r), s.Newest-s.Oldest, wallClock(r.Zero, c.SampledAt)
+
+	age := c.age(r)
+	skew := s.Newest - s.Oldest
+	at := wallClock(r.Zero, c.SampledAt)
 	j.AgeNS, j.SkewNS, j.SampledAt = &age, &skew, &at
 	first, second := &c.Packets, &c.Bytes
 	if !c.hasSecond() {

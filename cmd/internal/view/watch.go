@@ -61,52 +61,69 @@ type ChangePrinter struct {
 	zero time.Time // the wall clock at 0 of CLOCK_MONOTONIC, as it was when this was made
 }
 
+// NewChangePrinter returns a printer to out.
 func NewChangePrinter(out io.Writer, json bool) ChangePrinter {
 	return ChangePrinter{out: out, json: json, zero: MonotonicZero()}
 }
 
+// Change prints a change.
 func (p ChangePrinter) Change(c Change) error {
-	at := p.zero.Add(time.Duration(c.Value.SampledAt))
 	if p.json {
-		j := ChangeJSON{
-			Schema: 1, Position: c.Position, Time: at.UTC().Format(time.RFC3339Nano), SampledAtNS: c.Value.SampledAt, Cycle: c.Cycle,
-		}
-		seen := c.Counter
-		seen.SampledAt = c.Value.SampledAt
-		j.statusJSON = seen.status(p.zero)
-		if seen.Name != "" {
-			labels := labelsJSON(seen.Labels)
-			j.Name, j.Labels = &seen.Name, &labels
-		} else {
-			j.statusJSON = statusJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
-		}
-		var firstDelta, secondDelta *uint64
-		if c.HasDelta {
-			firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
-			seen.setRate(c.PacketsDelta, c.BytesDelta, c.Value.SampledAt-c.Since)
-		}
-		j.Direction, j.rateJSON = seen.directionJSON(), seen.rates()
-		if c.Counter.Completion() {
-			j.Completions, j.Errors, j.CompletionsDelta, j.ErrorsDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
-		} else {
-			j.Packets, j.Bytes, j.PacketsDelta, j.BytesDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
-		}
-		return format.JSON(p.out, j)
+		return format.JSON(p.out, p.changeJSON(c))
 	}
+
 	name := format.Printable(c.Counter.Name)
 	if name == "" {
 		name = "(removed)"
 	}
 	first, second := "-", "-"
 	if c.HasDelta {
-		first, second = "+"+format.Count(c.PacketsDelta), "+"+format.Count(c.BytesDelta)
+		first = "+" + format.Count(c.PacketsDelta)
+		second = "+" + format.Count(c.BytesDelta)
 	}
+	at := p.zero.Add(time.Duration(c.Value.SampledAt)).Format("15:04:05.000")
 	firstUnit, secondUnit := c.Counter.units()
 	_, err := fmt.Fprintf(p.out, "%s  %s  %s %s (%s)  %s %s (%s)\n",
-		at.Format("15:04:05.000"), name, format.Count(c.Value.Packets), firstUnit, first, format.Count(c.Value.Bytes), secondUnit, second)
+		at, name, format.Count(c.Value.Packets), firstUnit, first, format.Count(c.Value.Bytes), secondUnit, second)
 	return err
 }
 
+func (p ChangePrinter) changeJSON(c Change) ChangeJSON {
+	seen := c.Counter
+	seen.SampledAt = c.Value.SampledAt
+	var firstDelta, secondDelta *uint64
+	if c.HasDelta {
+		firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
+		seen.setRate(c.PacketsDelta, c.BytesDelta, c.Value.SampledAt-c.Since)
+	}
+
+	j := ChangeJSON{
+		Schema:      1,
+		Position:    c.Position,
+		Time:        wallClock(p.zero, c.Value.SampledAt),
+		SampledAtNS: c.Value.SampledAt,
+		Cycle:       c.Cycle,
+		Direction:   seen.directionJSON(),
+		statusJSON:  seen.status(p.zero),
+		rateJSON:    seen.rates(),
+	}
+	if seen.Name != "" {
+		labels := labelsJSON(seen.Labels)
+		j.Name, j.Labels = &seen.Name, &labels
+	} else { // removed: the rest is not known
+		j.statusJSON = statusJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
+	}
+	if seen.Completion() {
+		j.Completions, j.Errors = &c.Value.Packets, &c.Value.Bytes
+		j.CompletionsDelta, j.ErrorsDelta = firstDelta, secondDelta
+	} else {
+		j.Packets, j.Bytes = &c.Value.Packets, &c.Value.Bytes
+		j.PacketsDelta, j.BytesDelta = firstDelta, secondDelta
+	}
+	return j
+}
+
+// Lost prints a line in place of n changes that were overwritten unread.
 func (p ChangePrinter) Lost(n uint64) error {
 	if p.json {
 		return format.JSON(p.out, LostJSON{1, n})

@@ -20,20 +20,25 @@ type SumChange struct {
 // ChangedSums returns the sums of a reading that differ from those before.
 func ChangedSums(before []Counter, r *Reading) (out []SumChange) {
 	type id struct{ name, kind, unit string }
-	old := make(map[id]*Counter, len(before))
+	sumByID := make(map[id]*Counter, len(before))
 	for i := range before {
 		c := &before[i]
-		old[id{c.Name, c.Kind, c.Unit}] = c
+		sumByID[id{c.Name, c.Kind, c.Unit}] = c
 	}
+
 	for _, c := range r.Counters {
-		ch := SumChange{Reading: r, Sum: c}
-		was := old[id{c.Name, c.Kind, c.Unit}]
-		same := was != nil && c.Index == was.Index && c.Generation == was.Generation && c.Present() == was.Present()
-		if same && c.Packets == was.Packets && c.Bytes == was.Bytes {
+		was := sumByID[id{c.Name, c.Kind, c.Unit}]
+		sameCounters := was != nil && c.Index == was.Index && c.Generation == was.Generation && c.Present() == was.Present()
+		if sameCounters && c.Packets == was.Packets && c.Bytes == was.Bytes {
 			continue
 		}
-		if same && c.Present() && c.Packets >= was.Packets && c.Bytes >= was.Bytes && c.Sum.Absent == was.Sum.Absent {
-			ch.HasDelta, ch.PacketsDelta, ch.BytesDelta = true, c.Packets-was.Packets, c.Bytes-was.Bytes
+
+		ch := SumChange{Reading: r, Sum: c}
+		grown := sameCounters && c.Packets >= was.Packets && c.Bytes >= was.Bytes
+		if grown && c.Present() && c.Sum.Absent == was.Sum.Absent {
+			ch.HasDelta = true
+			ch.PacketsDelta = c.Packets - was.Packets
+			ch.BytesDelta = c.Bytes - was.Bytes
 			if c.hasInterval(was) {
 				ch.Sum.setRate(ch.PacketsDelta, ch.BytesDelta, c.SampledAt-was.SampledAt)
 			}
@@ -58,23 +63,11 @@ type SumChangeJSON struct {
 
 // Sum prints a sum that has changed.
 func (p ChangePrinter) Sum(ch SumChange) error {
-	c := ch.Sum
-	at := cmp.Or(c.SampledAt, ch.Reading.Now)
 	if p.json {
-		j := SumChangeJSON{Schema: 1, Time: wallClock(p.zero, at), Snapshot: toSnapshotJSON(ch.Reading.Snapshot), sumJSON: c.sumJSON(ch.Reading)}
-		if ch.HasDelta {
-			first, second := &ch.PacketsDelta, &ch.BytesDelta
-			if !c.hasSecond() {
-				second = nil
-			}
-			if c.Completion() {
-				j.CompletionsDelta, j.ErrorsDelta = first, second
-			} else {
-				j.PacketsDelta, j.BytesDelta = first, second
-			}
-		}
-		return format.JSON(p.out, j)
+		return format.JSON(p.out, p.sumChangeJSON(ch))
 	}
+
+	c := ch.Sum
 	first, second := "-", "-"
 	if ch.HasDelta {
 		first = "+" + format.Count(ch.PacketsDelta)
@@ -82,9 +75,10 @@ func (p ChangePrinter) Sum(ch SumChange) error {
 			second = "+" + format.Count(ch.BytesDelta)
 		}
 	}
+	at := p.zero.Add(time.Duration(ch.at())).Format("15:04:05.000")
 	firstUnit, secondUnit := c.units()
-	line := fmt.Sprintf("%s  %s  %s %s (%s)  %s %s (%s)", p.zero.Add(time.Duration(at)).Format("15:04:05.000"),
-		format.Printable(c.Name), c.firstCell(), firstUnit, first, c.secondCell(), secondUnit, second)
+	line := fmt.Sprintf("%s  %s  %s %s (%s)  %s %s (%s)",
+		at, format.Printable(c.Name), c.firstCell(), firstUnit, first, c.secondCell(), secondUnit, second)
 	if note := c.Note(); note != "" {
 		line += "  " + note
 	}
@@ -92,10 +86,28 @@ func (p ChangePrinter) Sum(ch SumChange) error {
 	return err
 }
 
-// units names the two values.
-func (c Counter) units() (first, second string) {
-	if c.Completion() {
-		return "completions", "errors"
+// at returns the time of the oldest value, or of the look if no counter has a value.
+func (ch SumChange) at() int64 { return cmp.Or(ch.Sum.SampledAt, ch.Reading.Now) }
+
+func (p ChangePrinter) sumChangeJSON(ch SumChange) SumChangeJSON {
+	j := SumChangeJSON{
+		Schema:   1,
+		Time:     wallClock(p.zero, ch.at()),
+		Snapshot: toSnapshotJSON(ch.Reading.Snapshot),
+		sumJSON:  ch.Sum.sumJSON(ch.Reading),
 	}
-	return "packets", "bytes"
+	if !ch.HasDelta {
+		return j
+	}
+
+	first, second := &ch.PacketsDelta, &ch.BytesDelta
+	if !ch.Sum.hasSecond() {
+		second = nil
+	}
+	if ch.Sum.Completion() {
+		j.CompletionsDelta, j.ErrorsDelta = first, second
+	} else {
+		j.PacketsDelta, j.BytesDelta = first, second
+	}
+	return j
 }

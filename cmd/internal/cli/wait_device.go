@@ -12,9 +12,8 @@ import (
 // devicePeriod is how often a wait polls words: a device cannot wake a process.
 const devicePeriod = time.Millisecond
 
-// waitForDevice waits as shm.Reader.Wait does, but for the device's words, with no poller in between.
-// over means that the wait is over, with the error. If it is not over, the caller waits for
-// published values.
+// waitForDevice waits as shm.Reader.Wait does, but on the device's words, with no poller in between. over means that
+// the wait has ended, with err. If it has not, no device writes the words now: the caller waits for published values.
 func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, err error) {
 	r := w.mirror.reader
 	d, err := r.Device(h)
@@ -22,10 +21,11 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 		return false, nil
 	}
 	load := func() (shm.Value, error) { return view.LoadDevice(&d, shm.Now()) }
+
 	tick := time.NewTicker(devicePeriod)
 	defer tick.Stop()
 	for {
-		status := r.Status() // before the totals, so that they are the last ones of a dead writer
+		status := r.Status() // before the totals, so that those of a dead writer are its last ones
 		over, err := w.readDevice(load)
 		switch {
 		case over:
@@ -33,6 +33,7 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 		case err != nil, !status.Alive:
 			return false, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return true, ctx.Err()
@@ -41,9 +42,9 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 	}
 }
 
-// readDevice reports whether the loaded value ends the wait, and with which error; or that it
-// cannot be read. Completions are read before errors. After an error it reads again, because
-// reached completions take precedence.
+// readDevice loads a value, and reports whether it ends the wait, and with which error. If it does not, an error means
+// that no value could be loaded. Reached completions take precedence over errors, but are loaded before them, so the
+// first look may lack some: an error ends the wait at the second look.
 func (w *waiter) readDevice(load func() (shm.Value, error)) (over bool, err error) {
 	for range 2 {
 		v, err := load()
@@ -58,9 +59,9 @@ func (w *waiter) readDevice(load func() (shm.Value, error)) (over bool, err erro
 	return true, shm.ErrCompletion
 }
 
-// met reports whether the device's words end the wait.
+// met reports whether a value of the device's words ends the wait.
 func (w *waiter) met(v shm.Value) (bool, error) {
-	first := w.since.value
+	first := w.first.value
 	switch n := w.cmd.AtLeast; {
 	case n == nil:
 		return v.Packets != first.Packets || v.Bytes != first.Bytes || first.SampledAt == 0, nil

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// note writes a line to the host's journal: who changed what by hand. A host without one has no such line.
-func note(what string) {
+// noteInJournal writes a line to the host's journal: who changed what by hand. A host without a journal gets none.
+func noteInJournal(what string) {
 	w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "flowtally")
 	if err != nil {
 		return

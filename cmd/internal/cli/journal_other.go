@@ -2,4 +2,4 @@
 
 package cli
 
-func note(string) {}
+func noteInJournal(string) {}

@@ -244,8 +244,8 @@ func TestWaitLooksAgainAtAnError(t *testing.T) {
 				v, looks = looks[0], looks[1:]
 				return v, nil
 			})
-			if !over || !errors.Is(err, tt.want) || w.value != tt.then {
-				t.Errorf("%t, %v with %+v", over, err, w.value)
+			if !over || !errors.Is(err, tt.want) || w.last.value != tt.then {
+				t.Errorf("%t, %v with %+v", over, err, w.last.value)
 			}
 		})
 	}
@@ -273,8 +273,8 @@ func TestWaitGoesOnWithoutWords(t *testing.T) {
 		for comp, errs := uint64(20), uint64(2); ; comp, errs = comp+20, min(5, errs+1) {
 			select {
 			case err := <-done:
-				if err != nil || w.words || w.value.Packets <= 100 || atLeast != nil && w.value.Packets < *atLeast {
-					t.Errorf("ended with %+v, %v", w.value, err)
+				if err != nil || w.last.words || w.last.value.Packets <= 100 || atLeast != nil && w.last.value.Packets < *atLeast {
+					t.Errorf("ended with %+v, %v", w.last.value, err)
 				}
 			case <-time.After(5 * time.Millisecond):
 				m.publish(comp, errs)

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// loadConfig reads a configuration file, and adds the next step if the file is missing or is a directory.
+func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
+	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
+	if err != nil && errors.Is(err, ctx.Err()) { // before the writer of a FIFO came
+		err = fmt.Errorf("%s: reading configuration: %w", path, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = withHint(err, "check the path; configs/default.yaml of the source is a file to begin with, and make install copies it to /etc/flowtally.yaml")
+	}
+	return cfg, directory(err)
+}
+
+// directory adds the next step if a directory was named in place of a file.
+func directory(err error) error {
+	if errors.Is(err, syscall.EISDIR) {
+		return withHint(err, "the path of a file in this directory")
+	}
+	return err
+}
