@@ -5,7 +5,7 @@
 // program (an XDP program above an empty one), the base. They run on one pinned thread, in
 // rounds: ours, base, ref; ref, base, ours; and so on. The ratio of a row is the median of
 // the rounds' ratios, above the base of the same round. docs/performance.md describes the
-// method: clocks, noise, other load on the core, and when a row is null.
+// method: clocks, noise, other load on the core, and when a row counts as not measured.
 //
 // # The rows
 //
@@ -14,6 +14,6 @@
 //
 // # Verdicts
 //
-// A gate fails on a ratio above the row's bound, and on a bounded row that is
-// null. The short form for CI fails only where low is above the bound too.
+// A gate fails on a ratio above the row's bound, and on a bounded row that was
+// not measured. The short form for CI fails only where low is above the bound too.
 package bench

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Report is the document that `flowtally bench -o json` prints.
+// Report is the document that `flowtally-bench -o json` prints.
 type Report struct {
 	Schema  int      `json:"schema"`
 	Machine Machine  `json:"machine"`
@@ -16,8 +16,8 @@ type Report struct {
 	Complete bool `json:"complete"`
 }
 
-// Result is one row. The figures are null, and Reason says why, where the row
-// could not be measured or stayed too noisy to mean anything.
+// Result is one row. It has no figures, and Reason says why, where the row could not be measured or stayed too noisy to
+// mean anything.
 type Result struct {
 	Name   string   `json:"name"`
 	Ours   *float64 `json:"ours_ns"` // median over the rounds
@@ -45,7 +45,7 @@ func empty(row Row) Result {
 	return r
 }
 
-func null(row Row, reason string) Result {
+func unmeasured(row Row, reason string) Result {
 	r := empty(row)
 	r.Reason = reason
 	return r
@@ -79,18 +79,18 @@ func (r Result) again(later Result) Result {
 	return later
 }
 
-// List is the report of a run that measured nothing: every row is null.
+// List is the report of a run that measures nothing: rows with their bounds and references alone.
 func List(rows []Row) *Report {
 	r := &Report{Schema: 1, Complete: true}
 	for _, row := range rows {
-		r.Results = append(r.Results, null(row, row.Ref))
+		r.Results = append(r.Results, unmeasured(row, ""))
 	}
 	return r
 }
 
 // Missed lists the rows that keep a gate from opening: every row whose ratio is
-// above its bound, and every bounded row that is null, because a bound that was
-// not measured was not shown to hold. With beyondNoise it lists only rows whose
+// above its bound, and every bounded row that was not measured, because
+// nothing has shown its bound to hold. With beyondNoise it lists only rows whose
 // whole confidence interval lies above the bound, so that a short run on a busy
 // machine fails on a miss and not on its own noise.
 func (r *Report) Missed(beyondNoise bool) []string {
@@ -151,14 +151,14 @@ func (t *Table) Add(row Result, again bool) {
 		bound = fmt.Sprintf("%.2f", *row.Bound)
 	}
 	against := row.Ref
-	if row.Ratio == nil {
-		against = row.Reason
+	if row.Ratio == nil && row.Reason != "" {
+		against = "not measured: " + row.Reason
 	}
 	if again {
 		against += " (measured again)"
 	}
 	if row.Ratio == nil {
-		t.line(row.Name, "-", "-", "-", bound, "-", "null", against)
+		t.line(row.Name, "-", "-", "-", bound, "-", "-", against)
 		return
 	}
 	verdict := ""

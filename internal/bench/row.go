@@ -33,10 +33,10 @@ type Row struct {
 	// Time is the least that the row gets, where [Options].RowTime is less.
 	Time time.Duration
 	// Prepare makes objects that several rows share, unless they exist. It runs before the row's time
-	// begins; an error makes the row null, as one of Open does. May be nil.
+	// begins; after an error the row is not measured, as after one of Open. May be nil.
 	Prepare func(ctx context.Context) error
-	// Open acquires the resources of the row and returns its sides. An error makes
-	// the row null with the error as its reason; the others still run.
+	// Open acquires the resources of the row and returns its sides. After an error the row is not measured, for that
+	// reason; the others still run.
 	Open func(ctx context.Context, env Env) (*Sides, error)
 	// Release ends the objects that Prepare made. Run calls it when it ends, once for each row that has
 	// one, so it is idempotent. May be nil.

@@ -35,12 +35,13 @@ type Options struct {
 	RowTime time.Duration
 	// Confirm is how many times a row that misses its bound beyond the noise of its
 	// rounds is measured again, after all others. A difference between measurements that
-	// lie apart is noise too: the row's interval then encloses all of them, and the row is
-	// null when one of them was too noisy. 0: the first stands.
+	// lie apart is noise too: the row's interval then encloses all of them, and the row
+	// counts as not measured when one of them was too noisy. 0: the first stands.
 	Confirm int
 	// Pause before the first confirmation; it doubles with each. 0 means 2 s.
 	Pause time.Duration
-	// Peers runs the rows that compare with programs of others. Without it they are null, and no gate fails for them.
+	// Peers runs the rows that compare with programs of others. Without it they are not measured, and no gate fails
+	// for them.
 	Peers bool
 	// Anywhere measures on a shared core too. It is for tests that look at no figure.
 	Anywhere bool
@@ -108,9 +109,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run measures rows in order and returns the report. It fails only when nothing
-// can be measured here, or ctx ends: the report has the rows of before then. A row that cannot be measured is null in
-// the report, with its reason. Not to be called twice at the same time.
+// Run measures rows in order and returns the report. It fails only when nothing can be measured here, or when ctx ends:
+// the report then has the rows that were measured before. A row that cannot be measured has no figures in the report,
+// and the reason. Not to be called twice at the same time.
 func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	o = o.withDefaults()
 	cpus, err := CPUs()
@@ -201,17 +202,19 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 }
 
 // advice ends the reason of a row that a busy machine kept from being measured.
-const advice = "; stop other work on this machine (top shows it), or measure the row alone: flowtally bench --row "
+func advice(row string) string {
+	return fmt.Sprintf(`; stop other work on this machine (top shows it), or measure the row alone: make bench BENCH_ARGS="--row %s"`, row)
+}
 
 // runRow measures until an attempt is quiet enough, or none can be.
 func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
 	if row.Peers != "" && !o.Peers {
 		row.Bound = 0 // not asked for, so no verdict either
-		return null(row, "compares with "+row.Peers+": measure it with --peers")
+		return unmeasured(row, "compares with "+row.Peers+": measure it with --peers")
 	}
 	if row.Prepare != nil {
 		if err := row.Prepare(ctx); err != nil {
-			return null(row, err.Error())
+			return unmeasured(row, err.Error())
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(o.RowTime, row.Time))
@@ -248,9 +251,9 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
 	}
 	if ctx.Err() != nil || strings.HasPrefix(reason, "noise: ") || strings.Contains(reason, ErrDisturbed.Error()) {
-		reason += advice + row.Name
+		reason += advice(row.Name)
 	}
-	return null(row, reason)
+	return unmeasured(row, reason)
 }
 
 // sample opens the row several times and takes a share of the rounds each time;

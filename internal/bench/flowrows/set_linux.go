@@ -54,7 +54,7 @@ func (s *site) startOfSet(_ context.Context, n int) (*bench.Sides, error) {
 		}
 		var sum int64
 		for _, pid := range to.pids {
-			own, clockErr := cpuTime(pid)
+			own, clockErr := bench.OtherCPU(pid)
 			sum, err = sum+own, errors.Join(err, clockErr)
 		}
 		return float64(sum), errors.Join(err, end())

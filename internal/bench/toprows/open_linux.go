@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -39,7 +37,7 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 // side is the CPU time of a process for each period, while all counters count, and more ns.
 func (m *mirror) side(pid int, more float64) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
-		before, err := cpuTime(pid)
+		before, err := bench.OtherCPU(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -53,18 +51,9 @@ func (m *mirror) side(pid int, more float64) bench.Side {
 			}
 			m.count()
 		}
-		after, err := cpuTime(pid)
+		after, err := bench.OtherCPU(pid)
 		return float64(after-before)/float64(n) + more, err
 	}
-}
-
-// cpuTime is the CPU time of another process.
-func cpuTime(pid int) (int64, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil { // clock_getcpuclockid(3)
-		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
-	}
-	return t.Nano(), nil
 }
 
 // mirror is a mirror whose counters count when the row says so.
