@@ -3,21 +3,16 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
 )
 
-// advice ends the reason of a row that a busy machine kept from being measured.
-func advice(row string) string {
-	return fmt.Sprintf(`; stop other work on this machine (top shows it), or measure the row alone: make bench BENCH_ARGS="--row %s"`, row)
-}
-
-// runRow measures until an attempt is quiet enough, or none can be.
-func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
-	if row.Peers != "" && !o.Peers {
-		row.Bound = 0 // not asked for, so no verdict either
+// row measures a row until an attempt is quiet enough, or none can be.
+func (r *runner) row(ctx context.Context, row Row) Result {
+	if row.Peers != "" && !r.Peers {
+		row.Bound = 0 // nobody asked for it, so no verdict either
 		return unmeasured(row, "compares with "+row.Peers+": measure it with --peers")
 	}
 	if row.Prepare != nil {
@@ -25,73 +20,95 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 			return unmeasured(row, err.Error())
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(o.RowTime, row.Time))
-	defer cancel()
-	if row.Rounds != 0 {
-		o.Rounds = min(o.Rounds, max(row.Rounds, 7))
-	}
-	o.Openings = cmp.Or(row.Openings, o.Openings)
+
 	// A collection in the middle of a round would be most of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	reason := ""
-	for attempt := 1; attempt <= o.Attempts; attempt++ {
-		rounds, widest, err := sample(ctx, row, env, still, o)
-		if err != nil {
-			if reason == "" || ctx.Err() == nil {
-				reason = err.Error()
-			}
-			if ctx.Err() != nil { // whichever call the end of the time has ended
-				reason = "row took too long: " + reason
-			}
-			break
-		}
-		s := summarise(rounds)
-		o.Logger.Debug("measured", "row", row.Name, "attempt", attempt, "ours_ns", s.ours, "ref_ns", s.ref,
-			"ratio", s.ratio, "spread", s.spread, "low", s.low, "high", s.high, "lost", s.lost)
-		switch {
-		case s.lost*20 > s.rounds:
-			reason = fmt.Sprintf("noise: in %d of %d rounds a side cost no more than the base", s.lost, s.rounds)
-		case s.spread > widest && s.open(row.Bound):
-			reason = fmt.Sprintf("noise: spread %.2f is above %.2f", s.spread, widest)
-		default:
-			return measured(row, s)
-		}
-		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
+
+	ctx, cancel := context.WithTimeout(ctx, max(r.RowTime, row.Time))
+	defer cancel()
+	s, err := r.attempts(ctx, row)
+	if err == nil {
+		return measured(row, s)
 	}
-	if ctx.Err() != nil || strings.HasPrefix(reason, "noise: ") || strings.Contains(reason, ErrDisturbed.Error()) {
+
+	reason := err.Error()
+	if ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed) {
 		reason += advice(row.Name)
 	}
 	return unmeasured(row, reason)
 }
 
-// sample opens the row several times and takes a share of the rounds each time;
-// widest is the spread up to which they are quiet.
-func sample(ctx context.Context, row Row, env Env, still *stillness, o Options) (rounds []round, widest float64, err error) {
-	share := (o.Rounds + o.Openings - 1) / o.Openings
-	for range o.Openings {
-		sides, err := row.Open(ctx, env)
-		if err != nil {
-			return nil, 0, err
+// advice ends the reason of a row that a busy machine kept from being measured.
+func advice(row string) string {
+	return fmt.Sprintf(`; stop other work on this machine (top shows it), or measure the row alone: make bench BENCH_ARGS="--row %s"`, row)
+}
+
+// attempts samples the row until a sample is quiet, at most Options.Attempts times. The error says why none was.
+func (r *runner) attempts(ctx context.Context, row Row) (summary, error) {
+	var noise error // of the attempt before
+	for attempt := 1; attempt <= r.Attempts; attempt++ {
+		rounds, widest, err := r.sample(ctx, row)
+		if err != nil && ctx.Err() == nil {
+			return summary{}, err
 		}
-		widest = sides.MaxSpread
-		runtime.GC()
-		quiet := still
-		if sides.Paced {
-			quiet = nil
-		}
-		some, err := measure(ctx, sides, env, quiet, share, o.RoundTime)
-		if sides.Close != nil {
-			if err := sides.Close(); err != nil {
-				o.Logger.Warn("row left something behind", "row", row.Name, "err", err)
+		if err != nil { // of whichever call was under way at the end of the row's time
+			if noise != nil {
+				err = noise
 			}
+			return summary{}, fmt.Errorf("row took too long: %w", err)
 		}
+
+		s := summarise(rounds)
+		r.Logger.Debug("measured", "row", row.Name, "attempt", attempt, "ours_ns", s.ours, "ref_ns", s.ref,
+			"ratio", s.ratio, "spread", s.spread, "low", s.low, "high", s.high, "lost", s.lost)
+		if noise = s.noise(row.Bound, widest); noise == nil {
+			return s, nil
+		}
+		noise = fmt.Errorf("%w in the last of %d attempts", noise, attempt)
+	}
+	return summary{}, noise
+}
+
+// sample opens the row several times and takes a share of the rounds each time. widest is the spread up to which they
+// are quiet.
+func (r *runner) sample(ctx context.Context, row Row) (all []round, widest float64, err error) {
+	rounds := r.Rounds
+	if row.Rounds != 0 {
+		rounds = min(rounds, max(row.Rounds, leastRounds))
+	}
+	openings := cmp.Or(row.Openings, r.Openings)
+	share := (rounds + openings - 1) / openings
+
+	for range openings {
+		some, maxSpread, err := r.openOnce(ctx, row, share)
 		if err != nil {
 			return nil, 0, err
 		}
-		rounds = append(rounds, some...)
+		all = append(all, some...)
+		widest = cmp.Or(maxSpread, r.MaxSpread)
 	}
-	if widest == 0 {
-		widest = o.MaxSpread
+	return all, widest, nil
+}
+
+// openOnce opens the row, takes rounds and closes it. maxSpread is that of the sides.
+func (r *runner) openOnce(ctx context.Context, row Row, rounds int) (some []round, maxSpread float64, err error) {
+	sides, err := row.Open(ctx, r.Env)
+	if err != nil {
+		return nil, 0, err
 	}
-	return rounds, widest, nil
+	if sides.Close != nil {
+		defer func() {
+			if err := sides.Close(); err != nil {
+				r.Logger.Warn("row left something behind", "row", row.Name, "err", err)
+			}
+		}()
+	}
+
+	o := &opening{Sides: sides, peer: r.Peer, roundTime: r.RoundTime}
+	if !sides.Paced {
+		o.still = r.still
+	}
+	runtime.GC() // what Open left: none is collected during the rounds
+	some, err = o.rounds(ctx, rounds)
+	return some, sides.MaxSpread, err
 }

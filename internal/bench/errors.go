@@ -9,4 +9,7 @@ var (
 	ErrDisturbed = errors.New("conditions of the measurement did not hold")
 	// ErrNoRow: no row has that name.
 	ErrNoRow = errors.New("no such row")
+
+	// errNoise: the rounds differ too much to mean anything.
+	errNoise = errors.New("noise")
 )

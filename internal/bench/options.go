@@ -71,7 +71,7 @@ func (o Options) withDefaults() Options {
 	if o.Rounds == 0 {
 		o.Rounds = 61
 	}
-	o.Rounds = max(o.Rounds, 7)
+	o.Rounds = max(o.Rounds, leastRounds)
 	if o.Openings == 0 {
 		o.Openings = 5
 	}

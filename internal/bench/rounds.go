@@ -9,124 +9,86 @@ import (
 	"time"
 )
 
-// counts is the number of operations per round of each side.
+// leastRounds is the fewest rounds of an attempt: its interval needs as many (medianRank).
+const leastRounds = 7
+
+// opening is a row that is open, on its way through the rounds.
+type opening struct {
+	*Sides
+	peer      int           // the CPU of the second thread, -1: none
+	still     *stillness    // nil: the sides run as they come
+	roundTime time.Duration // of one side in one round, about
+	n         counts
+}
+
+// counts is the number of operations of each side in a round.
 type counts struct{ ours, ref, base int }
 
-// calibrate also warms each side up.
-func calibrate(ctx context.Context, s *Sides, d time.Duration) (c counts, err error) {
-	for _, side := range []struct {
-		f  Side
-		to *int
-	}{{s.Ours, &c.ours}, {s.Ref, &c.ref}, {s.Base, &c.base}} {
-		if side.f == nil {
-			continue
-		}
-		if *side.to, err = fill(ctx, side.f, s.N, d); err != nil {
-			return c, err
-		}
-	}
-	return c, nil
-}
-
-// fill returns how many operations of f take about d, judged by the wall clock
-// so that a side that sleeps is bounded too.
-func fill(ctx context.Context, f Side, fixed int, d time.Duration) (int, error) {
-	if fixed != 0 {
-		_, err := f(ctx, fixed)
-		if errors.Is(err, ErrDisturbed) {
-			err = nil
-		}
-		return fixed, err
-	}
-	const most = 1 << 30
-	for n := 1; ; {
-		took, err := quickest(ctx, f, n)
-		if err != nil {
-			return 0, err
-		}
-		switch {
-		case took >= d/2 || n >= most:
-			return n, ctx.Err()
-		case took < d/64:
-			n *= 16
-		default:
-			n = int(float64(n) * float64(d) / float64(took))
-		}
-	}
-}
-
-// quickest is how long the quicker of two calls takes: threads that have to be
-// woken, or a process that took the CPU, are not part of the cost of n operations.
-func quickest(ctx context.Context, f Side, n int) (time.Duration, error) {
-	least := time.Duration(math.MaxInt64)
-	for range 2 {
-		start := time.Now()
-		if _, err := f(ctx, n); err != nil && !errors.Is(err, ErrDisturbed) {
-			return 0, err
-		}
-		least = min(least, time.Since(start))
-	}
-	return least, nil
-}
-
-// measure runs rounds until there are want undisturbed ones.
-func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int, d time.Duration) ([]round, error) {
-	n, err := calibrate(ctx, s, d)
-	if err != nil {
+// rounds takes rounds until want of them were undisturbed. It fails when three times as many did not suffice.
+func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
+	if err := o.calibrate(ctx); err != nil {
 		return nil, err
 	}
-	rounds := make([]round, 0, want)
-	for try := 0; len(rounds) < want; try++ {
+
+	done := make([]round, 0, want)
+	for try := 0; len(done) < want; try++ {
+		disturbed := try - len(done)
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(rounds), want, try-len(rounds), err)
+			return nil, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(done), want, disturbed, err)
 		}
 		if try == 3*want {
-			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, try-len(rounds), try)
+			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, disturbed, try)
 		}
-		var r round
-		var err error
-		if s.Apart {
-			err = still.apart(ctx, env.Peer)
-		}
-		if err == nil {
-			r, err = runRound(ctx, s, still, n, try%2 == 1)
-		}
+
+		r, err := o.round(ctx, try%2 == 1)
 		switch {
 		case err == nil:
-			rounds = append(rounds, r)
+			done = append(done, r)
 		case errors.Is(err, ErrDisturbed):
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%d of %d rounds are done: %w", len(rounds), want, err)
+			return nil, fmt.Errorf("%d of %d rounds are done: %w", len(done), want, err)
 		default:
 			return nil, err
 		}
 	}
-	return rounds, nil
+	return done, nil
 }
 
-// runRound runs every side, in reverse order every other time: the effects of being first or
-// last fall on both sides alike.
-func runRound(ctx context.Context, s *Sides, still *stillness, n counts, reverse bool) (round, error) {
-	run := func(f Side, n int) func() (float64, error) {
-		return func() (float64, error) {
-			if f == nil {
-				return 0, nil
-			}
-			return still.run(ctx, f, n)
+// round runs every side, in reverse order every other time: what being first or last costs falls on both alike.
+func (o *opening) round(ctx context.Context, reverse bool) (round, error) {
+	if o.Apart {
+		if err := o.still.apart(ctx, o.peer); err != nil {
+			return round{}, err
 		}
 	}
-	sides := []func() (float64, error){run(s.Ours, n.ours), run(s.Base, n.base), run(s.Ref, n.ref)}
+
+	sides := []func() (float64, error){
+		o.side(ctx, o.Ours, o.n.ours),
+		o.side(ctx, o.Base, o.n.base),
+		o.side(ctx, o.Ref, o.n.ref),
+	}
 	if reverse {
 		slices.Reverse(sides)
 	}
-	costs, err := InTurns(max(s.Turns, 1), sides...)
+	costs, err := InTurns(max(o.Turns, 1), sides...)
 	if err != nil {
 		return round{}, err
 	}
 	if reverse {
 		slices.Reverse(costs)
 	}
-	return round{costs[0] - costs[1], costs[2] - costs[1]}, nil
+	ours, base, ref := costs[0], costs[1], costs[2]
+	return round{ours: ours - base, ref: ref - base}, nil
+}
+
+// side is n operations of f, with the core to itself. A side that the row lacks costs nothing.
+func (o *opening) side(ctx context.Context, f Side, n int) func() (float64, error) {
+	return func() (float64, error) {
+		if f == nil {
+			return 0, nil
+		}
+		return o.still.run(ctx, f, n)
+	}
 }
 
 // InTurns runs each side turns times, one after the other, in an order that reverses from one turn to the next. It
@@ -146,9 +108,74 @@ func InTurns(turns int, sides ...func() (float64, error)) ([]float64, error) {
 			all[i] = append(all[i], ns)
 		}
 	}
+
 	costs := make([]float64, len(sides))
 	for i := range all {
 		costs[i] = quantile(all[i], 0.25)
 	}
 	return costs, nil
+}
+
+// calibrate chooses the operations of each side in a round. It also warms each side up.
+func (o *opening) calibrate(ctx context.Context) error {
+	for _, side := range []struct {
+		f Side
+		n *int
+	}{
+		{o.Ours, &o.n.ours},
+		{o.Ref, &o.n.ref},
+		{o.Base, &o.n.base},
+	} {
+		if side.f == nil {
+			continue
+		}
+		n, err := fill(ctx, side.f, o.N, o.roundTime)
+		if err != nil {
+			return err
+		}
+		*side.n = n
+	}
+	return nil
+}
+
+// fill returns how many operations of f take about d, or fixed unless that is 0. The wall clock judges, so that a side
+// that sleeps is bounded too.
+func fill(ctx context.Context, f Side, fixed int, d time.Duration) (int, error) {
+	if fixed != 0 {
+		_, err := f(ctx, fixed)
+		if errors.Is(err, ErrDisturbed) {
+			err = nil
+		}
+		return fixed, err
+	}
+
+	const most = 1 << 30
+	for n := 1; ; {
+		took, err := quickest(ctx, f, n)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case took >= d/2 || n >= most:
+			return n, ctx.Err()
+		case took < d/64:
+			n *= 16
+		default:
+			n = int(float64(n) * float64(d) / float64(took))
+		}
+	}
+}
+
+// quickest is how long the quicker of two calls takes. The slower one may have waited for a thread to wake, or for a
+// process that took the CPU: neither is part of the cost of n operations.
+func quickest(ctx context.Context, f Side, n int) (time.Duration, error) {
+	least := time.Duration(math.MaxInt64)
+	for range 2 {
+		start := time.Now()
+		if _, err := f(ctx, n); err != nil && !errors.Is(err, ErrDisturbed) {
+			return 0, err
+		}
+		least = min(least, time.Since(start))
+	}
+	return least, nil
 }

@@ -15,10 +15,27 @@ import (
 // and the reason. Not to be called twice at the same time.
 func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	o = o.withDefaults()
-	cpus, err := CPUs()
+	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
+	defer os.RemoveAll(env.Dir)
+	defer release(rows, o.Logger)
+
+	report := &Report{Schema: 1, Machine: machine(env), Results: []Result{}}
+	r := &runner{Env: env, Options: o}
+	var stopped error
+	err = Pinned(env.CPU, func() { stopped = r.run(ctx, rows, report) })
+	return report, errors.Join(err, stopped)
+}
+
+// newEnv chooses the CPUs and makes the directory, which the caller removes.
+func newEnv() (Env, error) {
+	cpus, err := CPUs()
+	if err != nil {
+		return Env{}, err
+	}
+
 	// The last CPU: interrupts and other programs favour the first.
 	env := Env{CPU: cpus[len(cpus)-1], Peer: -1}
 	if len(cpus) > 1 {
@@ -26,36 +43,9 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	}
 	env.Dir, err = os.MkdirTemp("", "flowtally-bench-")
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for the bench: %w", err)
+		return Env{}, fmt.Errorf("making a directory for the bench: %w", err)
 	}
-	defer os.RemoveAll(env.Dir)
-
-	defer release(rows, o.Logger)
-
-	report := &Report{Schema: 1, Machine: machine(env), Results: []Result{}}
-	var stopped error
-	err = Pinned(env.CPU, func() {
-		var still *stillness
-		if !o.Anywhere {
-			if still, stopped = newStillness(ctx); stopped != nil {
-				return
-			}
-		}
-		for _, row := range rows {
-			if stopped = ctx.Err(); stopped != nil {
-				return
-			}
-			r := runRow(ctx, row, env, still, o)
-			if stopped = ctx.Err(); stopped != nil {
-				return // in the middle of the row
-			}
-			report.Results = append(report.Results, r)
-			o.Each(r, false)
-		}
-		report.Complete = true
-		stopped = confirm(ctx, rows, report.Results, env, still, o)
-	})
-	return report, errors.Join(err, stopped)
+	return env, nil
 }
 
 // release ends the objects that rows have prepared.
@@ -70,12 +60,45 @@ func release(rows []Row, log *slog.Logger) {
 	}
 }
 
-// confirm measures rows that miss again, until no row misses or o.Confirm is used up.
-func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *stillness, o Options) error {
-	pause := o.Pause
-	for range o.Confirm {
+// runner measures rows on the thread that calls it, which is pinned to Env.CPU.
+type runner struct {
+	Env
+	Options
+	still *stillness // nil: a side runs as it comes, also on a shared core
+}
+
+// run measures rows into report, first each once, then again those that miss.
+func (r *runner) run(ctx context.Context, rows []Row, report *Report) error {
+	if !r.Anywhere {
+		var err error
+		if r.still, err = newStillness(ctx); err != nil {
+			return err
+		}
+	}
+
+	for _, row := range rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		result := r.row(ctx, row)
+		if err := ctx.Err(); err != nil {
+			return err // in the middle of the row: its result says nothing
+		}
+		report.Results = append(report.Results, result)
+		r.Each(result, false)
+	}
+
+	report.Complete = true
+	return r.confirm(ctx, rows, report.Results)
+}
+
+// confirm measures rows that miss again, until no row misses or Options.Confirm is used up. results are those of rows,
+// in the same order.
+func (r *runner) confirm(ctx context.Context, rows []Row, results []Result) error {
+	pause := r.Pause
+	for range r.Confirm {
 		if !slices.ContainsFunc(results, Result.missed) {
-			break
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -83,20 +106,23 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 		case <-time.After(pause):
 		}
 		pause *= 2
-		if still != nil {
-			if err := still.findFloor(ctx); err != nil {
+
+		// Other work that ran all the time when the floor was found may have ended.
+		if r.still != nil {
+			if err := r.still.findFloor(ctx); err != nil {
 				return err
 			}
 		}
 		for i, row := range rows {
-			if results[i].missed() {
-				r := runRow(ctx, row, env, still, o)
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				results[i] = results[i].again(r)
-				o.Each(results[i], true)
+			if !results[i].missed() {
+				continue
 			}
+			later := r.row(ctx, row)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			results[i] = results[i].again(later)
+			r.Each(results[i], true)
 		}
 	}
 	return nil

@@ -239,7 +239,10 @@ func TestPacedSidesRunInCompany(t *testing.T) {
 		if !paced { // it waits for its core until the context ends
 			time.AfterFunc(10*time.Millisecond, end)
 		}
-		rounds, _, err := sample(ctx, row(1, s), Env{}, &stillness{floor: 1, probe: costs(1000)}, Options{Rounds: 7, Openings: 1})
+		rounds, _, err := (&runner{
+			Options: Options{Rounds: 7, Openings: 1},
+			still:   &stillness{floor: 1, probe: costs(1000)},
+		}).sample(ctx, row(1, s))
 		end()
 		if paced != (err == nil && len(rounds) == 7) || !paced && !errors.Is(err, ErrDisturbed) && !errors.Is(err, context.Canceled) {
 			t.Errorf("paced %v: %d rounds, %v", paced, len(rounds), err)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -54,8 +55,19 @@ func summarise(rounds []round) summary {
 	return s
 }
 
-// open says that noise leaves the verdict open: the interval does not lie on one
-// side of the bound.
+// noise returns why the rounds mean nothing, or nil. widest is the spread up to which they are quiet.
+func (s summary) noise(bound, widest float64) error {
+	switch {
+	case s.lost*20 > s.rounds:
+		return fmt.Errorf("%w: in %d of %d rounds a side cost no more than the base", errNoise, s.lost, s.rounds)
+	case s.spread > widest && s.open(bound):
+		return fmt.Errorf("%w: spread %.2f is above %.2f", errNoise, s.spread, widest)
+	default:
+		return nil
+	}
+}
+
+// open says that noise leaves the verdict open: the bound lies within the interval, or the row has none.
 func (s summary) open(bound float64) bool { return bound == 0 || s.low <= bound && bound <= s.high }
 
 // quantile of v, by linear interpolation between the neighbours.
