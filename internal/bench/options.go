@@ -9,24 +9,21 @@ import (
 type Options struct {
 	// Rounds per attempt, at least 7. 0 means 61.
 	Rounds int
-	// Openings of a row in an attempt, among which the rounds are divided. 0
-	// means 5. Where memory lies, virtual and physical, changes the cost of a side
-	// by up to half and is drawn anew with each.
+	// Openings of a row in an attempt, which share its rounds. 0 means 5. Each draws anew where memory lies, virtual
+	// and physical: that changes the cost of a side by up to half.
 	Openings int
 	// Attempts at most for a row that is noisy. 0 means 5.
 	Attempts int
 	// MaxSpread above which an attempt is noisy. 0 means 0.10.
 	MaxSpread float64
-	// RoundTime is how long one side runs in a round. 0 means 2 ms: a core is
-	// often shared for milliseconds at a time, and a side that was disturbed is run again.
+	// RoundTime is how long one side runs in a round. 0 means 2 ms: others share a core for milliseconds at a time,
+	// and a side that was disturbed runs again.
 	RoundTime time.Duration
-	// RowTime ends the attempts at a row. The whole run takes at most the number of
-	// rows times RowTime. 0 means 40 s.
+	// RowTime ends the attempts at a row, unless [Row].Time is longer. 0 means 40 s.
 	RowTime time.Duration
-	// Confirm is how many times a row that misses its bound beyond the noise of its
-	// rounds is measured again, after all others. A difference between measurements that
-	// lie apart is noise too: the row's interval then encloses all of them, and the row
-	// counts as not measured when one of them was too noisy. 0: the first stands.
+	// Confirm is how many times a row is measured again, after all others, while it misses its bound beyond the noise
+	// of its rounds. A difference between measurements that lie apart is noise too: the row's interval then encloses
+	// all of them, and the row counts as not measured when one of them was too noisy. 0: the first stands.
 	Confirm int
 	// Pause before the first confirmation; it doubles with each. 0 means 2 s.
 	Pause time.Duration
@@ -41,17 +38,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// The time of a row on a machine that does something else too. A row that takes longer by itself says so ([Row].Time).
-const (
-	timeOfRow      = 8 * time.Second
-	timeOfShortRow = 2 * time.Second
-)
+// fullRounds are the rounds of an attempt of the full form.
+const fullRounds = 61
 
-// Estimate returns about how long a run takes.
+// Estimate returns about how long a run takes, at the same time for each row. It does not know that rows about whole
+// sets of flows, and about many interfaces, take minutes.
 func Estimate(rows []Row, o Options) (d time.Duration) {
-	each := timeOfRow
-	if o.Rounds != 0 && o.Rounds < 61 {
-		each = timeOfShortRow
+	each := 8 * time.Second
+	if o.Rounds != 0 && o.Rounds < fullRounds {
+		each = 2 * time.Second
 	}
 	for _, row := range rows {
 		if row.Peers == "" || o.Peers {
@@ -61,15 +56,21 @@ func Estimate(rows []Row, o Options) (d time.Duration) {
 	return d
 }
 
-// Short is the form for CI: half a second or less per quiet row, and up to two minutes
-// more for rows that miss. Its verdict is [Report.Missed] with beyondNoise.
+// Short is the form for CI: half a second or less per quiet row, and up to two minutes more for rows that miss. Its
+// verdict is [Report.Missed] with beyondNoise.
 func Short() Options {
-	return Options{Rounds: 21, Openings: 3, Attempts: 3, RowTime: 10 * time.Second, Confirm: 6}
+	return Options{
+		Rounds:   21,
+		Openings: 3,
+		Attempts: 3,
+		RowTime:  10 * time.Second,
+		Confirm:  6,
+	}
 }
 
 func (o Options) withDefaults() Options {
 	if o.Rounds == 0 {
-		o.Rounds = 61
+		o.Rounds = fullRounds
 	}
 	o.Rounds = max(o.Rounds, leastRounds)
 	if o.Openings == 0 {

@@ -33,6 +33,7 @@ type Result struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
+// empty is the result of a row without figures.
 func empty(row Row) Result {
 	r := Result{Name: row.Name, Ref: row.Ref, Unit: row.Unit}
 	if r.Unit == "" {
@@ -52,7 +53,12 @@ func unmeasured(row Row, reason string) Result {
 
 func measured(row Row, s summary) Result {
 	r := empty(row)
-	r.Ours, r.RefNS, r.Ratio, r.Spread, r.Low, r.High = &s.ours, &s.ref, &s.ratio, &s.spread, &s.low, &s.high
+	r.Ours = &s.ours
+	r.RefNS = &s.ref
+	r.Ratio = &s.ratio
+	r.Spread = &s.spread
+	r.Low = &s.low
+	r.High = &s.high
 	r.Rounds = s.rounds
 	if r.Bound != nil {
 		pass := s.ratio <= *r.Bound
@@ -61,19 +67,20 @@ func measured(row Row, s summary) Result {
 	return r
 }
 
-// missed says that the row lies above its bound, and its whole interval with it.
+// missed says that the row lies above its bound with its whole interval.
 func (r Result) missed() bool {
 	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
 }
 
-// again combines r with a later measurement of the same row: the later figures with
-// an interval that encloses both.
+// again combines r, which has figures, with a later measurement of the same row: the later figures, with an interval that
+// encloses both.
 func (r Result) again(later Result) Result {
 	if later.Ratio == nil {
 		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
 		return later
 	}
-	low, high := min(*r.Low, *later.Low), max(*r.High, *later.High)
+	low := min(*r.Low, *later.Low)
+	high := max(*r.High, *later.High)
 	later.Low, later.High = &low, &high
 	return later
 }
@@ -87,11 +94,9 @@ func List(rows []Row) *Report {
 	return r
 }
 
-// Missed lists the rows that keep a gate from opening: every row whose ratio is
-// above its bound, and every bounded row that was not measured, because
-// nothing has shown its bound to hold. With beyondNoise it lists only rows whose
-// whole confidence interval lies above the bound, so that a short run on a busy
-// machine fails on a miss and not on its own noise.
+// Missed lists the rows for which a gate fails: every row whose ratio is above its bound, and every bounded row that was
+// not measured, because nothing has shown its bound to hold. With beyondNoise it lists only rows whose whole confidence
+// interval lies above the bound, so that a short run on a busy machine fails on a miss and not on its own noise.
 func (r *Report) Missed(beyondNoise bool) []string {
 	var list []string
 	for _, row := range r.Results {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// leastRounds is the fewest rounds of an attempt: its interval needs as many (medianRank).
+// leastRounds is the fewest rounds of an attempt. Below 6 there is no interval of 95 % (medianRank), and an odd number
+// has a middle.
 const leastRounds = 7
 
 // opening is a row that is open, on its way through the rounds.

@@ -10,23 +10,28 @@ import (
 	"time"
 )
 
-// A virtual CPU is often one of two threads of a physical core. Work on the
-// other thread, which belongs to another machine and is in no clock of this one,
-// slows a loop here by a third to two thirds, in stretches of microseconds to
-// minutes, and not both sides of a row alike: a side that keeps more of the
-// core's units busy loses more. A loop that keeps them all busy shows it: alone
-// on the core it costs the same to a few parts in a thousand, so its lowest
-// cost is sharp, and anything above it is company.
+// A virtual CPU is often one of two threads of a physical core. Work on the other thread belongs to another machine, and
+// no clock of this one has it. It slows a loop here by a third to two thirds, in stretches of microseconds to minutes,
+// and the sides of a row unequally: a side that keeps more of the core's units busy loses more.
+//
+// A probe is a loop that keeps them all busy. Alone on the core it costs the same to a few parts in a thousand, so its
+// lowest cost is sharp, and anything above it is company.
 const (
-	probeLoops = 5_000           // about 5 µs
-	alone      = 1.05            // times the lowest cost: still counts as alone
-	together   = 1.2             // times the cost with the other CPU idle: they are threads of one core; a clock that falls by a step is less
-	sharp      = 1.01            // times the lowest cost: as low
-	enoughLow  = 200             // probes as low as the lowest say that it is the floor
-	floorTime  = 3 * time.Second // at most, to find the floor
-	company    = 4 * time.Second // at most, to wait for the core
-	warmUp     = 4               // probes after a side before one must be as low as alone
-	retries    = 16              // of one side in one round
+	probeLoops = 5_000 // about 5 µs
+
+	// Factors of the lowest cost.
+	sharp = 1.01 // as low
+	alone = 1.05 // still alone
+
+	// together is a factor of the cost with the other CPU idle: from there on, the two CPUs are threads of one core. A
+	// clock that falls by a step costs less.
+	together = 1.2
+
+	enoughLow = 200             // probes as low as the lowest say that it is the floor
+	floorTime = 3 * time.Second // at most, to find the floor
+	company   = 4 * time.Second // at most, to wait for the core
+	warmUp    = 4               // probes after a side, of which one must find the core alone
+	retries   = 16              // of one side in one round
 )
 
 // stillness tells whether this thread has its core for itself.
@@ -50,19 +55,12 @@ func newStillness(ctx context.Context) (*stillness, error) {
 	return s, s.findFloor(ctx)
 }
 
-// findFloor sets the floor: the lowest cost that many probes share. A lower one
-// alone is the clock's doing (now and then a probe costs nothing at all). Asked again
-// it may lower the floor: company that stayed all the time looks like none.
+// findFloor sets the floor: the lowest cost that many probes share. A single lower one is the clock's doing: now and then
+// a probe costs nothing at all. A second call may lower the floor, because company that stays all the time looks like
+// none.
 func (s *stillness) findFloor(ctx context.Context) error {
-	before := s.floor
-	defer func() {
-		if before != 0 {
-			s.floor = min(s.floor, before)
-		}
-	}()
-	s.floor = 0
 	var costs []int64
-	for end := time.Now().Add(floorTime); s.floor == 0; {
+	for end := time.Now().Add(floorTime); ; {
 		for range enoughLow {
 			cost, err := s.probe()
 			if err != nil {
@@ -71,17 +69,28 @@ func (s *stillness) findFloor(ctx context.Context) error {
 			costs = append(costs, cost)
 		}
 		slices.Sort(costs)
-		for i := 0; i+enoughLow <= len(costs); i++ {
-			if float64(costs[i+enoughLow-1]) <= sharp*float64(costs[i]) {
-				s.floor = costs[i]
-				break
-			}
+
+		floor := sharpest(costs)
+		if floor == 0 && (time.Now().After(end) || ctx.Err() != nil) {
+			floor = costs[len(costs)/20] // nothing sharp: the best there is
 		}
-		if s.floor == 0 && (time.Now().After(end) || ctx.Err() != nil) {
-			s.floor = costs[len(costs)/20] // nothing sharp: the best there is
+		if floor != 0 {
+			if s.floor == 0 || floor < s.floor {
+				s.floor = floor
+			}
+			return nil
 		}
 	}
-	return nil
+}
+
+// sharpest returns the lowest of costs, which are sorted, that enoughLow of them share, or 0.
+func sharpest(costs []int64) int64 {
+	for i := 0; i+enoughLow <= len(costs); i++ {
+		if float64(costs[i+enoughLow-1]) <= sharp*float64(costs[i]) {
+			return costs[i]
+		}
+	}
+	return 0
 }
 
 // still says whether the core is ours at this moment.
