@@ -105,24 +105,24 @@ func (s *stillness) still() (bool, error) {
 // await returns when the core has been ours for three probes in a row.
 func (s *stillness) await(ctx context.Context) error {
 	end := time.Now().Add(company)
-	for row := 0; row < 3; {
+	for inRow := 0; inRow < 3; {
 		ok, err := s.still()
 		switch {
 		case err != nil:
 			return err
 		case ok:
-			row++
-			continue
+			inRow++
 		case ctx.Err() != nil || time.Now().After(end):
 			return fmt.Errorf("%w: something else ran on the same core all the time", ErrDisturbed)
+		default:
+			inRow = 0
 		}
-		row = 0
 	}
 	return nil
 }
 
-// run runs one side with the core to itself before and after it; a side that
-// got company is run again. A nil stillness runs it as it comes.
+// run runs one side with the core to itself before and after it. A side that got company runs again, a bounded number of
+// times. A nil stillness runs the side as it comes.
 func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) {
 	if s == nil {
 		return side(ctx, n)
@@ -146,54 +146,70 @@ func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) 
 	return 0, fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
 }
 
-// apart says whether the other CPU is a core of its own at this moment: work on
-// it must not be seen here. A hypervisor moves virtual CPUs, and two of them
-// that are threads of one core speak through its first cache (29 ns one way
-// here, against 50 to 63) and halve each other.
+// apart returns when the other CPU is a core of its own: when work on it is not seen here. A hypervisor moves virtual
+// CPUs. Two of them that are threads of one core speak through its first cache (29 ns one way here, against 50 to 63)
+// and halve each other.
 func (s *stillness) apart(ctx context.Context, peer int) error {
 	if s == nil {
 		return nil
 	}
+
+	// Against the cost just before, and not against the floor, which is too high where there has been company all the
+	// time.
 	quiet, err := s.lowest()
 	if err != nil {
 		return err
 	}
-	var stop atomic.Bool
-	started, ended := make(chan struct{}), make(chan error, 1)
+	stop, err := occupy(peer)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.awaitApart(ctx, quiet), stop())
+}
+
+// awaitApart returns when a probe costs about quiet beside an occupied CPU, and the core is ours.
+func (s *stillness) awaitApart(ctx context.Context, quiet int64) error {
+	for end := time.Now().Add(company); ; {
+		busy, err := s.lowest()
+		if err != nil {
+			return err
+		}
+		if float64(busy) <= together*float64(quiet) {
+			return s.await(ctx)
+		}
+		// A hypervisor that put the two on one core takes them apart again.
+		if ctx.Err() != nil || time.Now().After(end) {
+			return fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
+		}
+	}
+}
+
+// occupy keeps a CPU busy until stop is called.
+func occupy(cpu int) (stop func() error, err error) {
+	var done atomic.Bool
+	started := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		ended <- Pinned(peer, func() {
+		ended <- Pinned(cpu, func() {
 			close(started)
-			for !stop.Load() {
+			for !done.Load() {
 				spin(probeLoops / 10)
 			}
 		})
 	}()
-	var busy int64
+
 	select {
 	case <-started:
-		// Against the cost just before, and not against the floor, which is too
-		// high where there has been company all the time.
-		// A hypervisor that put the two on one core takes them apart again.
-		for end := time.Now().Add(company); ; {
-			if busy, err = s.lowest(); err != nil || float64(busy) <= together*float64(quiet) {
-				break
-			}
-			if ctx.Err() != nil || time.Now().After(end) {
-				err = fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
-				break
-			}
-		}
-		if err == nil {
-			err = s.await(ctx)
-		}
-	case err = <-ended:
-		ended <- err
+		return func() error {
+			done.Store(true)
+			return <-ended
+		}, nil
+	case err := <-ended:
+		return nil, err
 	}
-	stop.Store(true)
-	return errors.Join(err, <-ended)
 }
 
-// lowest cost of a few probes: company comes and goes.
+// lowest returns the lowest cost of a few probes: company comes and goes.
 func (s *stillness) lowest() (int64, error) {
 	least := int64(math.MaxInt64)
 	for range 8 {
@@ -206,7 +222,7 @@ func (s *stillness) lowest() (int64, error) {
 	return least, nil
 }
 
-// spin is n rounds of additions that do not wait for one another.
+// spin runs n rounds of additions that do not wait for one another.
 //
 //go:noinline
 func spin(n int) uint64 {
