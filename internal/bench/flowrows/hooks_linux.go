@@ -160,8 +160,12 @@ func (s *site) hooks(most, least int, of func(context.Context, *field) (int64, e
 		}
 	}
 	return &bench.Sides{
-		Ours: side(ours), Ref: side(ref), N: 1, Paced: true, MaxSpread: 0.5,
-		Close: func() error { return errors.Join(ours.close(), ref.close()) },
+		Ours:      side(ours),
+		Ref:       side(ref),
+		N:         1,
+		Paced:     true,
+		MaxSpread: 0.5,
+		Close:     func() error { return errors.Join(ours.close(), ref.close()) },
 	}, nil
 }
 
@@ -234,8 +238,15 @@ func (s *site) hookRows(most, least int) (rows []bench.Row) {
 		{"stop", "ns of CPU time per interface", 2.0, (*field).end},
 	} {
 		rows = append(rows, bench.Row{
-			Name: fmt.Sprintf("hooks.%s.%d", r.name, most), Ref: fmt.Sprintf("the same with %d interfaces", least),
-			Bound: r.bound, Unit: r.unit, Full: true, Rounds: 7, Openings: 1, Time: 20 * time.Minute, Release: s.close,
+			Name:     fmt.Sprintf("hooks.%s.%d", r.name, most),
+			Ref:      fmt.Sprintf("the same with %d interfaces", least),
+			Bound:    r.bound,
+			Unit:     r.unit,
+			Full:     true,
+			Rounds:   7,
+			Openings: 1,
+			Time:     20 * time.Minute,
+			Release:  s.close,
 			Open: func(context.Context, bench.Env) (*bench.Sides, error) {
 				return s.hooks(most, least, func(ctx context.Context, f *field) (int64, error) { return r.of(f, ctx) })
 			},

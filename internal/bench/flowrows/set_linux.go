@@ -29,9 +29,16 @@ func (s *site) setRows(n int, label string, full bool, start, apply, lock float6
 		{"set.lock." + label, "ns of CPU time, the longest piece", lock, s.lockOfSet},
 	} {
 		rows = append(rows, bench.Row{
-			Name: r.name, Ref: "reading the YAML of the file into nodes", Bound: r.bound, Unit: r.unit,
-			Full: full, Rounds: 7, Openings: 1, Time: 5 * time.Minute, Release: s.close,
-			Open: func(ctx context.Context, _ bench.Env) (*bench.Sides, error) { return r.open(ctx, n) },
+			Name:     r.name,
+			Ref:      "reading the YAML of the file into nodes",
+			Bound:    r.bound,
+			Unit:     r.unit,
+			Full:     full,
+			Rounds:   7,
+			Openings: 1,
+			Time:     5 * time.Minute,
+			Release:  s.close,
+			Open:     func(ctx context.Context, _ bench.Env) (*bench.Sides, error) { return r.open(ctx, n) },
 		})
 	}
 	return rows
@@ -169,7 +176,14 @@ func (l *longest) take() (ns int64, err error) {
 
 // sidesOfSet compares a side with the floor of every command that takes a file.
 func sidesOfSet(ours bench.Side, file string, end func() error) *bench.Sides {
-	return &bench.Sides{Ours: ours, Ref: nodesOf(file), N: 1, Paced: true, MaxSpread: 0.5, Close: end}
+	return &bench.Sides{
+		Ours:      ours,
+		Ref:       nodesOf(file),
+		N:         1,
+		Paced:     true,
+		MaxSpread: 0.5,
+		Close:     end,
+	}
 }
 
 // nodesOf reads a file into the tree of its YAML. The heap is the same each time: the bench collects nothing by itself.

@@ -71,7 +71,8 @@ func openCPUs(spread bool) func(context.Context, bench.Env) (*bench.Sides, error
 					copy(rowsCopied, rows)
 					return nil
 				}),
-				N: 4, MaxSpread: 0.4,
+				N:         4,
+				MaxSpread: 0.4,
 			}, nil
 		})
 	}

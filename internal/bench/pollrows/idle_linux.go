@@ -50,8 +50,10 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 					end, err := bench.ProcessCPU()
 					return float64(end-start) / time.Since(begun).Seconds(), err
 				},
-				Ref: func(context.Context, int) (float64, error) { return float64(time.Second / 100), nil },
-				N:   1, Paced: true, MaxSpread: 1,
+				Ref:       func(context.Context, int) (float64, error) { return float64(time.Second / 100), nil },
+				N:         1,
+				Paced:     true,
+				MaxSpread: 1,
 			}, nil
 		})
 	}

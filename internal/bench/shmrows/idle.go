@@ -77,7 +77,12 @@ func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Si
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: side(waking.w, false), Ref: side(alone.w, true), N: n, MaxSpread: 0.25}, nil
+		return &bench.Sides{
+			Ours:      side(waking.w, false),
+			Ref:       side(alone.w, true),
+			N:         n,
+			MaxSpread: 0.25,
+		}, nil
 	})
 }
 

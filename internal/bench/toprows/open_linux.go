@@ -28,8 +28,11 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 			return nil, err
 		}
 		return &bench.Sides{
-			Ours: m.side(awake, 0), Ref: m.side(asleep, share*float64(period)),
-			N: looks, Paced: true, MaxSpread: 0.5,
+			Ours:      m.side(awake, 0),
+			Ref:       m.side(asleep, share*float64(period)),
+			N:         looks,
+			Paced:     true,
+			MaxSpread: 0.5,
 		}, nil
 	})
 }

@@ -125,7 +125,12 @@ func aclRow(row bench.Row, generate func() input) bench.Row {
 			return nil, err
 		}
 		return withSet(in().rules, in().packets, func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)), Ref: ref, N: tracePackets, MaxSpread: 0.3}, nil
+			return &bench.Sides{
+				Ours:      bench.Above(s.spread(traceOurs), s.spread(traceEmpty)),
+				Ref:       ref,
+				N:         tracePackets,
+				MaxSpread: 0.3,
+			}, nil
 		})(ctx, env)
 	}
 	return row
