@@ -108,14 +108,14 @@ func (t *talk) Write(p []byte) (int, error) {
 
 // cost is the exporter's CPU time for each of the n scrapes that scrape makes.
 func (e *exporter) cost(n int, scrape func(n int) error) (float64, error) {
-	before, err := bench.OtherCPU(e.pid)
+	before, err := bench.CPUOf(e.pid)
 	if err != nil {
 		return 0, err
 	}
 	if err := scrape(n); err != nil {
 		return 0, err
 	}
-	after, err := bench.OtherCPU(e.pid)
+	after, err := bench.CPUOf(e.pid)
 	return float64(after-before) / float64(n), err
 }
 

@@ -2,7 +2,6 @@ package exportrows
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/flowtally/flowtally/internal/bench"
@@ -11,12 +10,10 @@ import (
 
 // newMirror makes a mirror with flows in a directory of its own, and returns its path.
 func newMirror(open *bench.Closers, flows int) (string, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return "", fmt.Errorf("making a directory for a mirror: %w", err)
+		return "", err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
-
 	path := filepath.Join(dir, "export.mirror")
 	w, err := shm.Create(shm.Options{Path: path, History: -1})
 	if err != nil {

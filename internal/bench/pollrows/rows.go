@@ -3,7 +3,6 @@ package pollrows
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -145,7 +144,7 @@ func touched(counters int) (from, to []byte, err error) {
 // startEngine starts an engine with so many counters in the kernel, named f0, f1 and so on, and returns a reader of its
 // mirror and the counters. still: the poller sees that no counter changes.
 func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig, still bool) (*shm.Reader, *kernelCounters, error) {
-	dir, err := mirrorDir(open)
+	dir, err := open.MirrorDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,16 +174,6 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 	}
 	open.Add(r.Close)
 	return r, counted, nil
-}
-
-// mirrorDir makes a directory for a mirror.
-func mirrorDir(open *bench.Closers) (string, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
-	if err != nil {
-		return "", fmt.Errorf("making a directory for a mirror: %w", err)
-	}
-	open.Add(func() error { return os.RemoveAll(dir) })
-	return dir, nil
 }
 
 // cycles waits for n poll cycles and returns the CPU time of one.

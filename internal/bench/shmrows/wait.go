@@ -141,10 +141,9 @@ func asleep(stat *os.File, woken *atomic.Uint64, turn uint64) error {
 // newSharedWord makes a word in a file of the tmpfs, mapped as a mirror is: by
 // the one side to write, by the other to read.
 func newSharedWord(open *bench.Closers) (*sharedWord, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for a word: %w", err)
+		return nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	return mapWord(open, filepath.Join(dir, "word"))
 }

@@ -3,7 +3,6 @@ package toprows
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -40,7 +39,7 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 // side is the CPU time of a process for each period, while all counters count, and more ns.
 func (m *mirror) side(pid int, more float64) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
-		before, err := bench.OtherCPU(pid)
+		before, err := bench.CPUOf(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -54,7 +53,7 @@ func (m *mirror) side(pid int, more float64) bench.Side {
 			}
 			m.count()
 		}
-		after, err := bench.OtherCPU(pid)
+		after, err := bench.CPUOf(pid)
 		return float64(after-before)/float64(n) + more, err
 	}
 }
@@ -69,11 +68,10 @@ type mirror struct {
 }
 
 func newMirror(open *bench.Closers) (*mirror, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
+		return nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "top.mirror"), values: make([]shm.Value, counters)}
 	m.w, err = shm.Create(shm.Options{Path: m.path, History: 1 << 16, HeartbeatPeriod: time.Hour})
 	if err != nil {
