@@ -72,8 +72,8 @@ func (r Result) missed() bool {
 	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
 }
 
-// again combines r, which has figures, with a later measurement of the same row: the later figures, with an interval that
-// encloses both.
+// again combines r, which has figures, with a later measurement of the same row: the later figures, with an interval
+// that encloses both.
 func (r Result) again(later Result) Result {
 	if later.Ratio == nil {
 		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
@@ -94,9 +94,10 @@ func List(rows []Row) *Report {
 	return r
 }
 
-// Missed lists the rows for which a gate fails: every row whose ratio is above its bound, and every bounded row that was
-// not measured, because nothing has shown its bound to hold. With beyondNoise it lists only rows whose whole confidence
-// interval lies above the bound, so that a short run on a busy machine fails on a miss and not on its own noise.
+// Missed lists the rows for which a gate fails: every row whose ratio is above its bound, and every bounded row that
+// was not measured, because nothing has shown its bound to hold. With beyondNoise it lists only rows whose whole
+// confidence interval lies above the bound, so that a short run on a busy machine fails on a miss and not on its own
+// noise.
 func (r *Report) Missed(beyondNoise bool) []string {
 	var list []string
 	for _, row := range r.Results {

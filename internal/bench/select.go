@@ -12,8 +12,8 @@ func Brief(rows []Row) []Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Full })
 }
 
-// Select returns the rows whose names match any of patterns, as path.Match does ("shm.*"), in the order of rows. Without
-// patterns it returns every row. It refuses a pattern that matches nothing.
+// Select returns the rows whose names match any of patterns, as path.Match does ("shm.*"), in the order of rows.
+// Without patterns it returns every row. It refuses a pattern that matches nothing.
 func Select(rows []Row, patterns []string) ([]Row, error) {
 	if len(patterns) == 0 {
 		return rows, nil

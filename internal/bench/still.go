@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A virtual CPU is often one of two threads of a physical core. Work on the other thread belongs to another machine, and
-// no clock of this one has it. It slows a loop here by a third to two thirds, in stretches of microseconds to minutes,
-// and the sides of a row unequally: a side that keeps more of the core's units busy loses more.
+// A virtual CPU is often one of two threads of a physical core. Work on the other thread belongs to another machine,
+// and no clock of this one has it. It slows a loop here by a third to two thirds, in stretches of microseconds to
+// minutes, and the sides of a row unequally: a side that keeps more of the core's units busy loses more.
 //
 // A probe is a loop that keeps them all busy. Alone on the core it costs the same to a few parts in a thousand, so its
 // lowest cost is sharp, and anything above it is company.
@@ -55,9 +55,9 @@ func newStillness(ctx context.Context) (*stillness, error) {
 	return s, s.findFloor(ctx)
 }
 
-// findFloor sets the floor: the lowest cost that many probes share. A single lower one is the clock's doing: now and then
-// a probe costs nothing at all. A second call may lower the floor, because company that stays all the time looks like
-// none.
+// findFloor sets the floor: the lowest cost that many probes share. A single lower one is the clock's doing: now and
+// then a probe costs nothing at all. A second call may lower the floor, because company that stays all the time looks
+// like none.
 func (s *stillness) findFloor(ctx context.Context) error {
 	var costs []int64
 	for end := time.Now().Add(floorTime); ; {
@@ -121,8 +121,8 @@ func (s *stillness) await(ctx context.Context) error {
 	return nil
 }
 
-// run runs one side with the core to itself before and after it. A side that got company runs again, a bounded number of
-// times. A nil stillness runs the side as it comes.
+// run runs one side with the core to itself before and after it. A side that got company runs again, a bounded number
+// of times. A nil stillness runs the side as it comes.
 func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) {
 	if s == nil {
 		return side(ctx, n)

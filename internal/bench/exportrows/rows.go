@@ -49,6 +49,7 @@ func openScrape(ctx context.Context, bin string) (*bench.Sides, error) {
 			Ours:      func(_ context.Context, n int) (float64, error) { return e.cost(n, e.inTurn) },
 			Ref:       func(context.Context, int) (float64, error) { return most, nil },
 			N:         4,
+			Paced:     true,
 			MaxSpread: 0.3,
 		}, nil
 	})
@@ -75,6 +76,7 @@ func openCrowd(ctx context.Context, bin string) (*bench.Sides, error) {
 			},
 			Ref:       func(context.Context, int) (float64, error) { return e.cost(1, e.atOnce) },
 			N:         1,
+			Paced:     true,
 			MaxSpread: 0.5,
 		}, nil
 	})

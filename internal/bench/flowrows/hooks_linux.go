@@ -148,8 +148,8 @@ func spent(withCaller bool, f func() error) (int64, error) {
 	return after - before, err
 }
 
-// hooks opens a row about most interfaces beside least. One instance runs at a time, because the clock is the process's.
-// cost may leave it running.
+// hooks opens a row about most interfaces beside least. One instance runs at a time, because the clock is the
+// process's. cost may leave it running.
 func (s *site) hooks(most, least int, cost func(*field, context.Context) (int64, error)) (*bench.Sides, error) {
 	ours, err := s.field(most)
 	if err != nil {

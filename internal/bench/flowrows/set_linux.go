@@ -99,9 +99,9 @@ func (s *site) applyOfOne(ctx context.Context, n int) (*bench.Sides, error) {
 	return sidesOfSet(one{timed: apply}.side(to), first, end), nil
 }
 
-// lockOfSet compares the longest time for which a change of n flows keeps the readers of the control lock out with reading
-// the file of these flows. Each round takes an instance of its own through the lifetime of n flows, under which the
-// mirror grows.
+// lockOfSet compares the longest time for which a change of n flows keeps the readers of the control lock out with
+// reading the file of these flows. Each round takes an instance of its own through the lifetime of n flows, under which
+// the mirror grows.
 func (s *site) lockOfSet(_ context.Context, n int) (*bench.Sides, error) {
 	cfg, err := s.config(2 * n)
 	if err != nil {

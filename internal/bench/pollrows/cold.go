@@ -119,8 +119,8 @@ type cooler struct {
 	cpus   []int // the bench's own last
 }
 
-// walk moves this thread to each CPU in turn, and there through the memory. The bench runs each side on a goroutine that is
-// locked to its thread, so the thread ends on the bench's own CPU, the last.
+// walk moves this thread to each CPU in turn, and there through the memory. The bench runs each side on a goroutine
+// that is locked to its thread, so the thread ends on the bench's own CPU, the last.
 func (c *cooler) walk() error {
 	for _, cpu := range c.cpus {
 		if err := bench.PinThread(cpu); err != nil {

@@ -79,7 +79,13 @@ func newMirror(open *bench.Closers) (*mirror, error) {
 	}
 	open.Add(m.w.Close)
 	for i := range counters {
-		h, err := m.w.Add(shm.Entry{Name: fmt.Sprintf("tenant-%04d/https", i), Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true})
+		h, err := m.w.Add(shm.Entry{
+			Name:      fmt.Sprintf("tenant-%04d/https", i),
+			Kind:      "flow",
+			Source:    "xdp eth0 native",
+			ByteBasis: "l2",
+			Valid:     true,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +98,8 @@ func newMirror(open *bench.Closers) (*mirror, error) {
 	return m, nil
 }
 
-// count lets all counters count, at rates that change their order, and publishes them; each second with a record of
-// the history, as the poller does.
+// count lets all counters count, at rates that change their order, and publishes them. Once a second it adds a record of
+// each to the history, as the poller does.
 func (m *mirror) count() {
 	now := shm.Now()
 	m.w.BeginCycle()
@@ -101,8 +107,12 @@ func (m *mirror) count() {
 	for i := range m.values {
 		n := uint64((i*7919 + m.cycles*104729) % 100_000)
 		v := &m.values[i]
-		v.Packets, v.Bytes, v.SampledAt = v.Packets+n, v.Bytes+700*n, now
-		if block[i%shm.BlockLen] = *v; i%shm.BlockLen == shm.BlockLen-1 {
+		v.Packets += n
+		v.Bytes += 700 * n
+		v.SampledAt = now
+
+		block[i%shm.BlockLen] = *v
+		if i%shm.BlockLen == shm.BlockLen-1 {
 			m.w.PublishBlock(i/shm.BlockLen, &block)
 		}
 		if m.cycles%10 == 0 {

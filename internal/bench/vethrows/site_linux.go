@@ -197,9 +197,9 @@ func (s *site) side(from *lab.End, targets int) bench.Side {
 	}
 }
 
-// inside runs f in the site's namespace, on the calling thread, which the runner has locked: the kernel looks the number
-// of an interface up in the namespace of the thread. No signal reaches the thread meanwhile, because a signal ends a
-// test run early.
+// inside runs f in the site's namespace, on the calling thread, which the runner has locked: the kernel looks the
+// number of an interface up in the namespace of the thread. No signal reaches the thread meanwhile, because a signal
+// ends a test run early.
 func (s *site) inside(f func() error) error {
 	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
