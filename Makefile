@@ -24,6 +24,8 @@ SECONDS_OF_DEMO ?= 5
 # The release of rdma-core of demo-rdma, such as 65.0; empty: the one of this distribution.
 RDMA_CORE ?=
 BIN ?= bin
+# More flags of flowtally-bench, for bench and bench-short: BENCH_ARGS="--row 'set.*' -o json". --help lists them.
+BENCH_ARGS ?=
 # Where install puts files. DESTDIR, a directory to make a package of, stands before every path.
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
@@ -56,7 +58,7 @@ SOFT = .ci/soft "$(GO)"
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 
-.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-program bench-short fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -229,13 +231,18 @@ lint: ## formatting, vet, and the repository's own rules
 	$(GO) vet ./...
 	$(GO) test -count=1 ./internal/rules
 
-bench: build ## every figure as a ratio to a floor or a peer in the same run (asks for root)
-	@.ci/need cc pkg-config nft dpdk
-	$(ROOT) bin/flowtally bench --peers
+# The program of the bench runs those of make build, which lie beside it. It is neither installed nor packaged.
+bench-program: build
+	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
+	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=netgo,osusergo -o $(BIN)/ ./internal/bench/flowtally-bench
 
-bench-short: build ## the bench in its short form; fails only beyond its own noise
+bench: bench-program ## every figure as a ratio to a floor or a peer in the same run (asks for root); BENCH_ARGS="--row 'shm.*'"
+	@.ci/need cc pkg-config nft dpdk
+	$(ROOT) $(BIN)/flowtally-bench --peers $(BENCH_ARGS)
+
+bench-short: bench-program ## the bench in its short form; fails only beyond its own noise
 	@.ci/need cc
-	$(ROOT) bin/flowtally bench --short --gate
+	$(ROOT) $(BIN)/flowtally-bench --short --gate $(BENCH_ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

@@ -20,6 +20,25 @@ func ProcessCPU() (int64, error) {
 	return clock("CLOCK_PROCESS_CPUTIME_ID", unix.CLOCK_PROCESS_CPUTIME_ID)
 }
 
+// OthersCPU is the CPU time of all threads of this process but the calling one.
+func OthersCPU() (int64, error) {
+	all, err := ProcessCPU()
+	if err != nil {
+		return 0, err
+	}
+	own, err := ThreadCPU()
+	return all - own, err
+}
+
+// CPUOf is the CPU time of all threads of another process, also one that has ended and was not reaped.
+func CPUOf(pid int) (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil { // clock_getcpuclockid(3)
+		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+	}
+	return ts.Nano(), nil
+}
+
 func clock(name string, id int32) (int64, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {

@@ -18,6 +18,12 @@ func ThreadCPU() (int64, error) { return 0, unsupported("CLOCK_THREAD_CPUTIME_ID
 // ProcessCPU is the CPU time of all threads of this process.
 func ProcessCPU() (int64, error) { return 0, unsupported("CLOCK_PROCESS_CPUTIME_ID") }
 
+// OthersCPU is the CPU time of all threads of this process but the calling one.
+func OthersCPU() (int64, error) { return 0, unsupported("CLOCK_PROCESS_CPUTIME_ID") }
+
+// CPUOf is the CPU time of all threads of another process.
+func CPUOf(int) (int64, error) { return 0, unsupported("clock_getcpuclockid") }
+
 // CPUs lists the CPUs that this process may run on.
 func CPUs() ([]int, error) { return nil, unsupported("CPU affinity") }
 

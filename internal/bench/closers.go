@@ -2,6 +2,8 @@ package bench
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 )
 
@@ -31,4 +33,14 @@ func Acquire(open func(c *Closers) (*Sides, error)) (*Sides, error) {
 	}
 	s.Close = c.Close
 	return s, nil
+}
+
+// MirrorDir makes a directory on the tmpfs, for a mirror. It goes, with all that is in it, when c is closed.
+func (c *Closers) MirrorDir() (string, error) {
+	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	if err != nil {
+		return "", fmt.Errorf("making a directory for a mirror: %w", err)
+	}
+	c.Add(func() error { return os.RemoveAll(dir) })
+	return dir, nil
 }

@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 )
 
-// Report is the document that `flowtally bench -o json` prints.
+// Report is the document that `flowtally-bench -o json` prints.
 type Report struct {
 	Schema  int      `json:"schema"`
 	Machine Machine  `json:"machine"`
@@ -16,8 +15,8 @@ type Report struct {
 	Complete bool `json:"complete"`
 }
 
-// Result is one row. The figures are null, and Reason says why, where the row
-// could not be measured or stayed too noisy to mean anything.
+// Result is one row. It has no figures, and Reason says why, where the row could not be measured or stayed too noisy to
+// mean anything.
 type Result struct {
 	Name   string   `json:"name"`
 	Ours   *float64 `json:"ours_ns"` // median over the rounds
@@ -34,6 +33,7 @@ type Result struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
+// empty is the result of a row without figures.
 func empty(row Row) Result {
 	r := Result{Name: row.Name, Ref: row.Ref, Unit: row.Unit}
 	if r.Unit == "" {
@@ -45,7 +45,7 @@ func empty(row Row) Result {
 	return r
 }
 
-func null(row Row, reason string) Result {
+func unmeasured(row Row, reason string) Result {
 	r := empty(row)
 	r.Reason = reason
 	return r
@@ -53,7 +53,12 @@ func null(row Row, reason string) Result {
 
 func measured(row Row, s summary) Result {
 	r := empty(row)
-	r.Ours, r.RefNS, r.Ratio, r.Spread, r.Low, r.High = &s.ours, &s.ref, &s.ratio, &s.spread, &s.low, &s.high
+	r.Ours = &s.ours
+	r.RefNS = &s.ref
+	r.Ratio = &s.ratio
+	r.Spread = &s.spread
+	r.Low = &s.low
+	r.High = &s.high
 	r.Rounds = s.rounds
 	if r.Bound != nil {
 		pass := s.ratio <= *r.Bound
@@ -62,37 +67,37 @@ func measured(row Row, s summary) Result {
 	return r
 }
 
-// missed says that the row lies above its bound, and its whole interval with it.
+// missed says that the row lies above its bound with its whole interval.
 func (r Result) missed() bool {
 	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
 }
 
-// again combines r with a later measurement of the same row: the later figures with
-// an interval that encloses both.
+// again combines r, which has figures, with a later measurement of the same row: the later figures, with an interval
+// that encloses both.
 func (r Result) again(later Result) Result {
 	if later.Ratio == nil {
 		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
 		return later
 	}
-	low, high := min(*r.Low, *later.Low), max(*r.High, *later.High)
+	low := min(*r.Low, *later.Low)
+	high := max(*r.High, *later.High)
 	later.Low, later.High = &low, &high
 	return later
 }
 
-// List is the report of a run that measured nothing: every row is null.
+// List is the report of a run that measures nothing: rows with their bounds and references alone.
 func List(rows []Row) *Report {
 	r := &Report{Schema: 1, Complete: true}
 	for _, row := range rows {
-		r.Results = append(r.Results, null(row, row.Ref))
+		r.Results = append(r.Results, unmeasured(row, ""))
 	}
 	return r
 }
 
-// Missed lists the rows that keep a gate from opening: every row whose ratio is
-// above its bound, and every bounded row that is null, because a bound that was
-// not measured was not shown to hold. With beyondNoise it lists only rows whose
-// whole confidence interval lies above the bound, so that a short run on a busy
-// machine fails on a miss and not on its own noise.
+// Missed lists the rows for which a gate fails: every row whose ratio is above its bound, and every bounded row that
+// was not measured, because nothing has shown its bound to hold. With beyondNoise it lists only rows whose whole
+// confidence interval lies above the bound, so that a short run on a busy machine fails on a miss and not on its own
+// noise.
 func (r *Report) Missed(beyondNoise bool) []string {
 	var list []string
 	for _, row := range r.Results {
@@ -118,87 +123,4 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
 	return nil
-}
-
-// Table prints rows for people, each as soon as it is measured.
-type Table struct {
-	w    io.Writer
-	name int // the width of the names
-	err  error
-}
-
-// NewTable prints the heading of a table for rows.
-func NewTable(w io.Writer, rows []Row) *Table {
-	t := &Table{w: w, name: len("NAME")}
-	for _, row := range rows {
-		t.name = max(t.name, len(row.Name))
-	}
-	t.line("NAME", "OURS", "REF", "RATIO", "BOUND", "SPREAD", "", "AGAINST")
-	return t
-}
-
-func (t *Table) line(name, ours, ref, ratio, bound, spread, verdict, against string) {
-	if t.err != nil {
-		return
-	}
-	_, t.err = fmt.Fprintf(t.w, "%-*s  %-10s  %-10s  %-6s  %-6s  %-7s  %-4s  %s\n", t.name, name, ours, ref, ratio, bound, spread, verdict, against)
-}
-
-// Add prints a row.
-func (t *Table) Add(row Result, again bool) {
-	bound := "-"
-	if row.Bound != nil {
-		bound = fmt.Sprintf("%.2f", *row.Bound)
-	}
-	against := row.Ref
-	if row.Ratio == nil {
-		against = row.Reason
-	}
-	if again {
-		against += " (measured again)"
-	}
-	if row.Ratio == nil {
-		t.line(row.Name, "-", "-", "-", bound, "-", "null", against)
-		return
-	}
-	verdict := ""
-	if row.Pass != nil {
-		verdict = map[bool]string{true: "ok", false: "MISS"}[*row.Pass]
-	}
-	t.line(row.Name, figure(*row.Ours, row.Unit), figure(*row.RefNS, row.Unit), fmt.Sprintf("%.2f", *row.Ratio), bound,
-		fmt.Sprintf("%.0f %%", 100**row.Spread), verdict, against)
-}
-
-// Err returns the first error of printing.
-func (t *Table) Err() error {
-	if t.err != nil {
-		return fmt.Errorf("writing the report: %w", t.err)
-	}
-	return nil
-}
-
-// WriteTable prints the report for people.
-func (r *Report) WriteTable(w io.Writer) error {
-	rows := make([]Row, len(r.Results))
-	for i, result := range r.Results {
-		rows[i].Name = result.Name
-	}
-	t := NewTable(w, rows)
-	for _, row := range r.Results {
-		t.Add(row, false)
-	}
-	return t.Err()
-}
-
-func figure(ns float64, unit string) string {
-	switch {
-	case strings.HasPrefix(unit, "bytes"):
-		return fmt.Sprintf("%.0f B", ns)
-	case ns < 100:
-		return fmt.Sprintf("%.2f ns", ns)
-	case ns < 100e3:
-		return fmt.Sprintf("%.0f ns", ns)
-	default:
-		return fmt.Sprintf("%.1f µs", ns/1e3)
-	}
 }

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// Side runs n operations and returns the cost of one, in nanoseconds of
-// the clock that the row is about. It is called on the runner's thread, which
-// is locked and pinned to [Env].CPU; n is at least 1.
+// Side runs n operations, at least 1, and returns the cost of one, in nanoseconds of the clock that the row is about.
+// Run calls it on a thread that is locked and pinned to [Env].CPU.
 type Side func(ctx context.Context, n int) (float64, error)
 
-// Row is one line of the report: a figure of ours against a floor or a peer.
-// A Row holds no resource until Open.
+// Row is one line of the report: a figure of ours against a floor or a peer. It holds no resource until Prepare or
+// Open.
 type Row struct {
 	// Name is stable: "shm.read".
 	Name string
@@ -21,22 +20,21 @@ type Row struct {
 	Bound float64
 	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
 	Unit string
-	// Full: the short form leaves the row out, unless it is asked for by name.
+	// Full: the short form leaves the row out, unless its name is asked for.
 	Full bool
-	// Peers names programs of others that the row compares with, which [Options].Peers allows to be run.
+	// Peers names the programs of others that the row compares with. It is measured with [Options].Peers alone.
 	Peers string
-	// Rounds is the most that an attempt makes, and at least 7: for rounds that take long.
-	// 0: [Options].Rounds.
+	// Rounds is the most that an attempt makes, and at least 7: for rounds that take long. 0: [Options].Rounds.
 	Rounds int
 	// Openings of the row in an attempt. 0: [Options].Openings.
 	Openings int
-	// Time is the least that the row gets, where [Options].RowTime is less.
+	// Time replaces [Options].RowTime where that is less.
 	Time time.Duration
 	// Prepare makes objects that several rows share, unless they exist. It runs before the row's time
-	// begins; an error makes the row null, as one of Open does. May be nil.
+	// begins; after an error the row is not measured, as after one of Open. May be nil.
 	Prepare func(ctx context.Context) error
-	// Open acquires the resources of the row and returns its sides. An error makes
-	// the row null with the error as its reason; the others still run.
+	// Open acquires the resources of the row and returns its sides. After an error the row is not measured, for that
+	// reason; the others still run.
 	Open func(ctx context.Context, env Env) (*Sides, error)
 	// Release ends the objects that Prepare made. Run calls it when it ends, once for each row that has
 	// one, so it is idempotent. May be nil.
@@ -50,16 +48,14 @@ type Sides struct {
 	// Base, when not nil, is taken off both: the figures are costs above it,
 	// each from the same round.
 	Base Side
-	// N fixes the operations per round. 0: each side gets as many as fill
-	// [Options].RoundTime.
+	// N fixes the operations per round. 0: as many for each side as fill [Options].RoundTime.
 	N int
 	// Turns that each side takes in a round; its cost is the lower quartile of them. 0 means 1.
 	Turns int
-	// Apart: the row is about two cores. A round in which the two CPUs were
-	// threads of one is run again.
+	// Apart: the row is about two cores. A round runs again if the two CPUs were threads of one.
 	Apart bool
-	// Paced: the sides wait for a timer most of the time, and their figure is wall time.
-	// Company on the core is not looked for.
+	// Paced: the sides wait for a timer most of the time, or another process does the work. Nobody looks for company
+	// on the core.
 	Paced bool
 	// MaxSpread replaces [Options].MaxSpread where a row is by nature wider.
 	MaxSpread float64
@@ -94,8 +90,8 @@ func Timed(clock Clock, loop func(n int)) Side {
 	}
 }
 
-// Above is the cost of a side above another, where [Sides].Base is not the base of both. Half of base runs before
-// s and half behind it, so that a drift of the clock rate falls on both alike.
+// Above is the cost of s above base, where [Sides].Base is not the base of both sides. Half of base runs before s and
+// half behind it, so that a drift of the clock rate falls on both alike.
 func Above(s, base Side) Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		before, err := base(ctx, max(1, n/2))

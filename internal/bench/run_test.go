@@ -118,13 +118,13 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 			}
 			if tt.reason == "" {
 				if r.Ratio == nil {
-					t.Errorf("null: %s", r.Reason)
+					t.Errorf("not measured: %s", r.Reason)
 				}
 				return
 			}
 			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
-				!strings.HasSuffix(r.Reason, "in the last of 3 attempts"+advice+r.Name) {
-				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
+				!strings.HasSuffix(r.Reason, "in the last of 3 attempts"+advice(r.Name)) {
+				t.Errorf("got %+v, want no figures and reason %q", r, tt.reason)
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func TestRunConfirmsAMissLater(t *testing.T) {
 		name   string
 		ours   []float64
 		passes int
-		ratio  float64 // 0: null
+		ratio  float64 // 0: none
 		fails  bool
 	}{
 		{"a miss every time", []float64{30}, 4, 3, true},
@@ -177,8 +177,8 @@ func TestRunDiscardsDisturbedRounds(t *testing.T) {
 	}
 	always := func(context.Context, int) (float64, error) { return 0, ErrDisturbed }
 	r = run(t, Options{Rounds: 7}, row(3, Sides{Ours: always, Ref: scripted(10)})).Results[0]
-	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds"+advice+"r" {
-		t.Errorf("got %+v, want null after 21 rounds", r)
+	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds"+advice("r") {
+		t.Errorf("got %+v, want no figures after 21 rounds", r)
 	}
 }
 
@@ -192,11 +192,11 @@ func TestRunGoesOnAfterARowThatCannotBeMeasured(t *testing.T) {
 		row(3, Sides{Ours: scripted(2), Ref: scripted(1), Close: func() error { closed++; return nil }}))
 	for i := range 2 {
 		if r := report.Results[i]; r.Ratio != nil || r.Reason != boom.Error() {
-			t.Errorf("row %d: got %+v, want null because %v", i, r, boom)
+			t.Errorf("row %d: got %+v, want no figures because %v", i, r, boom)
 		}
 	}
 	if r := report.Results[2]; r.Ratio == nil {
-		t.Errorf("the row after is null too: %s", r.Reason)
+		t.Errorf("the row after has no figures either: %s", r.Reason)
 	}
 	if closed != 2 {
 		t.Errorf("%d rows closed, want 2", closed)
@@ -239,7 +239,10 @@ func TestPacedSidesRunInCompany(t *testing.T) {
 		if !paced { // it waits for its core until the context ends
 			time.AfterFunc(10*time.Millisecond, end)
 		}
-		rounds, _, err := sample(ctx, row(1, s), Env{}, &stillness{floor: 1, probe: costs(1000)}, Options{Rounds: 7, Openings: 1})
+		rounds, _, err := (&runner{
+			Options: Options{Rounds: 7, Openings: 1},
+			still:   &stillness{floor: 1, probe: costs(1000)},
+		}).sample(ctx, row(1, s))
 		end()
 		if paced != (err == nil && len(rounds) == 7) || !paced && !errors.Is(err, ErrDisturbed) && !errors.Is(err, context.Canceled) {
 			t.Errorf("paced %v: %d rounds, %v", paced, len(rounds), err)
@@ -265,8 +268,8 @@ func TestRunBoundsARowInTime(t *testing.T) {
 		return r
 	}
 	r := bounded(Options{Rounds: 1000, RowTime: 50 * time.Millisecond}, Sides{Ours: slow, Ref: slow})
-	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, advice+r.Name) {
-		t.Errorf("got %+v, want null: took too long", r)
+	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, advice(r.Name)) {
+		t.Errorf("got %+v, want no figures: took too long", r)
 	}
 	calls := 0
 	waits := func(ctx context.Context, _ int) (float64, error) {
@@ -280,8 +283,8 @@ func TestRunBoundsARowInTime(t *testing.T) {
 		calls = 0
 		r = bounded(Options{Rounds: 7, RowTime: limit}, Sides{Ours: waits, Ref: waits})
 	}
-	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, advice+r.Name) {
-		t.Errorf("got %+v, want null, with the reason that it took too long", r)
+	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, advice(r.Name)) {
+		t.Errorf("got %+v, want no figures, with the reason that it took too long", r)
 	}
 }
 
@@ -320,8 +323,8 @@ func TestMissed(t *testing.T) {
 		mk("miss within noise", 2.1, 1.9, 2),
 		mk("miss", 3, 2.5, 2),
 		mk("no bound", 9, 9, 0),
-		null(Row{Name: "null", Bound: 2}, "no C compiler"),
-		null(Row{Name: "null without bound"}, "no C compiler"),
+		unmeasured(Row{Name: "unmeasured", Bound: 2}, "no C compiler"),
+		unmeasured(Row{Name: "unmeasured without bound"}, "no C compiler"),
 	}}
 	names := func(list []string) (s []string) {
 		for _, line := range list {
@@ -330,7 +333,7 @@ func TestMissed(t *testing.T) {
 		}
 		return s
 	}
-	if got, want := fmt.Sprint(names(report.Missed(false))), "[miss within noise miss null]"; got != want {
+	if got, want := fmt.Sprint(names(report.Missed(false))), "[miss within noise miss unmeasured]"; got != want {
 		t.Errorf("gate: %s, want %s", got, want)
 	}
 	if got, want := fmt.Sprint(names(report.Missed(true))), "[miss]"; got != want {
@@ -359,7 +362,7 @@ func TestASignalKeepsTheRowsOfBeforeIt(t *testing.T) {
 func TestReportJSON(t *testing.T) {
 	report := Report{Schema: 1, Results: []Result{
 		measured(Row{Name: "a", Ref: "floor", Bound: 2}, summary{ours: 3, ref: 2, ratio: 1.5, spread: 0.01, low: 1.4, high: 1.6, rounds: 21}),
-		null(Row{Name: "b", Ref: "floor"}, "no C compiler"),
+		unmeasured(Row{Name: "b", Ref: "floor"}, "no C compiler"),
 	}}
 	var b bytes.Buffer
 	if err := report.WriteJSON(&b); err != nil {
@@ -373,25 +376,25 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	a, null := got.Results[0], got.Results[1]
+	a, none := got.Results[0], got.Results[1]
 	for key, want := range map[string]any{"name": "a", "ours_ns": 3.0, "ref": "floor", "ref_ns": 2.0, "ratio": 1.5, "spread": 0.01, "bound": 2.0, "pass": true} {
 		if a[key] != want {
 			t.Errorf("%s = %v, want %v", key, a[key], want)
 		}
 	}
 	for _, key := range []string{"ours_ns", "ref_ns", "ratio", "spread", "bound", "pass"} {
-		if v, ok := null[key]; !ok || v != nil {
-			t.Errorf("null row: %s = %v (present %t), want null", key, v, ok)
+		if v, ok := none[key]; !ok || v != nil {
+			t.Errorf("row without figures: %s = %v (present %t), want null", key, v, ok)
 		}
 	}
-	if null["reason"] != "no C compiler" || got.Schema != 1 || got.Machine == nil {
+	if none["reason"] != "no C compiler" || got.Schema != 1 || got.Machine == nil {
 		t.Errorf("got %s", b.String())
 	}
 	b.Reset()
 	if err := report.WriteTable(&b); err != nil {
 		t.Fatal(err)
 	}
-	if out := b.String(); !strings.Contains(out, "3.00 ns") || !strings.Contains(out, "no C compiler") || !strings.Contains(out, "ok") {
+	if out := b.String(); !strings.Contains(out, "3.00 ns") || !strings.Contains(out, "not measured: no C compiler") || strings.Contains(out, "null") || !strings.Contains(out, "ok") {
 		t.Errorf("table:\n%s", out)
 	}
 }

@@ -12,13 +12,13 @@ func Brief(rows []Row) []Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Full })
 }
 
-// Select returns the rows whose names match any of patterns, as path.Match
-// does ("shm.*"), in the order of rows. Without patterns it returns every row.
-// A pattern that matches nothing is refused.
+// Select returns the rows whose names match any of patterns, as path.Match does ("shm.*"), in the order of rows.
+// Without patterns it returns every row. It refuses a pattern that matches nothing.
 func Select(rows []Row, patterns []string) ([]Row, error) {
 	if len(patterns) == 0 {
 		return rows, nil
 	}
+
 	chosen := make([]bool, len(rows))
 	for _, p := range patterns {
 		found := false
@@ -31,13 +31,10 @@ func Select(rows []Row, patterns []string) ([]Row, error) {
 			found = found || ok
 		}
 		if !found {
-			names := make([]string, len(rows))
-			for i, row := range rows {
-				names[i] = row.Name
-			}
-			return nil, fmt.Errorf("row %q: %w; there are: %s", p, ErrNoRow, strings.Join(names, " "))
+			return nil, fmt.Errorf("row %q: %w; there are: %s", p, ErrNoRow, strings.Join(names(rows), " "))
 		}
 	}
+
 	var list []Row
 	for i, row := range rows {
 		if chosen[i] {
@@ -45,4 +42,12 @@ func Select(rows []Row, patterns []string) ([]Row, error) {
 		}
 	}
 	return list, nil
+}
+
+func names(rows []Row) []string {
+	list := make([]string, len(rows))
+	for i, row := range rows {
+		list[i] = row.Name
+	}
+	return list
 }

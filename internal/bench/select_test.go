@@ -42,7 +42,7 @@ func TestBriefLeavesLongRowsOut(t *testing.T) {
 	}
 }
 
-// TestPeersAreAskedFor: a row that compares with a program of others is null without the option, and no gate
+// TestPeersAreAskedFor: a row that compares with a program of others is not measured without the option, and no gate
 // fails for it; with the option it is measured.
 func TestPeersAreAskedFor(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -1,12 +1,28 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
 
 // round holds the cost of each side in one round, above the base.
 type round struct{ ours, ref float64 }
+
+// lost says that a side was not above the base.
+func (r round) lost() bool { return r.ours <= 0 || r.ref <= 0 }
+
+// ratio is that of the two sides. A lost round has an extreme one, which the median and its interval bear.
+func (r round) ratio() float64 {
+	switch {
+	case r.ref <= 0:
+		return math.Inf(1)
+	case r.ours <= 0:
+		return 0
+	default:
+		return r.ours / r.ref
+	}
+}
 
 // summary condenses the rounds of an attempt.
 type summary struct {
@@ -18,47 +34,53 @@ type summary struct {
 	lost      int // rounds in which a side was not above the base
 }
 
-// summarise condenses rounds. The ratio, its spread and its interval come from the ratio
-// of each round, in which both sides saw the same machine, so that a clock rate that
-// drifts or falls for a while changes none of them.
+// summarise condenses rounds. The ratio, its spread and its interval come from the ratio of each round, whose sides saw
+// the same machine: a clock rate that drifts, or falls for a while, changes none of them.
 func summarise(rounds []round) summary {
 	s := summary{rounds: len(rounds)}
 	var ours, ref, ratios []float64
 	for _, r := range rounds {
-		ours, ref = append(ours, r.ours), append(ref, r.ref)
-		switch {
-		case r.ref <= 0:
-			ratios = append(ratios, math.Inf(1))
-		case r.ours <= 0:
-			ratios = append(ratios, 0)
-		default:
-			ratios = append(ratios, r.ours/r.ref)
-			continue
+		ours = append(ours, r.ours)
+		ref = append(ref, r.ref)
+		ratios = append(ratios, r.ratio())
+		if r.lost() {
+			s.lost++
 		}
-		s.lost++ // an extreme that the median and its interval take as one
-	}
-	s.ours, s.ref = quantile(ours, 0.5), quantile(ref, 0.5)
-	s.ratio = quantile(ratios, 0.5)
-	if s.lost == len(rounds) {
-		s.spread, s.low, s.high = math.Inf(1), math.Inf(-1), math.Inf(1)
-		return s
 	}
 	slices.Sort(ratios)
-	s.spread = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / s.ratio
-	k := medianRank(len(ratios))
-	if k == 0 { // too few rounds for any 95 % interval
-		s.low, s.high = math.Inf(-1), math.Inf(1)
+
+	s.ours = quantile(ours, 0.5)
+	s.ref = quantile(ref, 0.5)
+	s.ratio = quantile(ratios, 0.5)
+	s.spread, s.low, s.high = math.Inf(1), math.Inf(-1), math.Inf(1) // until more is known
+	if s.lost == len(rounds) {
 		return s
 	}
-	s.low, s.high = ratios[k-1], ratios[len(ratios)-k]
+
+	s.spread = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / s.ratio
+	if k := medianRank(len(ratios)); k > 0 { // else too few rounds for any 95 % interval
+		s.low = ratios[k-1]
+		s.high = ratios[len(ratios)-k]
+	}
 	return s
 }
 
-// open says that noise leaves the verdict open: the interval does not lie on one
-// side of the bound.
+// noise returns why the rounds mean nothing, or nil. widest is the spread up to which they are quiet.
+func (s summary) noise(bound, widest float64) error {
+	switch {
+	case s.lost*20 > s.rounds:
+		return fmt.Errorf("%w: in %d of %d rounds a side cost no more than the base", errNoise, s.lost, s.rounds)
+	case s.spread > widest && s.open(bound):
+		return fmt.Errorf("%w: spread %.2f is above %.2f", errNoise, s.spread, widest)
+	default:
+		return nil
+	}
+}
+
+// open says that noise leaves the verdict open: the bound lies within the interval, or the row has none.
 func (s summary) open(bound float64) bool { return bound == 0 || s.low <= bound && bound <= s.high }
 
-// quantile of v, by linear interpolation between the neighbours.
+// quantile returns the quantile q of v, by linear interpolation between the neighbours.
 func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

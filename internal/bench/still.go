@@ -10,23 +10,28 @@ import (
 	"time"
 )
 
-// A virtual CPU is often one of two threads of a physical core. Work on the
-// other thread, which belongs to another machine and is in no clock of this one,
-// slows a loop here by a third to two thirds, in stretches of microseconds to
-// minutes, and not both sides of a row alike: a side that keeps more of the
-// core's units busy loses more. A loop that keeps them all busy shows it: alone
-// on the core it costs the same to a few parts in a thousand, so its lowest
-// cost is sharp, and anything above it is company.
+// A virtual CPU is often one of two threads of a physical core. Work on the other thread belongs to another machine,
+// and no clock of this one has it. It slows a loop here by a third to two thirds, in stretches of microseconds to
+// minutes, and the sides of a row unequally: a side that keeps more of the core's units busy loses more.
+//
+// A probe is a loop that keeps them all busy. Alone on the core it costs the same to a few parts in a thousand, so its
+// lowest cost is sharp, and anything above it is company.
 const (
-	probeLoops = 5_000           // about 5 µs
-	alone      = 1.05            // times the lowest cost: still counts as alone
-	together   = 1.2             // times the cost with the other CPU idle: they are threads of one core; a clock that falls by a step is less
-	sharp      = 1.01            // times the lowest cost: as low
-	enoughLow  = 200             // probes as low as the lowest say that it is the floor
-	floorTime  = 3 * time.Second // at most, to find the floor
-	company    = 4 * time.Second // at most, to wait for the core
-	warmUp     = 4               // probes after a side before one must be as low as alone
-	retries    = 16              // of one side in one round
+	probeLoops = 5_000 // about 5 µs
+
+	// Factors of the lowest cost.
+	sharp = 1.01 // as low
+	alone = 1.05 // still alone
+
+	// together is a factor of the cost with the other CPU idle: from there on, the two CPUs are threads of one core. A
+	// clock that falls by a step costs less.
+	together = 1.2
+
+	enoughLow = 200             // probes as low as the lowest say that it is the floor
+	floorTime = 3 * time.Second // at most, to find the floor
+	company   = 4 * time.Second // at most, to wait for the core
+	warmUp    = 4               // probes after a side, of which one must find the core alone
+	retries   = 16              // of one side in one round
 )
 
 // stillness tells whether this thread has its core for itself.
@@ -50,19 +55,12 @@ func newStillness(ctx context.Context) (*stillness, error) {
 	return s, s.findFloor(ctx)
 }
 
-// findFloor sets the floor: the lowest cost that many probes share. A lower one
-// alone is the clock's doing (now and then a probe costs nothing at all). Asked again
-// it may lower the floor: company that stayed all the time looks like none.
+// findFloor sets the floor: the lowest cost that many probes share. A single lower one is the clock's doing: now and
+// then a probe costs nothing at all. A second call may lower the floor, because company that stays all the time looks
+// like none.
 func (s *stillness) findFloor(ctx context.Context) error {
-	before := s.floor
-	defer func() {
-		if before != 0 {
-			s.floor = min(s.floor, before)
-		}
-	}()
-	s.floor = 0
 	var costs []int64
-	for end := time.Now().Add(floorTime); s.floor == 0; {
+	for end := time.Now().Add(floorTime); ; {
 		for range enoughLow {
 			cost, err := s.probe()
 			if err != nil {
@@ -71,17 +69,28 @@ func (s *stillness) findFloor(ctx context.Context) error {
 			costs = append(costs, cost)
 		}
 		slices.Sort(costs)
-		for i := 0; i+enoughLow <= len(costs); i++ {
-			if float64(costs[i+enoughLow-1]) <= sharp*float64(costs[i]) {
-				s.floor = costs[i]
-				break
-			}
+
+		floor := sharpest(costs)
+		if floor == 0 && (time.Now().After(end) || ctx.Err() != nil) {
+			floor = costs[len(costs)/20] // nothing sharp: the best there is
 		}
-		if s.floor == 0 && (time.Now().After(end) || ctx.Err() != nil) {
-			s.floor = costs[len(costs)/20] // nothing sharp: the best there is
+		if floor != 0 {
+			if s.floor == 0 || floor < s.floor {
+				s.floor = floor
+			}
+			return nil
 		}
 	}
-	return nil
+}
+
+// sharpest returns the lowest of costs, which are sorted, that enoughLow of them share, or 0.
+func sharpest(costs []int64) int64 {
+	for i := 0; i+enoughLow <= len(costs); i++ {
+		if float64(costs[i+enoughLow-1]) <= sharp*float64(costs[i]) {
+			return costs[i]
+		}
+	}
+	return 0
 }
 
 // still says whether the core is ours at this moment.
@@ -96,24 +105,24 @@ func (s *stillness) still() (bool, error) {
 // await returns when the core has been ours for three probes in a row.
 func (s *stillness) await(ctx context.Context) error {
 	end := time.Now().Add(company)
-	for row := 0; row < 3; {
+	for inRow := 0; inRow < 3; {
 		ok, err := s.still()
 		switch {
 		case err != nil:
 			return err
 		case ok:
-			row++
-			continue
+			inRow++
 		case ctx.Err() != nil || time.Now().After(end):
 			return fmt.Errorf("%w: something else ran on the same core all the time", ErrDisturbed)
+		default:
+			inRow = 0
 		}
-		row = 0
 	}
 	return nil
 }
 
-// run runs one side with the core to itself before and after it; a side that
-// got company is run again. A nil stillness runs it as it comes.
+// run runs one side with the core to itself before and after it. A side that got company runs again, a bounded number
+// of times. A nil stillness runs the side as it comes.
 func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) {
 	if s == nil {
 		return side(ctx, n)
@@ -137,54 +146,70 @@ func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) 
 	return 0, fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
 }
 
-// apart says whether the other CPU is a core of its own at this moment: work on
-// it must not be seen here. A hypervisor moves virtual CPUs, and two of them
-// that are threads of one core speak through its first cache (29 ns one way
-// here, against 50 to 63) and halve each other.
+// apart returns when the other CPU is a core of its own: when work on it is not seen here. A hypervisor moves virtual
+// CPUs. Two of them that are threads of one core speak through its first cache (29 ns one way here, against 50 to 63)
+// and halve each other.
 func (s *stillness) apart(ctx context.Context, peer int) error {
 	if s == nil {
 		return nil
 	}
+
+	// Against the cost just before, and not against the floor, which is too high where there has been company all the
+	// time.
 	quiet, err := s.lowest()
 	if err != nil {
 		return err
 	}
-	var stop atomic.Bool
-	started, ended := make(chan struct{}), make(chan error, 1)
+	stop, err := occupy(peer)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.awaitApart(ctx, quiet), stop())
+}
+
+// awaitApart returns when a probe costs about quiet beside an occupied CPU, and the core is ours.
+func (s *stillness) awaitApart(ctx context.Context, quiet int64) error {
+	for end := time.Now().Add(company); ; {
+		busy, err := s.lowest()
+		if err != nil {
+			return err
+		}
+		if float64(busy) <= together*float64(quiet) {
+			return s.await(ctx)
+		}
+		// A hypervisor that put the two on one core takes them apart again.
+		if ctx.Err() != nil || time.Now().After(end) {
+			return fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
+		}
+	}
+}
+
+// occupy keeps a CPU busy until stop is called.
+func occupy(cpu int) (stop func() error, err error) {
+	var done atomic.Bool
+	started := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		ended <- Pinned(peer, func() {
+		ended <- Pinned(cpu, func() {
 			close(started)
-			for !stop.Load() {
+			for !done.Load() {
 				spin(probeLoops / 10)
 			}
 		})
 	}()
-	var busy int64
+
 	select {
 	case <-started:
-		// Against the cost just before, and not against the floor, which is too
-		// high where there has been company all the time.
-		// A hypervisor that put the two on one core takes them apart again.
-		for end := time.Now().Add(company); ; {
-			if busy, err = s.lowest(); err != nil || float64(busy) <= together*float64(quiet) {
-				break
-			}
-			if ctx.Err() != nil || time.Now().After(end) {
-				err = fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
-				break
-			}
-		}
-		if err == nil {
-			err = s.await(ctx)
-		}
-	case err = <-ended:
-		ended <- err
+		return func() error {
+			done.Store(true)
+			return <-ended
+		}, nil
+	case err := <-ended:
+		return nil, err
 	}
-	stop.Store(true)
-	return errors.Join(err, <-ended)
 }
 
-// lowest cost of a few probes: company comes and goes.
+// lowest returns the lowest cost of a few probes: company comes and goes.
 func (s *stillness) lowest() (int64, error) {
 	least := int64(math.MaxInt64)
 	for range 8 {
@@ -197,7 +222,7 @@ func (s *stillness) lowest() (int64, error) {
 	return least, nil
 }
 
-// spin is n rounds of additions that do not wait for one another.
+// spin runs n rounds of additions that do not wait for one another.
 //
 //go:noinline
 func spin(n int) uint64 {

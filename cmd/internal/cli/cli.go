@@ -39,7 +39,6 @@ type root struct {
 	Selftest   selftestCmd   `cmd:"" help:"Compare sent with counted on a real interface: egress, ingress, RDMA."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Test the abilities of this host: every backend's result, the reason and the next step."`
-	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`
 	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`

@@ -82,7 +82,6 @@ var notReproduced = map[string]string{
 
 	"plugin.ErrLeft":                      "it needs a bpffs that lets a process pin and not unpin",
 	"flowtally clean --instance …":        "the same",
-	"again on an otherwise idle machine":  "a row of the bench that misses its bound needs a slow machine",
 	"make build, or --plugin PATH":        "the test's own binary is the plugin",
 	"install gcc":                         "the tests need gcc themselves",
 	"SUDO":                                "the demo's tests run as root",

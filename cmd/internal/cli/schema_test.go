@@ -25,7 +25,6 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/selftest"
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/cmd/internal/view"
-	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/internal/lab/schema"
@@ -37,7 +36,6 @@ var update = flag.Bool("update", false, "write docs/schema anew; no field is eve
 // CONTRIBUTING.md says how to add a command.
 func outputs() map[string][]any {
 	return map[string][]any{
-		"bench":               {bench.Report{}},
 		"check":               {checkedMirrorJSON{}, checkedConfigJSON{}},
 		"demo":                {demo.Report{}},
 		"doctor":              {view.ChecksJSON{}},
@@ -61,7 +59,7 @@ func outputs() map[string][]any {
 
 // documented are the packages whose comments describe the fields.
 func documented() []string {
-	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/selftest", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
+	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/selftest", "cmd/internal/view", "internal/lab/demo"}
 }
 
 // schemaDir holds the schema of each command.

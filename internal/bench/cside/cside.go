@@ -19,19 +19,24 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Compile builds dir/name from C source, once. The flags stand behind the source, where libraries belong.
+// Compile builds dir/name from C source, unless it exists. The flags stand behind the source, where libraries belong.
 func Compile(ctx context.Context, dir, name string, source []byte, flags ...string) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return "", &probe.UnsupportedError{Feature: "C compiler", Reason: "no C compiler: cc is not on PATH",
-			Fix: "install gcc or clang"}
+		return "", &probe.UnsupportedError{
+			Feature: "C compiler",
+			Reason:  "no C compiler: cc is not on PATH",
+			Fix:     "install gcc or clang",
+		}
 	}
-	src, bin := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
-	if err := os.WriteFile(src, source, 0o644); err != nil {
-		return "", fmt.Errorf("writing %s.c: %w", name, err)
-	}
+
+	bin := filepath.Join(dir, name)
 	if _, err := os.Stat(bin); err == nil {
 		return bin, nil
+	}
+	src := bin + ".c"
+	if err := os.WriteFile(src, source, 0o644); err != nil {
+		return "", fmt.Errorf("writing %s.c: %w", name, err)
 	}
 	args := append([]string{"-O2", "-o", bin, src}, flags...)
 	out, err := exec.CommandContext(ctx, cc, args...).CombinedOutput()
@@ -44,17 +49,16 @@ func Compile(ctx context.Context, dir, name string, source []byte, flags ...stri
 // Program is a running C side.
 type Program struct {
 	stdin  io.WriteCloser
-	kill   func() error
 	stdout *bufio.Reader
-	stderr *bytes.Buffer
+	kill   func() error
 }
 
 // Start starts a program. It ends when open is closed.
 func Start(open *bench.Closers, bin string, args ...string) (*Program, error) {
 	// Not bound to a context: closing its input ends it.
 	cmd := exec.Command(bin, args...)
-	p := &Program{stderr: new(bytes.Buffer)}
-	cmd.Stderr = p.stderr
+	stderr := new(bytes.Buffer)
+	cmd.Stderr = stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe to %s: %w", bin, err)
@@ -66,15 +70,19 @@ func Start(open *bench.Closers, bin string, args ...string) (*Program, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", bin, err)
 	}
-	p.stdin, p.stdout, p.kill = stdin, bufio.NewReader(stdout), cmd.Process.Kill
+
 	open.Add(func() error {
 		_ = stdin.Close() // the program reads the end of its input and exits
 		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("%s: %w: %s", filepath.Base(bin), err, strings.TrimSpace(p.stderr.String()))
+			return fmt.Errorf("%s: %w: %s", filepath.Base(bin), err, strings.TrimSpace(stderr.String()))
 		}
 		return nil
 	})
-	return p, nil
+	return &Program{
+		stdin:  stdin,
+		stdout: bufio.NewReader(stdout),
+		kill:   cmd.Process.Kill,
+	}, nil
 }
 
 // Ask has the program run n operations of a side, and returns the nanoseconds of one.
@@ -85,7 +93,7 @@ func (p *Program) Ask(side string, n int) (float64, error) {
 	return p.reply()
 }
 
-// Ready waits for the number that a program writes when it is ready, and ends one that is not within d.
+// Ready waits for the number that a program writes when it is ready. It kills a program that is not ready within d.
 func (p *Program) Ready(d time.Duration) error {
 	late := time.AfterFunc(d, func() { _ = p.kill() })
 	defer late.Stop()

@@ -23,8 +23,10 @@ type change func(context.Context, *subject) (beside int64, err error)
 
 // one is a change whose cost is measured, and the steps around it.
 type one struct {
-	first, timed, undone change
-	n                    int // in one round
+	first  change // nil: none
+	timed  change
+	undone change // nil: none
+	n      int    // in one round
 }
 
 // side makes n changes and returns the cost of one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -19,28 +20,30 @@ const watched = 4 * time.Second
 
 // field is a network namespace with interfaces, on which an instance counts both directions of every one.
 type field struct {
-	n        int
-	site     *site
-	ns, far  *lab.Netns
-	pairs    []*lab.Pair
-	instance *engine.Engine
+	n     int         // interfaces, when all are plugged
+	ns    *lab.Netns  // of the interfaces and the instance
+	far   *lab.Netns  // of the other ends
+	pairs []*lab.Pair // plugged
+	open  bench.Closers
+
 	cfg      dataplane.Config
-	open     bench.Closers
+	instance *engine.Engine // nil: not running
 }
 
-// field makes the namespaces of n interfaces, without the interfaces.
+// field makes the namespaces of n interfaces. plug makes the interfaces.
 func (s *site) field(n int) (_ *field, err error) {
 	g, err := s.prepare()
 	if err != nil {
 		return nil, err
 	}
-	f := &field{n: n, site: s}
-	for _, ns := range []**lab.Netns{&f.ns, &f.far} {
-		if *ns, err = lab.NewNetns(""); err != nil {
-			return nil, errors.Join(err, f.open.Close())
-		}
-		f.open.Add((*ns).Close)
+	f := &field{n: n}
+	if f.ns, err = f.namespace(); err != nil {
+		return nil, err
 	}
+	if f.far, err = f.namespace(); err != nil {
+		return nil, errors.Join(err, f.open.Close())
+	}
+
 	name := lab.Unique("hooks-")
 	f.cfg = dataplane.Config{
 		Instance:   name,
@@ -56,6 +59,16 @@ func (s *site) field(n int) (_ *field, err error) {
 		f.cfg.Flows = append(f.cfg.Flows, one)
 	}
 	return f, nil
+}
+
+// namespace makes a network namespace, which goes when the field is closed.
+func (f *field) namespace() (*lab.Netns, error) {
+	ns, err := lab.NewNetns("")
+	if err != nil {
+		return nil, err
+	}
+	f.open.Add(ns.Close)
+	return ns, nil
 }
 
 // plug makes interfaces until there are n.
@@ -96,18 +109,14 @@ func (f *field) stop() error {
 	return err
 }
 
-// counted waits until the instance counts on n interfaces.
-func (f *field) counted(ctx context.Context, n int) error {
+// awaitCounted returns when the instance counts every flow on n interfaces.
+func (f *field) awaitCounted(ctx context.Context, n int) error {
 	for {
 		all, err := f.instance.Placements(ctx)
 		if err != nil {
 			return err
 		}
-		held := true
-		for _, p := range all {
-			held = held && len(p.Source.Devices) == n
-		}
-		if held {
+		if !slices.ContainsFunc(all, func(p dataplane.Placement) bool { return len(p.Source.Devices) != n }) {
 			return nil
 		}
 		select {
@@ -122,15 +131,11 @@ func (f *field) close() error {
 	return errors.Join(f.stop(), f.open.Close())
 }
 
-// spent is the CPU time of this process in f, without that of the calling thread where beside is false.
-func spent(beside bool, f func() error) (int64, error) {
-	now := func() (int64, error) {
-		all, err := bench.ProcessCPU()
-		if err != nil || beside {
-			return all, err
-		}
-		own, err := bench.ThreadCPU()
-		return all - own, err
+// spent is the CPU time of this process while f runs. withCaller says that the calling thread's is part of it.
+func spent(withCaller bool, f func() error) (int64, error) {
+	now := bench.OthersCPU
+	if withCaller {
+		now = bench.ProcessCPU
 	}
 	before, err := now()
 	if err != nil {
@@ -143,8 +148,9 @@ func spent(beside bool, f func() error) (int64, error) {
 	return after - before, err
 }
 
-// hooks opens a row about most interfaces beside least. Only one instance runs at a time, because the clock is the process's.
-func (s *site) hooks(most, least int, of func(context.Context, *field) (int64, error)) (*bench.Sides, error) {
+// hooks opens a row about most interfaces beside least. One instance runs at a time, because the clock is the
+// process's. cost may leave it running.
+func (s *site) hooks(most, least int, cost func(*field, context.Context) (int64, error)) (*bench.Sides, error) {
 	ours, err := s.field(most)
 	if err != nil {
 		return nil, err
@@ -155,31 +161,35 @@ func (s *site) hooks(most, least int, of func(context.Context, *field) (int64, e
 	}
 	side := func(f *field) bench.Side {
 		return func(ctx context.Context, _ int) (float64, error) {
-			ns, err := of(ctx, f)
+			ns, err := cost(f, ctx)
 			return float64(ns) / float64(f.n), errors.Join(err, f.stop())
 		}
 	}
 	return &bench.Sides{
-		Ours: side(ours), Ref: side(ref), N: 1, Paced: true, MaxSpread: 0.5,
-		Close: func() error { return errors.Join(ours.close(), ref.close()) },
+		Ours:      side(ours),
+		Ref:       side(ref),
+		N:         1,
+		Paced:     true,
+		MaxSpread: 0.5,
+		Close:     func() error { return errors.Join(ours.close(), ref.close()) },
 	}, nil
 }
 
-// running plugs the interfaces and starts the instance on them. It returns the CPU time of the start.
-func (f *field) running(ctx context.Context) (int64, error) {
+// starting plugs the interfaces and starts the instance on them. It returns the CPU time of the start.
+func (f *field) starting(ctx context.Context) (int64, error) {
 	if err := f.plug(f.n); err != nil {
 		return 0, err
 	}
 	ns, err := spent(true, func() error { return f.start(ctx) })
 	if err == nil {
-		err = f.counted(ctx, f.n)
+		err = f.awaitCounted(ctx, f.n)
 	}
 	return ns, err
 }
 
 // idle is the CPU time of an instance that counts no packet, for a second.
 func (f *field) idle(ctx context.Context) (int64, error) {
-	if _, err := f.running(ctx); err != nil {
+	if _, err := f.starting(ctx); err != nil {
 		return 0, err
 	}
 	ns, err := spent(false, func() error {
@@ -193,9 +203,9 @@ func (f *field) idle(ctx context.Context) (int64, error) {
 	return ns / int64(watched/time.Second), err
 }
 
-// end is the CPU time of the end of an instance without kept pins.
-func (f *field) end(ctx context.Context) (int64, error) {
-	if _, err := f.running(ctx); err != nil {
+// ending is the CPU time of the end of an instance without kept pins.
+func (f *field) ending(ctx context.Context) (int64, error) {
+	if _, err := f.starting(ctx); err != nil {
 		return 0, err
 	}
 	return spent(true, f.stop)
@@ -216,7 +226,7 @@ func (f *field) burst(ctx context.Context) (int64, error) {
 		if err := f.plug(f.n); err != nil {
 			return err
 		}
-		return f.counted(ctx, f.n)
+		return f.awaitCounted(ctx, f.n)
 	})
 }
 
@@ -226,18 +236,25 @@ func (s *site) hookRows(most, least int) (rows []bench.Row) {
 		name  string
 		unit  string
 		bound float64
-		of    func(*field, context.Context) (int64, error)
+		cost  func(*field, context.Context) (int64, error)
 	}{
-		{"start", "ns of CPU time per interface", 0.6, (*field).running},
+		{"start", "ns of CPU time per interface", 0.6, (*field).starting},
 		{"burst", "ns of CPU time per interface", 1.5, (*field).burst},
 		{"idle", "ns of CPU time per interface and second", 0.5, (*field).idle},
-		{"stop", "ns of CPU time per interface", 2.0, (*field).end},
+		{"stop", "ns of CPU time per interface", 2.0, (*field).ending},
 	} {
 		rows = append(rows, bench.Row{
-			Name: fmt.Sprintf("hooks.%s.%d", r.name, most), Ref: fmt.Sprintf("the same with %d interfaces", least),
-			Bound: r.bound, Unit: r.unit, Full: true, Rounds: 7, Openings: 1, Time: 20 * time.Minute, Release: s.close,
+			Name:     fmt.Sprintf("hooks.%s.%d", r.name, most),
+			Ref:      fmt.Sprintf("the same with %d interfaces", least),
+			Bound:    r.bound,
+			Unit:     r.unit,
+			Full:     true,
+			Rounds:   7,
+			Openings: 1,
+			Time:     20 * time.Minute,
+			Release:  s.close,
 			Open: func(context.Context, bench.Env) (*bench.Sides, error) {
-				return s.hooks(most, least, func(ctx context.Context, f *field) (int64, error) { return r.of(f, ctx) })
+				return s.hooks(most, least, r.cost)
 			},
 		})
 	}

@@ -32,7 +32,11 @@ func Rows(bin string) []bench.Row {
 	var rows []bench.Row
 	row := func(name string, k kind, ref, unit string, bound float64, open func(pair) (*bench.Sides, error)) {
 		rows = append(rows, bench.Row{
-			Name: name, Ref: ref, Bound: bound, Unit: unit, Release: s.close,
+			Name:    name,
+			Ref:     ref,
+			Bound:   bound,
+			Unit:    unit,
+			Release: s.close,
 			Prepare: func(ctx context.Context) error { return s.make(ctx, k) },
 			Open:    func(context.Context, bench.Env) (*bench.Sides, error) { return open(s.made[k]) },
 		})

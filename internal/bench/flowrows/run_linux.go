@@ -160,7 +160,7 @@ func cpuOf(pids []int) bench.Clock {
 			return 0, err
 		}
 		for _, pid := range pids {
-			own, err := cpuTime(pid)
+			own, err := bench.CPUOf(pid)
 			if err != nil {
 				return 0, err
 			}
@@ -168,15 +168,6 @@ func cpuOf(pids []int) bench.Clock {
 		}
 		return sum, nil
 	}
-}
-
-// cpuTime is the CPU time of another process.
-func cpuTime(pid int) (int64, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil { // clock_getcpuclockid(3)
-		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
-	}
-	return t.Nano(), nil
 }
 
 // addByCommand adds a flow as a person does.
@@ -195,7 +186,7 @@ func (s *site) command(ctx context.Context, args ...string) (spent int64, err er
 	// Its clock is read before it is reaped: wait4 returns times in ticks.
 	err = unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	if err == nil {
-		spent, err = cpuTime(cmd.Process.Pid)
+		spent, err = bench.CPUOf(cmd.Process.Pid)
 	}
 	if err := errors.Join(cmd.Wait(), err); err != nil {
 		return 0, fmt.Errorf("flowtally %s: %w: %s", args[0], err, said.String())

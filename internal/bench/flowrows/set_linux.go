@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/inject"
 )
@@ -29,9 +30,16 @@ func (s *site) setRows(n int, label string, full bool, start, apply, lock float6
 		{"set.lock." + label, "ns of CPU time, the longest piece", lock, s.lockOfSet},
 	} {
 		rows = append(rows, bench.Row{
-			Name: r.name, Ref: "reading the YAML of the file into nodes", Bound: r.bound, Unit: r.unit,
-			Full: full, Rounds: 7, Openings: 1, Time: 5 * time.Minute, Release: s.close,
-			Open: func(ctx context.Context, _ bench.Env) (*bench.Sides, error) { return r.open(ctx, n) },
+			Name:     r.name,
+			Ref:      "reading the YAML of the file into nodes",
+			Bound:    r.bound,
+			Unit:     r.unit,
+			Full:     full,
+			Rounds:   7,
+			Openings: 1,
+			Time:     5 * time.Minute,
+			Release:  s.close,
+			Open:     func(ctx context.Context, _ bench.Env) (*bench.Sides, error) { return r.open(ctx, n) },
 		})
 	}
 	return rows
@@ -52,10 +60,12 @@ func (s *site) startOfSet(_ context.Context, n int) (*bench.Sides, error) {
 		if err != nil {
 			return 0, err
 		}
+
 		var sum int64
 		for _, pid := range to.pids {
-			own, clockErr := cpuTime(pid)
-			sum, err = sum+own, errors.Join(err, clockErr)
+			own, clockErr := bench.CPUOf(pid)
+			sum += own
+			err = errors.Join(err, clockErr)
 		}
 		return float64(sum), errors.Join(err, end())
 	}
@@ -80,21 +90,18 @@ func (s *site) applyOfOne(ctx context.Context, n int) (*bench.Sides, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := first
+
+	file, next := first, other // the instance has file
 	apply := func(ctx context.Context, to *subject) (int64, error) {
-		if file == first {
-			file = other
-		} else {
-			file = first
-		}
+		file, next = next, file
 		return s.command(ctx, "apply", "--file", file, "--socket", to.socket)
 	}
 	return sidesOfSet(one{timed: apply}.side(to), first, end), nil
 }
 
-// lockOfSet compares the longest time for which a change of n flows keeps the readers of the control lock out with reading
-// the file of these flows. A round adds n flows to an instance of none, gives each another label, then another match, and
-// removes them. Each round has an instance of its own, whose mirror grows under these calls.
+// lockOfSet compares the longest time for which a change of n flows keeps the readers of the control lock out with
+// reading the file of these flows. Each round takes an instance of its own through the lifetime of n flows, under which
+// the mirror grows.
 func (s *site) lockOfSet(_ context.Context, n int) (*bench.Sides, error) {
 	cfg, err := s.config(2 * n)
 	if err != nil {
@@ -105,13 +112,8 @@ func (s *site) lockOfSet(_ context.Context, n int) (*bench.Sides, error) {
 	if err != nil {
 		return nil, err
 	}
-	added, labelled, altered, names := flows(n), flows(n), flows(n), make([]string, n)
-	for i := range n {
-		names[i] = added[i].Name
-		labelled[i].Labels = map[string]string{"customer": "b"}
-		altered[i].Labels = labelled[i].Labels
-		altered[i].Match.TCP.Ports.Dst.Value++
-	}
+
+	life := newLifetime(n)
 	ours := func(ctx context.Context, _ int) (float64, error) {
 		var held longest
 		var e *engine.Engine
@@ -122,28 +124,59 @@ func (s *site) lockOfSet(_ context.Context, n int) (*bench.Sides, error) {
 		if err != nil {
 			return 0, err
 		}
-		held.take() // of the start
-		for _, call := range []func() error{
-			func() error { _, err := e.AddFlows(ctx, added...); return err },
-			func() error { _, err := e.SetFlows(ctx, labelled, dataplane.SetOptions{}); return err },
-			func() error { _, err := e.SetFlows(ctx, altered, dataplane.SetOptions{}); return err },
-			func() error { return e.RemoveFlows(ctx, names...) },
-		} {
-			if err == nil {
-				err = call()
-			}
-		}
+
+		held.take() // what the start took is no change
+		err = life.run(ctx, e)
 		ns, clockErr := held.take()
 		return float64(ns), errors.Join(err, clockErr, e.Close(), os.Remove(cfg.Mirror.Path))
 	}
 	return sidesOfSet(ours, file, nil), nil
 }
 
+// lifetime is a set of flows in the forms that it has from its coming to its end.
+type lifetime struct {
+	added    []flow.Flow
+	labelled []flow.Flow // another label
+	altered  []flow.Flow // and another match
+	names    []string
+}
+
+func newLifetime(n int) *lifetime {
+	l := &lifetime{
+		added:    flows(n),
+		labelled: flows(n),
+		altered:  flows(n),
+		names:    make([]string, n),
+	}
+	for i := range n {
+		l.names[i] = l.added[i].Name
+		l.labelled[i].Labels = map[string]string{"customer": "b"}
+		l.altered[i].Labels = l.labelled[i].Labels
+		l.altered[i].Match.TCP.Ports.Dst.Value++
+	}
+	return l
+}
+
+// run adds the flows to an instance, changes them twice and removes them.
+func (l *lifetime) run(ctx context.Context, e *engine.Engine) error {
+	if _, err := e.AddFlows(ctx, l.added...); err != nil {
+		return err
+	}
+	if _, err := e.SetFlows(ctx, l.labelled, dataplane.SetOptions{}); err != nil {
+		return err
+	}
+	if _, err := e.SetFlows(ctx, l.altered, dataplane.SetOptions{}); err != nil {
+		return err
+	}
+	return e.RemoveFlows(ctx, l.names...)
+}
+
 // longest is the most CPU time that this process has spent while the holder of the control lock kept readers out.
 type longest struct {
-	mu       sync.Mutex
-	ns, from int64
-	err      error
+	mu   sync.Mutex
+	ns   int64 // the longest so far
+	from int64 // when the holder has closed the lock, by the clock of the process
+	err  error // of reading the clock
 }
 
 // note is called by the holder of the lock.
@@ -159,7 +192,7 @@ func (l *longest) note(closed bool) {
 	}
 }
 
-// take returns the time since the last take.
+// take returns the longest time since the take before.
 func (l *longest) take() (ns int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +202,14 @@ func (l *longest) take() (ns int64, err error) {
 
 // sidesOfSet compares a side with the floor of every command that takes a file.
 func sidesOfSet(ours bench.Side, file string, end func() error) *bench.Sides {
-	return &bench.Sides{Ours: ours, Ref: nodesOf(file), N: 1, Paced: true, MaxSpread: 0.5, Close: end}
+	return &bench.Sides{
+		Ours:      ours,
+		Ref:       nodesOf(file),
+		N:         1,
+		Paced:     true,
+		MaxSpread: 0.5,
+		Close:     end,
+	}
 }
 
 // nodesOf reads a file into the tree of its YAML. The heap is the same each time: the bench collects nothing by itself.

@@ -33,7 +33,11 @@ type pair struct {
 
 // sides compares one change on the two instances of a kind.
 func (o one) sides(p pair) (*bench.Sides, error) {
-	return &bench.Sides{Ours: o.side(p.many), Ref: o.side(p.few), N: o.n}, nil
+	return &bench.Sides{
+		Ours: o.side(p.many),
+		Ref:  o.side(p.few),
+		N:    o.n,
+	}, nil
 }
 
 // make makes the two instances of a kind, once.
@@ -71,7 +75,11 @@ func memory(p pair) (*bench.Sides, error) {
 	is := func(bytes float64) bench.Side {
 		return func(context.Context, int) (float64, error) { return bytes, nil }
 	}
-	return &bench.Sides{Ours: is(p.memory), Ref: is(perFlow), N: 1}, nil
+	return &bench.Sides{
+		Ours: is(p.memory),
+		Ref:  is(perFlow),
+		N:    1,
+	}, nil
 }
 
 // close ends everything. Idempotent.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
@@ -71,20 +72,21 @@ func (s *site) embed(ctx context.Context, cfg dataplane.Config) (*subject, error
 func (s *site) onNIC(cfg *dataplane.Config, link string) error {
 	dir := filepath.Join(s.bin, "ibvtest")
 	cfg.Backend = "auto"
-	cfg.RDMA.Library, cfg.RDMA.MLX5 = filepath.Join(dir, "libibverbs.so.1"), filepath.Join(dir, "libmlx5.so.1")
+	cfg.RDMA.Library = filepath.Join(dir, "libibverbs.so.1")
+	cfg.RDMA.MLX5 = filepath.Join(dir, "libmlx5.so.1")
 	if _, err := os.Stat(cfg.RDMA.MLX5); err != nil {
 		return fmt.Errorf("looking for the software NIC, which `make build` leaves beside flowtally: %w", err)
 	}
-	// ibvtest.EnvDevices: the programs do not import that package (internal/rules).
-	const env = "FLOWTALLY_IBVTEST_DEVICES"
-	before := os.Getenv(env)
+
+	// The devices of earlier instances stay.
+	before := os.Getenv(ibvtest.EnvDevices)
 	list := "sw" + link + "=" + link
 	if before != "" {
 		list = before + "," + list
 	}
-	if err := os.Setenv(env, list); err != nil {
+	if err := os.Setenv(ibvtest.EnvDevices, list); err != nil {
 		return fmt.Errorf("naming the software device: %w", err)
 	}
-	s.open.Add(func() error { return os.Setenv(env, before) })
+	s.open.Add(func() error { return os.Setenv(ibvtest.EnvDevices, before) })
 	return nil
 }

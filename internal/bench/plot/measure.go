@@ -14,8 +14,8 @@ type Row struct {
 	Ours, Ref string // the curves of the two sides; "": not drawn
 }
 
-// Measure runs the rows and adds their points to the curves of panels, by the titles. A row that is null adds
-// none; the report has its reason.
+// Measure runs the rows and adds their points to the curves of panels, by the titles. A row that was not
+// measured adds none; the report has its reason.
 func Measure(ctx context.Context, rows []Row, o bench.Options, panels []Panel) (*bench.Report, error) {
 	list := make([]bench.Row, len(rows))
 	for i, r := range rows {

@@ -25,8 +25,10 @@ type kernelCounters struct {
 // ticker runs only while a goroutine waits for it.
 type gate struct{ shut atomic.Pointer[pause] } // nil: open
 
+// pause is one stop of the poller. Each channel is closed when that has come.
 type pause struct{ begun, over chan struct{} }
 
+// pass waits while the gate is shut. The poller calls it in each cycle.
 func (g *gate) pass() {
 	if p := g.shut.Load(); p != nil {
 		close(p.begun)
@@ -36,9 +38,12 @@ func (g *gate) pass() {
 
 // stop returns when the poller stands. The function that it returns lets the poller go on.
 func (g *gate) stop(ctx context.Context) (resume func(), err error) {
-	p := &pause{make(chan struct{}), make(chan struct{})}
+	p := &pause{begun: make(chan struct{}), over: make(chan struct{})}
 	g.shut.Store(p)
-	resume = func() { g.shut.Store(nil); close(p.over) }
+	resume = func() {
+		g.shut.Store(nil)
+		close(p.over)
+	}
 	select {
 	case <-p.begun:
 		return resume, nil

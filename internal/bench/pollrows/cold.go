@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
 )
 
 const (
@@ -35,33 +36,56 @@ func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 			if err != nil {
 				return nil, err
 			}
-			c := &cooler{memory: make([]byte, walked), cpus: []int{env.CPU}}
+			c := &cold{
+				cooler: cooler{memory: make([]byte, walked), cpus: []int{env.CPU}},
+				reader: r,
+				gate:   &counted.gate,
+				from:   from,
+				to:     to,
+			}
 			if env.Peer >= 0 { // either side may run there
 				c.cpus = []int{env.Peer, env.CPU}
 			}
-			cycles := func() uint64 { return r.Status().Cycle }
 			return &bench.Sides{
-				Ours: func(ctx context.Context, n int) (float64, error) {
-					// A poller that stood makes up for one cycle at once.
-					if err := next(ctx, cycles); err != nil {
-						return 0, err
-					}
-					return c.rounds(ctx, cycles, n)
-				},
-				Ref: func(ctx context.Context, n int) (float64, error) {
-					resume, err := counted.gate.stop(ctx)
-					if err != nil {
-						return 0, err
-					}
-					defer resume()
-					copies, end := copyPeriodically(to, from)
-					defer end()
-					return c.rounds(ctx, copies, n)
-				},
-				N: coldCycles, MaxSpread: 0.3,
+				Ours:      c.polled,
+				Ref:       c.copied,
+				N:         coldCycles,
+				MaxSpread: 0.3,
 			}, nil
 		})
 	}
+}
+
+// cold is a poller at the default period, and the memory that a goroutine copies in its place.
+type cold struct {
+	cooler
+	reader   *shm.Reader
+	gate     *gate
+	from, to []byte
+}
+
+// polled is the cost of a poll cycle.
+func (c *cold) polled(ctx context.Context, n int) (float64, error) {
+	cycles := func() uint64 { return c.reader.Status().Cycle }
+
+	// A poller that stood makes up for one cycle at once.
+	if err := next(ctx, cycles); err != nil {
+		return 0, err
+	}
+	return c.rounds(ctx, cycles, n)
+}
+
+// copied is the cost of a copy, while the poller stands.
+func (c *cold) copied(ctx context.Context, n int) (float64, error) {
+	resume, err := c.gate.stop(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer resume()
+
+	copies, end := copyPeriodically(c.to, c.from)
+	defer end()
+	return c.rounds(ctx, copies, n)
 }
 
 // copyPeriodically makes one copy each period on a goroutine of its own. It returns a function that tells how many
@@ -83,7 +107,10 @@ func copyPeriodically(to, from []byte) (cycles func() uint64, end func()) {
 			}
 		}
 	})
-	return n.Load, func() { close(ended); running.Wait() }
+	return n.Load, func() {
+		close(ended)
+		running.Wait()
+	}
 }
 
 // cooler makes the caches of CPUs cold.
@@ -92,8 +119,8 @@ type cooler struct {
 	cpus   []int // the bench's own last
 }
 
-// walk walks on every CPU. The bench runs each side on a goroutine that is locked to its thread; this
-// thread moves to each CPU in turn, to the bench's own last.
+// walk moves this thread to each CPU in turn, and there through the memory. The bench runs each side on a goroutine
+// that is locked to its thread, so the thread ends on the bench's own CPU, the last.
 func (c *cooler) walk() error {
 	for _, cpu := range c.cpus {
 		if err := bench.PinThread(cpu); err != nil {
@@ -109,18 +136,10 @@ func (c *cooler) walk() error {
 // rounds waits for n cycles, each after a walk, and returns the CPU time of one: the time of the process
 // without this thread's, which walks and looks for the end of a cycle.
 func (c *cooler) rounds(ctx context.Context, cycle func() uint64, n int) (float64, error) {
-	others := func() (int64, error) {
-		all, err := bench.ProcessCPU()
-		if err != nil {
-			return 0, err
-		}
-		own, err := bench.ThreadCPU()
-		return all - own, err
-	}
 	if err := next(ctx, cycle); err != nil {
 		return 0, err
 	}
-	start, err := others()
+	start, err := bench.OthersCPU()
 	if err != nil {
 		return 0, err
 	}
@@ -133,7 +152,7 @@ func (c *cooler) rounds(ctx context.Context, cycle func() uint64, n int) (float6
 			return 0, err
 		}
 	}
-	end, err := others()
+	end, err := bench.OthersCPU()
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -71,7 +70,8 @@ func openCPUs(spread bool) func(context.Context, bench.Env) (*bench.Sides, error
 					copy(rowsCopied, rows)
 					return nil
 				}),
-				N: 4, MaxSpread: 0.4,
+				N:         4,
+				MaxSpread: 0.4,
 			}, nil
 		})
 	}
@@ -107,11 +107,10 @@ func manyPlan(open *bench.Closers) (*poll.Plan, *shm.Writer, *xdp.Simulated, err
 		return nil, nil, nil, err
 	}
 	open.Add(slots.Close)
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("making a directory for a mirror: %w", err)
+		return nil, nil, nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	w, err := shm.Create(shm.Options{Path: filepath.Join(dir, "bench.mirror"), Counters: manyCounters, History: -1, HeartbeatPeriod: time.Hour})
 	if err != nil {
 		return nil, nil, nil, err

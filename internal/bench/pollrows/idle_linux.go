@@ -40,8 +40,9 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 			}
 			return &bench.Sides{
 				Ours: func(ctx context.Context, _ int) (float64, error) {
-					begun, start := time.Now(), int64(0)
-					if start, err = bench.ProcessCPU(); err != nil {
+					begun := time.Now()
+					start, err := bench.ProcessCPU()
+					if err != nil {
 						return 0, err
 					}
 					if err := sleep(ctx, idleFor); err != nil {
@@ -50,8 +51,10 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 					end, err := bench.ProcessCPU()
 					return float64(end-start) / time.Since(begun).Seconds(), err
 				},
-				Ref: func(context.Context, int) (float64, error) { return float64(time.Second / 100), nil },
-				N:   1, Paced: true, MaxSpread: 1,
+				Ref:       func(context.Context, int) (float64, error) { return float64(time.Second / 100), nil },
+				N:         1,
+				Paced:     true,
+				MaxSpread: 1,
 			}, nil
 		})
 	}
@@ -59,7 +62,7 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 
 // startAttached starts an engine whose flows XDP counts on a veth.
 func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.Reader, rules *kernel.RuleSet, err error) {
-	dir, err := mirrorDir(open)
+	dir, err := open.MirrorDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,9 +76,11 @@ func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.
 		return nil, nil, err
 	}
 	config := dataplane.Config{
-		Instance: "bench", Backend: flow.XDP, Interfaces: []dataplane.Interface{{Name: link.A.Name}},
-		Mirror: dataplane.MirrorConfig{Path: filepath.Join(dir, "bench.mirror"), Counters: flows},
-		XDP:    dataplane.XDPConfig{MaxFlows: max(1, flows)},
+		Instance:   "bench",
+		Backend:    flow.XDP,
+		Interfaces: []dataplane.Interface{{Name: link.A.Name}},
+		Mirror:     dataplane.MirrorConfig{Path: filepath.Join(dir, "bench.mirror"), Counters: flows},
+		XDP:        dataplane.XDPConfig{MaxFlows: max(1, flows)},
 	}
 	for i := range flows {
 		m, err := flow.ParseMatch(fmt.Sprintf("ipv4 dst 10.0.%d.%d udp dport 1001", i>>8, i&0xff))
@@ -85,7 +90,12 @@ func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.
 		config.Flows = append(config.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Match: m})
 	}
 	err = ns.Do(func() error {
-		b, err := xdp.New(xdp.Options{Interfaces: config.Interfaces, Config: config.XDP, Flows: config.Flows, Logger: slog.New(slog.DiscardHandler)})
+		b, err := xdp.New(xdp.Options{
+			Interfaces: config.Interfaces,
+			Config:     config.XDP,
+			Flows:      config.Flows,
+			Logger:     slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			return err
 		}

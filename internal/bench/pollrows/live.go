@@ -3,7 +3,6 @@ package pollrows
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 
@@ -54,11 +53,10 @@ func liveCounters(open *bench.Closers, n int) (*xdp.RuleSet, []liveCounter, shm.
 	if err != nil {
 		return fail(err)
 	}
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return fail(fmt.Errorf("making a directory for a mirror: %w", err))
+		return fail(err)
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	path := filepath.Join(dir, "bench.mirror")
 	w, err := shm.Create(shm.Options{Path: path, History: -1})
 	if err != nil {

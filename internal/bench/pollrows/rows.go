@@ -3,7 +3,6 @@ package pollrows
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -22,16 +21,84 @@ import (
 func Rows() []bench.Row {
 	const floor = "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)"
 	return []bench.Row{
-		{Name: "live.read", Ref: "bare atomic loads of the same words, Go", Bound: 2.0, Open: openLive},
-		{Name: "wire.live", Ref: "one cache line ping-pong, one way", Bound: 3.0, Unit: "ns, p50", Time: 20 * time.Second, Open: openWireLive},
-		{Name: "wire.mirror", Ref: "one poll cycle, p50", Bound: 2.0, Unit: "ns, p50", Open: openWireMirror},
-		{Name: "poll.xdp.4k", Ref: "a loop in Go: the sums of the same slots into rows, and a memcpy of the rows", Bound: 1.5, Unit: "ns per cycle", Open: openPoll},
-		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.5, Unit: "ns per cycle", Open: openCold(10_000)},
-		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.4, Unit: "ns per cycle", Open: openCold(1 << 16)},
-		{Name: "poll.cpus.64", Ref: "copy of the changed slots from their places (16 per counter and CPU) and 24 per counter", Bound: 4, Unit: "ns per cycle", Open: openCPUs(false)},
-		{Name: "poll.cpus.64.spread", Ref: "the same, of counters at random places", Bound: 4, Unit: "ns per cycle", Full: true, Open: openCPUs(true)},
-		{Name: "poll.idle.0", Ref: "1 % of a core", Bound: 0.1, Unit: "ns per second", Full: true, Rounds: 7, Openings: 1, Open: openIdle(0)},
-		{Name: "poll.idle.10k", Ref: "1 % of a core", Bound: 0.5, Unit: "ns per second", Rounds: 7, Openings: 1, Full: true, Time: 20 * time.Second, Open: openIdle(10_000)},
+		{
+			Name:  "live.read",
+			Ref:   "bare atomic loads of the same words, Go",
+			Bound: 2.0,
+			Open:  openLive,
+		},
+		{
+			Name:  "wire.live",
+			Ref:   "one cache line ping-pong, one way",
+			Bound: 3.0,
+			Unit:  "ns, p50",
+			Time:  20 * time.Second,
+			Open:  openWireLive,
+		},
+		{
+			Name:  "wire.mirror",
+			Ref:   "one poll cycle, p50",
+			Bound: 2.0,
+			Unit:  "ns, p50",
+			Open:  openWireMirror,
+		},
+		{
+			Name:  "poll.xdp.4k",
+			Ref:   "a loop in Go: the sums of the same slots into rows, and a memcpy of the rows",
+			Bound: 1.5,
+			Unit:  "ns per cycle",
+			Open:  openPoll,
+		},
+		{
+			Name:  "poll.cold.10k",
+			Ref:   floor + ", by a goroutine woken as often, as cold",
+			Bound: 1.5,
+			Unit:  "ns per cycle",
+			Open:  openCold(10_000),
+		},
+		{
+			Name:  "poll.cold.64k",
+			Ref:   floor + ", by a goroutine woken as often, as cold",
+			Bound: 2.4,
+			Unit:  "ns per cycle",
+			Open:  openCold(1 << 16),
+		},
+		{
+			Name:  "poll.cpus.64",
+			Ref:   "copy of the changed slots from their places (16 per counter and CPU) and 24 per counter",
+			Bound: 4,
+			Unit:  "ns per cycle",
+			Open:  openCPUs(false),
+		},
+		{
+			Name:  "poll.cpus.64.spread",
+			Ref:   "the same, of counters at random places",
+			Bound: 4,
+			Unit:  "ns per cycle",
+			Full:  true,
+			Open:  openCPUs(true),
+		},
+		{
+			Name:     "poll.idle.0",
+			Ref:      "1 % of a core",
+			Bound:    0.1,
+			Unit:     "ns per second",
+			Full:     true,
+			Rounds:   7,
+			Openings: 1,
+			Open:     openIdle(0),
+		},
+		{
+			Name:     "poll.idle.10k",
+			Ref:      "1 % of a core",
+			Bound:    0.5,
+			Unit:     "ns per second",
+			Rounds:   7,
+			Openings: 1,
+			Full:     true,
+			Time:     20 * time.Second,
+			Open:     openIdle(10_000),
+		},
 	}
 }
 
@@ -44,7 +111,7 @@ func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := newPlainCycle(counters)
+		plain, err := newPlainCycle(counters)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +119,7 @@ func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 			Ours: func(ctx context.Context, n int) (float64, error) { return cycles(ctx, r, n) },
 			Ref: bench.Timed(bench.ThreadCPU, func(n int) {
 				for range n {
-					c.run()
+					plain.run()
 				}
 			}),
 		}, nil
@@ -72,7 +139,10 @@ func newPlainCycle(counters int) (*plainCycle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the possible CPUs: %w", err)
 	}
-	c := &plainCycle{rows: make([]shm.Value, counters), mirror: make([]shm.Value, counters)}
+	c := &plainCycle{
+		rows:   make([]shm.Value, counters),
+		mirror: make([]shm.Value, counters),
+	}
 	for cpu := range cpus {
 		slots := make([][2]uint64, counters)
 		for i := range slots {
@@ -114,7 +184,7 @@ func touched(counters int) (from, to []byte, err error) {
 // startEngine starts an engine with so many counters in the kernel, named f0, f1 and so on, and returns a reader of its
 // mirror and the counters. still: the poller sees that no counter changes.
 func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig, still bool) (*shm.Reader, *kernelCounters, error) {
-	dir, err := mirrorDir(open)
+	dir, err := open.MirrorDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,16 +214,6 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 	}
 	open.Add(r.Close)
 	return r, counted, nil
-}
-
-// mirrorDir makes a directory for a mirror.
-func mirrorDir(open *bench.Closers) (string, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
-	if err != nil {
-		return "", fmt.Errorf("making a directory for a mirror: %w", err)
-	}
-	open.Add(func() error { return os.RemoveAll(dir) })
-	return dir, nil
 }
 
 // cycles waits for n poll cycles and returns the CPU time of one.

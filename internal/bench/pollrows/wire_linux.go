@@ -133,7 +133,8 @@ func openWireLive(_ context.Context, env bench.Env) (*bench.Sides, error) {
 			},
 		})
 		return &bench.Sides{
-			Ours: bench.Above(trips, oneWay), Ref: oneWay,
+			Ours:      bench.Above(trips, oneWay),
+			Ref:       oneWay,
 			N:         wireTrips,
 			MaxSpread: 0.20, // as shm.visible
 			Apart:     true,

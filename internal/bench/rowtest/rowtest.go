@@ -1,6 +1,5 @@
-// Package rowtest tests rows of the bench as rows: that they can be opened and
-// measured, and say why when they are null. Bounds are held by `flowtally bench
-// --gate`, not by tests: a machine that runs tests is not idle.
+// Package rowtest tests rows of the bench as rows: that they can be opened and measured, and say why when they are not.
+// `make bench-short` holds the bounds, not a test: a machine that runs tests is not idle.
 package rowtest
 
 import (
@@ -10,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
-// Measure measures rows once in the short form. A row may be null for noise,
-// and for a reason that holds one of allowed.
+// Measure measures rows once in the short form. A row may lack figures for noise, and for a reason that holds one of
+// allowed.
 func Measure(t *testing.T, rows []bench.Row, allowed ...string) {
 	t.Helper()
 	options := bench.Short()

@@ -47,7 +47,12 @@ func openCrowd(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 				return paced(c.cycle, n), nil
 			}
 		}
-		return &bench.Sides{N: crowdCycles, Ours: side("ours"), Ref: side("own"), Paced: true}, nil
+		return &bench.Sides{
+			N:     crowdCycles,
+			Ours:  side("ours"),
+			Ref:   side("own"),
+			Paced: true,
+		}, nil
 	})
 }
 
@@ -91,7 +96,12 @@ func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 			return took, err
 		}
 		alone := func(_ context.Context, n int) (float64, error) { return paced(c.cycle, n), nil }
-		return &bench.Sides{N: pacedCycles, Ours: beside, Ref: alone, Paced: true}, nil
+		return &bench.Sides{
+			N:     pacedCycles,
+			Ours:  beside,
+			Ref:   alone,
+			Paced: true,
+		}, nil
 	})
 }
 

@@ -2,6 +2,6 @@
 // and in C. docs/performance.md describes each row and its reference.
 //
 // Every row makes a mirror of its own on the tmpfs and removes it. A row that needs a second
-// thread runs it pinned to the other CPU; without one the row is null. Package bench runs and
+// thread runs it pinned to the other CPU; without one the row is not measured. Package bench runs and
 // compares the sides.
 package shmrows

@@ -38,11 +38,13 @@ const (
 func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
 	return idleSides(8000, func(w *shm.Writer, burn bool) bench.Side {
 		return func(_ context.Context, n int) (float64, error) {
-			others, err := othersCPU()
+			before, err := bench.OthersCPU()
 			if err != nil {
 				return 0, err
 			}
-			start, ends := shm.Now(), int64(0)
+
+			ends := int64(0) // what the ends of the cycles took
+			start := shm.Now()
 			for i := range n {
 				w.BeginCycle()
 				now := shm.Now()
@@ -53,11 +55,12 @@ func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
 				spin(start + int64(i+1)*int64(busyPeriod))
 			}
 			passed := shm.Now() - start
-			after, err := othersCPU()
+
+			after, err := bench.OthersCPU()
 			if err != nil {
 				return 0, err
 			}
-			cost := float64(ends + after - others)
+			cost := float64(ends + after - before)
 			if burn {
 				cost += idleShare * float64(passed)
 			}
@@ -77,7 +80,12 @@ func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Si
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: side(waking.w, false), Ref: side(alone.w, true), N: n, MaxSpread: 0.25}, nil
+		return &bench.Sides{
+			Ours:      side(waking.w, false),
+			Ref:       side(alone.w, true),
+			N:         n,
+			MaxSpread: 0.25,
+		}, nil
 	})
 }
 
@@ -88,16 +96,6 @@ func idleCycle(w *shm.Writer) func() {
 		w.PublishBlock(0, &values)
 		w.EndCycle(shm.Now())
 	}
-}
-
-// othersCPU is the CPU time of the threads of this process but this one.
-func othersCPU() (int64, error) {
-	all, err := bench.ProcessCPU()
-	if err != nil {
-		return 0, err
-	}
-	own, err := bench.ThreadCPU()
-	return all - own, err
 }
 
 // spin is busy until that time.

@@ -3,7 +3,6 @@ package shmrows
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -27,13 +26,16 @@ func newMirror(open *bench.Closers, counters, latency int) (*mirror, error) {
 
 // newMirrorFor is newMirror with a group of waiters, as shm.Options has it.
 func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirror, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
+		return nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
-	m.w, err = shm.Create(shm.Options{Path: m.path, History: 64, CoolDown: -1, WaitGroup: waitGroup,
+	m.w, err = shm.Create(shm.Options{
+		Path:            m.path,
+		History:         64,
+		CoolDown:        -1,
+		WaitGroup:       waitGroup,
 		HeartbeatPeriod: time.Hour, // a row may be held up for longer than a living writer is silent
 	})
 	if err != nil {

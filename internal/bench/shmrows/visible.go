@@ -29,11 +29,14 @@ func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 			return nil, err
 		}
 		return &bench.Sides{
-			// Waiting for another CPU is by nature uneven.
-			MaxSpread: 0.20,
-			Apart:     true,
-			Ours:      twocpu.OneWay(twocpu.RoundTrips(p, twocpu.Ends{Say: here.publish, Hear: there.wait, Reply: twocpu.Replier(here.wait, there.publish)})),
+			Ours: twocpu.OneWay(twocpu.RoundTrips(p, twocpu.Ends{
+				Say:   here.publish,
+				Hear:  there.wait,
+				Reply: twocpu.Replier(here.wait, there.publish),
+			})),
 			Ref:       twocpu.OneWay(twocpu.Words(p)),
+			MaxSpread: 0.20, // waiting for another CPU is by nature uneven
+			Apart:     true,
 		}, nil
 	})
 }

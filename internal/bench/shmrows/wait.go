@@ -35,22 +35,23 @@ func openWait(_ context.Context, env bench.Env) (*bench.Sides, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		values := block(1)
+		publish := func(n uint64) {
+			values[0] = value(n)
+			m.w.BeginCycle()
+			m.w.PublishBlock(0, &values)
+			m.w.EndCycle(shm.Now())
+		}
+		wait := func(n uint64) error {
+			_, err := m.r.Wait(context.Background(), m.handles[0], n)
+			return err
+		}
 		return &bench.Sides{
+			Ours:      wakes(p, publish, wait),
+			Ref:       wakes(p, word.wake, word.sleep),
 			MaxSpread: 0.20, // as shm.visible
 			Apart:     true,
-			Ours: wakes(p,
-				func(n uint64) {
-					values[0] = value(n)
-					m.w.BeginCycle()
-					m.w.PublishBlock(0, &values)
-					m.w.EndCycle(shm.Now())
-				},
-				func(n uint64) error {
-					_, err := m.r.Wait(context.Background(), m.handles[0], n)
-					return err
-				}),
-			Ref: wakes(p, word.wake, word.sleep),
 		}, nil
 	})
 }
@@ -58,62 +59,91 @@ func openWait(_ context.Context, env bench.Env) (*bench.Sides, error) {
 // errAwake: a thread that was to fall asleep did not.
 var errAwake = errors.New("the waiter did not fall asleep")
 
-// wakes makes a side of n wakes: sleep, on the other CPU, returns when wake has
-// published that number. It returns the median. Numbers go on from round to round,
-// because written words stay.
+// wakes makes a side of n wakes: sleep, on the other CPU, returns when wake has published that number. It returns the
+// median. Numbers go on from round to round, because written words stay; the first is 2.
 func wakes(p *twocpu.Peer, wake func(uint64), sleep func(uint64) error) bench.Side {
 	last := uint64(1)
 	var times []float64
 	return func(_ context.Context, n int) (float64, error) {
 		first, end := last+1, last+uint64(n)
 		last = end
-		var turn, woken atomic.Uint64 // the number that it is about
-		var at atomic.Int64           // when it woke
-		thread, slept := make(chan int, 1), make(chan error, 1)
-		err := p.Start(func() {
-			thread <- gettid()
-			for i := first; i <= end; i++ {
-				turn.Store(i)
-				if err := sleep(i); err != nil {
-					slept <- err
-					woken.Store(end) // the other side does not wait for the rest
-					return
-				}
-				at.Store(shm.Now())
-				woken.Store(i)
-			}
-			slept <- nil
-		})
-		if err != nil {
+		s := newSleeper()
+		if err := p.Start(func() { s.run(first, end, sleep) }); err != nil {
 			return 0, err
 		}
-		state, err := os.Open(fmt.Sprintf("/proc/self/task/%d/stat", <-thread))
-		if err != nil {
-			return 0, fmt.Errorf("watching the waiter: %w", err)
+
+		var err error
+		if times, err = s.wakeEach(first, end, wake, times[:0]); err != nil {
+			s.release(end, wake)
+			return 0, errors.Join(err, <-s.ended)
 		}
-		defer state.Close()
-		times = times[:0]
-		for i := first; i <= end; i++ {
-			for turn.Load() < i && woken.Load() < i {
-				runtime.Gosched()
-			}
-			if err := asleep(state, &woken, i); err != nil {
-				for ; i <= end; i++ { // so that its thread ends
-					wake(end)
-				}
-				return 0, errors.Join(err, <-slept)
-			}
-			start := shm.Now()
-			wake(i)
-			for woken.Load() < i {
-			}
-			times = append(times, float64(at.Load()-start))
-		}
-		if err := <-slept; err != nil {
+		if err := <-s.ended; err != nil {
 			return 0, fmt.Errorf("sleeping: %w", err)
 		}
 		slices.Sort(times)
 		return times[len(times)/2], nil
+	}
+}
+
+// sleeper is a thread on the other CPU that sleeps until each of some numbers.
+type sleeper struct {
+	thread chan int      // gets its id
+	turn   atomic.Uint64 // the number that it is about to sleep for
+	woken  atomic.Uint64 // the last number that it has seen
+	at     atomic.Int64  // when that was
+	ended  chan error
+}
+
+func newSleeper() *sleeper {
+	return &sleeper{thread: make(chan int, 1), ended: make(chan error, 1)}
+}
+
+// run sleeps for the numbers first to end.
+func (s *sleeper) run(first, end uint64, sleep func(uint64) error) {
+	s.thread <- gettid()
+	for i := first; i <= end; i++ {
+		s.turn.Store(i)
+		if err := sleep(i); err != nil {
+			s.ended <- err
+			s.woken.Store(end) // the other side does not wait for the rest
+			return
+		}
+		s.at.Store(shm.Now())
+		s.woken.Store(i)
+	}
+	s.ended <- nil
+}
+
+// wakeEach wakes the sleeper for the numbers first to end, each time when it is seen asleep. It appends to times what
+// each wake took.
+func (s *sleeper) wakeEach(first, end uint64, wake func(uint64), times []float64) ([]float64, error) {
+	state, err := os.Open(fmt.Sprintf("/proc/self/task/%d/stat", <-s.thread))
+	if err != nil {
+		return times, fmt.Errorf("watching the waiter: %w", err)
+	}
+	defer state.Close()
+
+	for i := first; i <= end; i++ {
+		for s.turn.Load() < i && s.woken.Load() < i {
+			runtime.Gosched()
+		}
+		if err := asleep(state, &s.woken, i); err != nil {
+			return times, err
+		}
+		start := shm.Now()
+		wake(i)
+		for s.woken.Load() < i {
+		}
+		times = append(times, float64(s.at.Load()-start))
+	}
+	return times, nil
+}
+
+// release wakes the sleeper, for all of its numbers, until it has ended: Peer runs nothing else before.
+func (s *sleeper) release(end uint64, wake func(uint64)) {
+	for s.woken.Load() < end {
+		wake(end)
+		runtime.Gosched()
 	}
 }
 
@@ -141,10 +171,9 @@ func asleep(stat *os.File, woken *atomic.Uint64, turn uint64) error {
 // newSharedWord makes a word in a file of the tmpfs, mapped as a mirror is: by
 // the one side to write, by the other to read.
 func newSharedWord(open *bench.Closers) (*sharedWord, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for a word: %w", err)
+		return nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	return mapWord(open, filepath.Join(dir, "word"))
 }

@@ -3,11 +3,8 @@ package toprows
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
@@ -30,8 +27,11 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 			return nil, err
 		}
 		return &bench.Sides{
-			Ours: m.side(awake, 0), Ref: m.side(asleep, share*float64(period)),
-			N: looks, Paced: true, MaxSpread: 0.5,
+			Ours:      m.side(awake, 0),
+			Ref:       m.side(asleep, share*float64(period)),
+			N:         looks,
+			Paced:     true,
+			MaxSpread: 0.5,
 		}, nil
 	})
 }
@@ -39,7 +39,7 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 // side is the CPU time of a process for each period, while all counters count, and more ns.
 func (m *mirror) side(pid int, more float64) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
-		before, err := cpuTime(pid)
+		before, err := bench.CPUOf(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -53,18 +53,9 @@ func (m *mirror) side(pid int, more float64) bench.Side {
 			}
 			m.count()
 		}
-		after, err := cpuTime(pid)
+		after, err := bench.CPUOf(pid)
 		return float64(after-before)/float64(n) + more, err
 	}
-}
-
-// cpuTime is the CPU time of another process.
-func cpuTime(pid int) (int64, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil { // clock_getcpuclockid(3)
-		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
-	}
-	return t.Nano(), nil
 }
 
 // mirror is a mirror whose counters count when the row says so.
@@ -77,11 +68,10 @@ type mirror struct {
 }
 
 func newMirror(open *bench.Closers) (*mirror, error) {
-	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	dir, err := open.MirrorDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
+		return nil, err
 	}
-	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "top.mirror"), values: make([]shm.Value, counters)}
 	m.w, err = shm.Create(shm.Options{Path: m.path, History: 1 << 16, HeartbeatPeriod: time.Hour})
 	if err != nil {
@@ -89,7 +79,13 @@ func newMirror(open *bench.Closers) (*mirror, error) {
 	}
 	open.Add(m.w.Close)
 	for i := range counters {
-		h, err := m.w.Add(shm.Entry{Name: fmt.Sprintf("tenant-%04d/https", i), Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true})
+		h, err := m.w.Add(shm.Entry{
+			Name:      fmt.Sprintf("tenant-%04d/https", i),
+			Kind:      "flow",
+			Source:    "xdp eth0 native",
+			ByteBasis: "l2",
+			Valid:     true,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -102,8 +98,8 @@ func newMirror(open *bench.Closers) (*mirror, error) {
 	return m, nil
 }
 
-// count lets all counters count, at rates that change their order, and publishes them; each second with a record of
-// the history, as the poller does.
+// count lets all counters count, at rates that change their order, and publishes them. Once a second it adds a record of
+// each to the history, as the poller does.
 func (m *mirror) count() {
 	now := shm.Now()
 	m.w.BeginCycle()
@@ -111,8 +107,12 @@ func (m *mirror) count() {
 	for i := range m.values {
 		n := uint64((i*7919 + m.cycles*104729) % 100_000)
 		v := &m.values[i]
-		v.Packets, v.Bytes, v.SampledAt = v.Packets+n, v.Bytes+700*n, now
-		if block[i%shm.BlockLen] = *v; i%shm.BlockLen == shm.BlockLen-1 {
+		v.Packets += n
+		v.Bytes += 700 * n
+		v.SampledAt = now
+
+		block[i%shm.BlockLen] = *v
+		if i%shm.BlockLen == shm.BlockLen-1 {
 			m.w.PublishBlock(i/shm.BlockLen, &block)
 		}
 		if m.cycles%10 == 0 {

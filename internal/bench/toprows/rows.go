@@ -28,9 +28,14 @@ func Rows(bin string) []bench.Row {
 	var rows []bench.Row
 	for _, t := range terminals {
 		rows = append(rows, bench.Row{
-			Name: t.row, Ref: "the same process asleep, and 2 % of a core", Bound: 1.0, Unit: "ns of CPU time per look at 10 Hz",
-			Rounds: 9, Openings: 1, Time: 30 * time.Second, // a round takes a second
-			Open: func(context.Context, bench.Env) (*bench.Sides, error) { return open(bin, t.width, t.height) },
+			Name:     t.row,
+			Ref:      "the same process asleep, and 2 % of a core",
+			Bound:    1.0,
+			Unit:     "ns of CPU time per look at 10 Hz",
+			Rounds:   9, // each takes a second
+			Openings: 1,
+			Time:     30 * time.Second,
+			Open:     func(context.Context, bench.Env) (*bench.Sides, error) { return open(bin, t.width, t.height) },
 		})
 	}
 	return rows

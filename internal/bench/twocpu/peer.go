@@ -45,7 +45,7 @@ func NewPeer(open *bench.Closers, env bench.Env) (*Peer, error) {
 	return p, nil
 }
 
-// Start has f run on the other CPU and returns once f was taken.
+// Start returns when the other CPU has begun to run f. It waits for the function before.
 func (p *Peer) Start(f func()) error {
 	select {
 	case p.jobs <- f:

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A round trip is too short to be timed alone: this many are timed together,
-// and a round is the median of these times (p50).
+// A round trip is too short to be timed alone. This many are timed together, and a round is the median of these times
+// (p50).
 const tripsTimed = 8
 
 // ErrNoReply: the other CPU was silent for far longer than it can be.
@@ -70,7 +70,11 @@ func Replier(hear func(uint64) error, say func(uint64)) func(first, last uint64)
 // Words makes a side of the round trips of one word in each direction: a cache line's way, there and back.
 func Words(p *Peer) bench.Side {
 	ping, pong := new(Lane), new(Lane)
-	return RoundTrips(p, Ends{Say: ping.Say, Hear: pong.Hear, Reply: Replier(ping.Hear, pong.Say)})
+	return RoundTrips(p, Ends{
+		Say:   ping.Say,
+		Hear:  pong.Hear,
+		Reply: Replier(ping.Hear, pong.Say),
+	})
 }
 
 // OneWay is half of a side of round trips.
@@ -84,42 +88,55 @@ func OneWay(trips bench.Side) bench.Side {
 // RoundTrips makes a side of n round trips. It returns the median of one. Numbers go on from round to round, because
 // written words stay; the first is 2.
 func RoundTrips(p *Peer, e Ends) bench.Side {
-	last := uint64(1)
-	var times []float64
+	t := &trips{ends: e, last: 1}
 	return func(_ context.Context, n int) (float64, error) {
 		batches := max(n/tripsTimed, 1)
-		first := last + 1
-		last += 1 + uint64(batches*tripsTimed)
-		end := last
+		first := t.last + 1
+		end := t.last + 1 + uint64(batches*tripsTimed)
 		replied := make(chan error, 1)
 		if err := p.Start(func() { replied <- e.Reply(first, end) }); err != nil {
 			return 0, err
 		}
-		times = times[:0]
-		at := first
-		trip := func() error {
-			e.Say(at)
-			err := e.Hear(at)
-			at++
-			return err
+
+		ns, err := t.measure(batches)
+		t.last = end // also after an error: the other end may have published up to there
+		if replyErr := <-replied; replyErr != nil {
+			err = errors.Join(err, fmt.Errorf("replying: %w", replyErr))
 		}
-		// The first trip waits for the other thread to wake up.
-		if err := trip(); err != nil {
-			return 0, errors.Join(err, <-replied)
-		}
-		for range batches {
-			start := shm.Now()
-			for range tripsTimed {
-				if err := trip(); err != nil {
-					return 0, errors.Join(err, <-replied)
-				}
-			}
-			times = append(times, float64(shm.Now()-start)/tripsTimed)
-		}
-		if err := <-replied; err != nil {
-			return 0, fmt.Errorf("replying: %w", err)
-		}
-		slices.Sort(times)
-		return times[len(times)/2], nil
+		return ns, err
 	}
+}
+
+// trips is the end of round trips on this CPU.
+type trips struct {
+	ends  Ends
+	last  uint64    // the number of the trip before
+	times []float64 // of a trip, one of each batch; here to be allocated once
+}
+
+// measure makes batches of trips, and returns the median time of a trip.
+func (t *trips) measure(batches int) (float64, error) {
+	// The first trip waits for the other thread to wake up.
+	if err := t.trip(); err != nil {
+		return 0, err
+	}
+
+	t.times = t.times[:0]
+	for range batches {
+		start := shm.Now()
+		for range tripsTimed {
+			if err := t.trip(); err != nil {
+				return 0, err
+			}
+		}
+		t.times = append(t.times, float64(shm.Now()-start)/tripsTimed)
+	}
+	slices.Sort(t.times)
+	return t.times[len(t.times)/2], nil
+}
+
+func (t *trips) trip() error {
+	t.last++
+	t.ends.Say(t.last)
+	return t.ends.Hear(t.last)
 }

@@ -19,7 +19,8 @@ func one(ifname, verdict string, _ int) string { return table(ifname, "", verdic
 
 // counterMap has the counters in a map from the port.
 func counterMap(ifname, verdict string, n int) string {
-	return table(ifname, counters(n), "counter name udp dport map "+elements(n, func(p int) string { return fmt.Sprintf(`"c%d"`, p) })+"\n"+verdict)
+	names := elements(n, func(p int) string { return fmt.Sprintf(`"c%d"`, p) })
+	return table(ifname, counters(n), "counter name udp dport map "+names+"\n"+verdict)
 }
 
 // verdictMap has a chain for each port, with its counter.
@@ -28,7 +29,8 @@ func verdictMap(ifname, verdict string, n int) string {
 	for p := range n {
 		fmt.Fprintf(&chains, "chain p%d { counter name \"c%d\" %s; }\n", firstPort+p, firstPort+p, verdict)
 	}
-	return table(ifname, counters(n)+chains.String(), "udp dport vmap "+elements(n, func(p int) string { return fmt.Sprintf("goto p%d", p) }))
+	jumps := elements(n, func(p int) string { return fmt.Sprintf("goto p%d", p) })
+	return table(ifname, counters(n)+chains.String(), "udp dport vmap "+jumps)
 }
 
 // linear has a rule for each port.
@@ -40,8 +42,15 @@ func linear(ifname, verdict string, n int) string {
 	return table(ifname, counters(n), rules.String())
 }
 
+// table is the text of a table with named objects, and rules on the ingress hook.
 func table(ifname, objects, rules string) string {
-	return fmt.Sprintf("table netdev bench_%s {\n%schain in {\ntype filter hook ingress device %q priority 0; policy accept;\n%s\n}\n}\n", ifname, objects, ifname, rules)
+	return fmt.Sprintf(`table netdev bench_%s {
+%schain in {
+type filter hook ingress device %q priority 0; policy accept;
+%s
+}
+}
+`, ifname, objects, ifname, rules)
 }
 
 func counters(n int) string {

@@ -64,7 +64,12 @@ func openDrop(rules ruleset, by int) opener {
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: above(exact(ours, counted), oursOne), Ref: bench.Fewer(by, above(theirs, theirsOne)), N: packets, MaxSpread: 0.5}, nil
+		return &bench.Sides{
+			Ours:      above(exact(ours, counted), oursOne),
+			Ref:       bench.Fewer(by, above(theirs, theirsOne)),
+			N:         packets,
+			MaxSpread: 0.5,
+		}, nil
 	})
 }
 
@@ -79,7 +84,12 @@ func openPoint(rules ruleset, n, by int) opener {
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: bench.Fewer(by, above(table, least)), Ref: least, N: packets, MaxSpread: 0.5}, nil
+		return &bench.Sides{
+			Ours:      bench.Fewer(by, above(table, least)),
+			Ref:       least,
+			N:         packets,
+			MaxSpread: 0.5,
+		}, nil
 	})
 }
 
@@ -98,7 +108,12 @@ func openCount() opener {
 		if err != nil {
 			return nil, err
 		}
-		return &bench.Sides{Ours: above(exact(ours, counted), bare), Ref: above(theirs, bare), N: packets / 4, MaxSpread: 0.3}, nil
+		return &bench.Sides{
+			Ours:      above(exact(ours, counted), bare),
+			Ref:       above(theirs, bare),
+			N:         packets / 4,
+			MaxSpread: 0.3,
+		}, nil
 	})
 }
 

@@ -12,7 +12,18 @@ import (
 func Rows() []bench.Row {
 	const unit = "ns per packet"
 	row := func(name, ref, above string, open opener) bench.Row {
-		return bench.Row{Name: name, Ref: "nftables: 1,000 named counters, " + ref, Bound: 1, Unit: unit + " above " + above, Full: true, Peers: "nft", Openings: 3, Rounds: 31, Time: 40 * time.Second, Open: open}
+		return bench.Row{
+			Name:     name,
+			Ref:      "nftables: 1,000 named counters, " + ref,
+			Bound:    1,
+			Unit:     unit + " above " + above,
+			Full:     true,
+			Peers:    "nft",
+			Openings: 3,
+			Rounds:   31,
+			Time:     40 * time.Second,
+			Open:     open,
+		}
 	}
 	const one = "a one-rule drop"
 	return []bench.Row{
@@ -29,8 +40,21 @@ func Points(panel string) []plot.Row {
 	var list []plot.Row
 	for _, n := range []int{32, 128, 512, 2048, 8192} {
 		point := func(name, curve string, rules ruleset, by int) {
-			row := bench.Row{Name: fmt.Sprintf("plot.nft.%s.%d", name, n), Unit: "ns per packet", Ref: "one rule", Peers: "nft", Openings: 1, Rounds: 7, Open: openPoint(rules, n, by)}
-			list = append(list, plot.Row{Row: row, Panel: panel, X: float64(n), Ours: curve})
+			row := bench.Row{
+				Name:     fmt.Sprintf("plot.nft.%s.%d", name, n),
+				Unit:     "ns per packet",
+				Ref:      "one rule",
+				Peers:    "nft",
+				Openings: 1,
+				Rounds:   7,
+				Open:     openPoint(rules, n, by),
+			}
+			list = append(list, plot.Row{
+				Row:   row,
+				Panel: panel,
+				X:     float64(n),
+				Ours:  curve,
+			})
 		}
 		point("linear", "nftables: n ports, one rule after the other, on veth", linear, max(1, n/32))
 		point("map", "nftables: a map of n ports, on veth", counterMap, 1)

@@ -25,7 +25,7 @@ type site struct {
 	open *bench.Closers
 	ns   *lab.Netns
 	send *ebpf.Collection
-	used int
+	used int // pairs
 }
 
 func newSite(open *bench.Closers) (*site, error) {
@@ -61,15 +61,21 @@ func (s *site) pair() (near, far *lab.End, err error) {
 func (s *site) nft(rules ruleset, verdict string, n int) (bench.Side, error) {
 	program, err := exec.LookPath("nft")
 	if err != nil {
-		return nil, &probe.UnsupportedError{Feature: "nftables", Reason: "nft is not on PATH", Fix: "install nftables, as make bench does"}
+		return nil, &probe.UnsupportedError{
+			Feature: "nftables",
+			Reason:  "nft is not on PATH",
+			Fix:     "install nftables, as make bench does",
+		}
 	}
 	near, far, err := s.pair()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "-f", "-")
+
 	var said bytes.Buffer
-	cmd.Stdin, cmd.Stderr = strings.NewReader(rules(near.Name, verdict, n)), &said
+	cmd := exec.Command(program, "-f", "-")
+	cmd.Stdin = strings.NewReader(rules(near.Name, verdict, n))
+	cmd.Stderr = &said
 	if err := s.ns.Do(cmd.Run); err != nil {
 		return nil, fmt.Errorf("nft: %w: %.200s", err, said.String())
 	}
@@ -83,7 +89,11 @@ func (s *site) dropAll() (bench.Side, error) {
 		return nil, err
 	}
 	return s.side(far, ports), s.ns.Do(func() error {
-		l, err := link.AttachXDP(link.XDPOptions{Program: s.send.Programs["drop_all"], Interface: near.Index, Flags: link.XDPDriverMode})
+		l, err := link.AttachXDP(link.XDPOptions{
+			Program:   s.send.Programs["drop_all"],
+			Interface: near.Index,
+			Flags:     link.XDPDriverMode,
+		})
 		if err != nil {
 			return fmt.Errorf("attaching a program that drops: %w", err)
 		}
@@ -92,7 +102,7 @@ func (s *site) dropAll() (bench.Side, error) {
 	})
 }
 
-// flows attaches a flow for each port to a new pair.
+// flows attaches a flow for each port to a new pair. The counters tell how many packets they have seen.
 func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 	near, far, err := s.pair()
 	if err != nil {
@@ -111,12 +121,10 @@ func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 			return nil, nil, err
 		}
 		c.ids = append(c.ids, counter.ID)
-		r := &list[i]
-		*r = xdp.Rule{Order: uint32(i), Counter: counter.ID, Drop: drop}
-		k, m := &r.Key.Out, &r.Mask.Out
-		k.Flags, m.Flags, k.Proto, m.Proto = xdp.FlagIPv4|xdp.FlagL4, xdp.FlagIPv4|xdp.FlagL4|xdp.FlagEgress, unix.IPPROTO_UDP, 0xff
-		binary.BigEndian.PutUint16(k.L4[2:], uint16(firstPort+i))
-		binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
+		list[i] = ofPort(firstPort + i)
+		list[i].Order = uint32(i)
+		list[i].Counter = counter.ID
+		list[i].Drop = drop
 	}
 	if err := rs.Add(list...); err != nil {
 		return nil, nil, err
@@ -126,6 +134,17 @@ func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 		return err
 	})
 	return s.side(far, ports), c, err
+}
+
+// ofPort matches UDP packets to a port, on ingress.
+func ofPort(port int) (r xdp.Rule) {
+	k, m := &r.Key.Out, &r.Mask.Out
+	k.Flags = xdp.FlagIPv4 | xdp.FlagL4
+	m.Flags = xdp.FlagIPv4 | xdp.FlagL4 | xdp.FlagEgress
+	k.Proto, m.Proto = unix.IPPROTO_UDP, 0xff
+	binary.BigEndian.PutUint16(k.L4[2:], uint16(port))
+	binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
+	return r
 }
 
 // bare is a pair without a hook.
@@ -139,13 +158,24 @@ func (s *site) bare() (bench.Side, error) {
 
 // side sends packets out of an end, to so many ports.
 func (s *site) side(from *lab.End, targets int) bench.Side {
-	frame := classbench.Packet{Src: 0x0a000001, Dst: 0x0a000002, SrcPort: 1, DstPort: firstPort, Proto: unix.IPPROTO_UDP}.Frame()
+	frame := classbench.Packet{
+		Src:     0x0a000001,
+		Dst:     0x0a000002,
+		SrcPort: 1,
+		DstPort: firstPort,
+		Proto:   unix.IPPROTO_UDP,
+	}.Frame()
 	return func(_ context.Context, n int) (float64, error) {
-		if err := errors.Join(s.send.Variables["send_to"].Set(uint32(from.Index)), s.send.Variables["send_ports"].Set(uint32(targets))); err != nil {
+		err := errors.Join(
+			s.send.Variables["send_to"].Set(uint32(from.Index)),
+			s.send.Variables["send_ports"].Set(uint32(targets)),
+		)
+		if err != nil {
 			return 0, fmt.Errorf("setting the interface and the ports of the sender: %w", err)
 		}
+
 		var ns float64
-		err := s.inside(func() (err error) {
+		err = s.inside(func() (err error) {
 			var ran error
 			ns, err = bench.Timed(bench.ThreadCPU, func(n int) {
 				_, ran = s.send.Programs["send_packet"].Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n)})
@@ -155,6 +185,7 @@ func (s *site) side(from *lab.End, targets int) bench.Side {
 		if err != nil {
 			return 0, fmt.Errorf("sending %d packets: %w", n, err)
 		}
+
 		var refused uint64
 		if err := s.send.Variables["send_refused"].Get(&refused); err != nil {
 			return 0, fmt.Errorf("reading how many packets were refused: %w", err)
@@ -166,8 +197,9 @@ func (s *site) side(from *lab.End, targets int) bench.Side {
 	}
 }
 
-// inside runs f in the site's namespace, on the calling thread, which the runner has locked, and without signals: the
-// interface's number is looked up in the namespace of the thread, and a signal ends a test run early.
+// inside runs f in the site's namespace, on the calling thread, which the runner has locked: the kernel looks the
+// number of an interface up in the namespace of the thread. No signal reaches the thread meanwhile, because a signal
+// ends a test run early.
 func (s *site) inside(f func() error) error {
 	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

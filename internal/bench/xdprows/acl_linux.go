@@ -56,16 +56,22 @@ func (a *acl) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules, packets := a.set().rules, a.set().packets
-	ruleFile, packetFile := filepath.Join(dir, "rules"), filepath.Join(dir, "packets")
-	if err := errors.Join(written(ruleFile, func(w io.Writer) { writeRules(w, rules) }), written(packetFile, func(w io.Writer) { writePackets(w, rules, packets) })); err != nil {
+
+	in := a.set()
+	rules := filepath.Join(dir, "rules")
+	if err := written(rules, func(w io.Writer) { writeRules(w, in.rules) }); err != nil {
 		return err
 	}
+	packets := filepath.Join(dir, "packets")
+	if err := written(packets, func(w io.Writer) { writePackets(w, in.rules, in.packets) }); err != nil {
+		return err
+	}
+
 	cpus, err := bench.CPUs()
 	if err != nil {
 		return err
 	}
-	if a.peer, err = cside.Start(&a.open, bin, ruleFile, packetFile, strconv.Itoa(cpus[0])); err != nil {
+	if a.peer, err = cside.Start(&a.open, bin, rules, packets, strconv.Itoa(cpus[0])); err != nil {
 		return err
 	}
 	return a.peer.Ready(patience)
@@ -75,7 +81,11 @@ func (a *acl) start(ctx context.Context) error {
 func dpdkFlags(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "pkg-config", "--cflags", "libdpdk").Output()
 	if err != nil {
-		return nil, &probe.UnsupportedError{Feature: "rte_acl", Reason: "pkg-config does not find libdpdk", Fix: "install libdpdk-dev, as make bench does"}
+		return nil, &probe.UnsupportedError{
+			Feature: "rte_acl",
+			Reason:  "pkg-config does not find libdpdk",
+			Fix:     "install libdpdk-dev, as make bench does",
+		}
 	}
 	return append(strings.Fields(string(out)), "-lrte_acl", "-lrte_eal"), nil
 }
@@ -94,12 +104,15 @@ func written(path string, write func(io.Writer)) error {
 	return nil
 }
 
+// writeRules writes a rule a line, as src/acl.c reads them.
 func writeRules(w io.Writer, rules []classbench.Rule) {
 	for _, r := range rules {
-		fmt.Fprintln(w, r.Src.Addr, r.Src.Len, r.Dst.Addr, r.Dst.Len, r.SrcPort.First, r.SrcPort.Last, r.DstPort.First, r.DstPort.Last, r.Proto)
+		fmt.Fprintln(w, r.Src.Addr, r.Src.Len, r.Dst.Addr, r.Dst.Len,
+			r.SrcPort.First, r.SrcPort.Last, r.DstPort.First, r.DstPort.Last, r.Proto)
 	}
 }
 
+// writePackets writes a packet a line, with the number of the rule that decides it, from 1 on; 0: none.
 func writePackets(w io.Writer, rules []classbench.Rule, packets []classbench.Packet) {
 	for _, p := range packets {
 		fmt.Fprintln(w, p.Src, p.Dst, p.SrcPort, p.DstPort, p.Proto, classbench.First(rules, p)+1)
@@ -118,14 +131,20 @@ func (a *acl) side(cpu int) (bench.Side, error) {
 func aclRow(row bench.Row, generate func() input) bench.Row {
 	in := sync.OnceValue(generate)
 	a := &acl{set: in}
-	row.Prepare, row.Release = a.prepare, a.open.Close
+	row.Prepare = a.prepare
+	row.Release = a.open.Close
 	row.Open = func(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		ref, err := a.side(env.CPU)
 		if err != nil {
 			return nil, err
 		}
 		return withSet(in().rules, in().packets, func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)), Ref: ref, N: tracePackets, MaxSpread: 0.3}, nil
+			return &bench.Sides{
+				Ours:      bench.Above(s.spread(traceOurs), s.spread(traceEmpty)),
+				Ref:       ref,
+				N:         tracePackets,
+				MaxSpread: 0.3,
+			}, nil
 		})(ctx, env)
 	}
 	return row

@@ -27,7 +27,13 @@ func openUpdate(many, few, masks int) opener {
 			if err != nil {
 				return nil, err
 			}
-			return &bench.Sides{Ours: ours, Ref: ref, N: 8, Paced: true, MaxSpread: 0.5}, nil
+			return &bench.Sides{
+				Ours:      ours,
+				Ref:       ref,
+				N:         8,
+				Paced:     true,
+				MaxSpread: 0.5,
+			}, nil
 		})
 	}
 }
@@ -100,6 +106,12 @@ func openLoad(n, masks int) opener {
 			return float64(time.Since(start).Nanoseconds()), nil
 		}
 		second := func(context.Context, int) (float64, error) { return float64(time.Second.Nanoseconds()), nil }
-		return &bench.Sides{Ours: ours, Ref: second, N: 1, Paced: true, MaxSpread: 0.5}, nil
+		return &bench.Sides{
+			Ours:      ours,
+			Ref:       second,
+			N:         1,
+			Paced:     true,
+			MaxSpread: 0.5,
+		}, nil
 	}
 }

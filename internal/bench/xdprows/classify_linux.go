@@ -34,7 +34,12 @@ func openMaskedHot(n, masks int) opener {
 	return lazily(func() opener {
 		rules := classbench.Masked(n, masks, seed)
 		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs, Turns: 4}, nil
+			return &bench.Sides{
+				Ours:  s.hot("flowtally_xdp"),
+				Ref:   s.hot("bench_empty"),
+				N:     runs,
+				Turns: 4,
+			}, nil
 		})
 	})
 }
@@ -45,7 +50,11 @@ func openMaskedSpread(n, masks int) opener {
 	return lazily(func() opener {
 		in := ofMasks(n, masks)
 		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: s.spread(traceOurs), Ref: s.hot("bench_empty"), N: tracePackets}, nil
+			return &bench.Sides{
+				Ours: s.spread(traceOurs),
+				Ref:  s.hot("bench_empty"),
+				N:    tracePackets,
+			}, nil
 		})
 	})
 }
@@ -63,7 +72,11 @@ func openRanges() opener {
 			if err != nil {
 				return nil, err
 			}
-			return &bench.Sides{Ours: r.spread(traceOurs), Ref: m.spread(traceOurs), N: tracePackets}, nil
+			return &bench.Sides{
+				Ours: r.spread(traceOurs),
+				Ref:  m.spread(traceOurs),
+				N:    tracePackets,
+			}, nil
 		})
 	}
 }
@@ -77,8 +90,11 @@ func openLinear(generate func() input) opener {
 				return nil, err
 			}
 			return &bench.Sides{
-				Ours: s.spread(traceOurs), Base: s.spread(traceEmpty), Ref: bench.Fewer(16, s.spread(traceLinear)),
-				N: tracePackets, MaxSpread: 0.3, // the linear matcher sees another part of the trace in each round
+				Ours:      s.spread(traceOurs),
+				Base:      s.spread(traceEmpty),
+				Ref:       bench.Fewer(16, s.spread(traceLinear)),
+				N:         tracePackets,
+				MaxSpread: 0.3, // the linear matcher sees another part of the trace in each round
 			}, nil
 		})
 	})
@@ -89,7 +105,11 @@ func openAlone(generate func() input) opener {
 	return lazily(func() opener {
 		in := generate()
 		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
-			return &bench.Sides{Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)), Ref: s.spread(traceEmpty), N: tracePackets}, nil
+			return &bench.Sides{
+				Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)),
+				Ref:  s.spread(traceEmpty),
+				N:    tracePackets,
+			}, nil
 		})
 	})
 }
@@ -100,7 +120,12 @@ func openOther(n, masks int, frame []byte) opener {
 		rules := classbench.Masked(n, masks, seed)
 		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
 			s.frame = frame
-			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs, Turns: 4}, nil
+			return &bench.Sides{
+				Ours:  s.hot("flowtally_xdp"),
+				Ref:   s.hot("bench_empty"),
+				N:     runs,
+				Turns: 4,
+			}, nil
 		})
 	})
 }

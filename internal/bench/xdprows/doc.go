@@ -1,8 +1,7 @@
 // Package xdprows holds the rows of the bench that are about the packet path.
 //
-// Programs run by BPF_PROG_TEST_RUN, 2^20 times in one system call, on a thread
-// that is pinned and takes no signals (a signal ends such a run early); a side's
-// figure is the CPU time of the thread. So there is no driver, no DMA and no
+// Programs run by BPF_PROG_TEST_RUN, up to 2^17 times in one system call, on a thread that is pinned and takes no signals:
+// a signal ends such a run early. A side's figure is the CPU time of the thread. So there is no driver, no DMA and no
 // cold packet in it: every parser pays the same for those.
 //
 //   - xdp.one: the program that is attached, with one rule of one UDP flow,

@@ -45,8 +45,12 @@ func (s *set) fillLinear(rules []classbench.Rule) error {
 
 func inLinear(from *classbench.Rule, counter uint32) linearRule {
 	r := linearRule{
-		SrcFirst: from.SrcPort.First, SrcLast: from.SrcPort.Last, DstFirst: from.DstPort.First, DstLast: from.DstPort.Last,
-		Proto: uint16(from.Proto), Counter: counter,
+		SrcFirst: from.SrcPort.First,
+		SrcLast:  from.SrcPort.Last,
+		DstFirst: from.DstPort.First,
+		DstLast:  from.DstPort.Last,
+		Proto:    uint16(from.Proto),
+		Counter:  counter,
 	}
 	if from.Proto != 0 {
 		r.ProtoMask = 0xff

@@ -14,7 +14,13 @@ func openOne(context.Context, bench.Env) (*bench.Sides, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench.Sides{Ours: r.side("flowtally_xdp"), Ref: r.side("bench_empty"), N: runs, Turns: 4, Close: r.close}, nil
+	return &bench.Sides{
+		Ours:  r.side("flowtally_xdp"),
+		Ref:   r.side("bench_empty"),
+		N:     runs,
+		Turns: 4,
+		Close: r.close,
+	}, nil
 }
 
 func openHot(context.Context, bench.Env) (*bench.Sides, error) {
@@ -23,8 +29,11 @@ func openHot(context.Context, bench.Env) (*bench.Sides, error) {
 		return nil, err
 	}
 	return &bench.Sides{
-		Ours: r.side("flowtally_xdp"), Ref: r.side("bench_peer"), Base: r.side("bench_empty"),
-		N: runs, Close: r.close,
+		Ours:  r.side("flowtally_xdp"),
+		Ref:   r.side("bench_peer"),
+		Base:  r.side("bench_empty"),
+		N:     runs,
+		Close: r.close,
 	}, nil
 }
 
@@ -34,8 +43,11 @@ func openSpread(context.Context, bench.Env) (*bench.Sides, error) {
 		return nil, err
 	}
 	return &bench.Sides{
-		Ours: r.side("bench_ours_spread"), Ref: r.side("bench_peer_spread"), Base: r.side("bench_empty_spread"),
-		N: runs / 4, Close: r.close,
+		Ours:  r.side("bench_ours_spread"),
+		Ref:   r.side("bench_peer_spread"),
+		Base:  r.side("bench_empty_spread"),
+		N:     runs / 4,
+		Close: r.close,
 	}, nil
 }
 
@@ -62,13 +74,19 @@ func openSMP(_ context.Context, env bench.Env) (*bench.Sides, error) {
 		ns, err := alone(ctx, n)
 		return ns, errors.Join(err, p.stop())
 	}
-	return &bench.Sides{Ours: both, Ref: alone, N: runs, Apart: true, Close: func() error {
-		sum, err := r.counted()
-		if err == nil && sum != total.Load() {
-			err = fmt.Errorf("%d packets were counted of %d", sum, total.Load())
-		}
-		return errors.Join(err, r.close())
-	}}, nil
+	return &bench.Sides{
+		Ours:  both,
+		Ref:   alone,
+		N:     runs,
+		Apart: true,
+		Close: func() error {
+			sum, err := r.counted()
+			if err == nil && sum != total.Load() {
+				err = fmt.Errorf("%d packets were counted of %d", sum, total.Load())
+			}
+			return errors.Join(err, r.close())
+		},
+	}, nil
 }
 
 func timed(run func(context.Context, int) error) bench.Side {

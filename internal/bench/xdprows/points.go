@@ -21,18 +21,42 @@ func Points() []plot.Row {
 	var list []plot.Row
 	add := func(panel string, x float64, n, masks int, peer bool) {
 		set := func() input { return ofMasks(n, masks) }
-		row := bench.Row{Name: fmt.Sprintf("plot.%d.rules.%d.masks", n, masks), Unit: above, Ref: "linear matcher", Openings: 1, Rounds: 7, Open: openLinear(set)}
+		row := bench.Row{
+			Name:     fmt.Sprintf("plot.%d.rules.%d.masks", n, masks),
+			Unit:     above,
+			Ref:      "linear matcher",
+			Openings: 1,
+			Rounds:   7,
+			Open:     openLinear(set),
+		}
 		if n > linearMost {
 			row.Ref, row.Open = "empty", openAlone(set)
 		}
-		p := plot.Row{Row: row, Panel: panel, X: x, Ours: "flowtally"}
+		p := plot.Row{
+			Row:   row,
+			Panel: panel,
+			X:     x,
+			Ours:  "flowtally",
+		}
 		if n <= linearMost {
 			p.Ref = "linear matcher in BPF"
 		}
 		list = append(list, p)
 		if peer {
-			row := bench.Row{Name: row.Name + ".rte", Unit: above, Ref: "rte_acl", Openings: 1, Rounds: 7, Peers: "rte_acl"}
-			list = append(list, plot.Row{Row: aclRow(row, set), Panel: panel, X: x, Ref: "DPDK's rte_acl, one packet at a time, classification alone"})
+			row := bench.Row{
+				Name:     row.Name + ".rte",
+				Unit:     above,
+				Ref:      "rte_acl",
+				Openings: 1,
+				Rounds:   7,
+				Peers:    "rte_acl",
+			}
+			list = append(list, plot.Row{
+				Row:   aclRow(row, set),
+				Panel: panel,
+				X:     x,
+				Ref:   "DPDK's rte_acl, one packet at a time, classification alone",
+			})
 		}
 	}
 	for _, masks := range []int{1, 4, 8, 24, 60, 200, 1000} {

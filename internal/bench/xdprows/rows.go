@@ -52,12 +52,34 @@ func Rows() []bench.Row {
 
 func exactRows() []bench.Row {
 	return []bench.Row{
-		{Name: "xdp.one", Ref: "empty XDP_PASS", Bound: 1.3, Unit: "ns per packet", Open: openOne},
-		{Name: "xdp.exact.64k.hot", Ref: "same parser, BPF hash and per-CPU array, above empty", Bound: 0.5,
-			Unit: "ns per packet above empty", Open: openHot},
-		{Name: "xdp.exact.64k.spread", Ref: "same parser, BPF hash and per-CPU array, above empty", Bound: 0.4,
-			Unit: "ns per packet above empty", Open: openSpread},
-		{Name: "xdp.smp", Ref: "xdp.one: one CPU alone", Bound: 1.1, Unit: "ns per packet and CPU", Open: openSMP},
+		{
+			Name:  "xdp.one",
+			Ref:   "empty XDP_PASS",
+			Bound: 1.3,
+			Unit:  "ns per packet",
+			Open:  openOne,
+		},
+		{
+			Name:  "xdp.exact.64k.hot",
+			Ref:   "same parser, BPF hash and per-CPU array, above empty",
+			Bound: 0.5,
+			Unit:  "ns per packet above empty",
+			Open:  openHot,
+		},
+		{
+			Name:  "xdp.exact.64k.spread",
+			Ref:   "same parser, BPF hash and per-CPU array, above empty",
+			Bound: 0.4,
+			Unit:  "ns per packet above empty",
+			Open:  openSpread,
+		},
+		{
+			Name:  "xdp.smp",
+			Ref:   "xdp.one: one CPU alone",
+			Bound: 1.1,
+			Unit:  "ns per packet and CPU",
+			Open:  openSMP,
+		},
 	}
 }
 
@@ -66,33 +88,96 @@ func generatedRows() []bench.Row {
 	const whole = "ns per packet"
 	seeded := fmt.Sprintf(" (seed %d)", seed)
 	rows := []bench.Row{
-		{Name: "xdp.masked.1k.hot", Ref: "empty XDP_PASS" + seeded, Bound: 1.8, Unit: whole, Open: openMaskedHot(1000, 24)},
-		{Name: "xdp.masked.1k.spread", Ref: "empty XDP_PASS" + seeded, Bound: 7.5, Unit: whole, Open: openMaskedSpread(1000, 24)},
-		{Name: "xdp.masked.16k.spread", Ref: "empty XDP_PASS" + seeded, Bound: 12, Unit: whole, Openings: 3, Open: openMaskedSpread(16000, 200)},
-		{Name: "xdp.ranges.1k.spread", Ref: "xdp.masked.1k.spread: no ranges" + seeded, Bound: 1.3, Unit: whole, Open: openRanges()},
+		{
+			Name:  "xdp.masked.1k.hot",
+			Ref:   "empty XDP_PASS" + seeded,
+			Bound: 1.8,
+			Unit:  whole,
+			Open:  openMaskedHot(1000, 24),
+		},
+		{
+			Name:  "xdp.masked.1k.spread",
+			Ref:   "empty XDP_PASS" + seeded,
+			Bound: 7.5,
+			Unit:  whole,
+			Open:  openMaskedSpread(1000, 24),
+		},
+		{
+			Name:     "xdp.masked.16k.spread",
+			Ref:      "empty XDP_PASS" + seeded,
+			Bound:    12,
+			Unit:     whole,
+			Openings: 3,
+			Open:     openMaskedSpread(16000, 200),
+		},
+		{
+			Name:  "xdp.ranges.1k.spread",
+			Ref:   "xdp.masked.1k.spread: no ranges" + seeded,
+			Bound: 1.3,
+			Unit:  whole,
+			Open:  openRanges(),
+		},
 	}
 	for _, f := range classbench.Families() {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, bench.Row{
-				Name: fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000), Ref: "linear matcher in BPF, above empty" + seeded, Bound: 0.1, Unit: above,
-				Openings: 2, Time: time.Minute, Open: openLinear(func() input { return ofFamily(f, n) }),
+				Name:     fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000),
+				Ref:      "linear matcher in BPF, above empty" + seeded,
+				Bound:    0.1,
+				Unit:     above,
+				Openings: 2,
+				Time:     time.Minute,
+				Open:     openLinear(func() input { return ofFamily(f, n) }),
 			})
 		}
 	}
 	for _, f := range classbench.Families() {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, aclRow(bench.Row{
-				Name: fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000), Ref: "DPDK's rte_acl one packet at a time, classification alone" + seeded,
-				Bound: 1, Unit: above, Peers: "rte_acl", Openings: 2, Time: time.Minute,
+				Name:     fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000),
+				Ref:      "DPDK's rte_acl one packet at a time, classification alone" + seeded,
+				Bound:    1,
+				Unit:     above,
+				Peers:    "rte_acl",
+				Openings: 2,
+				Time:     time.Minute,
 			}, func() input { return ofFamily(f, n) }))
 		}
 	}
 	rows = append(rows, worstRows(seeded)...)
 	rows = append(rows,
-		bench.Row{Name: "xdp.nonip.24", Ref: "empty XDP_PASS, the same ARP frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1000, 24, arp())},
-		bench.Row{Name: "xdp.otherip.1", Ref: "empty XDP_PASS, the same IPv6 frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1, 1, ipv6())},
-		bench.Row{Name: "xdp.update.10k", Ref: "one rule added to 100" + seeded, Bound: 2, Unit: "ns per change, wall time", Openings: 2, Open: openUpdate(10_000, 100, 24)},
-		bench.Row{Name: "xdp.load.16k", Ref: "one second" + seeded, Bound: 1, Unit: "ns per load, wall time", Rounds: 7, Openings: 1, Time: 30 * time.Second, Open: openLoad(16_000, 200)},
+		bench.Row{
+			Name:  "xdp.nonip.24",
+			Ref:   "empty XDP_PASS, the same ARP frame" + seeded,
+			Bound: 1.3,
+			Unit:  whole,
+			Open:  openOther(1000, 24, arp()),
+		},
+		bench.Row{
+			Name:  "xdp.otherip.1",
+			Ref:   "empty XDP_PASS, the same IPv6 frame" + seeded,
+			Bound: 1.3,
+			Unit:  whole,
+			Open:  openOther(1, 1, ipv6()),
+		},
+		bench.Row{
+			Name:     "xdp.update.10k",
+			Ref:      "one rule added to 100" + seeded,
+			Bound:    2,
+			Unit:     "ns per change, wall time",
+			Openings: 2,
+			Open:     openUpdate(10_000, 100, 24),
+		},
+		bench.Row{
+			Name:     "xdp.load.16k",
+			Ref:      "one second" + seeded,
+			Bound:    1,
+			Unit:     "ns per load, wall time",
+			Rounds:   7,
+			Openings: 1,
+			Time:     30 * time.Second,
+			Open:     openLoad(16_000, 200),
+		},
 	)
 	for i := range rows {
 		rows[i].Full = !slices.Contains(brief(), rows[i].Name)
@@ -116,8 +201,13 @@ type worstInput struct {
 func worstRows(seeded string) []bench.Row {
 	row := func(name string, bound float64, generate func() worstInput) bench.Row {
 		return bench.Row{
-			Name: "xdp.worst." + name, Ref: "empty XDP_PASS" + seeded, Bound: bound, Unit: "ns per packet, the worst that a search finds",
-			Openings: 1, Time: time.Minute, Open: openWorst(generate),
+			Name:     "xdp.worst." + name,
+			Ref:      "empty XDP_PASS" + seeded,
+			Bound:    bound,
+			Unit:     "ns per packet, the worst that a search finds",
+			Openings: 1,
+			Time:     time.Minute,
+			Open:     openWorst(generate),
 		}
 	}
 	rows := []bench.Row{
@@ -132,6 +222,13 @@ func worstRows(seeded string) []bench.Row {
 	return append(rows,
 		row("fewbits.3k", 400, func() worstInput { return worstInput{scattered: classbench.FewBits(3000, seed)} }),
 		row("nested.3k", 400, func() worstInput { return worstInput{scattered: classbench.Nested(3000)} }),
-		bench.Row{Name: "xdp.worst.ipv6.extensions", Ref: "the same without extension headers", Bound: 7, Unit: "ns per packet", Openings: 1, Open: openExtensions},
+		bench.Row{
+			Name:     "xdp.worst.ipv6.extensions",
+			Ref:      "the same without extension headers",
+			Bound:    7,
+			Unit:     "ns per packet",
+			Openings: 1,
+			Open:     openExtensions,
+		},
 	)
 }

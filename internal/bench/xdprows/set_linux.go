@@ -73,7 +73,8 @@ func install(rules []classbench.Rule) (_ *xdp.RuleSet, counters []uint32, err er
 func translate(from *classbench.Rule, order int, counter uint32) xdp.Rule {
 	r := xdp.Rule{Counter: counter, Order: uint32(order)}
 	k, m := &r.Key.Out, &r.Mask.Out
-	k.Flags, m.Flags = xdp.FlagIPv4, xdp.FlagIPv4|xdp.FlagEgress
+	k.Flags = xdp.FlagIPv4
+	m.Flags = xdp.FlagIPv4 | xdp.FlagEgress
 	for i, p := range []classbench.Prefix{from.Src, from.Dst} {
 		binary.BigEndian.PutUint32(k.Addr[4*i:], p.Addr)
 		binary.BigEndian.PutUint32(m.Addr[4*i:], p.Mask())
@@ -81,16 +82,20 @@ func translate(from *classbench.Rule, order int, counter uint32) xdp.Rule {
 	if from.Proto != 0 {
 		k.Proto, m.Proto = from.Proto, 0xff
 	}
+
+	// One port is in the key, as the first or the second half of L4. A range is beside it.
+	ranges := []*xdp.Range{&r.Ports[0].Src, &r.Ports[0].Dst}
 	for i, p := range []classbench.Range{from.SrcPort, from.DstPort} {
-		switch {
-		case p.Any():
-		case p.First == p.Last:
+		if p.Any() {
+			continue
+		}
+		k.Flags |= xdp.FlagL4
+		m.Flags |= xdp.FlagL4
+		if p.First == p.Last {
 			binary.BigEndian.PutUint16(k.L4[2*i:], p.First)
 			binary.BigEndian.PutUint16(m.L4[2*i:], 0xffff)
-			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
-		default:
-			*[]*xdp.Range{&r.Ports[0].Src, &r.Ports[0].Dst}[i] = xdp.Range{First: p.First, Last: p.Last}
-			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
+		} else {
+			*ranges[i] = xdp.Range{First: p.First, Last: p.Last}
 		}
 	}
 	return r
@@ -129,14 +134,23 @@ func (s *set) loadTrace(packets []classbench.Packet) error {
 	if s.trace, err = ebpf.NewCollection(spec); err != nil {
 		return fmt.Errorf("loading the trace's object: %w", err)
 	}
-	for i, p := range []*ebpf.Program{traceOurs: s.ours.Programs["flowtally_xdp"], traceEmpty: s.trace.Programs["trace_empty"], traceLinear: s.trace.Programs["trace_linear"]} {
+
+	behind := []*ebpf.Program{
+		traceOurs:   s.ours.Programs["flowtally_xdp"],
+		traceEmpty:  s.trace.Programs["trace_empty"],
+		traceLinear: s.trace.Programs["trace_linear"],
+	}
+	for i, p := range behind {
 		if err := s.trace.Maps["trace_next"].Put(uint32(i), p); err != nil {
 			return fmt.Errorf("putting a program behind the trace: %w", err)
 		}
 	}
-	keys, values := make([]uint32, tracePackets), make([]tracePacket, tracePackets)
+
+	keys := make([]uint32, tracePackets)
+	values := make([]tracePacket, tracePackets)
 	for i := range keys {
-		keys[i], values[i] = uint32(i), inTrace(packets[i%len(packets)])
+		keys[i] = uint32(i)
+		values[i] = inTrace(packets[i%len(packets)])
 	}
 	if _, err := s.trace.Maps["trace_packets"].BatchUpdate(keys, values, nil); err != nil {
 		return fmt.Errorf("filling the trace: %w", err)

@@ -30,7 +30,12 @@ func openWorst(generate func() worstInput) opener {
 				if err != nil {
 					return nil, err
 				}
-				return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: worstRuns, Turns: 4}, nil
+				return &bench.Sides{
+					Ours:  s.hot("flowtally_xdp"),
+					Ref:   s.hot("bench_empty"),
+					N:     worstRuns,
+					Turns: 4,
+				}, nil
 			})
 		}
 	})
@@ -190,6 +195,11 @@ func openExtensions(context.Context, bench.Env) (*bench.Sides, error) {
 			}
 			return nil
 		})
-		return &bench.Sides{Ours: ours, Ref: ref, N: runs, Turns: 4}, nil
+		return &bench.Sides{
+			Ours:  ours,
+			Ref:   ref,
+			N:     runs,
+			Turns: 4,
+		}, nil
 	})
 }

@@ -1,13 +1,29 @@
-package cli
+package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/golden"
+	"github.com/flowtally/flowtally/internal/lab/schema"
 )
+
+//go:generate go test -run TestSchemaKeepsItsFields -update
+
+var update = flag.Bool("update", false, "write the schema anew; no field is ever removed there")
+
+// schemaFile is the schema of -o json.
+const schemaFile = "testdata/schema.json"
 
 // bounds are the required bounds of the rows.
 var bounds = map[string]float64{
@@ -21,17 +37,17 @@ var bounds = map[string]float64{
 	"hooks.start.240": 0.6, "hooks.burst.240": 1.5, "hooks.idle.240": 0.5, "hooks.stop.240": 2.0,
 }
 
-// benchLine runs flowtally bench with args.
-func benchLine(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// line runs a command line.
+func line(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, talk bytes.Buffer
-	code = Main(t.Context(), strings.NewReader(""), &out, &talk, append([]string{"bench"}, args...))
+	code = run(t.Context(), &out, &talk, args)
 	return code, out.String(), talk.String()
 }
 
-func TestBenchHasEveryRow(t *testing.T) {
+func TestHasEveryRow(t *testing.T) {
 	got := map[string]float64{}
-	for _, row := range benchRows() {
+	for _, row := range everyRow() {
 		got[row.Name] = row.Bound
 		if row.Ref == "" || row.Open == nil {
 			t.Errorf("%s: ref %q, Open %t", row.Name, row.Ref, row.Open != nil)
@@ -42,7 +58,7 @@ func TestBenchHasEveryRow(t *testing.T) {
 			t.Errorf("%s: bound %v, want %v", name, got[name], bound)
 		}
 	}
-	code, out, _ := benchLine(t, "--list")
+	code, out, _ := line(t, "--list")
 	for name := range bounds {
 		if !strings.Contains(out, name+" ") {
 			t.Errorf("--list does not name %s", name)
@@ -53,18 +69,18 @@ func TestBenchHasEveryRow(t *testing.T) {
 	}
 }
 
-func TestBenchRefusesUnknownRows(t *testing.T) {
-	code, out, talk := benchLine(t, "--row", "shm.raed")
+func TestUnknownRowIsRefused(t *testing.T) {
+	code, out, talk := line(t, "--row", "shm.raed")
 	if code != exitUsage || out != "" || !strings.Contains(talk, `row "shm.raed": no such row`) || !strings.Contains(talk, "shm.read ") {
 		t.Errorf("exit code %d, %q, %q", code, out, talk)
 	}
 }
 
-func TestBenchPrintsJSON(t *testing.T) {
+func TestJSONHasTheMeasuredRow(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs CPU affinity: Linux")
 	}
-	code, out, talk := benchLine(t, "--short", "--row", "shm.read", "-o", "json")
+	code, out, talk := line(t, "--short", "--row", "shm.read", "-o", "json")
 	var got struct {
 		Schema  int
 		Machine struct{ CPU, Kernel string }
@@ -80,6 +96,13 @@ func TestBenchPrintsJSON(t *testing.T) {
 			Reason string
 		}
 	}
+	of, err := schema.Read(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(of, []byte(out)); err != nil {
+		t.Errorf("not of its schema: %v", err)
+	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, talk)
 	}
@@ -89,7 +112,7 @@ func TestBenchPrintsJSON(t *testing.T) {
 	r := got.Results[0]
 	if r.Ratio == nil {
 		if !strings.HasPrefix(r.Reason, "noise: ") { // a machine that runs tests may be too busy
-			t.Errorf("null: %s", r.Reason)
+			t.Errorf("not measured: %s", r.Reason)
 		}
 		return
 	}
@@ -98,14 +121,67 @@ func TestBenchPrintsJSON(t *testing.T) {
 	}
 }
 
-// TestBenchRefusesAPlotThatCannotBe: before anything is measured.
-func TestBenchRefusesAPlotThatCannotBe(t *testing.T) {
-	code, out, talk := benchLine(t, "--plot", filepath.Join(t.TempDir(), "none", "plot.svg"))
+// TestPlotThatCannotBeWrittenIsRefused: before anything is measured.
+func TestPlotThatCannotBeWrittenIsRefused(t *testing.T) {
+	code, out, talk := line(t, "--plot", filepath.Join(t.TempDir(), "none", "plot.svg"))
 	if code != exitFailed || out != "" || !strings.Contains(talk, "opening the plot") {
 		t.Errorf("a directory that is missing: exit code %d, %q, %q", code, out, talk)
 	}
-	code, out, talk = benchLine(t, "--plot", filepath.Join(t.TempDir(), "plot.svg"), "--gate")
+	code, out, talk = line(t, "--plot", filepath.Join(t.TempDir(), "plot.svg"), "--gate")
 	if code != exitUsage || out != "" || !strings.Contains(talk, "--plot measures points of its own") {
 		t.Errorf("with --gate: exit code %d, %q, %q", code, out, talk)
+	}
+}
+
+// TestSchemaKeepsItsFields compares the schema with the types. Programs rely on the fields that it has.
+func TestSchemaKeepsItsFields(t *testing.T) {
+	docs, err := schema.ReadDocs("github.com/flowtally/flowtally", "../../..", "internal/bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := schema.Of("flowtally-bench -o json", docs, reflect.TypeFor[bench.Report]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := schema.Read(schemaFile)
+	if err != nil && !(*update && errors.Is(err, fs.ErrNotExist)) {
+		t.Fatal(err)
+	}
+	if lost := schema.Lost(old, now); len(lost) > 0 {
+		t.Fatalf("programs rely on it:\n%s", strings.Join(lost, "\n"))
+	}
+	text, err := schema.Text(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, schemaFile, text, *update)
+}
+
+// untilRow ends the run when it has printed a row.
+type untilRow struct {
+	bytes.Buffer
+	row string
+	end func()
+}
+
+func (w *untilRow) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte(w.row+" ")) {
+		w.end()
+	}
+	return w.Buffer.Write(p)
+}
+
+// TestEndedRunKeepsItsRows: those that were measured before the signal are printed, and the run fails.
+func TestEndedRunKeepsItsRows(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	out := &untilRow{row: "shm.read", end: end}
+	var talk bytes.Buffer
+	code := run(ctx, out, &talk, []string{"--short", "--row", "shm.read", "--row", "shm.publish"})
+	if code != exitFailed || strings.Count(out.String(), "\n") != 2 || !strings.Contains(talk.String(), "ended by a signal after 1 of 2 rows") {
+		t.Errorf("exit code %d, %q, %q", code, out.String(), talk.String())
 	}
 }

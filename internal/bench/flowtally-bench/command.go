@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/curves"
+)
+
+// command is what the flags ask for.
+type command struct {
+	Output string   `short:"o" help:"How data is printed: ${enum}." enum:"table,json" default:"table"`
+	Rows   []string `name:"row" short:"r" placeholder:"NAME" help:"Measure these rows only; patterns as of the shell, several allowed."`
+	Gate   bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
+	Short  bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise, and confirmed for up to two minutes."`
+	Peers  bool     `help:"Also measure the rows that compare with nftables and DPDK's rte_acl, which make bench installs."`
+	Plot   string   `type:"path" placeholder:"FILE" help:"Measure the cost of a packet over rules and masks instead of the rows, and draw it to this file (SVG)."`
+	List   bool     `help:"Print the rows and their bounds, and measure nothing."`
+}
+
+// env is the surroundings of a run.
+type env struct {
+	ctx    context.Context // ends at a signal
+	stdout io.Writer       // data
+	stderr io.Writer       // talk
+	log    *slog.Logger
+}
+
+func (c *command) run(e *env) error {
+	if c.Plot != "" {
+		return c.draw(e)
+	}
+
+	rows, err := bench.Select(everyRow(), c.Rows)
+	if err != nil {
+		return &usageError{err}
+	}
+	if c.Short && len(c.Rows) == 0 {
+		rows = bench.Brief(rows)
+	}
+	if c.List {
+		return c.print(e, bench.List(rows))
+	}
+
+	report, err := c.measure(e, rows)
+	if err != nil || !c.Gate {
+		return err
+	}
+	missed := report.Missed(c.Short)
+	for _, line := range missed {
+		fmt.Fprintln(e.stderr, line)
+	}
+	if len(missed) > 0 {
+		return &missError{len(missed), len(rows)}
+	}
+	return nil
+}
+
+// options are those of a run that measures rows.
+func (c *command) options(e *env) bench.Options {
+	var o bench.Options
+	if c.Short {
+		o = bench.Short()
+	}
+	if !c.Gate {
+		o.Confirm = 0 // there is no verdict to confirm
+	}
+	o.Peers = c.Peers
+	o.Logger = e.log
+	return o
+}
+
+// measure prints each row as it is measured, or all of them at the end as JSON. A signal ends the run and loses no row:
+// those that were measured are printed, and measure fails.
+func (c *command) measure(e *env, rows []bench.Row) (*bench.Report, error) {
+	options := c.options(e)
+	fmt.Fprintf(e.stderr, "flowtally-bench: measuring %s: about %s on an idle machine; a busy one takes several times as long\n",
+		rowsOf(len(rows)), bench.Estimate(rows, options))
+
+	var table *bench.Table
+	if c.Output == "table" {
+		table = bench.NewTable(e.stdout, rows)
+		options.Each = table.Add
+	}
+	report, err := bench.Run(e.ctx, rows, options)
+	switch {
+	case table != nil:
+		err = errors.Join(err, table.Err())
+	case report != nil:
+		err = errors.Join(err, report.WriteJSON(e.stdout))
+	}
+
+	if report != nil && e.ctx.Err() != nil {
+		return nil, fmt.Errorf("ended by a signal after %d of %s", len(report.Results), rowsOf(len(rows)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("measuring: %w", err)
+	}
+	return report, nil
+}
+
+func (c *command) print(e *env, report *bench.Report) error {
+	if c.Output == "json" {
+		return report.WriteJSON(e.stdout)
+	}
+	return report.WriteTable(e.stdout)
+}
+
+// draw writes the plot, and prints the rows that it was made of.
+func (c *command) draw(e *env) error {
+	if c.Gate || c.List || len(c.Rows) > 0 {
+		return &usageError{errors.New("--plot measures points of its own: without --gate, --list and --row")}
+	}
+
+	// Opened before minutes of measuring, so that a path that cannot be written fails at once.
+	file, err := os.OpenFile(c.Plot, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening the plot: %w", err)
+	}
+	defer file.Close()
+
+	options := bench.Short()
+	options.Confirm = 0
+	options.Attempts = 2
+	options.RowTime = time.Minute
+	options.Peers = c.Peers
+	options.Logger = e.log
+	var image bytes.Buffer
+	report, err := curves.Draw(e.ctx, &image, options)
+	if err != nil {
+		return fmt.Errorf("measuring the plot: %w", err)
+	}
+
+	// Only now does the plot of an earlier run go.
+	_, err = file.Write(image.Bytes())
+	if err = errors.Join(err, file.Truncate(int64(image.Len())), file.Close()); err != nil {
+		return fmt.Errorf("writing the plot: %w", err)
+	}
+	return c.print(e, report)
+}
+
+// rowsOf is n rows, in words.
+func rowsOf(n int) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
+}

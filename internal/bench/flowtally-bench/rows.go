@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/exportrows"
+	"github.com/flowtally/flowtally/internal/bench/flowrows"
+	"github.com/flowtally/flowtally/internal/bench/pollrows"
+	"github.com/flowtally/flowtally/internal/bench/shmrows"
+	"github.com/flowtally/flowtally/internal/bench/toprows"
+	"github.com/flowtally/flowtally/internal/bench/vethrows"
+	"github.com/flowtally/flowtally/internal/bench/xdprows"
+)
+
+// everyRow is every row, in the order in which it is printed.
+func everyRow() []bench.Row {
+	// The directory of this program. A row that needs another program of it says so where that is missing.
+	bin := ""
+	if self, err := os.Executable(); err == nil {
+		bin = filepath.Dir(self)
+	}
+	return slices.Concat(
+		shmrows.Rows(),
+		xdprows.Rows(),
+		vethrows.Rows(),
+		pollrows.Rows(),
+		flowrows.Rows(bin),
+		toprows.Rows(bin),
+		exportrows.Rows(bin),
+	)
+}
