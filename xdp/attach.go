@@ -1,14 +1,12 @@
 package xdp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -17,60 +15,6 @@ import (
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
-
-// Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
-// keeps its number while the pins live. The interface need not exist.
-func (rs *RuleSet) Port(ifname string) (uint16, error) {
-	if err := rs.enter(); err != nil {
-		return 0, err
-	}
-	defer rs.mu.Unlock()
-	return rs.port(ifname)
-}
-
-func (rs *RuleSet) port(ifname string) (uint16, error) {
-	if ifname == "" || len(ifname) >= metaInterfaceSz {
-		return 0, fmt.Errorf("numbering interface %q: %w: a name is 1 to %d bytes", ifname, ErrInvalid, metaInterfaceSz-1)
-	}
-	if n, ok := rs.meta.portOf(ifname); ok {
-		return n, nil
-	}
-	unused := -1
-	for n := 1; n < maxPorts && unused < 0; n++ { // 0 is no interface
-		if !rs.meta.port(uint16(n)).used() {
-			unused = n
-		}
-	}
-	if unused < 0 {
-		if unused = rs.idlePort(); unused < 0 {
-			return 0, fmt.Errorf("numbering interface %q: %w: %d interfaces have numbers", ifname, ErrFull, maxPorts-1)
-		}
-	}
-	rs.meta.number(uint16(unused), ifname)
-	for _, at := range []Hook{HookIngress, HookEgress} {
-		rs.ledger.release(hookKey{uint16(unused), at})
-	}
-	return uint16(unused), nil
-}
-
-// idlePort is a number that no hook has and no rule asks for, or -1.
-func (rs *RuleSet) idlePort() int {
-	busy := map[uint16]bool{0: true}
-	for k := range rs.hooks {
-		busy[k.port] = true
-	}
-	for _, r := range rs.class.rules() {
-		if r.Mask.Out.Port != 0 {
-			busy[r.Key.Out.Port] = true
-		}
-	}
-	for n := range uint16(maxPorts) {
-		if !busy[n] {
-			return int(n)
-		}
-	}
-	return -1
-}
 
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
 // that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
@@ -114,31 +58,6 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		rs.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
-}
-
-// Exists reports whether there is an interface of that name, in the network namespace of the calling thread, or whether
-// that is not known.
-func Exists(ifname string) bool {
-	_, _, err := interfaceByName(ifname)
-	return !errors.Is(err, ErrNotFound)
-}
-
-// Listed is a list of the existing interfaces for an error, in the network namespace of the calling thread. To list them
-// costs more the more there are, so one error of many has the list.
-func Listed() string {
-	all, err := net.Interfaces()
-	if err != nil {
-		return "the interfaces cannot be listed: " + err.Error()
-	}
-	const most = 16
-	var names []string
-	for _, i := range all[:min(len(all), most)] {
-		names = append(names, i.Name)
-	}
-	if len(all) > most {
-		names = append(names, fmt.Sprintf("and %d more", len(all)-most))
-	}
-	return "there are: " + strings.Join(names, ", ")
 }
 
 // take makes sure that a hook runs our program; isNew: it did not before.
@@ -310,106 +229,22 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
 }
 
-// Detach takes the programs off hooks of an interface on which no counter relies any more; off all of them where none is
-// named. The interface's number stays.
-func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
-	if len(hooks) == 0 {
-		hooks = []Hook{HookIngress, HookEgress}
-	}
-	return rs.takeOff(ifname, hooks, func(k hookKey) { rs.ledger.release(k) })
-}
-
-// Leave takes the programs off an interface that does not belong to the counted ones any more, or that does not exist
-// under this name, in the network namespace of the calling thread. Counters that relied on it stay: an outage ends here.
-// isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
-// and lacks packets until then.
-func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
-	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
-		h := rs.hooks[k]
-		// Nobody may have looked since the hook was lost: the ledger needs the outage before the interface leaves.
-		if h != nil && !h.alive() {
-			rs.lapse(h)
-		}
-		joins := h != nil && h.alive() && isCounted(rs.nameOf(h.ifindex))
-		rs.ledger.leave(k, joins)
-	})
-}
-
-// takeOff takes the programs off hooks. end tells the ledger first why.
-func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
-	if err := rs.enter(); err != nil {
-		return err
-	}
-	defer rs.mu.Unlock()
-	port, numbered := rs.meta.portOf(ifname)
-	if !numbered {
-		return nil
-	}
-	var errs []error
-	for _, at := range hooks {
-		k := hookKey{port, at}
-		end(k)
-		if h := rs.hooks[k]; h != nil {
-			errs = append(errs, rs.drop(h))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
-// the kernel sends no event when a program is detached.
-func (rs *RuleSet) Held() (n int) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for _, h := range rs.hooks {
-		if h.alive() {
-			n++
-		}
-	}
-	return n
-}
-
-// Look is Attachments, and notes in the ledger which interfaces have lost their programs. It is called in the network
-// namespace of the interfaces.
-func (rs *RuleSet) Look(ifnames ...string) []Attachment {
-	return rs.list(ifnames, rs.lapse)
-}
-
-// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces: those of the named
-// interfaces, or of all where none is named. It costs a system call for each hook.
-func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
-	return rs.list(ifnames, func(*hook) {})
-}
-
-// list lists the attached programs, and calls lapsed for each hook whose program is not attached any more.
-func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
-	if rs.enter() != nil {
-		return nil
-	}
-	defer rs.mu.Unlock()
-	var all []Attachment
-	note := func(h *hook) {
-		switch {
-		case h == nil:
-		case h.alive():
-			all = append(all, rs.attachment(h))
-		default:
-			lapsed(h)
-		}
-	}
-	if len(ifnames) == 0 {
-		for _, h := range rs.hooks {
-			note(h)
-		}
-	}
-	for _, name := range ifnames {
-		if port, ok := rs.meta.portOf(name); ok {
-			note(rs.hooks[hookKey{port, HookIngress}])
-			note(rs.hooks[hookKey{port, HookEgress}])
-		}
-	}
-	slices.SortFunc(all, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook))
-	})
-	return all
+// AttachOptions says which hooks of an interface to take.
+type AttachOptions struct {
+	Mode    Mode // of the ingress hook
+	Ingress bool // XDP, or TCX
+	Egress  bool // TCX
+	// Last puts a TCX program behind those that are there, in place of before them. A hook
+	// that is held keeps its place.
+	Last bool
+	// Beside lets ModeAuto count by TCX an interface whose XDP hook another program holds. Without it that is ErrBusy.
+	Beside bool
+	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
+	// Options.PinDir; without them, and where that fails, Beside applies.
+	Dispatcher bool
+	// GenericBesideSCTP attaches in generic mode even where Attachment.HarmsSCTP is true. Without it, Attach refuses the mode
+	// there while the kernel has SCTP.
+	GenericBesideSCTP bool
+	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. It stays where it is if that fails.
+	Retake bool
 }

@@ -65,3 +65,11 @@ func choose(t *tables, come []move) map[words]bool {
 	}
 	return chosen
 }
+
+// costProbe is the most that a packet touches under one hashed mask: 32 slots in a row are in at most five lines of the
+// cache, and a probe compares at most four entries. costSingle is the same of a mask with one key, which is a constant of
+// the program.
+var (
+	costProbe  = Path{Nodes: 5, Entries: slotAttempts}
+	costSingle = Path{Nodes: 1, Entries: 1}
+)

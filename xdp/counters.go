@@ -170,3 +170,31 @@ func (rs *RuleSet) Counters() []CounterInfo {
 	}
 	return all
 }
+
+// Counter is a slot of the counters' map and its count since it was given to its owner.
+type Counter struct {
+	ID     uint32
+	Cookie uint64 // random, new with every allocation: names this run of counting
+	// Adopted says that the counter was there already, in this process or from
+	// before a restart: its value goes on.
+	Adopted bool
+}
+
+// CounterInfo is an allocated counter and its owner.
+type CounterInfo struct {
+	Counter
+	Owner string
+}
+
+// Pair is the value of a counter: the bytes of exactly these packets, layer 2 without FCS.
+type Pair struct{ Packets, Bytes uint64 }
+
+// Row is the value of a counter and the time of its sample, in the layout of a row of a mirror.
+type Row struct {
+	Packets, Bytes uint64
+	SampledAt      int64 // ns of CLOCK_MONOTONIC
+}
+
+// Base returns the value that the slot of a counter had when its count began: Read subtracts it. The counter is in
+// use.
+func (rs *RuleSet) Base(id uint32) Pair { return rs.values.base[id].since(sums{}) }

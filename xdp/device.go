@@ -6,16 +6,6 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// device is the kernel's description of an interface.
-type device struct {
-	name string
-	link string // its type, of ARPHRD_*: "ether", "none"
-	kind string // of a virtual one: "veth", "tuntap"
-	// program is the id of its XDP program, or 0. A device that runs programs itself may have several.
-	program uint32
-	several bool
-}
-
 // local says whether a device receives buffers of this host, of another device or a socket, in place of frames of a wire.
 // Such a buffer may stand for many segments. A tap or tun device does not count as local: the program behind it makes
 // the buffers, and has no way to describe segments of SCTP.
@@ -48,4 +38,14 @@ func (d device) layer3(h Hook) (bool, error) {
 	}
 	return false, &probe.UnsupportedError{Feature: "counting", Object: d.name,
 		Reason: "frames of a device of type " + d.link + " begin neither with Ethernet nor with IP", Fix: "count on another interface"}
+}
+
+// device is the kernel's description of an interface.
+type device struct {
+	name string
+	link string // its type, of ARPHRD_*: "ether", "none"
+	kind string // of a virtual one: "veth", "tuntap"
+	// program is the id of its XDP program, or 0. A device that runs programs itself may have several.
+	program uint32
+	several bool
 }

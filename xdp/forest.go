@@ -4,110 +4,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"math/rand/v2"
 
 	"github.com/flowtally/flowtally/xdp/tree"
 )
-
-// The entry of a rule in the trees, as bpf/tree.h has it.
-const (
-	treeAlign      = 4            // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
-	treeRest       = 8            // words before those that few rules have
-	treeWordBits   = 1<<Words - 4 // bit w: the entry has word w
-	treeInner      = 1 << Words
-	treePlace      = Words + 1 // shift
-	treeEntryWords = treeRest + 2 + 2*(Words-2)
-
-	anyPort = 1<<16 - 1
-)
-
-// lastOf is the last port of a range, of which the zero value is every port.
-func lastOf(r Range) uint16 {
-	if r == (Range{}) {
-		return anyPort
-	}
-	return r.Last
-}
-
-// portsWord is a number that no other ranges have.
-func portsWord(p Ports) uint64 {
-	return uint64(p.Src.First) | uint64(lastOf(p.Src))<<16 | uint64(p.Dst.First)<<32 | uint64(lastOf(p.Dst))<<48
-}
 
 // classBits are the bits of a key that tell the class of its frame.
 func classBits() tree.ClassBits {
 	var v4, v6 Key
 	v4.Out.Flags, v6.Out.Flags = FlagIPv4, FlagIPv6
 	return tree.ClassBits{Word: wordHot, IPv4: v4.words()[wordHot], IPv6: v6.words()[wordHot]}
-}
-
-// ranged reports whether a rule has a range.
-func (r *Rule) ranged() bool {
-	for _, p := range r.Ports {
-		for _, at := range []Range{p.Src, p.Dst} {
-			if at.First != 0 || lastOf(at) != anyPort {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// treeEntry appends the words of the entry of r.
-func treeEntry(dst []uint64, r *Rule) []uint64 {
-	k, m := r.Key.words(), r.Mask.words()
-	dst = append(dst, 0, r.rank(), m[wordAddr], k[wordAddr])
-	dst = append(tree.AppendBounds(dst, k[wordHot], m[wordHot], r.Ports[0]), m[wordHot], k[wordHot])
-	if r.Ports[1] != (Ports{}) {
-		dst[0] |= treeInner
-		dst = tree.AppendBounds(dst, k[wordHot+levelWords], m[wordHot+levelWords], r.Ports[1])
-	}
-	rest := uint64(len(dst))
-	for w := wordAddr + 1; w < Words; w++ {
-		if m[w] != 0 {
-			dst[0] |= 1 << w
-			dst = append(dst, m[w], k[w])
-		}
-	}
-	if dst[0] != 0 {
-		dst[0] |= rest << treePlace
-	}
-	dst[0] |= slotOf(0, r.Counter, r.Drop, 1)
-	return dst
-}
-
-// readTree fills in key, mask and ranges of the rule at a unit.
-func (s *entryStore) readTree(unit uint32, r *Rule) {
-	e := s.words[int(unit)*unitWords:]
-	k, m := r.Key.words(), r.Mask.words()
-	m[wordAddr], k[wordAddr], m[wordHot], k[wordHot] = e[2], e[3], e[6], e[7]
-	rest := e[treeRest:]
-	if e[0]&treeInner != 0 {
-		rest = rest[2:]
-	}
-	for w := wordAddr + 1; w < Words; w++ {
-		if e[0]>>w&1 != 0 {
-			m[w], k[w], rest = rest[0], rest[1], rest[2:]
-		}
-	}
-	r.Ports[0] = tree.RangesOf(e[4:], m[wordHot])
-	if e[0]&treeInner != 0 {
-		r.Ports[1] = tree.RangesOf(e[treeRest:], m[wordHot+levelWords])
-	}
-}
-
-// treeEntryAt is the entry at a unit as the trees have it, and unitOfTree its unit.
-func treeEntryAt(unit uint32) tree.Entry { return tree.Entry(unit)<<unitShift | 1 }
-func unitOfTree(e tree.Entry) uint32     { return uint32(e >> unitShift) }
-
-// treeUnits is the number of units of the entry at a unit.
-func (s *entryStore) treeUnits(unit uint32) int {
-	words := s.words[int(unit)*unitWords]
-	n := treeRest + 2*bits.OnesCount64(words&treeWordBits)
-	if words&treeInner != 0 {
-		n += 2
-	}
-	return sizeFor(n)
 }
 
 // forest is the rules in the trees: the first of each chain.
@@ -223,25 +129,53 @@ func (f *forest) entryMatches(e tree.Entry, key *tree.Key) (rank uint64, ok bool
 	return f.entries.rank(unitOfTree(e)), r.matches((*words)(key))
 }
 
-// matches is the linear matcher's comparison.
-func (r *Rule) matches(key *words) bool {
-	k, m := r.Key.words(), r.Mask.words()
-	for w := range k {
-		if key[w]&m[w] != k[w] {
-			return false
+// check compares the trees with a linear matcher over packets that are made from some of the rules, before programs
+// that walk them are attached. heads are all rules of the trees.
+func (f *forest) check(heads []Rule) error {
+	for i := range min(checked, len(heads)) {
+		key := packetOf(&heads[i*len(heads)/min(checked, len(heads))], rand.Uint64)
+		const both = FlagIPv4 | FlagIPv6
+		if key.Out.Flags&both == both {
+			continue // no frame has both
+		}
+		want := noRank
+		for j := range heads {
+			if heads[j].rank() < want && heads[j].matches(key.words()) {
+				want = heads[j].rank()
+			}
+		}
+		got := noRank
+		k := tree.Key(*key.words())
+		if e := f.set.Lookup(&k, f.entryMatches); e != 0 {
+			got = f.entries.rank(unitOfTree(e))
+		}
+		if got != want {
+			return fmt.Errorf("checking the trees of %d rules: %w: of a packet of %+v they find rank %#x, not %#x",
+				len(heads), errTrees, key, got, want)
 		}
 	}
-	for level, p := range r.Ports {
-		ports := bytesOf(key[level*levelWords:][:1])
-		if !within(p.Src, ports) || !within(p.Dst, ports[2:]) {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
-// within reports whether a port, in the order of the network, is in a range.
-func within(r Range, port []byte) bool {
-	n := binary.BigEndian.Uint16(port)
-	return r == Range{} || n >= r.First && n <= r.Last
+// checked is the number of rules from which a check of the trees makes packets. The linear matcher compares each
+// packet with every rule: with 65,536 rules a check takes about 50 ms.
+const checked = 64
+
+// packetOf is the key of a packet that a rule matches: its other bits are random, apart from the flags.
+func packetOf(r *Rule, random func() uint64) (key Key) {
+	k, m := r.Key.words(), r.Mask.words()
+	w := key.words()
+	for i := range w {
+		w[i] = k[i] | random()&^m[i]
+	}
+	key.Out.Flags, key.In.Flags = r.Key.Out.Flags, r.Key.In.Flags
+	for level, p := range r.Ports {
+		h := []*Headers{&key.Out, &key.In}[level]
+		for i, at := range []Range{p.Src, p.Dst} {
+			if at != (Range{}) {
+				binary.BigEndian.PutUint16(h.L4[2*i:], at.First+uint16(random()%(uint64(at.Last-at.First)+1)))
+			}
+		}
+	}
+	return key
 }

@@ -49,3 +49,14 @@ func (g *grace) close() {
 	g.outer.Close()
 	g.inner.Close()
 }
+
+// wait for a grace period.
+func (rs *RuleSet) wait() error {
+	if err := rs.grace.wait(); err != nil {
+		return err
+	}
+	if rs.pool != nil {
+		rs.pool.graceful()
+	}
+	return nil
+}

@@ -272,3 +272,10 @@ func hookWord(h Hook) int {
 }
 
 var modeNames = [...]string{"", "native", "generic", "tcx", "dispatcher"}
+
+// loadedTuple is the meta map's record of a tuple in the programs.
+type loadedTuple struct {
+	id     uint8
+	single bool
+	key    words // of a single tuple: the key that its programs compare with
+}

@@ -1,11 +1,8 @@
 package xdp
 
 import (
-	"fmt"
 	"net"
 	"slices"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
@@ -64,10 +61,6 @@ func (rs *RuleSet) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	return nil
 }
 
-func busyError(feature string, ifi *net.Interface, h holder) error {
-	return fmt.Errorf("%s on %s: %w by %s; %s", feature, ifi.Name, ErrBusy, h, h.freed(ifi.Index, ifi.Name))
-}
-
 // tcxIngressSupported returns an error if a program cannot compute the headers of merged segments, because it does not see
 // behind its context.
 func (l *loader) tcxIngressSupported(ifname string) error {
@@ -79,32 +72,5 @@ func (l *loader) tcxIngressSupported(ifname string) error {
 		Fix:    "use a kernel of 6.6 or later with BTF (CONFIG_DEBUG_INFO_BTF), or free the XDP hook"}
 }
 
-// Holder describes the program of another owner on the XDP hook of an interface.
-type Holder struct {
-	Text string // its instance of flowtally, or its name and id
-	Fix  string // how to free the hook
-	// Dispatcher: it is a libxdp dispatcher.
-	Dispatcher bool
-}
-
-// HolderOf returns the holder of the XDP hook of an interface, for an interface on which this process has no XDP program.
-// ok is false if the hook is free. The interface is looked up in the network namespace of the calling thread.
-func (rs *RuleSet) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
-	if rs.enter() != nil {
-		return Holder{}, false
-	}
-	defer rs.mu.Unlock()
-	h := rs.holders.of(ifindex)
-	if h.program == 0 {
-		return Holder{}, false
-	}
-	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname), Dispatcher: rs.kernel == nil && dispatcher.Holds(ifindex)}, true
-}
-
-// attachType is the hook of a TCX program.
-func (at site) attachType() ebpf.AttachType {
-	if at.hook == HookEgress {
-		return ebpf.AttachTCXEgress
-	}
-	return ebpf.AttachTCXIngress
-}
+// Mode is how an XDP program is attached.
+type Mode uint8

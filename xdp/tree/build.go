@@ -316,3 +316,22 @@ func (b *builder) same(base int, rules []Node) bool {
 	}
 	return true
 }
+
+// begin prepares the build of a tree of rules.
+func (b *builder) begin(rules []*rule, last bool) {
+	b.rules, b.last, b.lists, b.chosen = rules, last, map[uint64]int32{}, nil
+	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
+	b.leaves = leaves{}
+	for _, r := range rules {
+		r.copies, r.ejected, r.share = 1, false, 1
+	}
+}
+
+// order is the places of all rules.
+func (b *builder) order() []int32 {
+	order := make([]int32, len(b.rules))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	return order
+}

@@ -92,3 +92,11 @@ func (w *Walk) NS() float64 {
 	return nsWalk*float64(w.Groups) + nsCut*float64(w.Cuts) + nsList*float64(w.Lists) +
 		nsEntry*float64(w.Leaves) + nsNext*float64(w.Entries-w.Leaves)
 }
+
+// Walk is the method Lookup, and adds its work to w.
+func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
+	return w.Lookup(s.mem.words, s.class, key, match)
+}
+
+// Lookup finds the rule of a key in the memory, for tests and explanations.
+func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }

@@ -83,12 +83,6 @@ func (s *Set) clear() {
 	s.mem.words[versionWord] = Version
 }
 
-// Len is the number of rules.
-func (s *Set) Len() int { return len(s.rules) }
-
-// Lookup finds the rule of a key in the memory, for tests and explanations.
-func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }
-
 // Build makes these the rules of the set. Programs find either the rules of before or these; which of both may
 // differ between classes until it returns. The memory of the trees of before is retired. Without room, or with too
 // many rules in one place, the set stays as it is.

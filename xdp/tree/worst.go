@@ -139,3 +139,55 @@ func (p *paths) sum(class, trees int) (sum Path) {
 	}
 	return sum
 }
+
+// lower makes sure that a packet looks into a tree for a rule of this rank.
+func (s *Set) lower(c, group int, rank uint64) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	for g := range group + 1 {
+		at := root.Base() + 2*g + 1
+		if s.mem.load(at) > Node(rank) {
+			s.mem.store(at, Node(rank))
+		}
+	}
+}
+
+// isBest reports whether a fork of the class has the rank of the rule.
+func (s *Set) isBest(c int, r *rule) bool {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork || r.groups[c] == 0 {
+		return false
+	}
+	for g := range root.Count() {
+		if s.mem.load(root.Base()+2*g+1) == Node(r.rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// raise stores the ranks of a class's fork, from its rules.
+func (s *Set) raise(c int) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	var ranks [MaxGroups]uint64
+	for g := range ranks {
+		ranks[g] = NoRank
+	}
+	for _, r := range s.rules {
+		for g := range root.Count() {
+			if r.groups[c]>>g&1 != 0 {
+				ranks[g] = min(ranks[g], r.rank)
+			}
+		}
+	}
+	best := NoRank
+	for g := root.Count() - 1; g >= 0; g-- {
+		best = min(best, ranks[g])
+		s.mem.store(root.Base()+2*g+1, Node(best))
+	}
+}

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -105,4 +106,61 @@ func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
 		rs.insns, _ = info.VerifiedInstructions()
 	}
 	return p, nil
+}
+
+// reload exchanges the programs of all hooks. A program that does not load leaves all as they were; a link that does
+// not take its program is reported and lost, the others go on.
+func (rs *RuleSet) reload() error {
+	if err := rs.class.check(); err != nil {
+		rs.log.Error("checking the trees", "error", err)
+		return err
+	}
+	c := rs.class.constants()
+	fresh := map[*hook]*ebpf.Program{}
+	shared := programs{}
+	for _, h := range rs.hooks {
+		p, err := rs.programFor(c, shared, h.site)
+		if err != nil {
+			for _, p := range fresh {
+				p.Close()
+			}
+			shared.close()
+			return err
+		}
+		fresh[h] = p
+	}
+	rs.meta.clearLoaded()
+	rs.shared.close()
+	rs.shared = shared
+	for h, p := range fresh {
+		rs.give(h, p)
+	}
+	if len(fresh) > 0 {
+		if err := rs.wait(); err != nil {
+			// The new programs run and stay. If the wait cannot confirm a grace period, a pause must do.
+			rs.log.Error("waiting for the programs that were exchanged", "error", err)
+			time.Sleep(time.Second)
+		}
+	}
+	rs.class.finishLoad()
+	rs.constants = c
+	rs.meta.setLoaded(objectHash(), c)
+	return nil
+}
+
+// give exchanges the program of a hook. A link that does not take it is reported and lost. Why a link is not attached any
+// more, the next Look finds out.
+func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
+	if err := h.update(p); err != nil {
+		if !h.alive() {
+			p.Close()
+			return
+		}
+		rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
+		p.Close()
+		rs.ledger.begin(h.hookKey)
+		rs.drop(h)
+		return
+	}
+	h.numbered = h.slot || rs.named.has(h.port)
 }

@@ -1,10 +1,5 @@
 package tree
 
-// Walk is the method Lookup, and adds its work to w.
-func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
-	return w.Lookup(s.mem.words, s.class, key, match)
-}
-
 // Trees is the number of trees of each class.
 func (s *Set) Trees() (n [Classes]int) {
 	for c := range n {
@@ -23,3 +18,6 @@ func (s *Set) Built() int { return s.built }
 
 // Words is the number of words of memory that the trees take.
 func (s *Set) Words() int { return len(s.mem.words) - headerWords - s.mem.free - s.mem.waiting }
+
+// Len is the number of rules.
+func (s *Set) Len() int { return len(s.rules) }

@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/trust"
+	"github.com/flowtally/flowtally/probe"
 )
-
-func supported() error { return nil }
 
 // lockDir makes the pins' directory and locks it for as long as the file stays
 // open, which is at most as long as the process lives. A directory that another user
@@ -103,39 +100,25 @@ func checkDir(f *os.File, dir string) error {
 	return nil
 }
 
-// xdpProgram is the id of the XDP program of an interface, or 0.
-func xdpProgram(ifindex int) uint32 {
-	l, err := netlink.LinkByIndex(ifindex)
-	if err != nil || l.Attrs().Xdp == nil {
-		return 0
-	}
-	return l.Attrs().Xdp.ProgId
+// bpffs is where the pins are by default.
+const bpffs = "/sys/fs/bpf"
+
+// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to this bpffs, because
+// flowtally trusts the pins there.
+func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
+
+// onBPFFS reports whether a directory is on a bpffs.
+func onBPFFS(dir *os.File) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// interfaceByName asks the kernel for one interface. net.InterfaceByName lists all of them, which takes
-// milliseconds on a host with a thousand. The kernel also finds an interface by an alternative name, which is not
-// one here: events have the name alone. Without an interface the error is ErrNotFound.
-func interfaceByName(name string) (*net.Interface, device, error) {
-	l, err := netlink.LinkByName(name)
-	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) || err == nil && l.Attrs().Name != name {
-		return nil, device{}, fmt.Errorf("%w: %w", ErrNotFound, &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")})
+// notOnBPFFS is the error for such a directory of pins. It proposes no mount but at the kernel's own place for one: a
+// mount on a directory like /tmp hides its files.
+func notOnBPFFS(dir string) error {
+	step := "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
+	if missing := (*probe.UnsupportedError)(nil); errors.As(probeBPFFS(), &missing) {
+		step += "; and mount one there: " + missing.Fix
 	}
-	if err != nil {
-		return nil, device{}, fmt.Errorf("asking for interface %s: %w", name, err)
-	}
-	a := l.Attrs()
-	dev := device{name: name, link: a.EncapType, kind: l.Type()}
-	if a.Xdp != nil && a.Xdp.Attached {
-		dev.program, dev.several = a.Xdp.ProgId, a.Xdp.ProgId == 0
-	}
-	return &net.Interface{Index: a.Index, Name: name}, dev, nil
-}
-
-// nameOf asks the kernel for the name of an interface. It is "" without an interface of the index.
-func nameOf(ifindex int) string {
-	l, err := netlink.LinkByIndex(ifindex)
-	if err != nil {
-		return ""
-	}
-	return l.Attrs().Name
+	return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s", dir, ErrInvalid, step)
 }

@@ -3,10 +3,8 @@ package xdp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 )
 
 // move makes a rule another one of its key, mask and counter: only its rank and its action change. A rule that is added
@@ -98,31 +96,6 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 
 // done ends the split that pair began.
 func (t *tables) done() { clear(t.leaving) }
-
-func existsError() error {
-	return fmt.Errorf("adding a rule: %w: one with this key, mask, priority and order", ErrExists)
-}
-
-// vacant says whether no entry of a tuple has the key and the rank of r, apart from those that are leaving.
-func (t *tables) vacant(u *tuple, r *Rule) error {
-	if u == nil {
-		return nil
-	}
-	var buf keyBuffer
-	c := u.chains[string(bytesOf(u.keyOf(buf[:0], r)))]
-	if c == nil {
-		return nil
-	}
-	for _, e := range c.entries[t.placeIn(c, r.rank()):] {
-		if t.entries.rank(e) != r.rank() {
-			break
-		}
-		if !t.leaving[e] {
-			return existsError()
-		}
-	}
-	return nil
-}
 
 const (
 	carefulMoves = 512 // most moves of a change that keeps to the order of run
@@ -338,76 +311,43 @@ func (m move) crosses(o move) bool {
 	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.Overlaps(o.to)
 }
 
-// WinsOver reports whether a packet may match both rules and count for r.
-func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.Overlaps(o) }
+// abandon takes changes of come back, and with them tuples that no program knows.
+func (t *tables) abandon(moves []move) {
+	for _, m := range slices.Backward(moves) {
+		if m.from == nil {
+			t.removeRule(m.to)
+		} else {
+			t.moveRule(move{m.to, m.from})
+		}
+	}
+	t.rehash = slices.DeleteFunc(t.rehash, t.unhash)
+	if err := t.forest.flush(); err != nil {
+		t.log.Error("taking rules out of the trees", "error", err)
+	}
+	t.everyTuple(func(u *tuple) {
+		if u.rules == 0 && u.place < 0 {
+			t.dropTuple(u)
+		}
+	})
+	if t.next != nil {
+		t.next = nil
+		t.setRanks()
+	}
+}
 
-// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
-func (r *Rule) Overlaps(o *Rule) bool {
-	rk, rm, ok, om := r.Key.words(), r.Mask.words(), o.Key.words(), o.Mask.words()
-	for w := range rk {
-		if (rk[w]^ok[w])&rm[w]&om[w] != 0 {
+// unhash makes a tuple of at most one key single again. Programs know it as single, and the key is in its single slot too.
+func (t *tables) unhash(u *tuple) bool {
+	if len(u.chains) > 1 {
+		return false
+	}
+	for _, c := range u.chains {
+		if !t.owns(u, c.entries[0]) {
 			return false
 		}
-	}
-	return classesOf(r)&classesOf(o) != 0
-}
-
-// moveRule changes an entry that programs may read. Its directory word, which commits the action,
-// comes first. The slot, one store, and the rank, another, decide a packet.
-func (t *tables) moveRule(m move) *tuple {
-	u, key, at, ok := t.entryOf(m.from)
-	if !ok {
-		return nil
-	}
-	c, rank := u.chains[key], m.to.rank()
-	unit, head := c.entries[at], c.entries[0]
-	delete(t.leaving, unit)
-	if u.inTree() {
-		err := t.moveInTree(u, c, at, m.to)
-		stopped := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // come returns it
-		if err != nil && !stopped {
-			t.log.Error("giving a rule another rank", "error", err)
+		if i, ok := t.table.find(c.hash, c.entries[0]); ok {
+			t.table.remove(i)
 		}
-		return u
 	}
-	t.keepOrder(u, m.to)
-	d := t.entries.dirWord(unit)
-	t.entries.setDir(unit, newDirWord(d.state(), d.tuple(), d.size(), m.to.Drop, d.counter()))
-	t.lowerRanks(u, rank)
-	c.entries = slices.Delete(c.entries, at, at+1)
-	place := t.placeIn(c, rank)
-	if unit == head && place > 0 { // while it has the rank by which it won
-		t.replace(u, c, head, c.entries[0])
-	}
-	atomic.StoreUint64(&t.entries.ranks[unit], rank)
-	c.entries = slices.Insert(c.entries, place, unit)
-	if place == 0 {
-		t.replace(u, c, head, unit)
-	}
-	return u
-}
-
-// moveInTree gives a rule of a chain another rank, in an entry of its own.
-func (t *tables) moveInTree(u *tuple, c *chain, at int, to *Rule) error {
-	old := c.entries[at]
-	unit, err := t.newEntry(u, to, nil, entryLive)
-	if err != nil {
-		return err
-	}
-	t.lowerRanks(u, to.rank())
-	before := slices.Clone(c.entries)
-	c.entries = slices.Delete(c.entries, at, at+1)
-	c.entries = slices.Insert(c.entries, t.placeIn(c, to.rank()), unit)
-	t.forest.touch(c)
-	if err := t.forest.flush(); err != nil {
-		c.entries = before
-		t.dropEntry(unit)
-		return errors.Join(err, t.forest.flush())
-	}
-	if t.entries.rank(old) == t.forest.best {
-		t.forest.best = 0
-	}
-	t.entries.setDir(old, t.entries.dirWord(old).with(entryDead))
-	t.entries.retire(old)
-	return nil
+	u.hashed = false
+	return true
 }

@@ -83,25 +83,6 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// begin prepares the build of a tree of rules.
-func (b *builder) begin(rules []*rule, last bool) {
-	b.rules, b.last, b.lists, b.chosen = rules, last, map[uint64]int32{}, nil
-	b.copies, b.nsWord, b.work = copies, nsWord, math.MaxInt
-	b.leaves = leaves{}
-	for _, r := range rules {
-		r.copies, r.ejected, r.share = 1, false, 1
-	}
-}
-
-// order is the places of all rules.
-func (b *builder) order() []int32 {
-	order := make([]int32, len(b.rules))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	return order
-}
-
 // group builds the tree of some rules of all, and marks the rules that it leaves to the next group. A tree that
 // takes more words than its quota is built again, with narrower cuts and longer lists. So is one for which the memory
 // has no block that is large enough: much of it may be free in small blocks.

@@ -1,0 +1,49 @@
+package xdp
+
+import "errors"
+
+// Detach takes the programs off hooks of an interface on which no counter relies any more; off all of them where none is
+// named. The interface's number stays.
+func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
+	if len(hooks) == 0 {
+		hooks = []Hook{HookIngress, HookEgress}
+	}
+	return rs.takeOff(ifname, hooks, func(k hookKey) { rs.ledger.release(k) })
+}
+
+// Leave takes the programs off an interface that does not belong to the counted ones any more, or that does not exist
+// under this name, in the network namespace of the calling thread. Counters that relied on it stay: an outage ends here.
+// isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
+// and lacks packets until then.
+func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
+	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
+		h := rs.hooks[k]
+		// Nobody may have looked since the hook was lost: the ledger needs the outage before the interface leaves.
+		if h != nil && !h.alive() {
+			rs.lapse(h)
+		}
+		joins := h != nil && h.alive() && isCounted(rs.nameOf(h.ifindex))
+		rs.ledger.leave(k, joins)
+	})
+}
+
+// takeOff takes the programs off hooks. end tells the ledger first why.
+func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
+	if err := rs.enter(); err != nil {
+		return err
+	}
+	defer rs.mu.Unlock()
+	port, numbered := rs.meta.portOf(ifname)
+	if !numbered {
+		return nil
+	}
+	var errs []error
+	for _, at := range hooks {
+		k := hookKey{port, at}
+		end(k)
+		if h := rs.hooks[k]; h != nil {
+			errs = append(errs, rs.drop(h))
+		}
+	}
+	return errors.Join(errs...)
+}
