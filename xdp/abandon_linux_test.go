@@ -15,10 +15,10 @@ func TestLoadThatFails(t *testing.T) {
 	first := exact4(1, 2, 3, 4, id)
 	mustAdd(t, rs, first)
 	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	good := rs.load.spec
+	good := rs.loader.spec
 	bad := good.Copy()
-	bad.Programs[rs.load.programName(false)].Instructions = bad.Programs[rs.load.programName(false)].Instructions[1:]
-	rs.load.spec = bad
+	bad.Programs[rs.loader.programName(false)].Instructions = bad.Programs[rs.loader.programName(false)].Instructions[1:]
+	rs.loader.spec = bad
 	second := exact4(1, 2, 3, 5, id) // a second key: the tuple is hashed from the next load on
 	second.Order = 1
 	third := exact4(1, 2, 3, 6, id) // a new mask
@@ -47,7 +47,7 @@ func TestLoadThatFails(t *testing.T) {
 		}
 	}
 	check(1, 1)
-	rs.load.spec = good
+	rs.loader.spec = good
 	mustAdd(t, rs, second, third)
 	check(3, 3)
 	if err := rs.Remove(first, second); err != nil {

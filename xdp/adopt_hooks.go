@@ -7,71 +7,80 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// adoptHooks takes up the links that a process left pinned. Links of interfaces that are gone are removed.
+// adoptHooks takes up the programs that an earlier process has left attached, on all numbered interfaces.
 func (rs *RuleSet) adoptHooks() {
-	for n := range uint16(maxPorts) {
-		r := rs.meta.port(n)
-		if !r.used() {
+	for port := range uint16(maxPorts) {
+		if !rs.meta.port(port).used() {
 			continue
 		}
-		for _, at := range []Hook{HookIngress, HookEgress} {
-			k, mode := hookKey{port: n, hook: at}, r.mode(at)
-			if mode == modeDispatcher {
-				if err := rs.adoptSlot(k, r); err != nil {
-					rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
-				}
-				mode = modeTCX // of a link that is pinned: the process died in a move between the two
-			}
-			l, err := rs.openLink(rs.pinPath(site{hookKey: k}))
-			if err != nil {
-				if !errors.Is(err, os.ErrNotExist) {
-					rs.log.Warn("adopting a link", "interface", r.name(), "hook", at, "error", err)
-				}
-				continue
-			}
-			h := &hook{
-				site:    site{hookKey: k, layer3: r.layer3()}.in(mode),
-				name:    r.name(),
-				mode:    mode,
-				adopted: true,
-				link:    l,
-			}
-			if h.ifindex, _ = linkIndex(l); h.ifindex == 0 { // of a link that was detached; else the record has one for both hooks
-				h.ifindex = r.ifindex()
-			}
-			h.pin = rs.pinPath(h.site)
-			slot := rs.hooks[k]
-			rs.hooks[k] = h
-			if slot != nil || !h.alive() || h.mode == "" {
-				rs.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", at)
-				rs.drop(h)
-			}
-			if slot != nil {
-				rs.hooks[k] = slot
-				r.setHook(slot.site, slot.ifindex, slot.mode)
-			}
-		}
+		rs.adoptHook(hookKey{port, HookIngress})
+		rs.adoptHook(hookKey{port, HookEgress})
 	}
 }
 
-// adoptSlot takes up the place of an earlier process in a dispatcher. After an error the program may be there: the hook is
-// taken up, so that the interface does not get a second one.
-func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
-	s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.hostMap(), rs.wait)
+// adoptHook takes up the program on one hook. A process that died while it moved the hook between a dispatcher and TCX may
+// have left both: then the component stays, and the link goes. A link whose interface is gone goes too.
+func (rs *RuleSet) adoptHook(k hookKey) {
+	r := rs.meta.port(k.port)
+	mode := r.mode(k.hook)
+	if mode == modeDispatcher {
+		if err := rs.adoptComponent(k, r); err != nil {
+			rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
+		}
+		mode = modeTCX // of the other one, if there is a link
+	}
+
+	l, err := rs.openLink(rs.pinPath(site{hookKey: k}))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		rs.log.Warn("adopting a link", "interface", r.name(), "hook", k.hook, "error", err)
+		return
+	}
+	h := &hook{
+		site:    site{hookKey: k, layer3: r.layer3()}.in(mode),
+		name:    r.name(),
+		mode:    mode,
+		adopted: true,
+		link:    l,
+	}
+	h.pin = rs.pinPath(h.site)
+	// The record has one index for both hooks, so the link knows better, unless it is detached.
+	if h.ifindex, _ = linkIndex(l); h.ifindex == 0 {
+		h.ifindex = r.ifindex()
+	}
+
+	component := rs.hooks[k]
+	rs.hooks[k] = h
+	if component != nil || !h.alive() || h.mode == "" {
+		rs.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", k.hook)
+		rs.drop(h)
+	}
+	if component != nil { // drop has removed it from the hooks and from the record
+		rs.hooks[k] = component
+		r.setHook(component.site, component.ifindex, component.mode)
+	}
+}
+
+// adoptComponent takes up the component that an earlier process has left in a dispatcher, if it is there. After an error it
+// may be there or not. adoptComponent takes it up then too, so that the interface does not get a second program.
+func (rs *RuleSet) adoptComponent(k hookKey, r portRecord) error {
+	l, err := dispatcher.NewLink(r.ifindex(), rs.maps.counters.hostMap(), rs.wait)
 	if err != nil {
 		return err
 	}
-	filled, err := s.Filled()
-	if err == nil && !filled {
-		return errors.Join(s.Detach(), s.Close()) // its interface may be in another namespace
+	attached, err := l.Attached()
+	if err == nil && !attached {
+		return errors.Join(l.Detach(), l.Close()) // its interface may be in another namespace
 	}
 	rs.hooks[k] = &hook{
 		site:    site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher),
 		name:    r.name(),
 		ifindex: r.ifindex(),
-		mode:    r.mode(k.hook),
+		mode:    modeDispatcher,
 		adopted: true,
-		link:    s,
+		link:    l,
 	}
 	return err
 }

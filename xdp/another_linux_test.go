@@ -57,7 +57,7 @@ func TestDeathInAMoveToADispatcher(t *testing.T) {
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
 	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
-	rs.meta.port(a[0].Port).setHook(site{hookKey: hookKey{a[0].Port, HookIngress}, slot: true}, a[0].Index, modeDispatcher)
+	rs.meta.port(a[0].Port).setHook(site{hookKey: hookKey{a[0].Port, HookIngress}, component: true}, a[0].Index, modeDispatcher)
 	rs.meta.clearLoaded()
 	if err := rs.Close(); err != nil {
 		t.Fatal(err)

@@ -16,15 +16,43 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
-// that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
-// came back with another index, is attached again. When one hook cannot be taken those attached by this call are
+// AttachOptions says which hooks of an interface to take, and how.
+type AttachOptions struct {
+	Ingress bool // XDP, or TCX
+	Egress  bool // TCX
+	Mode    Mode // of the ingress hook
+
+	// Last puts a TCX program behind those that are attached, instead of before them. A program of ours that is attached
+	// keeps its place.
+	Last bool
+
+	// Beside lets ModeAuto count by TCX where another program holds the XDP hook. Without it that is ErrBusy.
+	Beside bool
+
+	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
+	// Options.PinDir. Without them, or if it fails, Beside applies.
+	Dispatcher bool
+
+	// GenericBesideSCTP allows generic mode where Attachment.HarmsSCTP would be true. Without it Attach refuses that mode
+	// while the kernel has SCTP.
+	GenericBesideSCTP bool
+
+	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. If that fails, the
+	// interface stays where it is.
+	Retake bool
+}
+
+// Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread.
+//
+// A hook that this rule set holds, in a mode that satisfies o, stays as it is. If the interface was deleted and came back
+// with another index, its hooks are attached again. If one hook cannot be taken, those that this call has attached are
 // detached again.
 func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
 	}
 	defer rs.mu.Unlock()
+
 	ifi, dev, err := rs.interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
@@ -33,171 +61,222 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, dev, o)
+		t, err := rs.take(hookKey{port, at}, ifi, dev, o)
 		if err != nil {
 			for _, h := range fresh {
 				rs.drop(h)
 			}
 			return nil, err
 		}
-		if isNew {
-			fresh = append(fresh, h)
+		if t.fresh {
+			fresh = append(fresh, t.hook)
 		}
-		h.local = dev.local()
-		a := rs.attachment(h)
-		a.Fresh, a.Rejected = isNew, rejected
+		t.hook.local = dev.local()
+		a := rs.attachment(t.hook)
+		a.Fresh, a.Rejected = t.fresh, t.rejected
 		done = append(done, a)
 	}
+	// An outage ends when both hooks are attached: nothing of this call is undone any more.
 	for _, h := range fresh {
 		rs.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
 }
 
-// take makes sure that a hook runs our program; isNew: it did not before.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
+// taken is a hook that runs a program of this rule set.
+type taken struct {
+	hook     *hook
+	fresh    bool    // it was attached just now, and was not moved from another mode
+	rejected []error // the reasons of Attachment.Rejected
+}
+
+// take makes sure that a hook runs a program of this rule set, in a mode that o allows.
+func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (taken, error) {
+	refused := func(err error) (taken, error) {
+		return taken{}, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+	}
 	if rs.detached() {
-		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, ErrDetached)
+		return refused(ErrDetached)
 	}
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
-		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+		return refused(err)
 	}
-	at, early := site{hookKey: k, layer3: layer3}, slices.Contains(rs.early, dev.kind)
+	if err := rs.dropLeftComponent(k); err != nil {
+		return refused(explain(err))
+	}
+
+	at := site{hookKey: k, layer3: layer3}
 	level := slog.LevelInfo
-	if r := rs.meta.port(k.port); rs.hooks[k] == nil && r.mode(k.hook) == modeDispatcher {
-		err := rs.adoptSlot(k, r) // drop could not empty it
-		if h := rs.hooks[k]; h != nil {
-			err = rs.drop(h)
-		}
-		if err != nil {
-			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
-		}
-	}
 	if h := rs.hooks[k]; h != nil {
 		alive, err := h.state()
-		if err != nil && h.ifindex == ifi.Index { // it may count still: with a second program packets would count twice
-			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
+		if err != nil && h.ifindex == ifi.Index { // it may still count: a second program would count packets twice
+			return refused(explain(err))
 		}
-		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 && h.isOn(dev) {
-			best := rs.modes(k.hook, ifi.Index, o, early)[0]
-			satisfied := satisfies(h.mode, k.hook, o.Mode)
-			if best == modeGeneric && !satisfied {
-				if err := rs.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
-					return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
-				}
-			}
-			switch {
-			case h.tcx != (best == modeTCX) && (o.Retake || !satisfied):
-				moved, err := rs.move(h, ifi, best, o.Last)
-				if satisfied && err != nil {
-					return h, false, []error{err}, nil
-				}
-				return moved, false, nil, err
-			case satisfied:
-				return h, false, nil, nil
+		if alive && h.ifindex == ifi.Index && h.layer3 == layer3 && h.isOn(dev) {
+			if t, kept, err := rs.keep(h, ifi, dev, o); kept || err != nil {
+				return t, err
 			}
 		}
+
 		if alive || h.ifindex == ifi.Index {
 			rs.ledger.begin(k)
 		} else {
-			rs.ledger.leave(k, false) // its interface is gone, and another one has the name
+			rs.ledger.leave(k, false) // the interface is gone, and another one has its name
 		}
 		rs.drop(h)
-		level = slog.LevelDebug // again
+		level = slog.LevelDebug // attached before: no news
 	}
-	busy := false
-	for _, m := range rs.modes(k.hook, ifi.Index, o, early) {
-		tcx := m == modeTCX
-		if busy && !tcx && m != modeDispatcher {
-			continue
-		}
-		if tcx && k.hook == HookIngress {
-			if err := errors.Join(rs.load.tcxIngressSupported(ifi.Name), rs.besideRefused(ifi, o)); err != nil {
-				rejected = append(rejected, err)
-				busy = busy || errors.Is(err, ErrBusy)
-				continue
-			}
-		}
-		if m == modeGeneric {
-			if err := rs.harmOfGeneric(dev, o); err != nil {
-				rejected = append(rejected, err)
-				continue
-			}
-		}
-		h, err := rs.attach(at.in(m), ifi, m, o.Last)
-		if err == nil {
-			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
-			return h, true, rejected, nil
-		}
-		rejected = append(rejected, err)
-		if errors.Is(err, ErrPermission) && m != modeDispatcher { // which takes more than the others
-			break
-		}
-		busy = busy || errors.Is(err, ErrBusy)
+
+	h, mode, rejected := rs.attachFirst(at, ifi, dev, o)
+	if h == nil {
+		return refused(errors.Join(rejected...))
 	}
-	return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
+	rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", mode)
+	return taken{h, true, rejected}, nil
 }
 
-// attach tries one mode, with its own flags: flags of 0 would choose in silence.
+// dropLeftComponent empties the place in a dispatcher that drop could not empty earlier.
+func (rs *RuleSet) dropLeftComponent(k hookKey) error {
+	r := rs.meta.port(k.port)
+	if rs.hooks[k] != nil || r.mode(k.hook) != modeDispatcher {
+		return nil
+	}
+	err := rs.adoptComponent(k, r)
+	if h := rs.hooks[k]; h != nil {
+		return rs.drop(h)
+	}
+	return err
+}
+
+// keep leaves an attached hook as it is, or moves it between XDP and TCX, as o asks. kept is false if the hook has to be
+// detached first, to be attached in another mode of XDP.
+func (rs *RuleSet) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions) (t taken, kept bool, err error) {
+	best := rs.modes(h.hook, ifi.Index, o, rs.isEarly(dev))[0]
+	satisfied := satisfies(h.mode, h.hook, o.Mode)
+	if best == modeGeneric && !satisfied {
+		if err := rs.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
+			return taken{}, false, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+		}
+	}
+
+	moves := h.tcx != (best == modeTCX) && (o.Retake || !satisfied)
+	if !moves {
+		return taken{hook: h}, satisfied, nil
+	}
+	moved, err := rs.move(h, ifi, best, o.Last)
+	if err != nil && satisfied {
+		return taken{hook: h, rejected: []error{err}}, true, nil
+	}
+	return taken{hook: moved}, true, err
+}
+
+// attachFirst attaches to a hook in the first mode that works. Without one h is nil. rejected has the reasons of the modes
+// before.
+func (rs *RuleSet) attachFirst(at site, ifi *net.Interface, dev device, o AttachOptions) (h *hook, mode string, rejected []error) {
+	busy := false // another program has the XDP hook
+	for _, m := range rs.modes(at.hook, ifi.Index, o, rs.isEarly(dev)) {
+		if busy && m != modeTCX && m != modeDispatcher {
+			continue
+		}
+		err := rs.modeAllowed(at.hook, m, ifi, dev, o)
+		if err == nil {
+			if h, err = rs.attach(at.in(m), ifi, m, o.Last); err == nil {
+				return h, m, rejected
+			}
+			if errors.Is(err, ErrPermission) && m != modeDispatcher { // the other modes need no more; a dispatcher does
+				return nil, "", append(rejected, err)
+			}
+		}
+		rejected = append(rejected, err)
+		busy = busy || errors.Is(err, ErrBusy)
+	}
+	return nil, "", rejected
+}
+
+// modeAllowed returns the reason why a mode is not tried on a hook, or nil.
+func (rs *RuleSet) modeAllowed(at Hook, mode string, ifi *net.Interface, dev device, o AttachOptions) error {
+	switch {
+	case mode == modeTCX && at == HookIngress:
+		return errors.Join(rs.loader.tcxIngressSupported(ifi.Name), rs.besideRefused(ifi, o))
+	case mode == modeGeneric:
+		return rs.harmOfGeneric(dev, o)
+	}
+	return nil
+}
+
+// isEarly reports whether a device makes socket buffers before XDP runs; see Options.Early.
+func (rs *RuleSet) isEarly(dev device) bool { return slices.Contains(rs.earlyKinds, dev.kind) }
+
+// attach attaches in one mode. It records the hook, pins the link and adds the hook to rs.hooks.
 func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
-	k := at.hookKey
-	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(at)}
-	p, err := rs.programFor(rs.constants, rs.shared, at)
+	p, err := rs.programFor(rs.constants, rs.sharedPrograms, at)
 	if err != nil {
 		return nil, err
 	}
-	h.numbered = at.slot || rs.named.has(at.port)
-	r := rs.meta.port(k.port)
-	was := slices.Clone(r)
-	if at.slot { // it outlives a process that dies behind attachLink
+	h := &hook{
+		site:     at,
+		name:     ifi.Name,
+		ifindex:  ifi.Index,
+		mode:     mode,
+		prog:     p,
+		pin:      rs.pinPath(at),
+		numbered: at.component || rs.named.has(at.port),
+	}
+
+	r := rs.meta.port(at.port)
+	before := slices.Clone(r)
+	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
 		r.setHook(at, ifi.Index, mode)
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
-		copy(r, was)
+		copy(r, before)
 		p.Close()
-		return nil, rs.refusal(err, ifi, k.hook, mode)
+		return nil, rs.refusal(err, ifi, at.hook, mode)
 	}
-	h.prog = p
 	r.setHook(at, ifi.Index, mode)
-	switch {
-	case h.pin == "":
-	case !rs.inPlace(): // Repin makes this pin with the others that are gone
-		rs.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", k.hook)
-	default:
-		if err := h.link.Pin(h.pin); err != nil {
+
+	if h.pin != "" {
+		if !rs.inPlace() { // Repin makes this pin with the others that are gone
+			rs.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
+		} else if err := h.link.Pin(h.pin); err != nil {
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}
-	rs.hooks[k] = h
+	rs.hooks[h.hookKey] = h
 	return h, nil
 }
 
+// attachLink puts a program on a hook. It always names the mode: without a flag the kernel chooses native or generic XDP,
+// and does not tell which.
 func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
 	if rs.kernel != nil {
 		return rs.kernel.Attach(kernelHook(ifindex, at, mode))
 	}
+
 	switch mode {
 	case modeDispatcher:
-		s, err := dispatcher.NewSlot(ifindex, rs.maps.counters.hostMap(), rs.wait)
+		l, err := dispatcher.NewLink(ifindex, rs.maps.counters.hostMap(), rs.wait)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Update(p); err != nil {
-			return nil, errors.Join(err, s.Close())
+		if err := l.Update(p); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
-		return s, nil
+		return l, nil
 	case modeNative:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
 	case modeGeneric:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPGenericMode})
 	}
+
 	anchor := link.Head()
 	if last {
 		anchor = link.Tail()
@@ -207,10 +286,11 @@ func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string
 
 // refusal explains why a hook could not be taken, and adds the remedy.
 func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
-	feature := mode + " XDP"
 	if mode == modeDispatcher {
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
 	}
+
+	feature := mode + " XDP"
 	if mode == modeTCX {
 		feature = map[Hook]string{HookIngress: "TCX ingress", HookEgress: "TCX egress"}[h]
 	}
@@ -227,24 +307,4 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 			Fix: map[string]string{modeNative: "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"}[mode]}
 	}
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
-}
-
-// AttachOptions says which hooks of an interface to take.
-type AttachOptions struct {
-	Mode    Mode // of the ingress hook
-	Ingress bool // XDP, or TCX
-	Egress  bool // TCX
-	// Last puts a TCX program behind those that are there, in place of before them. A hook
-	// that is held keeps its place.
-	Last bool
-	// Beside lets ModeAuto count by TCX an interface whose XDP hook another program holds. Without it that is ErrBusy.
-	Beside bool
-	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
-	// Options.PinDir; without them, and where that fails, Beside applies.
-	Dispatcher bool
-	// GenericBesideSCTP attaches in generic mode even where Attachment.HarmsSCTP is true. Without it, Attach refuses the mode
-	// there while the kernel has SCTP.
-	GenericBesideSCTP bool
-	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. It stays where it is if that fails.
-	Retake bool
 }

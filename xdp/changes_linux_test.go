@@ -163,7 +163,7 @@ func TestLongLists(t *testing.T) {
 			rules[i] = r
 		}
 		mustAdd(t, rs, rules...)
-		forest := &rs.class.forest
+		forest := &rs.tables.forest
 		last := packetOf(&rules[n-1], func() uint64 { return 0 })
 		key := tree.Key(*last.words())
 		var w tree.Walk

@@ -21,7 +21,7 @@ func costOfTrees(rules int) float64 { return costLevel * math.Log2(float64(rules
 
 // choose decides which masks of rules that are about to be added are hashed: all of very few masks, and a mask that so
 // many of the rules have that its packets save more than the search costs the others.
-func choose(t *tables, come []move) map[words]bool {
+func choose(t *tables, come []swap) map[words]bool {
 	counts := map[words]int{}
 	all, masks, ranged := t.count, 0, false
 	for _, m := range come {

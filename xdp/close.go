@@ -25,8 +25,8 @@ func (rs *RuleSet) end(destroy bool) error {
 	defer rs.changes.Unlock()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.life.Lock()
-	defer rs.life.Unlock()
+	rs.reads.Lock()
+	defer rs.reads.Unlock()
 	if rs.closed {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (rs *RuleSet) release() error {
 		errs = append(errs, h.close())
 		delete(rs.hooks, k)
 	}
-	rs.shared.close()
+	rs.sharedPrograms.close()
 	if rs.maps != nil {
 		errs = append(errs, rs.maps.close())
 	}

@@ -150,7 +150,7 @@ func (rs *RuleSet) FreeCounter(id uint32) error {
 	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
 		return fmt.Errorf("freeing counter %d: %w", id, ErrNotFound)
 	}
-	if rs.class.uses(id) {
+	if rs.tables.uses(id) {
 		return fmt.Errorf("freeing counter %d: %w: a rule counts on it", id, ErrInvalid)
 	}
 	delete(rs.adopted, id)

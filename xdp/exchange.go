@@ -9,18 +9,18 @@ import (
 
 // move makes a rule another one of its key, mask and counter: only its rank and its action change. A rule that is added
 // has no from, and a rule that is removed has no to.
-type move struct{ from, to *Rule }
+type swap struct{ from, to *Rule }
 
 // raises reports whether the rule wins over fewer rules than before.
-func (m move) raises() bool {
+func (m swap) raises() bool {
 	return m.to == nil || m.from != nil && m.to.rank() > m.from.rank()
 }
 
 // stays reports whether the rule exists before and after the move.
-func (m move) stays() bool { return m.from != nil && m.to != nil }
+func (m swap) stays() bool { return m.from != nil && m.to != nil }
 
 // place is the place of a move among those that raise, or among the others.
-func (m move) place() uint64 {
+func (m swap) place() uint64 {
 	if m.raises() {
 		return ^m.from.rank()
 	}
@@ -29,7 +29,7 @@ func (m move) place() uint64 {
 
 // pair finds the rules of old whose entries can become rules of fresh in their places. The others are removed and added.
 // leave has the moves that raise, and come the others. From here until done, the entries of old take no rank from a rule of fresh.
-func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
+func (t *tables) pair(old, fresh []Rule) (come, leave []swap, err error) {
 	t.found = false
 	type group struct{ old, fresh []*Rule }
 	type keyOf struct {
@@ -62,7 +62,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 			}
 		}
 		if g == nil {
-			come = append(come, move{nil, r})
+			come = append(come, swap{nil, r})
 			continue
 		}
 		if slices.ContainsFunc(g.fresh, func(o *Rule) bool { return o.rank() == r.rank() }) {
@@ -71,7 +71,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 		g.fresh = append(g.fresh, r)
 		at := slices.IndexFunc(g.old, func(o *Rule) bool { return o.Counter == r.Counter })
 		if at < 0 {
-			come = append(come, move{nil, r})
+			come = append(come, swap{nil, r})
 			continue
 		}
 		for _, v := range t.tuplesOf(r) {
@@ -79,7 +79,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 				return nil, nil, err
 			}
 		}
-		if m := (move{g.old[at], r}); m.raises() {
+		if m := (swap{g.old[at], r}); m.raises() {
 			leave = append(leave, m)
 		} else {
 			come = append(come, m)
@@ -88,7 +88,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 	}
 	for _, g := range groups {
 		for _, o := range g.old {
-			leave = append(leave, move{o, nil})
+			leave = append(leave, swap{o, nil})
 		}
 	}
 	return come, leave, nil
@@ -98,7 +98,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []move, err error) {
 func (t *tables) done() { clear(t.leaving) }
 
 const (
-	carefulMoves = 512 // most moves of a change that keeps to the order of run
+	carefulSwaps = 512 // most moves of a change that keeps to the order of run
 	carefulWaits = 32  // most grace periods of one call
 	carefulLoads = 4   // most loads of one call for the order: the last one ends it
 )
@@ -106,7 +106,7 @@ const (
 // come carries out moves by which rules win over more rules than before, all or none. If the process dies before commit, the
 // next one drops the added rules, and needs no room for them. If ctx ends first, come takes the moves back and returns the
 // error of ctx. The error satisfies ErrUndone if programs may have found a rule before it was taken back.
-func (t *tables) come(ctx context.Context, moves []move) error {
+func (t *tables) come(ctx context.Context, moves []swap) error {
 	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
 
@@ -152,7 +152,7 @@ func (t *tables) commit() {
 }
 
 // leave carries out moves by which rules win over fewer rules than before.
-func (t *tables) leave(moves []move) error {
+func (t *tables) leave(moves []swap) error {
 	if _, err := t.run(moves); err != nil || len(moves) == 0 {
 		return err
 	}
@@ -169,14 +169,14 @@ func (t *tables) leave(moves []move) error {
 // packet may match too: await and keepOrder load programs and change trees in between. A packet that has met one rule as
 // it was, and meets another one as it is, could still see a third order: a grace period keeps such two apart. The rules of a
 // change larger than those that a person writes do not wait for one another, and trees take them together.
-func (t *tables) run(moves []move) (done int, err error) {
+func (t *tables) run(moves []swap) (done int, err error) {
 	t.pending, t.unloaded, t.loads = nil, nil, 0
-	if len(moves) <= carefulMoves && len(t.hooks) > 0 {
+	if len(moves) <= carefulSwaps && len(t.hooks) > 0 {
 		t.loads = carefulLoads
 	}
 	first := 0
 	if t.loads > 0 {
-		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(a.place(), b.place()) })
+		slices.SortStableFunc(moves, func(a, b swap) int { return cmp.Compare(a.place(), b.place()) })
 	} else if first = t.treesFirst(moves); first > 0 {
 		// The trees may refuse their rules, or take long: until they have them, no packet sees a part of the change.
 		if done, err := t.addToTrees(moves[:first]); err != nil {
@@ -203,7 +203,7 @@ func (t *tables) run(moves []move) (done int, err error) {
 		if err := t.await(m.to); err != nil {
 			return i, err
 		}
-		if len(moves) <= carefulMoves && waits < carefulWaits && slices.ContainsFunc(moves[since:i], m.crosses) {
+		if len(moves) <= carefulSwaps && waits < carefulWaits && slices.ContainsFunc(moves[since:i], m.crosses) {
 			if t.grace() != nil {
 				waits = carefulWaits // go on without waiting: half of the moves would be worse
 			}
@@ -240,8 +240,8 @@ func (t *tables) changeTrees(rules int) error {
 
 // treesFirst sorts the moves of a change that keeps to no order: rules that come into the trees, whose number it returns,
 // rules that stay, and the others.
-func (t *tables) treesFirst(moves []move) (inTrees int) {
-	step := make(map[move]int, len(moves))
+func (t *tables) treesFirst(moves []swap) (inTrees int) {
+	step := make(map[swap]int, len(moves))
 	for _, m := range moves {
 		switch {
 		case m.stays():
@@ -252,14 +252,14 @@ func (t *tables) treesFirst(moves []move) (inTrees int) {
 			inTrees++
 		}
 	}
-	slices.SortStableFunc(moves, func(a, b move) int {
+	slices.SortStableFunc(moves, func(a, b swap) int {
 		return cmp.Or(cmp.Compare(step[a], step[b]), cmp.Compare(a.place(), b.place()))
 	})
 	return inTrees
 }
 
 // addToTrees adds rules, up to an error, and returns their number. Programs find them once the trees have all of them.
-func (t *tables) addToTrees(moves []move) (done int, err error) {
+func (t *tables) addToTrees(moves []swap) (done int, err error) {
 	for i, m := range moves {
 		err := t.stopped()
 		if err == nil {
@@ -307,17 +307,17 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 
 // crosses reports whether a packet that matches both rules sees a third order if it has met o
 // before its move and m behind its own.
-func (m move) crosses(o move) bool {
+func (m swap) crosses(o swap) bool {
 	return o.stays() && m.raises() != (m.to.rank() < o.from.rank()) && m.to.Overlaps(o.to)
 }
 
 // abandon takes changes of come back, and with them tuples that no program knows.
-func (t *tables) abandon(moves []move) {
+func (t *tables) abandon(moves []swap) {
 	for _, m := range slices.Backward(moves) {
 		if m.from == nil {
 			t.removeRule(m.to)
 		} else {
-			t.moveRule(move{m.to, m.from})
+			t.moveRule(swap{m.to, m.from})
 		}
 	}
 	t.rehash = slices.DeleteFunc(t.rehash, t.unhash)

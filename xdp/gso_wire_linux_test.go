@@ -196,7 +196,7 @@ func TestUntrustedSegments(t *testing.T) {
 			r := Rule{Counter: mustCounter(t, rs, "a")}
 			r.Key.Out.Flags, r.Mask.Out.Flags = FlagEgress, FlagEgress
 			mustAdd(t, rs, r)
-			rs.load.sees = rs.load.sees && sees
+			rs.loader.sees = rs.loader.sees && sees
 			attach(t, rs, w.Far, AttachOptions{Egress: true})
 			if c.tunnel != nil {
 				encapsulate(t, w.Far, c.tunnel.flags, c.tunnel.proto, c.tunnel.more)

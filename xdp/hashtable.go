@@ -27,10 +27,10 @@ func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {
 	return s
 }
 
-// slotTable is the open-addressing table that the programs probe. Stores are
+// hashTable is the open-addressing table that the programs probe. Stores are
 // single words, each of which leaves the table right: a key that is in it is
 // found at every instant. There is one writer.
-type slotTable struct {
+type hashTable struct {
 	slots []uint64 // a power of two
 	mask  uint64
 	// hash gives the hash of the entry at a unit, to move it.
@@ -40,11 +40,11 @@ type slotTable struct {
 	fence func()
 }
 
-func (t *slotTable) at(i uint64) uint64     { return atomic.LoadUint64(&t.slots[i&t.mask]) }
-func (t *slotTable) set(i uint64, s uint64) { atomic.StoreUint64(&t.slots[i&t.mask], s) }
+func (t *hashTable) at(i uint64) uint64     { return atomic.LoadUint64(&t.slots[i&t.mask]) }
+func (t *hashTable) set(i uint64, s uint64) { atomic.StoreUint64(&t.slots[i&t.mask], s) }
 
 // find is the position of the slot that points at unit, whose hash is h.
-func (t *slotTable) find(h uint64, unit uint32) (uint64, bool) {
+func (t *hashTable) find(h uint64, unit uint32) (uint64, bool) {
 	h &= t.mask
 	for i := h; i < h+slotProbes; i++ {
 		s := t.at(i)
@@ -66,7 +66,7 @@ func free(s uint64) bool { return s>>tagShift == 0 }
 
 // insert stores s, whose hash is h, within slotProbes of its home. It reports
 // false when there is no place that the packet path would find.
-func (t *slotTable) insert(h, s uint64) bool {
+func (t *hashTable) insert(h, s uint64) bool {
 	h &= t.mask
 	for i := h; i < h+slotProbes; i++ {
 		if free(t.at(i)) {
@@ -86,7 +86,7 @@ func (t *slotTable) insert(h, s uint64) bool {
 // a free one farther on. The gap is moved nearer: an entry between it and here
 // that may lie there goes there. The copy is stored before the original is
 // overwritten, and later in the probe: a probe that has passed the one finds the other.
-func (t *slotTable) insertFrom(h, gap, s uint64) bool {
+func (t *hashTable) insertFrom(h, gap, s uint64) bool {
 	copied := false // gap still holds the original of the entry moved last
 	for gap >= h+slotProbes {
 		from, ok := t.moveTo(gap)
@@ -108,7 +108,7 @@ func (t *slotTable) insertFrom(h, gap, s uint64) bool {
 }
 
 // moveTo copies to gap the first entry before it that may lie there, and returns where that was.
-func (t *slotTable) moveTo(gap uint64) (uint64, bool) {
+func (t *hashTable) moveTo(gap uint64) (uint64, bool) {
 	for i := gap - slotProbes + 1; i < gap; i++ {
 		s := t.at(i)
 		if free(s) {
@@ -124,7 +124,7 @@ func (t *slotTable) moveTo(gap uint64) (uint64, bool) {
 
 // put stores s at i, unless so many slots near it have its tag that a probe
 // could give up before it has compared them all.
-func (t *slotTable) put(i, s uint64) bool {
+func (t *hashTable) put(i, s uint64) bool {
 	same := 0
 	for j := i - slotProbes + 1; j != i+slotProbes; j++ {
 		if o := t.at(j); j != i && !free(o) && o>>tagShift == s>>tagShift {
@@ -140,7 +140,7 @@ func (t *slotTable) put(i, s uint64) bool {
 
 // remove empties slot i. It becomes a tombstone, unless nothing lies behind
 // it: then it and the tombstones before it end probes again.
-func (t *slotTable) remove(i uint64) {
+func (t *hashTable) remove(i uint64) {
 	if t.at(i+1) != 0 {
 		t.set(i, tombstone)
 		return

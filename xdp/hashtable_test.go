@@ -8,12 +8,12 @@ import (
 )
 
 // fakeSlots is a table whose entries are nothing but their hashes.
-func fakeSlots(n int, hashes []uint64) *slotTable {
-	return &slotTable{slots: make([]uint64, n), mask: uint64(n - 1), hash: func(u uint32) uint64 { return hashes[u] }}
+func fakeSlots(n int, hashes []uint64) *hashTable {
+	return &hashTable{slots: make([]uint64, n), mask: uint64(n - 1), hash: func(u uint32) uint64 { return hashes[u] }}
 }
 
 // probeSlots is FT_FIND of bpf/tables.h with an entry's unit for its key.
-func probeSlots(t *slotTable, h uint64, unit uint32) bool {
+func probeSlots(t *hashTable, h uint64, unit uint32) bool {
 	pos := h
 	for range slotAttempts {
 		found := false
@@ -39,7 +39,7 @@ func probeSlots(t *slotTable, h uint64, unit uint32) bool {
 }
 
 // check says whether every unit of live, and no other, is where the packet path finds it, once.
-func checkSlots(t *slotTable, hashes []uint64, live map[uint32]bool) error {
+func checkSlots(t *hashTable, hashes []uint64, live map[uint32]bool) error {
 	count := 0
 	for i := range t.slots {
 		if s := t.slots[i]; !free(s) {

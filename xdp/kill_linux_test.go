@@ -254,7 +254,7 @@ func TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore(t *testing.T) {
 func (rs *RuleSet) verify() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	t := rs.class
+	t := rs.tables
 	slots := 0
 	for _, s := range t.table.slots {
 		if !free(s) {

@@ -120,7 +120,7 @@ func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error)
 	if at.generic {
 		spec.Programs[name].Flags &^= hasFrags
 	}
-	if at.slot {
+	if at.component {
 		mould, err := dispatcher.Mould()
 		if err != nil {
 			return nil, err

@@ -9,8 +9,8 @@ const Marked = marked
 // of an earlier call if one of its counters was updated between, less than 2^32 times. A counter that is read afterwards has every update that dst has. It allocates nothing and makes no
 // system call. ErrNotFound: there are fewer counters. ErrClosed.
 func (rs *RuleSet) Marks(dst []uint32) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
+	rs.reads.RLock()
+	defer rs.reads.RUnlock()
 	if rs.closed {
 		return ErrClosed
 	}

@@ -20,7 +20,7 @@ func TestMarksLoseNoUpdate(t *testing.T) {
 			const flows, packets = 40, 100_000
 			w := testWire(t)
 			rs := openTest(t, Options{MaxRules: 1024})
-			rs.load.inOrder = order.keeps
+			rs.loader.inOrder = order.keeps
 			ids := floodRules(t, rs, flows)
 			for i, id := range ids {
 				if id != uint32(i) {

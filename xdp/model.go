@@ -24,7 +24,7 @@ func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 		return nil, err
 	}
 	t.unhashed, t.worstCost = !hash, worst
-	come := make([]move, len(rules))
+	come := make([]swap, len(rules))
 	for i := range rules {
 		come[i].to = &rules[i]
 	}

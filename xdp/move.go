@@ -21,11 +21,11 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		return nil, fmt.Errorf("moving %s from %s to %s: %w", ifi.Name, old.mode, mode, err)
 	}
 	if at.tcx {
-		if err := rs.load.tcxIngressSupported(ifi.Name); err != nil {
+		if err := rs.loader.tcxIngressSupported(ifi.Name); err != nil {
 			return failed(err)
 		}
 	}
-	p, err := rs.programFor(rs.constants, rs.shared, at)
+	p, err := rs.programFor(rs.constants, rs.sharedPrograms, at)
 	if err != nil {
 		return failed(err)
 	}
@@ -36,14 +36,14 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		mode:     mode,
 		pin:      rs.pinPath(at),
 		prog:     p,
-		numbered: at.slot || rs.named.has(at.port),
+		numbered: at.component || rs.named.has(at.port),
 	}
 
 	r := rs.meta.port(at.port)
 	rs.ledger.begin(at.hookKey)
 	rs.step("noted")
 
-	if at.slot { // the slot outlives a process that dies after attachLink, so record it ahead
+	if at.component { // the slot outlives a process that dies after attachLink, so record it ahead
 		r.setHook(at, h.ifindex, mode)
 	}
 	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -56,7 +56,7 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 	if !at.tcx {
 		rs.awaitPassed()
 	}
-	if old.slot { // unlike a link, the dispatcher may refuse to let the program go
+	if old.component { // unlike a link, the dispatcher may refuse to let the program go
 		if err := old.detach(); err != nil {
 			err = errors.Join(err, h.detach(), h.close())
 			rs.ledger.cover(at.hookKey, old.ifindex) // both have counted
@@ -109,7 +109,7 @@ func (rs *RuleSet) replace(old, h *hook) {
 
 // step lets a test end the process at a step of a move.
 func (rs *RuleSet) step(name string) {
-	if rs.steps != nil {
-		rs.steps(name)
+	if rs.onStep != nil {
+		rs.onStep(name)
 	}
 }

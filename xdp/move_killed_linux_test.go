@@ -27,7 +27,7 @@ func moveUntilKilled(args string) error {
 	if err != nil {
 		return err
 	}
-	rs.steps = func(name string) {
+	rs.onStep = func(name string) {
 		if name == step {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}

@@ -39,7 +39,7 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 	if !ok {
 		return nil, nil
 	}
-	if h := rs.hooks[hookKey{port, at}]; h != nil && (h.tcx || h.slot) && h.alive() {
+	if h := rs.hooks[hookKey{port, at}]; h != nil && (h.tcx || h.component) && h.alive() {
 		return h.before()
 	}
 	return nil, nil
@@ -47,7 +47,7 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 
 // before asks for one interface by its number, and for no list of interfaces: the caller asks about each hook.
 func (h *hook) before() ([]Neighbour, error) {
-	if s, is := h.link.(*dispatcher.Slot); is {
+	if s, is := h.link.(*dispatcher.Link); is {
 		var out []Neighbour
 		err := s.Before(func(name string, id ebpf.ProgramID) { out = append(out, Neighbour{Program: uint32(id), Name: name}) })
 		return out, err

@@ -43,7 +43,7 @@ func (rs *RuleSet) idlePort() int {
 	for k := range rs.hooks {
 		busy[k.port] = true
 	}
-	for _, r := range rs.class.rules() {
+	for _, r := range rs.tables.rules() {
 		if r.Mask.Out.Port != 0 {
 			busy[r.Key.Out.Port] = true
 		}

@@ -101,7 +101,7 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 		{hookKey: hookKey{1, HookIngress}, generic: true},
 	}
 	if features.HaveProgramType(ebpf.Extension) == nil { // as the machines of internal/lab/vm do
-		places = append(places, site{hookKey: hookKey{1, HookIngress}, slot: true})
+		places = append(places, site{hookKey: hookKey{1, HookIngress}, component: true})
 	}
 
 	symbols := kallsyms(t)
@@ -113,12 +113,12 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 		for _, name := range programs {
 			tcx := strings.Contains(name, "tcx")
 			for _, at := range places {
-				if tcx && (at.generic || at.slot) {
+				if tcx && (at.generic || at.component) {
 					continue
 				}
 
 				at.tcx = tcx
-				p, err := rs.load.named(rs.constants, at, name)
+				p, err := rs.loader.named(rs.constants, at, name)
 				if err != nil {
 					t.Fatalf("%s, %s, %+v: %+v", set.name, name, at, err)
 				}

@@ -7,11 +7,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The verifier takes tens of milliseconds for a program, so interfaces share programs. Programs of one hook differ in the
-// number of their interface alone, and only rules that name an interface read it. An interface that no rule names has the
-// program of number 0, which no interface has.
+// The verifier takes tens of milliseconds for a program, so interfaces share programs. Programs of one hook differ only in
+// the number of their interface, and only rules that name an interface read that number. An interface that no rule names
+// has the program with number 0, which is no interface.
 
-// programs are loaded programs of number 0, by the site that they are for. They are all of the same constants.
+// programs are loaded programs with number 0, by their site. All of them have the same constants.
 type programs map[site]*ebpf.Program
 
 func (ps programs) close() {
@@ -21,33 +21,34 @@ func (ps programs) close() {
 	}
 }
 
-// ports are the numbers of interfaces that rules have named. A number stays after its rules: its interface goes on with a
+// namedPorts are the numbers of interfaces that rules have named. A number stays when its rules go: the interface keeps a
 // program of its own.
-type ports struct {
-	all  bool // a rule asks for a part of the number, or for number 0
-	each map[uint16]bool
+type namedPorts struct {
+	all    bool // a rule asks for some bits of the number, or for number 0
+	byPort map[uint16]bool
 }
 
-func (p *ports) has(n uint16) bool { return p.all || p.each[n] }
+func (n *namedPorts) has(port uint16) bool { return n.all || n.byPort[port] }
 
-func (p *ports) add(rules []Rule) {
+func (n *namedPorts) add(rules []Rule) {
 	for i := range rules {
-		switch n := rules[i].Key.Out.Port; {
-		case rules[i].Mask.Out.Port == 0:
-		case rules[i].Mask.Out.Port != 0xffff || n == 0:
-			p.all = true
+		port, mask := rules[i].Key.Out.Port, rules[i].Mask.Out.Port
+		switch {
+		case mask == 0:
+		case mask != 0xffff || port == 0:
+			n.all = true
 		default:
-			if p.each == nil {
-				p.each = map[uint16]bool{}
+			if n.byPort == nil {
+				n.byPort = map[uint16]bool{}
 			}
-			p.each[n] = true
+			n.byPort[port] = true
 		}
 	}
 }
 
-// name gives a program of its own to each interface that rules name, before the rules come. After an error some have it, and
-// the rules must not come.
-func (rs *RuleSet) name(rules []Rule) error {
+// numberPrograms gives each interface that rules name a program with its number. It comes before the rules. After an error
+// some interfaces have such a program, which does no harm, and the rules must not come.
+func (rs *RuleSet) numberPrograms(rules []Rule) error {
 	rs.named.add(rules)
 	exchanged := false
 	for _, h := range rs.hooks {
@@ -58,24 +59,26 @@ func (rs *RuleSet) name(rules []Rule) error {
 		if err != nil {
 			return err
 		}
-		rs.give(h, p)
+		rs.exchangeProgram(h, p)
 		exchanged = true
 	}
 	if !exchanged {
 		return nil
 	}
-	if err := rs.wait(); err != nil { // a packet may still be in the shared program, which does not find the rules
+	// A packet may still be in the shared program, which does not find the rules.
+	if err := rs.wait(); err != nil {
 		return fmt.Errorf("exchanging the programs of interfaces that rules name: %w", err)
 	}
 	return nil
 }
 
-// programFor returns a program for a site: its own one where rules name its interface, else a shared one. The caller
-// closes it.
+// programFor returns a program for a site, which the caller closes: one with the number of the interface if rules name it,
+// else a shared one.
 func (rs *RuleSet) programFor(c constants, shared programs, at site) (*ebpf.Program, error) {
-	if at.slot || rs.named.has(at.port) { // a component of a dispatcher is attached once
+	if at.component || rs.named.has(at.port) { // the kernel attaches a component once
 		return rs.loadFor(c, at)
 	}
+
 	at.port = 0
 	p := shared[at]
 	if p == nil {
@@ -85,16 +88,17 @@ func (rs *RuleSet) programFor(c constants, shared programs, at site) (*ebpf.Prog
 		}
 		shared[at] = p
 	}
-	one, err := p.Clone()
+	clone, err := p.Clone()
 	if err != nil {
 		return nil, fmt.Errorf("sharing a program: %w", explain(err))
 	}
-	return one, nil
+	return clone, nil
 }
 
-// loadFor loads a program.
+// loadFor loads a program with the number of its interface, and counts the load. The program is nil where Options.Kernel
+// stands in for the kernel; methods of a nil program do nothing.
 func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
-	p, err := rs.load.load(c, at)
+	p, err := rs.loader.load(c, at)
 	if err != nil {
 		return nil, err
 	}
@@ -108,59 +112,64 @@ func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// reload exchanges the programs of all hooks. A program that does not load leaves all as they were; a link that does
-// not take its program is reported and lost, the others go on.
+// reload exchanges the programs of all hooks for programs with the constants that the tables have now. All programs are
+// loaded before the first is exchanged: if one is refused, every hook keeps the program that it has.
 func (rs *RuleSet) reload() error {
-	if err := rs.class.check(); err != nil {
+	if err := rs.tables.check(); err != nil {
 		rs.log.Error("checking the trees", "error", err)
 		return err
 	}
-	c := rs.class.constants()
-	fresh := map[*hook]*ebpf.Program{}
+	c := rs.tables.constants()
 	shared := programs{}
+	programByHook := map[*hook]*ebpf.Program{}
 	for _, h := range rs.hooks {
 		p, err := rs.programFor(c, shared, h.site)
 		if err != nil {
-			for _, p := range fresh {
+			for _, p := range programByHook {
 				p.Close()
 			}
 			shared.close()
 			return err
 		}
-		fresh[h] = p
+		programByHook[h] = p
 	}
+
+	// The meta map names no constants while the hooks have programs of both kinds. A process that adopts such pins reloads.
 	rs.meta.clearLoaded()
-	rs.shared.close()
-	rs.shared = shared
-	for h, p := range fresh {
-		rs.give(h, p)
+	rs.sharedPrograms.close()
+	rs.sharedPrograms = shared
+	for h, p := range programByHook {
+		rs.exchangeProgram(h, p)
 	}
-	if len(fresh) > 0 {
+	if len(programByHook) > 0 {
 		if err := rs.wait(); err != nil {
-			// The new programs run and stay. If the wait cannot confirm a grace period, a pause must do.
+			// The new programs are attached, and stay. Without a grace period a pause must do.
 			rs.log.Error("waiting for the programs that were exchanged", "error", err)
 			time.Sleep(time.Second)
 		}
 	}
-	rs.class.finishLoad()
+
+	rs.tables.finishLoad()
 	rs.constants = c
 	rs.meta.setLoaded(objectHash(), c)
 	return nil
 }
 
-// give exchanges the program of a hook. A link that does not take it is reported and lost. Why a link is not attached any
-// more, the next Look finds out.
-func (rs *RuleSet) give(h *hook, p *ebpf.Program) {
-	if err := h.update(p); err != nil {
-		if !h.alive() {
-			p.Close()
-			return
-		}
-		rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
-		p.Close()
-		rs.ledger.begin(h.hookKey)
-		rs.drop(h)
+// exchangeProgram gives a hook a program, and owns the program from here on. If the link refuses it, the hook would go on
+// with a program that does not find all rules. So exchangeProgram reports an outage and drops the hook. If the link is not
+// attached any more, it leaves the hook to the next Look, which finds out why.
+func (rs *RuleSet) exchangeProgram(h *hook, p *ebpf.Program) {
+	err := h.update(p)
+	if err == nil {
+		h.numbered = h.component || rs.named.has(h.port)
 		return
 	}
-	h.numbered = h.slot || rs.named.has(h.port)
+
+	p.Close()
+	if !h.alive() {
+		return
+	}
+	rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
+	rs.ledger.begin(h.hookKey)
+	rs.drop(h)
 }

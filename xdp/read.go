@@ -106,9 +106,9 @@ func (rs *RuleSet) KeepBytes() {
 		steps, r := rs.values.whole(id, s.since(rs.values.base[id]).Bytes)>>54, rs.meta.counter(id)
 		if err == nil && steps > r.steps() && steps < 256 {
 			r.setSteps(steps)
-			rs.life.Lock() // Read has not begun, or has ended
+			rs.reads.Lock() // Read has not begun, or has ended
 			rs.values.setLeast(id, steps)
-			rs.life.Unlock()
+			rs.reads.Unlock()
 		}
 	}
 }
@@ -182,8 +182,8 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 // allocation; see KeepBytes. It may be called from any goroutine, also while rules and counters change. The error is
 // ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
 func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
+	rs.reads.RLock()
+	defer rs.reads.RUnlock()
 	if rs.closed {
 		return ErrClosed
 	}
@@ -234,8 +234,8 @@ func ReadRows[R ~struct {
 }
 
 func (rs *RuleSet) readRows(first uint32, dst []Row, at int64) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
+	rs.reads.RLock()
+	defer rs.reads.RUnlock()
 	if rs.closed {
 		return ErrClosed
 	}

@@ -9,17 +9,17 @@ import (
 // rule is used again only when the trees lead to it no more, and each rule moves.
 func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
 	rs := openTest(t, Options{MaxRules: 256})
-	rs.class.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
+	rs.tables.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
 	s := stages{rs: rs}
 	rules := s.tree(mustCounter(t, rs, "a"), 5, 2)
 	mustAdd(t, rs, rules...)
-	for rs.class.entries.free > 0 {
-		rs.class.entries.alloc(1, 1)
+	for rs.tables.entries.free > 0 {
+		rs.tables.entries.alloc(1, 1)
 	}
-	grace := rs.class.grace
-	rs.class.grace = func() error {
-		for _, c := range rs.class.forest.changed {
-			if c.node != 0 && slices.Contains(rs.class.entries.retired, unitOfTree(c.node)) {
+	grace := rs.tables.grace
+	rs.tables.grace = func() error {
+		for _, c := range rs.tables.forest.changed {
+			if c.node != 0 && slices.Contains(rs.tables.entries.retired, unitOfTree(c.node)) {
 				t.Errorf("unit %d becomes free while the trees lead to it", unitOfTree(c.node))
 			}
 		}
@@ -44,11 +44,11 @@ func TestARuleWithoutAPlaceHasItsFields(t *testing.T) {
 	v6.Key.Out.Flags = FlagIPv6 | FlagL4
 	mustAdd(t, rs, v4)
 	mustAdd(t, rs, stages{rs: rs}.tree(id, 5, 0)...)
-	for i := range rs.class.table.slots {
-		rs.class.table.slots[i] = rs.class.singles[0]
+	for i := range rs.tables.table.slots {
+		rs.tables.table.slots[i] = rs.tables.singles[0]
 	}
 	mustAdd(t, rs, v6)
-	if need := needOf(&v6); need&^rs.class.need != 0 || rs.class.treed[*v6.Mask.words()] == nil {
-		t.Errorf("programs read %#x, want %#x", rs.class.need, need)
+	if need := needOf(&v6); need&^rs.tables.need != 0 || rs.tables.treed[*v6.Mask.words()] == nil {
+		t.Errorf("programs read %#x, want %#x", rs.tables.need, need)
 	}
 }

@@ -63,23 +63,23 @@ func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error
 			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
 		}
 	}
-	defer rs.class.done()
-	come, leave, err := rs.class.pair(old, fresh)
+	defer rs.tables.done()
+	come, leave, err := rs.tables.pair(old, fresh)
 	if err != nil {
 		return err
 	}
-	if err := rs.name(fresh); err != nil {
+	if err := rs.numberPrograms(fresh); err != nil {
 		return err
 	}
-	err = rs.class.come(ctx, come)
+	err = rs.tables.come(ctx, come)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
 		// Reloading the programs drops the masks that no rule uses.
-		err = rs.class.come(ctx, come)
+		err = rs.tables.come(ctx, come)
 	}
 	if err != nil {
 		return err
 	}
-	return rs.class.leave(leave)
+	return rs.tables.leave(leave)
 }
 
 // NoteChange notes beside the pins whether the caller is changing its rules by several calls. If the process dies in
@@ -91,7 +91,7 @@ func (rs *RuleSet) NoteChange(underWay bool) {
 	defer rs.mu.Unlock()
 	rs.meta.setUnderWay(setChanging, underWay)
 	if !underWay {
-		rs.class.dropped = nil
+		rs.tables.dropped = nil
 	}
 }
 
@@ -102,7 +102,7 @@ func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
 		return false, nil
 	}
 	defer rs.mu.Unlock()
-	return rs.meta.underWay(setChanging), rs.class.dropped
+	return rs.meta.underWay(setChanging), rs.tables.dropped
 }
 
 // Remove removes all of rules or none; Counter and Drop are not compared.
@@ -114,5 +114,5 @@ func (rs *RuleSet) Rules() []Rule {
 		return nil
 	}
 	defer rs.leaveChanges()
-	return rs.class.rules()
+	return rs.tables.rules()
 }

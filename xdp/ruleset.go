@@ -8,49 +8,65 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// RuleSet is one table of rules and one map of counters, shared by every interface it is attached to. Its methods may
-// be called from any goroutine; changes wait for one another, reads wait for nothing but Close.
+// RuleSet is what an instance has in the kernel: rules, counters, the programs that read the rules and write the counters,
+// their hooks, and the pins of all of these. All interfaces share the rules and the counters.
+//
+// Its methods may be called from any goroutine. Changes wait for one another; reads wait for nothing but Close.
 type RuleSet struct {
-	// changes is held over each change of the rules, and taken before mu. A change frees mu while it builds trees: hooks are
+	// Locks are taken in the order of these fields.
+	//
+	// changes is held over each change of the rules. A long one frees mu while it builds trees, so that hooks can be
 	// attached meanwhile.
 	changes sync.Mutex
-	mu      sync.Mutex // of everything but values
-	life    sync.RWMutex
-	log     *slog.Logger
-	dir     string
-	lock    *os.File
-	made    bool // the pins are of this Open: it found none
-	// stranger: until Open has exchanged them, programs of another build run, or may run.
-	stranger bool
-	g        geometry
-	maps     *maps
-	meta     *meta
-	ledger   *ledger
-	grace    *grace
-	load     *loader
-	pool     *counterPool
-	class    *tables
+	mu      sync.Mutex   // of all other fields, apart from values
+	reads   sync.RWMutex // of values: each read shares it, and Close takes it alone
 
-	constants constants // of the programs that run
-	shared    programs  // of constants
-	named     ports     // that rules ask for
-	hooks     map[hookKey]*hook
-	adopted   map[uint32]bool // counters found by Open
-	loads     uint64
-	insns     uint32
+	log       *slog.Logger
+	kernel    kernel.Kernel // Options.Kernel
+	dir       string        // Options.PinDir
+	lock      *os.File      // the locked directory of the pins; nil without pins
+	worstCost int           // Options.WorstCost
 
-	kernel   kernel.Kernel // Options.Kernel
-	early    []string      // Options.Early
-	holders  holders
-	worst    int // Options.WorstCost
-	values   values
-	epochErr error             // why the epoch of the counters could not be raised
-	closed   bool              // under mu and life
-	steps    func(name string) // a test's hook at each step of a move; else nil
-	hasSCTP  func() bool       // HasSCTP; tests replace it
+	// madePins: Open found no pins, and made these. If Open fails, it removes them.
+	madePins bool
+
+	// otherBuild: programs of another build may be attached. Open exchanges them, or takes them off if it fails.
+	otherBuild bool
+
+	// The memory that is shared with programs, and what is read from it.
+	g       geometry
+	maps    *maps
+	meta    *meta
+	ledger  *ledger
+	pool    *counterPool
+	tables  *tables
+	values  values
+	adopted map[uint32]bool // counters that Open has found
+
+	// epochErr is the reason why the epoch of the counters could not be raised, so that LiveMap is refused.
+	epochErr error
+
+	// The programs and their hooks.
+	grace          *grace
+	loader         *loader
+	constants      constants // of the programs that are attached
+	sharedPrograms programs  // of these constants
+	named          namedPorts
+	hooks          map[hookKey]*hook
+	loads          uint64 // see Stats.Programs
+	insns          uint32 // see Stats.Insns
+
+	earlyKinds []string // Options.Early
+	holders    holders
+
+	closed bool // read under mu or reads, written under both
+
+	// For tests.
+	onStep  func(name string) // called at each step of a move; nil otherwise
+	hasSCTP func() bool       // the function HasSCTP
 }
 
-// enter locks a rule set that is not closed. The caller unlocks mu.
+// enter locks mu, and returns ErrClosed, with mu free, if the rule set is closed. Otherwise the caller unlocks mu.
 func (rs *RuleSet) enter() error {
 	rs.mu.Lock()
 	if rs.closed {
@@ -60,14 +76,15 @@ func (rs *RuleSet) enter() error {
 	return nil
 }
 
-// enterChanges locks a rule set that is not closed, while no change of its rules is under way. The caller calls leaveChanges.
+// enterChanges is enter for a call that changes or lists the rules: no other change is under way. The caller calls
+// leaveChanges.
 func (rs *RuleSet) enterChanges() error {
 	rs.changes.Lock()
-	err := rs.enter()
-	if err != nil {
+	if err := rs.enter(); err != nil {
 		rs.changes.Unlock()
+		return err
 	}
-	return err
+	return nil
 }
 
 func (rs *RuleSet) leaveChanges() {
@@ -75,12 +92,42 @@ func (rs *RuleSet) leaveChanges() {
 	rs.changes.Unlock()
 }
 
-// outside runs fn, which takes long and uses nothing but the trees, with mu free. Its caller holds changes, so that nobody
-// else uses the trees, and the rule set is not closed.
+// outside runs fn with mu free, because fn takes long. fn uses nothing but the trees. The caller holds changes: nobody else
+// uses the trees meanwhile, and nobody closes the rule set.
 func (rs *RuleSet) outside(fn func()) {
 	rs.mu.Unlock()
 	defer rs.mu.Lock()
 	fn()
+}
+
+// Stats tells how full the tables are.
+type Stats struct {
+	Rules       int
+	MaxRules    int
+	Tuples      int // distinct masks
+	Hashed      int // masks in the hash table; the rules of the others are in trees
+	Built       int // how often all trees were built
+	Counters    int // allocated
+	MaxCounters int
+	Programs    uint64 // how often a program was loaded
+	Insns       uint32 // instructions that the verifier processed for the last program
+}
+
+// Stats returns how full the tables are.
+func (rs *RuleSet) Stats() Stats {
+	if rs.enterChanges() != nil {
+		return Stats{}
+	}
+	defer rs.leaveChanges()
+
+	s := Stats{
+		Counters:    len(rs.pool.owners),
+		MaxCounters: rs.g.counters,
+		Programs:    rs.loads,
+		Insns:       rs.insns,
+	}
+	rs.tables.stats(&s)
+	return s
 }
 
 // Cost returns what packets touch in the trees and under the hashed masks that are in force.
@@ -89,29 +136,6 @@ func (rs *RuleSet) Cost() Cost {
 		return Cost{}
 	}
 	defer rs.leaveChanges()
-	return rs.class.cost()
-}
 
-// Stats says how full the tables are.
-func (rs *RuleSet) Stats() Stats {
-	if rs.enterChanges() != nil {
-		return Stats{}
-	}
-	defer rs.leaveChanges()
-	s := Stats{Counters: len(rs.pool.owners), MaxCounters: rs.g.counters, Programs: rs.loads, Insns: rs.insns}
-	rs.class.stats(&s)
-	return s
-}
-
-// Stats is the state of the tables.
-type Stats struct {
-	Rules       int // added
-	MaxRules    int
-	Tuples      int // distinct masks
-	Hashed      int // of them, in the hash table; the rules of the others are in trees
-	Built       int // how often all trees were built
-	Counters    int // allocated
-	MaxCounters int
-	Programs    uint64 // how often programs were loaded
-	Insns       uint32 // that the verifier processed for the last program
+	return rs.tables.cost()
 }

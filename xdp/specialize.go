@@ -21,7 +21,7 @@ func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (m
 	if v == nil {
 		return nil, fmt.Errorf("specializing an object: %w: it has no variable %s", ErrIncompatible, flowtallyVarFtConf)
 	}
-	if err := v.Set(rs.load.config(rs.constants, site{hookKey: hookKey{port, h}})); err != nil {
+	if err := v.Set(rs.loader.config(rs.constants, site{hookKey: hookKey{port, h}})); err != nil {
 		return nil, fmt.Errorf("specializing an object: %w", err)
 	}
 	return rs.maps.replacements(), nil

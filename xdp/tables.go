@@ -17,7 +17,7 @@ import (
 type tables struct {
 	g       geometry
 	entries *entryStore
-	table   slotTable
+	table   hashTable
 	singles []uint64 // slots of the tuples of one rule, by id
 	ranks   []uint64 // by place
 	store   tableStore
@@ -68,7 +68,7 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 		outside: func(fn func()) { fn() },
 		costly:  t.costly,
 	}
-	t.table = slotTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
+	t.table = hashTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
 	return t
 }
 

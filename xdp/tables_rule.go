@@ -292,7 +292,7 @@ func existsError() error {
 
 // moveRule changes an entry that programs may read. Its directory word, which commits the action,
 // comes first. The slot, one store, and the rank, another, decide a packet.
-func (t *tables) moveRule(m move) *tuple {
+func (t *tables) moveRule(m swap) *tuple {
 	u, key, at, ok := t.entryOf(m.from)
 	if !ok {
 		return nil

@@ -108,8 +108,8 @@ func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
 	late := rule(17, 0)
 	rs.mu.Lock()
 	loads := 0
-	rs.class.load = func() error { loads++; return nil }
-	err := rs.class.come(t.Context(), []move{{nil, &late}})
+	rs.tables.load = func() error { loads++; return nil }
+	err := rs.tables.come(t.Context(), []swap{{nil, &late}})
 	rs.mu.Unlock()
 	if err != nil || loads != 1 {
 		t.Fatalf("a rule that needs IPv6: %d loads, %v", loads, err)

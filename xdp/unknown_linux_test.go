@@ -41,8 +41,8 @@ func TestUnknownDispatcher(t *testing.T) {
 		}
 		defer foreign.Close()
 		r := rs.meta.port(k.port)
-		r.setHook(site{hookKey: k, slot: true}, ifi.Index, modeDispatcher)
-		if err := rs.adoptSlot(k, r); err == nil {
+		r.setHook(site{hookKey: k, component: true}, ifi.Index, modeDispatcher)
+		if err := rs.adoptComponent(k, r); err == nil {
 			t.Error("a slot was adopted that cannot be seen")
 		}
 		if a, err := rs.Attach(w.Near.Name, o); err == nil {
