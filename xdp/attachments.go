@@ -5,20 +5,24 @@ import (
 	"slices"
 )
 
-// Attachment is one program on one hook.
+// Attachment is a program on a hook.
 type Attachment struct {
 	Interface string
-	Index     int // ifindex
-	Port      uint16
+	Index     int    // of the interface
+	Port      uint16 // see RuleSet.Port
 	Hook      Hook
 	Mode      string // "native", "generic", "tcx" or "dispatcher"
-	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
-	Adopted   bool   // it was attached before this process
-	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
-	// HarmsSCTP: the mode is generic, and the device receives buffers of this host. Generic XDP makes each buffer linear, for
-	// any program. A linear buffer of SCTP has no valid segments, and Linux 6.12 to 7.3 crashes on forwarding it.
+	Layer3    bool   // frames begin with IP: they have no Ethernet header and no VLAN tag
+
+	Adopted bool // an earlier process has attached it
+	Fresh   bool // this call of Attach has attached it, and not only moved it from another mode
+
+	// HarmsSCTP: the mode is generic, and the device receives buffers of this host. Generic XDP makes each buffer linear,
+	// whatever the program does. A linear buffer of SCTP has no valid segments, and Linux 6.12 to 7.3 crashes when it
+	// forwards one.
 	HarmsSCTP bool
-	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
+
+	// Rejected has the reason of each mode that Attach tried before Mode, or of a Retake that failed.
 	Rejected []error
 }
 
@@ -35,14 +39,14 @@ func (rs *RuleSet) attachment(h *hook) Attachment {
 	}
 }
 
-// Look is Attachments, and notes in the ledger which interfaces have lost their programs. It is called in the network
-// namespace of the interfaces.
+// Look is Attachments, and tells the ledger which hooks have lost their programs. It is called in the network namespace of
+// the interfaces.
 func (rs *RuleSet) Look(ifnames ...string) []Attachment {
 	return rs.list(ifnames, rs.lapse)
 }
 
-// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces: those of the named
-// interfaces, or of all where none is named. It costs a system call for each hook.
+// Attachments lists the attached programs of the named interfaces, or of all, by number and hook. It leaves out deleted
+// interfaces. It costs a system call for each hook.
 func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
 	return rs.list(ifnames, func(*hook) {})
 }
@@ -53,6 +57,7 @@ func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
 		return nil
 	}
 	defer rs.mu.Unlock()
+
 	var all []Attachment
 	note := func(h *hook) {
 		switch {
@@ -74,14 +79,15 @@ func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
 			note(rs.hooks[hookKey{port, HookEgress}])
 		}
 	}
+
 	slices.SortFunc(all, func(a, b Attachment) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook))
 	})
 	return all
 }
 
-// Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
-// the kernel sends no event when a program is detached.
+// Held returns the number of hooks that hold a program of this rule set. The kernel sends no event when somebody detaches a
+// program, so callers ask often, and it costs a system call for each hook.
 func (rs *RuleSet) Held() (n int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -2,8 +2,8 @@ package xdp
 
 import "errors"
 
-// Detach takes the programs off hooks of an interface on which no counter relies any more; off all of them where none is
-// named. The interface's number stays.
+// Detach takes the programs off the named hooks of an interface, or off both. No counter relies on these hooks any more. The
+// interface keeps its number.
 func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	if len(hooks) == 0 {
 		hooks = []Hook{HookIngress, HookEgress}
@@ -11,10 +11,11 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	return rs.takeOff(ifname, hooks, func(k hookKey) { rs.ledger.release(k) })
 }
 
-// Leave takes the programs off an interface that does not belong to the counted ones any more, or that does not exist
-// under this name, in the network namespace of the calling thread. Counters that relied on it stay: an outage ends here.
+// Leave takes the programs off an interface that is not among the counted ones any more, or that does not exist under this
+// name in the network namespace of the calling thread. Counters that relied on it stay, so an outage ends here.
+//
 // isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
-// and lacks packets until then.
+// and its packets until then are missing.
 func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
 	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
 		h := rs.hooks[k]
@@ -27,12 +28,14 @@ func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error 
 	})
 }
 
-// takeOff takes the programs off hooks. end tells the ledger first why.
+// takeOff takes the programs off hooks. It calls end before each detachment: the ledger must know the reason first, because
+// a kill behind the detachment would look like an outage.
 func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
 	if err := rs.enter(); err != nil {
 		return err
 	}
 	defer rs.mu.Unlock()
+
 	port, numbered := rs.meta.portOf(ifname)
 	if !numbered {
 		return nil

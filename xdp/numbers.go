@@ -2,8 +2,8 @@ package xdp
 
 import "fmt"
 
-// Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
-// keeps its number while the pins live. The interface need not exist.
+// Port returns the number of an interface, which is in Headers.Port of its packets, so that a rule may match it. It gives
+// the name a number if it has none. A name keeps its number as long as the pins exist; the interface need not exist.
 func (rs *RuleSet) Port(ifname string) (uint16, error) {
 	if err := rs.enter(); err != nil {
 		return 0, err

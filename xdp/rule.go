@@ -6,34 +6,34 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Rule counts the packets whose key equals Key under Mask and which no rule of
-// a lower Priority, or of equal Priority and lower Order, matches. Key has no
-// bit outside Mask.
+// Rule matches the packets whose keys equal Key under Mask, and whose ports are in Ports. Of the rules that match a packet,
+// the one with the lowest (Priority, Order) counts it. Rules that overlap differ in (Priority, Order).
 type Rule struct {
-	Key, Mask Key
-	// Ports are ranges of the outer and the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
+	Key, Mask Key // Key has no bit outside Mask
+
+	// Ports are ranges of the outer and of the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
 	// and no bit of the port in Mask.
-	Ports    [2]Ports
+	Ports [2]Ports
+
 	Priority uint16
-	// Order breaks ties between equal priorities: lower first. Two rules that
-	// overlap have different (Priority, Order).
-	Order   uint32
-	Counter uint32
-	Drop    bool
+	Order    uint32
+	Counter  uint32 // its number
+	Drop     bool
 }
 
-// Ports are the ranges of the ports of one level of headers.
+// Ports are ranges of the source and the destination ports of one level of headers.
 type Ports = tree.Ranges
 
-// Range of ports, in host order, both inclusive. The zero Range is every port.
+// Range is a range of ports in host order, with both ends. The zero Range is every port.
 type Range = tree.Range
 
-// rank orders rules: lower wins.
+// rank is (Priority, Order) as one number. The lowest wins.
 func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
 
+// noRank is above the rank of every rule.
 const noRank = ^uint64(0)
 
-// WinsOver reports whether a packet may match both rules and count for r.
+// WinsOver reports whether r would count a packet that both rules match, and whether there may be such a packet.
 func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.Overlaps(o) }
 
 // Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
@@ -47,7 +47,7 @@ func (r *Rule) Overlaps(o *Rule) bool {
 	return classesOf(r)&classesOf(o) != 0
 }
 
-// ranged reports whether a rule has a range.
+// ranged reports whether the rule has a range that is not every port.
 func (r *Rule) ranged() bool {
 	for _, p := range r.Ports {
 		for _, at := range []Range{p.Src, p.Dst} {
@@ -59,7 +59,7 @@ func (r *Rule) ranged() bool {
 	return false
 }
 
-// matches is the linear matcher's comparison.
+// matches reports whether the rule matches a packet. The linear matcher, by which trees are checked, compares so.
 func (r *Rule) matches(key *words) bool {
 	k, m := r.Key.words(), r.Mask.words()
 	for w := range k {
@@ -76,13 +76,13 @@ func (r *Rule) matches(key *words) bool {
 	return true
 }
 
-// within reports whether a port, in the order of the network, is in a range.
+// within reports whether a port, which is in network order, is in a range.
 func within(r Range, port []byte) bool {
 	n := binary.BigEndian.Uint16(port)
 	return r == Range{} || n >= r.First && n <= r.Last
 }
 
-// lastOf is the last port of a range, of which the zero value is every port.
+// lastOf returns the last port of a range.
 func lastOf(r Range) uint16 {
 	if r == (Range{}) {
 		return anyPort

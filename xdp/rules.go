@@ -6,25 +6,19 @@ import (
 	"fmt"
 )
 
-func (rs *RuleSet) check(r *Rule) error {
+// checkRule returns an error if a caller's rule breaks what Rule demands.
+func (rs *RuleSet) checkRule(r *Rule) error {
 	k, m := r.Key.words(), r.Mask.words()
 	for w := range k {
 		if k[w]&^m[w] != 0 {
 			return fmt.Errorf("%w: its key has bits outside its mask", ErrInvalid)
 		}
 	}
-	for level, h := range []struct{ key, mask *Headers }{{&r.Key.Out, &r.Mask.Out}, {&r.Key.In, &r.Mask.In}} {
-		for i, p := range []Range{r.Ports[level].Src, r.Ports[level].Dst} {
-			if p == (Range{}) {
-				continue
-			}
-			if p.First > p.Last {
-				return fmt.Errorf("%w: its range of ports %d to %d is empty", ErrInvalid, p.First, p.Last)
-			}
-			if h.key.Flags&h.mask.Flags&FlagL4 == 0 || h.mask.L4[2*i]|h.mask.L4[2*i+1] != 0 {
-				return fmt.Errorf("%w: a range of ports takes FlagL4 in key and mask, and no mask of the port", ErrInvalid)
-			}
-		}
+	if err := checkPorts(&r.Key.Out, &r.Mask.Out, r.Ports[0]); err != nil {
+		return err
+	}
+	if err := checkPorts(&r.Key.In, &r.Mask.In, r.Ports[1]); err != nil {
+		return err
 	}
 	if r.Counter >= rs.pool.n || !rs.meta.counter(r.Counter).used() {
 		return fmt.Errorf("%w: counter %d is not allocated", ErrInvalid, r.Counter)
@@ -32,48 +26,70 @@ func (rs *RuleSet) check(r *Rule) error {
 	return nil
 }
 
-// Add adds all of rules or none. When it returns, every packet on every hook is
-// decided with them; none was missed or counted twice by other rules meanwhile.
-// Rules cost some stores. A layer or an IP version that no rule has looked at, or another
-// arrangement of the tables, costs a load of the programs, once for all of rules.
+// checkPorts checks the ranges of one level of headers.
+func checkPorts(key, mask *Headers, p Ports) error {
+	for i, r := range []Range{p.Src, p.Dst} {
+		if r == (Range{}) {
+			continue
+		}
+		if r.First > r.Last {
+			return fmt.Errorf("%w: its range of ports %d to %d is empty", ErrInvalid, r.First, r.Last)
+		}
+		if key.Flags&mask.Flags&FlagL4 == 0 || mask.L4[2*i]|mask.L4[2*i+1] != 0 {
+			return fmt.Errorf("%w: a range of ports takes FlagL4 in key and mask, and no mask of the port", ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Add adds all of rules or none. When it returns, they decide every packet on every hook. Meanwhile other rules have missed no
+// packet and counted none twice.
+//
+// A rule costs a few stores. If programs do not read a layer or an IP version that rules need, or if another mask is to be
+// hashed, programs are loaded, once for all of rules.
 func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 
-// Exchange puts the rules fresh in the place of old, all or none; Counter and Drop of
-// old are not compared. A rule of fresh with the key, mask and counter of one of old
-// is that one with another rank or action, by single stores and without more room. The
-// others of fresh come before the rest of old goes, so every packet that matches rules
-// of both is decided all the while, and dropped all the while where both drop. While up to
-// 512 rules come, a packet counts for the rule that won before or for the one that wins
-// with all of them; and the same while others go. Of more rules that come, no packet is
-// decided by one before the trees have theirs. An error that satisfies ErrUndone says
-// that some packets were decided by rules that are gone again.
+// Exchange puts the rules fresh in the places of old, all or none. It finds the rules of old by key, mask, ports and rank.
+//
+// A rule of fresh with the key, mask and counter of one of old is that rule with another rank or action: it takes single
+// stores and no more room. The other rules of fresh come before the rest of old goes. So a packet that matches rules of both
+// is decided all the while, and dropped all the while if both drop.
+//
+// While up to 512 rules come, a packet counts for the rule that won before them, or for the one that wins with all of them.
+// While up to 512 rules go, it counts for the one that wins before, or the one that wins after. In a larger change a worse
+// one of two new rules may count a packet until Exchange returns; but no new rule decides a packet before the trees have
+// taken theirs.
+//
+// If the error satisfies ErrUndone, rules that are gone again have decided some packets.
 func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	return rs.ExchangeContext(context.Background(), old, fresh)
 }
 
-// ExchangeContext is Exchange until ctx ends: then the rules are as before, and the error is that of ctx. Old rules that
-// have begun to go, go to the last one.
+// ExchangeContext is Exchange. If ctx ends while rules come, the rules are as before, and the error is that of ctx. Once the
+// first rule of old goes, all of them go.
 func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
 	if err := rs.enterChanges(); err != nil {
 		return err
 	}
 	defer rs.leaveChanges()
+
 	for i := range fresh {
-		if err := rs.check(&fresh[i]); err != nil {
+		if err := rs.checkRule(&fresh[i]); err != nil {
 			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
 		}
 	}
-	defer rs.tables.done()
 	come, leave, err := rs.tables.pair(old, fresh)
+	defer rs.tables.unpair()
 	if err != nil {
 		return err
 	}
 	if err := rs.numberPrograms(fresh); err != nil {
 		return err
 	}
+
 	err = rs.tables.come(ctx, come)
+	// Reloading the programs drops masks that no rule uses, so there may be room now.
 	if errors.Is(err, ErrFull) && rs.reload() == nil {
-		// Reloading the programs drops the masks that no rule uses.
 		err = rs.tables.come(ctx, come)
 	}
 	if err != nil {
@@ -82,7 +98,7 @@ func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error
 	return rs.tables.leave(leave)
 }
 
-// NoteChange notes beside the pins whether the caller is changing its rules by several calls. If the process dies in
+// NoteChange notes in the pins that the caller begins, or ends, a change of its rules by several calls. If the process dies in
 // between, Unfinished tells the next one, until that one notes an end.
 func (rs *RuleSet) NoteChange(underWay bool) {
 	if rs.enter() != nil {
@@ -95,8 +111,8 @@ func (rs *RuleSet) NoteChange(underWay bool) {
 	}
 }
 
-// Unfinished reports whether the last process died within a change that it had noted, and returns the rules that it was
-// adding. Programs may have counted packets by them until Open dropped them.
+// Unfinished reports whether the earlier process died within a noted change, and returns the rules that it was adding. Programs
+// may have counted packets by them until Open dropped them.
 func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
 	if rs.enter() != nil {
 		return false, nil
@@ -105,7 +121,7 @@ func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
 	return rs.meta.underWay(setChanging), rs.tables.dropped
 }
 
-// Remove removes all of rules or none; Counter and Drop are not compared.
+// Remove removes all of rules or none. It does not compare Counter and Drop.
 func (rs *RuleSet) Remove(rules ...Rule) error { return rs.Exchange(rules, nil) }
 
 // Rules lists the rules, best first.
