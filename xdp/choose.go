@@ -32,7 +32,7 @@ func choose(t *tables, come []swap) map[words]bool {
 		mask := m.to.Mask.words()
 		if m.to.ranged() {
 			ranged = true
-		} else if t.hashedTuple(mask) == nil && t.treed[*mask] == nil {
+		} else if t.hashedTuple(mask) == nil && t.treeTuples[*mask] == nil {
 			counts[*mask]++
 		}
 	}

@@ -139,7 +139,7 @@ func (t *tables) come(ctx context.Context, swaps []swap) error {
 	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
 
-	if !t.unhashed && len(swaps) > 0 {
+	if !t.allInTrees && len(swaps) > 0 {
 		t.chosen = choose(t, swaps)
 	}
 	for _, s := range swaps {

@@ -279,7 +279,7 @@ func (rs *RuleSet) verify() error {
 			}
 		}
 	}
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		for _, c := range u.chains {
 			r := t.rule(u, c.entries[0])
 			if both := FlagIPv4 | FlagIPv6; r.Key.Out.Flags&both == both {

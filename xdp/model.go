@@ -23,7 +23,7 @@ func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.unhashed, t.worstCost = !hash, worst
+	t.allInTrees, t.worstCost = !hash, worst
 	come := make([]swap, len(rules))
 	for i := range rules {
 		come[i].to = &rules[i]
@@ -32,7 +32,7 @@ func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{t: t, Trees: t.forest.set.Trees(), Words: t.forest.set.Words()}
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		m.InTrees += u.rules
 	}
 	m.hashed = t.inSearch()

@@ -30,7 +30,7 @@ func (t *tables) recover(masks map[uint8]*words) error {
 		t.entries.retire(e)
 	}
 	var chains []*chain
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		for _, c := range u.chains {
 			chains = append(chains, c)
 		}
@@ -80,7 +80,7 @@ func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	switch {
 	case d.state() == entryFree || int(unit) >= t.entries.units():
 		return nil
-	case d.tuple() == treeTuple:
+	case d.tuple() == treeID:
 		var r Rule
 		t.entries.readTree(unit, &r)
 		return t.treeTuple(r.Mask.words())
@@ -94,7 +94,7 @@ func (t *tables) entrySize(u *tuple, unit uint32) int {
 	if u.inTree() {
 		return t.entries.treeUnits(unit)
 	}
-	return sizeFor(len(u.word))
+	return sizeFor(len(u.maskWords))
 }
 
 func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
@@ -124,7 +124,7 @@ func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	if u == nil || u.inTree() {
 		return nil, nil
 	}
-	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.word))))]
+	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.maskWords))))]
 }
 
 // recoverSlots makes every slot of the table point at the best live entry of

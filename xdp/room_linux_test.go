@@ -48,7 +48,7 @@ func TestARuleWithoutAPlaceHasItsFields(t *testing.T) {
 		rs.tables.table.slots[i] = rs.tables.singles[0]
 	}
 	mustAdd(t, rs, v6)
-	if need := needOf(&v6); need&^rs.tables.need != 0 || rs.tables.treed[*v6.Mask.words()] == nil {
+	if need := needOf(&v6); need&^rs.tables.need != 0 || rs.tables.treeTuples[*v6.Mask.words()] == nil {
 		t.Errorf("programs read %#x, want %#x", rs.tables.need, need)
 	}
 }

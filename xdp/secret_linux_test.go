@@ -37,7 +37,7 @@ func collide(s *secret, n, slots int) (all [][16]byte) {
 		binary.BigEndian.PutUint64(src[8:], i)
 		r.Key.Out.Addr = [32]byte(append(src[:], make([]byte, 16)...))
 		var buf words
-		h := s.hash(u.id, u.word, u.pack(buf[:0], r.Key.words()))
+		h := s.hash(u.id, u.maskWords, u.pack(buf[:0], r.Key.words()))
 		// The first tag and home that are asked for: any will do.
 		if tagOf(h) == 1 && h&uint64(slots-1)/slotProbes == 3 {
 			all = append(all, src)
@@ -66,7 +66,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 		}
 	}
 	treed := 0
-	for _, u := range known.tables.treed {
+	for _, u := range known.tables.treeTuples {
 		treed += u.rules
 	}
 	if treed < n/2 {
@@ -89,7 +89,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 			t.Errorf("address %d of %d: %v", i+1, n, err)
 		}
 	}
-	for _, u := range other.tables.treed {
+	for _, u := range other.tables.treeTuples {
 		if u.rules > 0 {
 			t.Errorf("%d addresses have no place in the hash table of another secret", u.rules)
 		}

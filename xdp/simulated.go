@@ -71,7 +71,7 @@ func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*K
 
 // matches reports whether the rule of an entry matches a packet. masks are those of the tuples, by id.
 func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, packet *Key) bool {
-	if d.tuple() == treeTuple {
+	if d.tuple() == treeID {
 		var r Rule
 		s.readTree(unit, &r)
 		return packet.Under(r.Mask) == r.Key && inRange(r.Ports[0].Src, packet.Out.L4[:2]) && inRange(r.Ports[0].Dst, packet.Out.L4[2:])
@@ -81,7 +81,7 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 		return false
 	}
 	u := newTuple(d.tuple(), mask)
-	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.word)))
+	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.maskWords)))
 }
 
 func inRange(r Range, port []byte) bool {

@@ -2,24 +2,19 @@ package xdp
 
 import "sync/atomic"
 
-// bestRank is the rank of the best rule of a tuple.
-func (t *tables) bestRank(u *tuple) uint64 {
-	best := noRank
-	for _, c := range u.chains {
-		best = min(best, t.entries.rank(c.entries[0]))
-	}
-	return best
-}
+// Programs look under the masks in the order of their places, then in the trees. Before each place they compare the rank of
+// the rule that they have found with ranks[place], the best rank there or behind, and stop if nothing there can win. A
+// rank that is too low costs a packet time; one that is too high would cost it its rule.
 
-// setRanks writes for every place the best rank there or behind, at which the
-// search ends. It comes after slots were taken away.
+// setRanks writes the exact ranks. It comes after slots were taken away.
 func (t *tables) setRanks() {
-	if t.forest.best == 0 {
+	if t.forest.best == 0 { // the best rule has gone
 		t.forest.best = noRank
-		for _, u := range t.treed {
+		for _, u := range t.treeTuples {
 			t.forest.best = min(t.forest.best, t.bestRank(u))
 		}
 	}
+
 	best := t.forest.best
 	for i := maxTuples; i >= 0; i-- {
 		if i < len(t.places) {
@@ -29,16 +24,26 @@ func (t *tables) setRanks() {
 	}
 }
 
-// lowerRanks comes before the slot of a rule of that rank: no search ends too early.
+// lowerRanks makes programs look far enough for a rule of a tuple with this rank. It comes before the slot of the rule.
 func (t *tables) lowerRanks(u *tuple, rank uint64) {
 	u.best = min(u.best, rank)
 	place := u.place
 	if u.inTree() {
-		t.forest.best, place = min(t.forest.best, rank), maxTuples
+		t.forest.best = min(t.forest.best, rank)
+		place = maxTuples
 	}
 	for i := 0; i <= place; i++ {
 		if atomic.LoadUint64(&t.ranks[i]) > rank {
 			atomic.StoreUint64(&t.ranks[i], rank)
 		}
 	}
+}
+
+// bestRank returns the rank of the best rule of a tuple.
+func (t *tables) bestRank(u *tuple) uint64 {
+	best := noRank
+	for _, c := range u.chains {
+		best = min(best, t.entries.rank(c.entries[0]))
+	}
+	return best
 }

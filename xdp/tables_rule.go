@@ -174,7 +174,7 @@ func (t *tables) dropEntry(unit uint32) {
 func (t *tables) counted(u *tuple, counter uint32, n int) {
 	u.rules += n
 	t.count += n
-	t.refs[counter] += uint32(n)
+	t.rulesByCounter[counter] += uint32(n)
 }
 
 // errNoSlot means that the hash table has no slot for a key within slotProbes of its home.
