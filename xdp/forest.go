@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,26 +8,31 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// classBits are the bits of a key that tell the class of its frame.
+// classBits returns the bits of a key that tell the class of its frame.
 func classBits() tree.ClassBits {
 	var v4, v6 Key
 	v4.Out.Flags, v6.Out.Flags = FlagIPv4, FlagIPv6
 	return tree.ClassBits{Word: wordHot, IPv4: v4.words()[wordHot], IPv6: v6.words()[wordHot]}
 }
 
-// forest is the rules in the trees: the first of each chain.
+// forest is the trees, with the first rule of each chain of the tuples that are not hashed.
+//
+// Changes are collected by touch, and flush gives them to the trees together: to change a tree costs more than a store, and
+// programs see one change of many rules at once.
 type forest struct {
 	set     *tree.Set
 	entries *entryStore
-	best    uint64       // at most the rank of the best rule
-	changed []*chain     // since flush
-	reclaim func() error // frees retired memory after a grace period
-	bound   func() int   // steps of the worst path; 0: no bound
-	outside func(func()) // RuleSet.outside
-	costly  func(error) error
+	best    uint64   // at most the rank of the best rule; 0: not known, until setRanks
+	changed []*chain // since flush
+
+	// Of tables.
+	reclaim func() error      // frees retired memory behind a grace period
+	bound   func() int        // tables.treeBound
+	costly  func(error) error // tables.costly
+	outside func(func())      // RuleSet.outside
 }
 
-// touch notes that the trees may have another rule of a chain than its first.
+// touch notes that the first rule of a chain is perhaps not the one that the trees have.
 func (f *forest) touch(c *chain) {
 	if !c.changed {
 		c.changed = true
@@ -36,21 +40,25 @@ func (f *forest) touch(c *chain) {
 	}
 }
 
-// rule is the rule of an entry as the trees take it.
+// rule reads the rule of the entry at a unit, in the form that the trees take.
 func (f *forest) rule(unit uint32) tree.Rule {
 	var r Rule
 	f.entries.readTree(unit, &r)
 	return tree.Rule{
-		Key: tree.Key(*r.Key.words()), Mask: tree.Key(*r.Mask.words()), Ports: r.Ports,
-		Rank: f.entries.rank(unit), Entry: treeEntryAt(unit),
+		Key:   tree.Key(*r.Key.words()),
+		Mask:  tree.Key(*r.Mask.words()),
+		Ports: r.Ports,
+		Rank:  f.entries.rank(unit),
+		Entry: treeEntryAt(unit),
 	}
 }
 
-// flush makes the trees have the first rule of every chain, all changes or none.
+// flush gives the trees the first rule of every chain, all changes or none.
 func (f *forest) flush() error {
 	if len(f.changed) == 0 {
 		return nil
 	}
+
 	var remove []tree.Entry
 	var add []tree.Rule
 	next := make([]tree.Entry, len(f.changed))
@@ -71,6 +79,7 @@ func (f *forest) flush() error {
 	if err := f.exchange(remove, add); err != nil {
 		return err
 	}
+
 	for i, c := range f.changed {
 		c.node, c.changed = next[i], false
 	}
@@ -78,7 +87,7 @@ func (f *forest) flush() error {
 	return nil
 }
 
-// rebuild makes the first rules of these chains the rules of the trees.
+// rebuild builds the trees of the first rules of these chains.
 func (f *forest) rebuild(chains []*chain) error {
 	rules := make([]tree.Rule, 0, len(chains))
 	for _, c := range chains {
@@ -90,14 +99,16 @@ func (f *forest) rebuild(chains []*chain) error {
 	if err := f.set.Build(rules); err != nil {
 		return fmt.Errorf("building the trees of %d rules: %w", len(rules), refused(err))
 	}
-	f.best = 0 // tables.setRanks looks
+	f.best = 0 // setRanks computes it
 	return nil
 }
 
+// exchange changes the trees with RuleSet.mu free. If their memory is full, it frees what is retired and tries again.
 func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil
 	}
+
 	f.set.Bound = f.bound()
 	var err error
 	exchange := func() { err = f.set.Exchange(remove, add) }
@@ -129,26 +140,30 @@ func (f *forest) entryMatches(e tree.Entry, key *tree.Key) (rank uint64, ok bool
 	return f.entries.rank(unitOfTree(e)), r.matches((*words)(key))
 }
 
-// check compares the trees with a linear matcher over packets that are made from some of the rules, before programs
-// that walk them are attached. heads are all rules of the trees.
+// check compares the trees with a linear matcher, by packets of some of the rules, before programs that walk the trees are
+// attached. heads are all rules of the trees.
 func (f *forest) check(heads []Rule) error {
-	for i := range min(checked, len(heads)) {
-		key := packetOf(&heads[i*len(heads)/min(checked, len(heads))], rand.Uint64)
-		const both = FlagIPv4 | FlagIPv6
-		if key.Out.Flags&both == both {
+	const bothVersions = FlagIPv4 | FlagIPv6
+	n := min(checked, len(heads))
+	for i := range n {
+		key := packetOf(&heads[i*len(heads)/n], rand.Uint64)
+		if key.Out.Flags&bothVersions == bothVersions {
 			continue // no frame has both
 		}
+
 		want := noRank
 		for j := range heads {
 			if heads[j].rank() < want && heads[j].matches(key.words()) {
 				want = heads[j].rank()
 			}
 		}
+
 		got := noRank
 		k := tree.Key(*key.words())
 		if e := f.set.Lookup(&k, f.entryMatches); e != 0 {
 			got = f.entries.rank(unitOfTree(e))
 		}
+
 		if got != want {
 			return fmt.Errorf("checking the trees of %d rules: %w: of a packet of %+v they find rank %#x, not %#x",
 				len(heads), errTrees, key, got, want)
@@ -157,25 +172,6 @@ func (f *forest) check(heads []Rule) error {
 	return nil
 }
 
-// checked is the number of rules from which a check of the trees makes packets. The linear matcher compares each
-// packet with every rule: with 65,536 rules a check takes about 50 ms.
+// checked is the number of packets of a check. The linear matcher compares each with every rule: with 65,536 rules a check
+// takes about 50 ms.
 const checked = 64
-
-// packetOf is the key of a packet that a rule matches: its other bits are random, apart from the flags.
-func packetOf(r *Rule, random func() uint64) (key Key) {
-	k, m := r.Key.words(), r.Mask.words()
-	w := key.words()
-	for i := range w {
-		w[i] = k[i] | random()&^m[i]
-	}
-	key.Out.Flags, key.In.Flags = r.Key.Out.Flags, r.Key.In.Flags
-	for level, p := range r.Ports {
-		h := []*Headers{&key.Out, &key.In}[level]
-		for i, at := range []Range{p.Src, p.Dst} {
-			if at != (Range{}) {
-				binary.BigEndian.PutUint16(h.L4[2*i:], at.First+uint16(random()%(uint64(at.Last-at.First)+1)))
-			}
-		}
-	}
-	return key
-}

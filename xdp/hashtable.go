@@ -13,7 +13,7 @@ const (
 	counterShift = 29
 	tagShift     = 49
 
-	// tombstone has no tag. It is not 0, so a probe goes on.
+	// tombstone is a free slot at which a probe goes on: it is not 0, and has no tag.
 	tombstone = 1 << 1
 )
 
@@ -27,23 +27,26 @@ func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {
 	return s
 }
 
-// hashTable is the open-addressing table that the programs probe. Stores are
-// single words, each of which leaves the table right: a key that is in it is
-// found at every instant. There is one writer.
+// hashTable is the table of hashed keys that programs probe: open addressing, with one slot for each key. A probe looks at
+// slotProbes slots in a row, from the home of the key on, and compares the entries of at most slotAttempts.
+//
+// There is one writer. Each change is a store of one word, behind which the table is right: programs find every key at every
+// instant.
 type hashTable struct {
-	slots []uint64 // a power of two
-	mask  uint64
-	// hash gives the hash of the entry at a unit, to move it.
+	slots []uint64 // their number is a power of two
+	mask  uint64   // their number less 1
+
+	// hash returns the hash of the entry at a unit, for the entry to be moved.
 	hash func(unit uint32) uint64
-	// fence returns when every probe that was under way has ended, where loads
-	// of a probe may be seen out of order; nil where they may not.
+
+	// fence returns when every probe that was under way has ended. nil: the CPU keeps the loads of a probe in order.
 	fence func()
 }
 
 func (t *hashTable) at(i uint64) uint64     { return atomic.LoadUint64(&t.slots[i&t.mask]) }
 func (t *hashTable) set(i uint64, s uint64) { atomic.StoreUint64(&t.slots[i&t.mask], s) }
 
-// find is the position of the slot that points at unit, whose hash is h.
+// find returns the position of the slot that leads to a unit. h is the hash of its key.
 func (t *hashTable) find(h uint64, unit uint32) (uint64, bool) {
 	h &= t.mask
 	for i := h; i < h+slotProbes; i++ {
@@ -58,14 +61,14 @@ func (t *hashTable) find(h uint64, unit uint32) (uint64, bool) {
 	return 0, false
 }
 
-// unitOf is the unit that a slot points at, if it is not free.
+// unitOf returns the unit to which a slot leads that is not free.
 func unitOf(s uint64) uint32 { return uint32(s >> unitShift & unitMask) }
 
-// free says whether a slot is empty or a tombstone: it has no tag, as no other slot has.
+// free reports whether a slot is empty or a tombstone. Every other slot has a tag that is not 0.
 func free(s uint64) bool { return s>>tagShift == 0 }
 
-// insert stores s, whose hash is h, within slotProbes of its home. It reports
-// false when there is no place that the packet path would find.
+// insert stores a slot within slotProbes of its home. It returns false if there is no place where programs would find it. h is
+// the hash of its key.
 func (t *hashTable) insert(h, s uint64) bool {
 	h &= t.mask
 	for i := h; i < h+slotProbes; i++ {
@@ -73,6 +76,7 @@ func (t *hashTable) insert(h, s uint64) bool {
 			return t.put(i, s)
 		}
 	}
+
 	gap := h + slotProbes
 	for limit := h + uint64(len(t.slots))/2; !free(t.at(gap)); gap++ {
 		if gap == limit {
@@ -82,12 +86,12 @@ func (t *hashTable) insert(h, s uint64) bool {
 	return t.insertFrom(h, gap, s)
 }
 
-// insertFrom stores s although every slot in reach of its home is taken, given
-// a free one farther on. The gap is moved nearer: an entry between it and here
-// that may lie there goes there. The copy is stored before the original is
-// overwritten, and later in the probe: a probe that has passed the one finds the other.
+// insertFrom stores a slot although all places within slotProbes of its home are taken. gap is a free place farther on. It
+// brings the gap nearer: a slot that lies before the gap, and may lie at the gap, is copied there, and its old place is the
+// next gap. The copy is stored before the original is overwritten, and lies later in a probe. So a probe that has passed the
+// place of the original meets the copy.
 func (t *hashTable) insertFrom(h, gap, s uint64) bool {
-	copied := false // gap still holds the original of the entry moved last
+	copied := false // gap holds the original of the slot that was copied last
 	for gap >= h+slotProbes {
 		from, ok := t.moveTo(gap)
 		if !ok {
@@ -107,7 +111,7 @@ func (t *hashTable) insertFrom(h, gap, s uint64) bool {
 	return false
 }
 
-// moveTo copies to gap the first entry before it that may lie there, and returns where that was.
+// moveTo copies the first slot that may lie at gap to gap, and returns the place of the original.
 func (t *hashTable) moveTo(gap uint64) (uint64, bool) {
 	for i := gap - slotProbes + 1; i < gap; i++ {
 		s := t.at(i)
@@ -122,8 +126,7 @@ func (t *hashTable) moveTo(gap uint64) (uint64, bool) {
 	return 0, false
 }
 
-// put stores s at i, unless so many slots near it have its tag that a probe
-// could give up before it has compared them all.
+// put stores a slot at i, unless so many slots near i have its tag that a probe could give up before it has compared them all.
 func (t *hashTable) put(i, s uint64) bool {
 	same := 0
 	for j := i - slotProbes + 1; j != i+slotProbes; j++ {
@@ -138,8 +141,8 @@ func (t *hashTable) put(i, s uint64) bool {
 	return true
 }
 
-// remove empties slot i. It becomes a tombstone, unless nothing lies behind
-// it: then it and the tombstones before it end probes again.
+// remove empties the slot at i. It leaves a tombstone, because a probe must go on to the slots behind. If the next place is
+// empty, probes end there anyway: then the slot, and the tombstones before it, become empty.
 func (t *hashTable) remove(i uint64) {
 	if t.at(i+1) != 0 {
 		t.set(i, tombstone)

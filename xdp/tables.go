@@ -206,25 +206,35 @@ func (t *tables) rules() []Rule {
 
 // rule reads the rule of the entry at a unit, which is one of u.
 func (t *tables) rule(u *tuple, unit uint32) Rule {
-	d := t.entries.dirWord(unit)
-	rank := t.entries.rank(unit)
-	r := Rule{
-		Priority: uint16(rank >> 32),
-		Order:    uint32(rank),
-		Counter:  d.counter(),
-		Drop:     d.drop(),
-	}
 	if u.inTree() {
-		t.entries.readTree(unit, &r)
-		return r
+		return t.treeRule(unit)
 	}
-
+	r := t.ruleWithoutKey(unit)
 	*r.Mask.words() = u.mask
 	packed := t.entries.packed(unit, len(u.maskWords))
 	for i, w := range u.maskWords {
 		r.Key.words()[w] = packed[i]
 	}
 	return r
+}
+
+// treeRule reads the rule of the entry at a unit, which is one of the trees.
+func (t *tables) treeRule(unit uint32) Rule {
+	r := t.ruleWithoutKey(unit)
+	t.entries.readTree(unit, &r)
+	return r
+}
+
+// ruleWithoutKey reads rank, counter and action of the entry at a unit.
+func (t *tables) ruleWithoutKey(unit uint32) Rule {
+	d := t.entries.dirWord(unit)
+	rank := t.entries.rank(unit)
+	return Rule{
+		Priority: uint16(rank >> 32),
+		Order:    uint32(rank),
+		Counter:  d.counter(),
+		Drop:     d.drop(),
+	}
 }
 
 // uses reports whether a rule counts on a counter.
