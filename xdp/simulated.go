@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -74,7 +73,7 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 	if d.tuple() == treeID {
 		var r Rule
 		s.readTree(unit, &r)
-		return packet.Under(r.Mask) == r.Key && inRange(r.Ports[0].Src, packet.Out.L4[:2]) && inRange(r.Ports[0].Dst, packet.Out.L4[2:])
+		return packet.Under(r.Mask) == r.Key && within(r.Ports[0].Src, packet.Out.L4[:2]) && within(r.Ports[0].Dst, packet.Out.L4[2:])
 	}
 	mask := masks[d.tuple()]
 	if mask == nil {
@@ -82,11 +81,6 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 	}
 	u := newTuple(d.tuple(), mask)
 	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.maskWords)))
-}
-
-func inRange(r Range, port []byte) bool {
-	p := binary.BigEndian.Uint16(port)
-	return r == (Range{}) || r.First <= p && p <= r.Last
 }
 
 // Slot returns the two words of a counter on one CPU.
