@@ -13,11 +13,11 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Neighbour is a TCX program of another owner on a hook that this rule set holds.
+// Neighbour is a program of another owner beside ours: of TCX on our hook, or a component of our dispatcher.
 type Neighbour struct {
 	Program uint32 // its id
-	Link    uint32 // the id of its link; 0 when it was attached without one
-	Name    string // "" where this process may not ask for it: that takes CAP_SYS_ADMIN
+	Link    uint32 // the id of its link; 0: it was attached without one, or it is a component
+	Name    string // "" if this process lacks CAP_SYS_ADMIN, which it takes to ask
 }
 
 func (n Neighbour) String() string {
@@ -27,14 +27,14 @@ func (n Neighbour) String() string {
 	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
 }
 
-// Before lists the TCX programs, or the components of the libxdp dispatcher, that run before ours on a hook of an interface, in
-// their order. Each of them can end the chain: ours does not see the packet then. The interface is
-// looked up in the network namespace of the calling thread.
+// Before lists the programs that run before ours on a hook of an interface, in their order. Each of them can end the chain, so
+// that ours does not see the packet. The interface is looked up in the network namespace of the calling thread.
 func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
 	}
 	defer rs.mu.Unlock()
+
 	port, ok := rs.meta.portOf(ifname)
 	if !ok {
 		return nil, nil
@@ -45,40 +45,42 @@ func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 	return nil, nil
 }
 
-// before asks for one interface by its number, and for no list of interfaces: the caller asks about each hook.
-func (h *hook) before() ([]Neighbour, error) {
-	if s, is := h.link.(*dispatcher.Link); is {
-		var out []Neighbour
-		err := s.Before(func(name string, id ebpf.ProgramID) { out = append(out, Neighbour{Program: uint32(id), Name: name}) })
-		return out, err
+// before is Before for one hook. It asks for one interface by its index, and never lists interfaces, because the caller asks
+// about each hook.
+func (h *hook) before() (all []Neighbour, err error) {
+	if l, is := h.link.(*dispatcher.Link); is {
+		err := l.Before(func(name string, id ebpf.ProgramID) {
+			all = append(all, Neighbour{Program: uint32(id), Name: name})
+		})
+		return all, err
 	}
 	if _, is := h.link.(kernel.Link); is {
 		return nil, nil
 	}
+
 	info, err := h.link.Info()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX link of %s: %w", h.name, err)
 	}
 	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: h.attachType()})
 	if errors.Is(err, unix.ENODEV) {
-		return nil, nil // moved to another namespace, or removed since: the next look at the interface lets go of it
+		return nil, nil // the interface was moved to another namespace, or removed, since: the next look drops the hook
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX programs of %s: %w", h.name, explain(err))
 	}
-	var out []Neighbour
 	for _, p := range chain.Programs {
 		id, _ := p.LinkID()
 		if id == info.ID {
-			return out, nil
+			return all, nil
 		}
-		out = append(out, Neighbour{Program: uint32(p.ID), Link: uint32(id), Name: programNamed(p.ID)})
+		all = append(all, Neighbour{Program: uint32(p.ID), Link: uint32(id), Name: programName(p.ID)})
 	}
-	return nil, nil // detached since: the next look takes the hook again
+	return nil, nil // ours was detached since: the next look attaches it again
 }
 
-// programNamed is the name of a program, or "" where this process may not ask.
-func programNamed(id ebpf.ProgramID) string {
+// programName asks for the name of a program. It is "" if this process may not ask.
+func programName(id ebpf.ProgramID) string {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return ""

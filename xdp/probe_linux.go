@@ -93,10 +93,10 @@ func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	h := p.holders.of(ifi.Index)
 	switch {
 	case h.program == 0:
-	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":
+	case h.instance != "" || programName(ebpf.ProgramID(h.program)) == "flowtally_xdp":
 		r.Reason = "held by " + h.String()
 	default:
-		r.Answer, r.Fix = probe.No, h.freed(ifi.Index, ifi.Name)
+		r.Answer, r.Fix = probe.No, h.fix(ifi.Index, ifi.Name)
 		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, without those that it drops, redirects or sends back"
 	}
 	return r
