@@ -54,7 +54,7 @@ func TestLengthOfFragments(t *testing.T) {
 			want = got
 		}
 	}
-	old, err := rs.loader.named(rs.constants, site{hookKey: hookKey{1, HookIngress}}, flowtallyProgFlowtallyXdp61)
+	old, err := rs.loader.loadNamed(rs.constants, site{hookKey: hookKey{1, HookIngress}}, flowtallyProgFlowtallyXdp61)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 				}
 
 				at.tcx = tcx
-				p, err := rs.loader.named(rs.constants, at, name)
+				p, err := rs.loader.loadNamed(rs.constants, at, name)
 				if err != nil {
 					t.Fatalf("%s, %s, %+v: %+v", set.name, name, at, err)
 				}

@@ -29,7 +29,7 @@ func (rs *RuleSet) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
 		return nil, err
 	}
 	defer rs.mu.Unlock()
-	p, err := rs.loader.named(rs.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, rs.loader.programName(false))
+	p, err := rs.loader.loadNamed(rs.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, rs.loader.programName(false))
 	if err != nil {
 		return nil, fmt.Errorf("loading the classifier: %w", err)
 	}
