@@ -8,8 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// raiseEpoch makes the slots that an earlier process has told others worthless to them, before any rule or counter
-// changes. The map is frozen, so a program of the kernel stores the word. Counting goes on without it.
+// raiseEpoch tells processes that read slots by themselves that a slot they know may get another owner; see LiveMap. It comes
+// before any rule or counter changes. The map is frozen, so a program stores the word. Without it counting goes on, and LiveMap
+// returns the error.
 func (rs *RuleSet) raiseEpoch() error {
 	host := rs.maps.counters.hostMap()
 	if host == nil {
@@ -37,6 +38,6 @@ func (rs *RuleSet) raiseEpoch() error {
 	return nil
 }
 
-// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line with it. Its
-// second word is not zero where an older version has marked packets.
+// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line of the cache with it.
+// Its second word is not 0 if an older version has marked packets.
 func epochBytes() int { return os.Getpagesize() }

@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// LiveMap describes the counters' map for processes that map it and read slots by themselves. The counters of CPU n
-// begin at n*Stride; the slot of counter id is 16 bytes at 16*id from there, as bpf/counters.h defines them. The map
-// is frozen: its descriptor lets no process write. At CPUs*Stride is a word that holds Epoch as long as this RuleSet is
-// the last that has opened the map: slots that were known under another epoch may belong to other owners.
+// LiveMap describes the counters' map to processes that map it and read slots by themselves. The map is frozen, so its
+// descriptor lets no process write.
+//
+// The slots of CPU n begin at n*Stride. The slot of counter id is 16 bytes at 16*id from there (bpf/counters.h). The word at
+// CPUs*Stride is Epoch as long as no other RuleSet has opened the map. When it changes, slots may belong to other owners.
 type LiveMap struct {
 	FD       int    // of the RuleSet, which closes it
-	ID       uint32 // the kernel's number of the map
+	ID       uint32 // of the map, in the kernel
 	Epoch    uint64
 	CPUs     int
 	Counters int // slots of a CPU
@@ -25,9 +26,11 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 		return LiveMap{}, err
 	}
 	defer rs.mu.Unlock()
+
 	if rs.epochErr != nil {
 		return LiveMap{}, rs.epochErr
 	}
+
 	m := rs.maps.counters
 	host := m.hostMap()
 	if host == nil {
@@ -42,7 +45,11 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 		return LiveMap{}, fmt.Errorf("asking map %s for its number: %w", m.name, ErrNotFound)
 	}
 	return LiveMap{
-		FD: host.FD(), ID: uint32(id), Epoch: atomic.LoadUint64(&m.words[rs.g.counterBytes()/8]),
-		CPUs: rs.g.cpus, Counters: rs.g.counters, Stride: rs.g.block,
+		FD:       host.FD(),
+		ID:       uint32(id),
+		Epoch:    atomic.LoadUint64(&m.words[rs.g.counterBytes()/8]),
+		CPUs:     rs.g.cpus,
+		Counters: rs.g.counters,
+		Stride:   rs.g.block,
 	}, nil
 }

@@ -206,7 +206,7 @@ func (rs *RuleSet) readMaps() error {
 
 	rs.pool = newCounterPool(rs.meta, rs.g.counters)
 	rs.values = rs.g.values(rs.maps.counters.words)
-	for _, id := range rs.pool.owners {
+	for _, id := range rs.pool.idByOwner {
 		r := rs.meta.counter(id)
 		rs.values.base[id] = r.base()
 		rs.values.setLeast(id, r.steps())

@@ -101,7 +101,7 @@ func (rs *RuleSet) KeepBytes() {
 		return
 	}
 	defer rs.mu.Unlock()
-	for _, id := range rs.pool.owners {
+	for _, id := range rs.pool.idByOwner {
 		s, err := rs.values.raw(id)
 		steps, r := rs.values.whole(id, s.since(rs.values.base[id]).Bytes)>>54, rs.meta.counter(id)
 		if err == nil && steps > r.steps() && steps < 256 {

@@ -121,7 +121,7 @@ func (rs *RuleSet) Stats() Stats {
 	defer rs.leaveChanges()
 
 	s := Stats{
-		Counters:    len(rs.pool.owners),
+		Counters:    len(rs.pool.idByOwner),
 		MaxCounters: rs.g.counters,
 		Programs:    rs.loads,
 		Insns:       rs.insns,

@@ -126,7 +126,7 @@ func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
 	words, m := mapped(t, cpus*block), &meta{counters: make([]uint64, counters*metaCountWords)}
 	open := func() *RuleSet { // as build does
 		rs := &RuleSet{meta: m, pool: newCounterPool(m, counters), values: values{words: words, block: block, base: make([]sums, counters)}}
-		for _, id := range rs.pool.owners {
+		for _, id := range rs.pool.idByOwner {
 			rs.values.base[id] = m.counter(id).base()
 			rs.values.setLeast(id, m.counter(id).steps())
 		}
@@ -171,8 +171,8 @@ func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
 		rs.KeepBytes()
 		check()
 	}
-	rs.pool.free(counters - 1)
-	rs.pool.graceful()
+	rs.pool.release(counters - 1)
+	rs.pool.cooled()
 	want[counters-1] = Pair{}
 	if c, err := rs.AllocCounter("next"); err != nil || c.ID != counters-1 {
 		t.Fatal(c, err)
