@@ -6,20 +6,17 @@ import (
 	"os"
 )
 
-// instancesDir holds the pins of the instances that name no directory of their own. It stays when the last of them ends:
-// a confined process, and a unit of systemd, may write to the directory that was there when they started, and not to
-// another one of its name.
-const instancesDir = "/sys/fs/bpf/flowtally"
-
-// Close closes every descriptor. With pins, programs go on counting, and the next Open adopts them;
-// without pins they are detached. Close makes missing pins again first; if that fails it detaches,
-// and the error says so. Running reads end first, later calls return ErrClosed. Idempotent.
+// Close closes every descriptor. With pins, programs count on, and the next Open adopts them. Without pins they are detached.
+//
+// Close makes missing pins again first. If that fails, the programs whose pins are missing are detached, and the error says
+// so. It waits for reads that are under way. Later calls of any method return ErrClosed, and Close is idempotent.
 func (rs *RuleSet) Close() error { return rs.end(false) }
 
-// Destroy detaches the programs, removes the pins and closes. The error names a program that is still
-// attached afterwards. Idempotent; after Close it does nothing.
+// Destroy detaches the programs, removes the pins and closes every descriptor. The error names a program that is still
+// attached. Destroy is idempotent, and does nothing behind Close.
 func (rs *RuleSet) Destroy() error { return rs.end(true) }
 
+// end is Destroy, or Close.
 func (rs *RuleSet) end(destroy bool) error {
 	rs.changes.Lock()
 	defer rs.changes.Unlock()
@@ -31,6 +28,7 @@ func (rs *RuleSet) end(destroy bool) error {
 		return nil
 	}
 	rs.closed = true
+
 	var errs []error
 	if destroy {
 		for _, h := range rs.hooks {
@@ -38,7 +36,7 @@ func (rs *RuleSet) end(destroy bool) error {
 		}
 		if rs.dir != "" {
 			errs = append(errs, unpinAll(rs.lock))
-			if rs.inPlace() { // not another one in its place
+			if rs.inPlace() { // else the path leads to a directory of somebody else
 				errs = append(errs, os.Remove(rs.dir))
 			}
 		}
@@ -48,7 +46,7 @@ func (rs *RuleSet) end(destroy bool) error {
 	return errors.Join(append(errs, rs.release())...)
 }
 
-// release closes every descriptor. The lock is released last.
+// release closes every descriptor. The lock is last: until then no other process takes the pins.
 func (rs *RuleSet) release() error {
 	var errs []error
 	for k, h := range rs.hooks {

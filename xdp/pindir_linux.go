@@ -14,6 +14,11 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
+// instancesDir holds the directories of the instances that name no directory of their own. It stays when the last instance ends:
+// a confined process, and a unit of systemd, may write to the directory that existed when they started, and not to another one
+// of its name.
+const instancesDir = "/sys/fs/bpf/flowtally"
+
 // lockDir makes the pins' directory and locks it for as long as the file stays
 // open, which is at most as long as the process lives. A directory that another user
 // could have made, or could move away, is refused.

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Repin checks whether the pins are where they were made, and makes again those that are gone
-// (removed, or their file system was unmounted) from the descriptors of this process. lost
-// says that some were gone. err says why they could not be made again.
+// Repin checks whether the pins are where they were made. Pins that are gone (somebody has removed them, or unmounted their file
+// system) it makes again, from the descriptors of this process. lost: some were gone. err is the reason why they still are.
 func (rs *RuleSet) Repin() (lost bool, err error) {
 	if err := rs.enter(); err != nil {
 		return false, err
@@ -21,7 +20,7 @@ func (rs *RuleSet) Repin() (lost bool, err error) {
 	return rs.repin()
 }
 
-// pin is an object of the kernel and its name in the pins' directory.
+// pin is a map or a link, and the name of its pin in the directory.
 type pin struct {
 	name   string
 	object interface {
@@ -30,7 +29,7 @@ type pin struct {
 	}
 }
 
-// pins lists all pins that there should be. The meta map is last: where its pin exists, all exist.
+// pins lists all pins that should exist. The meta map is last: if its pin exists, all exist.
 func (rs *RuleSet) pins() []pin {
 	var all []pin
 	for _, h := range rs.hooks {
@@ -48,6 +47,7 @@ func (rs *RuleSet) repin() (lost bool, err error) {
 	if rs.dir == "" {
 		return false, nil
 	}
+
 	here := rs.inPlace()
 	var gone []pin
 	for _, p := range rs.pins() {
@@ -58,16 +58,18 @@ func (rs *RuleSet) repin() (lost bool, err error) {
 	if len(gone) == 0 {
 		return false, nil
 	}
+
 	if !here {
-		old := rs.lock
-		if rs.lock, err = rs.moveIn(); err != nil {
-			rs.lock = old
+		moved, err := rs.moveIn()
+		if err != nil {
 			return true, err
 		}
+		old := rs.lock
+		rs.lock = moved
 		defer func() { err = errors.Join(err, unpinAll(old), old.Close()) }() // it may be elsewhere, with its pins
 	}
 	for _, p := range gone {
-		// Unpin tells the object that its pin is gone; else Pin would find nothing to do.
+		// Without Unpin, the object takes itself for pinned, and Pin does nothing.
 		path := filepath.Join(rs.dir, p.name)
 		if err := errors.Join(p.object.Unpin(), p.object.Pin(path)); err != nil {
 			return true, fmt.Errorf("pinning %s again: %w", path, explain(err))
@@ -77,18 +79,18 @@ func (rs *RuleSet) repin() (lost bool, err error) {
 	return true, nil
 }
 
-// inPlace says whether the path of the pins' directory leads to the one that is locked.
+// inPlace reports whether the path of the pins leads to the directory that this process has locked.
 func (rs *RuleSet) inPlace() bool {
-	there, err := os.Stat(rs.dir)
+	found, err := os.Stat(rs.dir)
 	if err != nil {
 		return false
 	}
 	locked, err := rs.lock.Stat()
-	return err == nil && os.SameFile(there, locked)
+	return err == nil && os.SameFile(found, locked)
 }
 
-// moveIn makes and locks another directory at the path of the pins. It refuses a directory that holds
-// pins: another instance, which may have ended, made them.
+// moveIn makes and locks another directory at the path of the pins. It refuses a directory with files in it: another instance,
+// which may have ended, made them.
 func (rs *RuleSet) moveIn() (*os.File, error) {
 	lock, err := rs.lockPins()
 	if err != nil {
@@ -107,7 +109,7 @@ func (rs *RuleSet) moveIn() (*os.File, error) {
 	return lock, nil
 }
 
-// unpin removes a pin from a directory that is open, wherever that is by now.
+// unpin removes a pin from an open directory, wherever the directory is by now.
 func unpin(dir *os.File, name string) error {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("unpinning %s: %w", filepath.Join(dir.Name(), name), explain(err))
@@ -115,7 +117,7 @@ func unpin(dir *os.File, name string) error {
 	return nil
 }
 
-// unpinAll removes all pins, the meta map's first: without it the others are leftovers.
+// unpinAll removes all pins of a directory. The meta map's is first: without it the others are leftovers.
 func unpinAll(dir *os.File) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("listing %s: %w", dir.Name(), err)
