@@ -153,7 +153,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 // better reports whether the rules are better a list than a cut of this cost.
 func (b *builder) better(rules []int32, cost float64) bool {
 	if b.chosen != nil {
-		return b.depth >= b.levels-1 && cost >= b.listOfOne(rules)
+		return b.depth >= b.levels-1 && cost >= b.listOfSingle(rules)
 	}
 	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
 }
@@ -238,7 +238,7 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	for v := range size {
 		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
-		if b.chosen != nil && b.depth == 1 && b.work < workOfOne/2 && ends[v+1] < total/8 {
+		if b.chosen != nil && b.depth == 1 && b.work < workOfSingle/2 && ends[v+1] < total/8 {
 			b.err = errQuota // the rest will take more than is left
 		}
 	}

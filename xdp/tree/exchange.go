@@ -52,7 +52,7 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	x := exchange{s: s, at: map[int]*edit{}}
 	gone := make(map[*rule]bool, len(remove))
 	for _, entry := range remove {
-		r := s.rules[Node(entry)]
+		r := s.ruleByEntry[Node(entry)]
 		if r == nil || gone[r] {
 			return fmt.Errorf("tree: no rule has entry %#x", entry)
 		}
@@ -65,7 +65,7 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 		if err != nil {
 			return err
 		}
-		if s.rules[r.entry] != nil || fresh[r.entry] {
+		if s.ruleByEntry[r.entry] != nil || fresh[r.entry] {
 			return fmt.Errorf("tree: two rules have entry %#x", add[i].Entry)
 		}
 		fresh[r.entry] = true
@@ -79,10 +79,10 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 		return err
 	}
 	for _, r := range x.remove {
-		delete(s.rules, r.entry)
+		delete(s.ruleByEntry, r.entry)
 	}
 	for _, r := range x.add {
-		s.rules[r.entry] = r
+		s.ruleByEntry[r.entry] = r
 	}
 	for c := range Classes {
 		if slices.ContainsFunc(x.remove, func(r *rule) bool { return s.isBest(c, r) }) {
@@ -98,9 +98,9 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 // apply changes leaves, or builds the trees anew.
 func (x *exchange) apply(gone map[*rule]bool) error {
 	s := x.s
-	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
+	many := len(x.add) > 32 && 4*len(x.add) > len(s.ruleByEntry)
 	// Building the trees of a few rules takes less time than taking many others out of their leaves.
-	fewStay := len(x.add) == 0 && 2*len(x.remove) > len(s.rules)+32
+	fewStay := len(x.add) == 0 && 2*len(x.remove) > len(s.ruleByEntry)+32
 	if fewStay && x.rebuild(gone) == nil {
 		return nil
 	}
@@ -125,8 +125,8 @@ func (x *exchange) apply(gone map[*rule]bool) error {
 
 // rebuild makes all trees anew, with the change.
 func (x *exchange) rebuild(gone map[*rule]bool) error {
-	rules := make([]*rule, 0, len(x.s.rules)+len(x.add))
-	for _, r := range x.s.rules {
+	rules := make([]*rule, 0, len(x.s.ruleByEntry)+len(x.add))
+	for _, r := range x.s.ruleByEntry {
 		if !gone[r] {
 			rules = append(rules, r)
 		}
@@ -143,7 +143,7 @@ func (x *exchange) plan() error {
 					continue
 				}
 				limit := math.MaxInt
-				if x.s.one {
+				if x.s.single {
 					limit = leavesOfExchange
 				}
 				if !x.visit(c, g, r, limit, func(e *edit) { e.remove = append(e.remove, r) }) {
@@ -337,7 +337,7 @@ func (x *exchange) successor(b *builder, e *edit) {
 		if hid == 0 {
 			// The rules behind the removed one appear.
 			rules = rules[:0]
-			for _, r := range s.rules {
+			for _, r := range s.ruleByEntry {
 				if r.groups[e.class]>>e.group&1 != 0 && r.in(&e.region) {
 					rules = append(rules, r)
 				}
@@ -365,10 +365,10 @@ func (s *Set) leafRules(n Node) (rules []*rule) {
 	switch {
 	case n.Kind() == KindList:
 		for i := range n.Count() {
-			rules = append(rules, s.rules[n.ruleAt(s.mem.words, i)&^hidden])
+			rules = append(rules, s.ruleByEntry[n.ruleAt(s.mem.words, i)&^hidden])
 		}
 	case n != 0:
-		rules = append(rules, s.rules[n&^hidden])
+		rules = append(rules, s.ruleByEntry[n&^hidden])
 	}
 	return rules
 }

@@ -48,7 +48,7 @@ func (x *exchange) stage() error {
 	}
 	slices.SortStableFunc(come, func(a, b *edit) int { return cmp.Compare(a.rank, b.rank) })
 	slices.SortStableFunc(gone, func(a, b *edit) int { return cmp.Compare(b.rank, a.rank) })
-	if x.edits = append(come, gone...); len(x.edits) > max(mostEdits, len(x.s.rules)) {
+	if x.edits = append(come, gone...); len(x.edits) > max(mostEdits, len(x.s.ruleByEntry)) {
 		return errShape
 	}
 	return nil

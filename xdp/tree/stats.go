@@ -1,6 +1,6 @@
 package tree
 
-// Trees is the number of trees of each class.
+// Trees returns the number of trees of each class.
 func (s *Set) Trees() (n [Classes]int) {
 	for c := range n {
 		switch root := s.mem.load(c); {
@@ -13,11 +13,11 @@ func (s *Set) Trees() (n [Classes]int) {
 	return n
 }
 
-// Built is how often all trees were built.
+// Built returns how often all trees were built.
 func (s *Set) Built() int { return s.built }
 
-// Words is the number of words of memory that the trees take.
+// Words returns the number of words of memory that the trees take.
 func (s *Set) Words() int { return len(s.mem.words) - headerWords - s.mem.free - s.mem.waiting }
 
-// Len is the number of rules.
-func (s *Set) Len() int { return len(s.rules) }
+// Len returns the number of rules.
+func (s *Set) Len() int { return len(s.ruleByEntry) }

@@ -178,7 +178,7 @@ func (s *Set) raise(c int) {
 	for g := range ranks {
 		ranks[g] = NoRank
 	}
-	for _, r := range s.rules {
+	for _, r := range s.ruleByEntry {
 		for g := range root.Count() {
 			if r.groups[c]>>g&1 != 0 {
 				ranks[g] = min(ranks[g], r.rank)

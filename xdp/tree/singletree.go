@@ -2,22 +2,22 @@ package tree
 
 import "errors"
 
-// oneTree is the quota of a set of at most oneTreeRules that is one tree for each class, whatever the number of leaves
+// singleTree is the quota of a set of at most singleTreeRules that is one tree for each class, whatever the number of leaves
 // that a rule is in. A walk of a second tree costs more than misses of the cache in a greater one, but a change of a
 // rule in thousands of leaves takes long: the set is divided into groups when the first such change comes.
 const (
-	oneTree      = 420
-	oneTreeRules = 2048
+	singleTree      = 420
+	singleTreeRules = 2048
 )
 
 // The build of one tree: nodes of a cut for each of its rules, rules that are a list without a look for a cut, and the
 // work, which takes about 0.4 µs. A set that takes more is divided into groups.
 const (
-	wordsOfOne = 4
-	leafOfOne  = 2
-	workOfOne  = 2_000_000
-	// copiesOfOne is the number of leaves of a rule from which on a cut does not look at the rule.
-	copiesOfOne = 100_000
+	wordsOfSingle = 4
+	leafOfSingle  = 2
+	workOfSingle  = 2_000_000
+	// copiesOfSingle is the number of leaves of a rule from which on a cut does not look at the rule.
+	copiesOfSingle = 100_000
 )
 
 // levels are cuts on a way: a list may take the place of the last one. Of rulesPerCut rules a cut leaves one. A tree of
@@ -30,11 +30,11 @@ const (
 	manyRules   = 7
 )
 
-// nsNextOfOne is the time of each further entry of a list, as a cut is chosen. nsWordsOfOne are the weights of a word:
+// nsNextOfSingle is the time of each further entry of a list, as a cut is chosen. nsWordsOfSingle are the weights of a word:
 // the first tree within the bounds is taken.
-const nsNextOfOne = 4.0
+const nsNextOfSingle = 4.0
 
-var nsWordsOfOne = []float64{0.05, 0.12, 0.3}
+var nsWordsOfSingle = []float64{0.05, 0.12, 0.3}
 
 // Times in ns by which trees of different levels are compared: of a cut, of a further entry, and of a branch that the CPU
 // mispredicts. A profile of trees of two to five levels has them.
@@ -44,14 +44,14 @@ const (
 	nsMiss  = 9.0
 )
 
-// one builds the tree of a class that has no groups.
-func (b *builder) one(rules []*rule, c, quota int) Node {
+// single builds the tree of a class without groups.
+func (b *builder) single(rules []*rule, c, quota int) Node {
 	for _, r := range rules {
 		r.planned[c] = 1
 	}
 	first := len(b.blocks)
 	b.levels = levels
-	n, weights := b.withLevels(rules, quota, nsWordsOfOne)
+	n, weights := b.withLevels(rules, quota, nsWordsOfSingle)
 	was := b.leaves
 	switch compared := was.compared(); {
 	case b.err != nil:
@@ -85,7 +85,7 @@ func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Nod
 		b.err = nil
 		b.undo(mark)
 		b.begin(rules, true)
-		b.copies, b.nsWord, b.words, b.leaf, b.work, b.quota = copiesOfOne, weight, wordsOfOne, leafOfOne, workOfOne, quota
+		b.copies, b.nsWord, b.words, b.leaf, b.work, b.quota = copiesOfSingle, weight, wordsOfSingle, leafOfSingle, workOfSingle, quota
 		b.chosen = map[uint64]choice{}
 		if n = b.build(b.order(), 0); !errors.Is(b.err, errQuota) {
 			break
@@ -120,17 +120,17 @@ func (b *builder) levelled(m float64) float64 {
 		m /= rulesPerCut
 		cost += nsCut
 	}
-	return cost + nsNextOfOne*max(m-1, 0)/2
+	return cost + nsNextOfSingle*max(m-1, 0)/2
 }
 
-// listOfOne estimates the walk of a list of rules.
-func (b *builder) listOfOne(rules []int32) float64 {
+// listOfSingle estimates the walk of a list of rules.
+func (b *builder) listOfSingle(rules []int32) float64 {
 	entries, share := 0.0, 0.0
 	for i, r := range rules {
 		share += b.rules[r].share
 		entries += b.rules[r].share * float64(i)
 	}
-	return nsEntry + nsNextOfOne*entries/share
+	return nsEntry + nsNextOfSingle*entries/share
 }
 
 // moveAhead moves the rules ahead of which more packets come here, as far as ranks allow: past rules that match none of

@@ -42,7 +42,7 @@ func TestOneTree(t *testing.T) {
 				}
 				rules = rules[:len(rules)-1]
 				s.Reclaim()
-				if s.one {
+				if s.single {
 					t.Fatal("the set is not divided")
 				}
 			}
