@@ -8,48 +8,49 @@ import (
 	"slices"
 )
 
-// Leaves that a new rule may be in, of one tree: of any tree, of the tree of the rule that it replaces.
+// Most leaves of a tree that a new rule may be in.
 const (
-	leavesOfAdded    = 64
-	leavesOfExchange = 1024
+	leavesOfAdded    = 64   // of any tree
+	leavesOfExchange = 1024 // of the tree of a rule that it replaces
 )
 
-// mostEdits is the number of leaves, or of the set's rules if these are more, above which trees are built anew.
+// mostEdits is the number of edits above which trees are built anew, unless the set has more rules.
 const mostEdits = 4096
 
-// errShape: the trees cannot take the change leaf by leaf.
+// errShape means that the change cannot be made leaf by leaf.
 var errShape = errors.New("tree: the trees must be built again")
 
-// edit is a leaf that an exchange replaces by one store.
+// edit replaces a leaf by one store.
 type edit struct {
-	at     int // word of the memory
+	at     int // the word of the memory that leads to the leaf
 	class  int
 	group  int
-	depth  int
-	region region
+	depth  int    // cuts above the leaf
+	region region // of the leaf
 	remove []*rule
 	add    []*rule
-	rank   uint64 // by which it is ordered among the edits that add, or that only remove
-	node   Node   // that is stored
+	rank   uint64 // the place among the edits that add, or among those that only remove
+	node   Node   // the new leaf
 }
 
-// exchange is a change while it is planned, invisible to programs.
+// exchange is a change that is planned. Programs see nothing of it before commit.
 type exchange struct {
-	s      *Set
-	edits  []*edit
-	at     map[int]*edit
-	remove []*rule
-	add    []*rule
-	bound  int   // as Set.Bound
-	paths  paths // after the change
+	s          *Set
+	remove     []*rule
+	add        []*rule
+	bound      int // as Set.Bound
+	edits      []*edit
+	editByWord map[int]*edit
+	paths      paths // Set.paths behind the change
 }
 
-// Exchange removes the rules of these entries and adds others, all or nothing. A key that an old and a new rule match
-// always finds one of the two: a leaf is exchanged by one store, and where that is not enough the whole tree is. The
-// memory of replaced nodes is retired. ErrFull: reclaim retired memory after a grace period, and try again. An error may be
-// a [CostError].
+// Exchange removes the rules of these entries and adds others, all or none. A key that an old and a new rule match always finds
+// one of the two: a leaf is exchanged by one store, or all trees of the class are. The memory of replaced nodes is retired.
+//
+// If the error is ErrFull, the caller may wait for a grace period, Reclaim, and try again. It may also be ErrDense, a
+// [CostError], or the error of Stop.
 func (s *Set) Exchange(remove []Entry, add []Rule) error {
-	x := exchange{s: s, at: map[int]*edit{}}
+	x := exchange{s: s, editByWord: map[int]*edit{}}
 	gone := make(map[*rule]bool, len(remove))
 	for _, entry := range remove {
 		r := s.ruleByEntry[Node(entry)]
@@ -59,6 +60,7 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 		gone[r] = true
 		x.remove = append(x.remove, r)
 	}
+
 	fresh := make(map[Node]bool, len(add))
 	for i := range add {
 		r, err := s.newRule(&add[i])
@@ -74,10 +76,12 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	if len(x.add) > len(x.remove) {
 		x.bound = s.Bound
 	}
-	built := s.built
+
+	builtBefore := s.built
 	if err := x.apply(gone); err != nil {
 		return err
 	}
+
 	for _, r := range x.remove {
 		delete(s.ruleByEntry, r.entry)
 	}
@@ -89,31 +93,33 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 			s.raise(c)
 		}
 	}
-	if s.built == built {
+	if s.built == builtBefore {
 		s.changes += len(x.remove) + len(x.add)
 	}
 	return nil
 }
 
-// apply changes leaves, or builds the trees anew.
+// apply changes leaves, or builds the trees anew. gone has the rules of remove.
 func (x *exchange) apply(gone map[*rule]bool) error {
 	s := x.s
-	many := len(x.add) > 32 && 4*len(x.add) > len(s.ruleByEntry)
-	// Building the trees of a few rules takes less time than taking many others out of their leaves.
+
+	// To build the trees of a few rules takes less time than to take many others out of their leaves.
 	fewStay := len(x.add) == 0 && 2*len(x.remove) > len(s.ruleByEntry)+32
 	if fewStay && x.rebuild(gone) == nil {
 		return nil
 	}
-	if !many && s.decayed() {
+
+	many := len(x.add) > 32 && 4*len(x.add) > len(s.ruleByEntry)
+	if many {
+		s.divided = false
+		return x.rebuild(gone)
+	}
+	if s.decayed() {
 		s.divided = true
 		if x.rebuild(gone) == nil {
 			return nil
 		}
-		s.changes = 0 // the next attempt is after as many changes again
-	}
-	if many {
-		s.divided = false
-		return x.rebuild(gone)
+		s.changes = 0 // try again behind as many changes
 	}
 	if x.plan() != nil {
 		s.divided = true
@@ -123,7 +129,7 @@ func (x *exchange) apply(gone map[*rule]bool) error {
 	return nil
 }
 
-// rebuild makes all trees anew, with the change.
+// rebuild builds all trees anew, of the rules behind the change.
 func (x *exchange) rebuild(gone map[*rule]bool) error {
 	rules := make([]*rule, 0, len(x.s.ruleByEntry)+len(x.add))
 	for _, r := range x.s.ruleByEntry {
@@ -134,7 +140,7 @@ func (x *exchange) rebuild(gone map[*rule]bool) error {
 	return x.s.replace(append(rules, x.add...), x.bound)
 }
 
-// plan finds the leaves of the change, and builds their successors.
+// plan finds the leaves of the change, and builds their successors in free memory.
 func (x *exchange) plan() error {
 	for c := range Classes {
 		for _, r := range x.remove {
@@ -163,6 +169,7 @@ func (x *exchange) plan() error {
 	if err := x.stage(); err != nil {
 		return err
 	}
+
 	b := x.s.newBuilder()
 	b.last = true
 	for _, e := range x.edits {
@@ -178,45 +185,52 @@ func (x *exchange) plan() error {
 	return nil
 }
 
-// over reports whether a class has a worst path above the bound after the change, and a longer one than before.
+// over reports whether the change gives a class a worst path above the bound, and a longer one than it has. The paths of the set
+// may be longer than the true ones. So if they are over, they are measured, and judged again.
 func (x *exchange) over() bool {
-	s := x.s
-	for exact := range 2 {
-		if exact == 1 {
-			s.paths.measure(s.mem)
-		}
-		x.paths = s.paths
-		for _, e := range x.edits {
-			x.paths.raise(s.mem, e)
-		}
-		is := false
-		for c := range Classes {
-			n := s.groupCount(c)
-			now, was := x.paths.sum(c, n).Steps(), s.paths.sum(c, n).Steps()
-			is = is || x.bound > 0 && now > x.bound && now > was
-		}
-		if !is {
-			return false
-		}
+	if !x.pathsOver() {
+		return false
 	}
-	return true
+	x.s.paths.measure(x.s.mem)
+	return x.pathsOver()
 }
 
-// place chooses the group of a new rule, and adds the rule to its leaves.
+// pathsOver computes the paths behind the change, and judges them for over.
+func (x *exchange) pathsOver() bool {
+	s := x.s
+	x.paths = s.paths
+	for _, e := range x.edits {
+		x.paths.raise(s.mem, e)
+	}
+	for c := range Classes {
+		n := s.groupCount(c)
+		now, before := x.paths.sum(c, n).Steps(), s.paths.sum(c, n).Steps()
+		if x.bound > 0 && now > x.bound && now > before {
+			return true
+		}
+	}
+	return false
+}
+
+// place chooses the group of a new rule, and adds the rule to its leaves. It returns false if no group takes the rule.
+//
+// A rule that overlaps a removed one goes to the tree of that one. Then a key that both match comes to one leaf, where one store
+// exchanges the rules.
 func (x *exchange) place(c int, r *rule) bool {
 	s := x.s
 	add := func(e *edit) { e.add = append(e.add, r) }
-	old := uint8(0)
+
+	old := uint8(0) // groups of removed rules that overlap r, as bits
 	for _, o := range x.remove {
 		if o.groups[c] != 0 && o.overlaps(r) {
 			old |= o.groups[c]
 		}
 	}
-	count := s.groupCount(c)
-	// A key that both match comes to one leaf, where one store exchanges the rules, if both are in one tree.
-	if old&(old-1) != 0 {
+	if old&(old-1) != 0 { // more than one
 		return false
 	}
+
+	count := s.groupCount(c)
 	for g := range count {
 		if old != 0 && old>>g != 1 {
 			continue
@@ -230,7 +244,8 @@ func (x *exchange) place(c int, r *rule) bool {
 			return x.visit(c, g, r, limit, add)
 		}
 	}
-	// An edit of a root would be in the fork that was.
+
+	// No tree takes the rule: it gets a new one. That makes another fork, so no edit may wait for a root in the fork of now.
 	rooted := slices.ContainsFunc(x.edits, func(e *edit) bool { return e.class == c && e.depth == 0 })
 	if old != 0 || count == MaxGroups || rooted || !s.grow(c) {
 		return false
@@ -239,7 +254,7 @@ func (x *exchange) place(c int, r *rule) bool {
 	return x.visit(c, count, r, 1, add)
 }
 
-// groupCount is the number of trees of a class.
+// groupCount returns the number of trees of a class.
 func (s *Set) groupCount(c int) int {
 	if root := s.mem.load(c); root.Kind() == KindFork {
 		return root.Count()
@@ -247,7 +262,7 @@ func (s *Set) groupCount(c int) int {
 	return 1
 }
 
-// groupAt is the word of a tree's root.
+// groupAt returns the word of the memory that leads to a tree.
 func (s *Set) groupAt(c, g int) int {
 	if root := s.mem.load(c); root.Kind() == KindFork {
 		return root.Base() + 2*g
@@ -255,7 +270,7 @@ func (s *Set) groupAt(c, g int) int {
 	return c
 }
 
-// grow gives a class one more tree, which is empty.
+// grow gives a class one more tree, which is empty. It returns false if there is no room for another fork.
 func (s *Set) grow(c int) bool {
 	old, n := s.mem.load(c), s.groupCount(c)
 	base, ok := s.mem.alloc(2 * (n + 1))
@@ -266,7 +281,8 @@ func (s *Set) grow(c int) bool {
 		s.mem.words[base+2*g] = uint64(s.mem.load(s.groupAt(c, g)))
 		s.mem.words[base+2*g+1] = 0
 	}
-	s.mem.words[base+2*n], s.mem.words[base+2*n+1] = 0, NoRank
+	s.mem.words[base+2*n] = 0
+	s.mem.words[base+2*n+1] = NoRank
 	s.mem.store(c, newFork(base, n+1))
 	if old.Kind() == KindFork {
 		s.mem.retire(old.Base())
@@ -275,12 +291,19 @@ func (s *Set) grow(c int) bool {
 	return true
 }
 
-// visit calls f with each leaf of a tree into which the rule comes. Above the limit it returns false.
+// visit calls f with the edit of each leaf of a tree that a rule is in, or is to be in. If there are more than limit such leaves,
+// it returns false. f may be nil, to count.
 func (x *exchange) visit(c, g int, r *rule, limit int, f func(*edit)) bool {
-	e := edit{at: x.s.groupAt(c, g), class: c, group: g, region: x.s.regions[c]}
+	e := edit{
+		at:     x.s.groupAt(c, g),
+		class:  c,
+		group:  g,
+		region: x.s.regions[c],
+	}
 	return x.walk(&e, r, &limit, f)
 }
 
+// walk is visit from the node of e on. It leaves e as it was.
 func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
 	n := x.s.mem.load(e.at)
 	if n.Kind() != KindCut {
@@ -288,22 +311,17 @@ func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
 			return false
 		}
 		if f != nil {
-			known := x.at[e.at]
-			if known == nil {
-				copied := *e
-				known = &copied
-				x.at[e.at] = known
-				x.edits = append(x.edits, known)
-			}
-			f(known)
+			f(x.editOf(e))
 		}
 		return true
 	}
+
 	w := n.window()
 	var values []uint32
 	if !e.region.values(r, w, *limit, func(v uint32) { values = append(values, v) }) {
 		return false
 	}
+
 	at := e.at
 	outer := e.region.enter(w)
 	e.depth++
@@ -321,46 +339,70 @@ func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
 	return ok
 }
 
-// successor builds the node of an edit.
-func (x *exchange) successor(b *builder, e *edit) {
-	s := x.s
-	old := s.mem.load(e.at)
-	hid := Node(0)
-	rules := s.leafRules(old)
-	if s.isHidden(old) {
-		hid = hidden
-		for _, r := range e.remove {
-			if r.covers(&e.region) {
-				hid = 0
-			}
-		}
-		if hid == 0 {
-			// The rules behind the removed one appear.
-			rules = rules[:0]
-			for _, r := range s.ruleByEntry {
-				if r.groups[e.class]>>e.group&1 != 0 && r.in(&e.region) {
-					rules = append(rules, r)
-				}
-			}
-		}
+// editOf returns the edit of the leaf to which e has come, and makes it if need be.
+func (x *exchange) editOf(e *edit) *edit {
+	known := x.editByWord[e.at]
+	if known == nil {
+		made := *e
+		known = &made
+		x.editByWord[e.at] = known
+		x.edits = append(x.edits, known)
 	}
+	return known
+}
+
+// successor builds the new leaf of an edit.
+func (x *exchange) successor(b *builder, e *edit) {
+	rules, hid := x.s.rulesOf(e)
 	rules = slices.DeleteFunc(rules, func(r *rule) bool { return slices.Contains(e.remove, r) })
 	rules = append(rules, e.add...)
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
+
 	b.begin(rules, true)
 	order := b.order()
-	b.region, b.depth = e.region, e.depth
-	b.words, b.leaf, b.quota = 4, 1, 64+16*len(rules)
+	b.region = e.region
+	b.depth = e.depth
+	b.words = 4
+	b.leaf = 1
+	b.quota = 64 + 16*len(rules)
 	mark := len(b.blocks)
-	if e.node = b.build(order, hid); errors.Is(b.err, errQuota) {
-		b.undo(mark)
-		b.err, b.depth, b.lists = nil, e.depth, map[uint64]int32{}
-		b.leaf, b.quota = len(rules), math.MaxInt
-		e.node = b.build(order, hid)
+	e.node = b.build(order, hid)
+	if !errors.Is(b.err, errQuota) {
+		return
 	}
+
+	// Cuts take too many words: a list takes few.
+	b.undo(mark)
+	b.err = nil
+	b.depth = e.depth
+	b.listByHash = map[uint64]int32{}
+	b.leaf = len(rules)
+	b.quota = math.MaxInt
+	e.node = b.build(order, hid)
 }
 
-// leafRules are the rules of a leaf.
+// rulesOf returns the rules of the leaf of an edit, before the change. If the edit removes the rule that hides others, the others
+// are among them. Otherwise hid tells whether others stay hidden.
+func (s *Set) rulesOf(e *edit) (rules []*rule, hid Node) {
+	old := s.mem.load(e.at)
+	rules = s.leafRules(old)
+	if !s.isHidden(old) {
+		return rules, 0
+	}
+	if !slices.ContainsFunc(e.remove, func(r *rule) bool { return r.covers(&e.region) }) {
+		return rules, hidden
+	}
+
+	rules = rules[:0]
+	for _, r := range s.ruleByEntry {
+		if r.groups[e.class]>>e.group&1 != 0 && r.in(&e.region) {
+			rules = append(rules, r)
+		}
+	}
+	return rules, 0
+}
+
+// leafRules returns the rules of a leaf, without hidden ones.
 func (s *Set) leafRules(n Node) (rules []*rule) {
 	switch {
 	case n.Kind() == KindList:
@@ -373,6 +415,7 @@ func (s *Set) leafRules(n Node) (rules []*rule) {
 	return rules
 }
 
+// isHidden reports whether a leaf leaves out rules behind one that covers it.
 func (s *Set) isHidden(n Node) bool {
 	if n.Kind() == KindList {
 		n = n.ruleAt(s.mem.words, n.Count()-1)

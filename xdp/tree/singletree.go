@@ -2,46 +2,43 @@ package tree
 
 import "errors"
 
-// singleTree is the quota of a set of at most singleTreeRules that is one tree for each class, whatever the number of leaves
-// that a rule is in. A walk of a second tree costs more than misses of the cache in a greater one, but a change of a
-// rule in thousands of leaves takes long: the set is divided into groups when the first such change comes.
+// A set of at most singleTreeRules has a single tree for each class, whatever the number of leaves that a rule is in. singleTree
+// is its quota. A walk of a second tree costs a packet more than misses of the cache in a greater one. But a change of a rule in
+// thousands of leaves takes long: with the first such change, the set is divided into groups.
 const (
 	singleTree      = 420
 	singleTreeRules = 2048
 )
 
-// The build of one tree: nodes of a cut for each of its rules, rules that are a list without a look for a cut, and the
-// work, which takes about 0.4 µs. A set that takes more is divided into groups.
+// Bounds of a single tree, as builder has them. A unit of work takes about 0.4 µs. A set that takes more is divided into groups.
 const (
-	wordsOfSingle = 4
-	leafOfSingle  = 2
-	workOfSingle  = 2_000_000
-	// copiesOfSingle is the number of leaves of a rule from which on a cut does not look at the rule.
+	wordsOfSingle  = 4
+	leafOfSingle   = 2
+	workOfSingle   = 2_000_000
 	copiesOfSingle = 100_000
 )
 
-// levels are cuts on a way: a list may take the place of the last one. Of rulesPerCut rules a cut leaves one. A tree of
-// which a packet compares fewer rules than fewRules is built with one level less too, one with more than manyRules with
-// one more, and the better is taken.
+// A level is a cut on a way to a leaf; a list may take the place of the last one. The tree is built with levels first. If a packet
+// compares fewer rules than fewRules there, it is built with one level less too, and if more than manyRules, with one more.
+// The faster tree is taken.
 const (
 	levels      = 4
-	rulesPerCut = 3
 	fewRules    = 4
 	manyRules   = 7
+	rulesPerCut = 3 // of so many rules of a node, a cut is expected to leave one in a child
 )
 
-// nsNextOfSingle is the time of each further entry of a list, as a cut is chosen. nsWordsOfSingle are the weights of a word:
-// the first tree within the bounds is taken.
+// nsNextOfSingle is the time in ns of each further entry of a list, when a cut is compared with a list.
 const nsNextOfSingle = 4.0
 
+// nsWordsOfSingle are weights of a word. The first one with which the tree stays within its bounds is taken.
 var nsWordsOfSingle = []float64{0.05, 0.12, 0.3}
 
-// Times in ns by which trees of different levels are compared: of a cut, of a further entry, and of a branch that the CPU
-// mispredicts. A profile of trees of two to five levels has them.
+// Times in ns by which trees of different levels are compared, by a profile of trees of two to five levels.
 const (
-	nsLevel = 4.5
-	nsPass  = 1.7
-	nsMiss  = 9.0
+	nsLevel = 4.5 // a cut
+	nsPass  = 1.7 // a further entry
+	nsMiss  = 9.0 // a branch that the CPU mispredicts
 )
 
 // single builds the tree of a class without groups.
@@ -49,11 +46,12 @@ func (b *builder) single(rules []*rule, c, quota int) Node {
 	for _, r := range rules {
 		r.planned[c] = 1
 	}
-	first := len(b.blocks)
+
+	start := len(b.blocks)
 	b.levels = levels
-	n, weights := b.withLevels(rules, quota, nsWordsOfSingle)
-	was := b.leaves
-	switch compared := was.compared(); {
+	first, weights := b.withLevels(rules, quota, nsWordsOfSingle)
+	firstLeaves := b.leaves
+	switch compared := firstLeaves.compared(); {
 	case b.err != nil:
 		return 0
 	case compared < fewRules:
@@ -61,22 +59,23 @@ func (b *builder) single(rules []*rule, c, quota int) Node {
 	case compared > manyRules:
 		b.levels++
 	default:
-		return n
+		return first
 	}
-	second := len(b.blocks)
-	other, _ := b.withLevels(rules, quota, weights)
-	if b.err != nil || b.leaves.ns() >= was.ns() {
+
+	end := len(b.blocks) // of the first tree
+	second, _ := b.withLevels(rules, quota, weights)
+	if b.err != nil || b.leaves.ns() >= firstLeaves.ns() {
 		b.err = nil
-		b.undo(second)
-		return n
+		b.undo(end)
+		return first
 	}
-	b.free(b.blocks[first:second])
-	b.blocks = append(b.blocks[:first], b.blocks[second:]...)
-	return other
+	b.free(b.blocks[start:end])
+	b.blocks = append(b.blocks[:start], b.blocks[end:]...)
+	return second
 }
 
-// withLevels builds the tree with the first weight of a word that leaves it in the bounds, and returns this weight and
-// those behind it.
+// withLevels builds the tree with the first weight of a word that keeps it within its bounds. It returns this weight and those
+// behind it, for the next tree.
 func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Node, left []float64) {
 	mark := len(b.blocks)
 	quota = min(quota, b.mem.most()-b.size())
@@ -85,35 +84,41 @@ func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Nod
 		b.err = nil
 		b.undo(mark)
 		b.begin(rules, true)
-		b.copies, b.nsWord, b.words, b.leaf, b.work, b.quota = copiesOfSingle, weight, wordsOfSingle, leafOfSingle, workOfSingle, quota
-		b.chosen = map[uint64]choice{}
+		b.copies = copiesOfSingle
+		b.words = wordsOfSingle
+		b.leaf = leafOfSingle
+		b.nsWord = weight
+		b.quota = quota
+		b.work = workOfSingle
+		b.choiceByHash = map[uint64]choice{}
 		if n = b.build(b.order(), 0); !errors.Is(b.err, errQuota) {
 			break
 		}
 	}
-	b.chosen = nil
+	b.choiceByHash = nil
 	return n, left
 }
 
-// divide gives each child of a cut of one tree its share of the packets of a rule, and unite takes it back.
-func (b *builder) divide(rules, children []int32) {
+// divideShares divides the packets of each rule between its children of a cut. Behind the cut uniteShares takes that back. In a
+// group both do nothing.
+func (b *builder) divideShares(rules, children []int32) {
 	for k, i := range rules {
-		if b.chosen != nil {
+		if b.choiceByHash != nil {
 			b.rules[i].share /= float64(max(children[k], 1))
 		}
 	}
 }
 
-func (b *builder) unite(rules, children []int32) {
+func (b *builder) uniteShares(rules, children []int32) {
 	for k, i := range rules {
-		if b.chosen != nil {
+		if b.choiceByHash != nil {
 			b.rules[i].share *= float64(max(children[k], 1))
 		}
 	}
 }
 
-// levelled is below for one tree. There packets pass the same number of cuts where that is possible: a mispredicted
-// branch takes longer than a cut. So a node expects a cut at each level that is left.
+// levelled is the function below for a single tree. There most packets pass the same number of cuts, because a mispredicted branch
+// takes longer than a cut. So levelled expects a cut at each level that is left.
 func (b *builder) levelled(m float64) float64 {
 	cost := nsEntry
 	for level := b.depth + 2; level < b.levels && m >= 2; level++ {
@@ -123,7 +128,7 @@ func (b *builder) levelled(m float64) float64 {
 	return cost + nsNextOfSingle*max(m-1, 0)/2
 }
 
-// listOfSingle estimates the walk of a list of rules.
+// listOfSingle estimates the time of a list of rules.
 func (b *builder) listOfSingle(rules []int32) float64 {
 	entries, share := 0.0, 0.0
 	for i, r := range rules {
@@ -133,8 +138,8 @@ func (b *builder) listOfSingle(rules []int32) float64 {
 	return nsEntry + nsNextOfSingle*entries/share
 }
 
-// moveAhead moves the rules ahead of which more packets come here, as far as ranks allow: past rules that match none of
-// their packets.
+// moveAhead sorts rules by the number of their packets that come here, as far as ranks allow: a rule passes others that match none
+// of its packets.
 func (b *builder) moveAhead(rules []int32) {
 	for i, at := range rules {
 		r := b.rules[at]
@@ -149,16 +154,15 @@ func (b *builder) moveAhead(rules []int32) {
 	}
 }
 
-// leaves are the shares of packets that leave one tree after so many cuts, and after so many entries behind the first of
-// a leaf.
+// leaves counts where packets leave a single tree.
 type leaves struct {
-	cuts    [MaxDepth + 1]float64
-	entries [64]float64 // the last stands for all further ones
+	cuts    [MaxDepth + 1]float64 // by number of cuts
+	entries [64]float64           // by number of entries behind the first of a leaf; the last stands for all further ones
 }
 
-// leave adds the shares of a leaf's packets.
+// leave counts the packets of a leaf. In a group it does nothing.
 func (b *builder) leave(rules []int32) {
-	if b.chosen == nil {
+	if b.choiceByHash == nil {
 		return
 	}
 	l := &b.leaves
@@ -169,7 +173,7 @@ func (b *builder) leave(rules []int32) {
 	}
 }
 
-// compared is the mean number of entries that are compared with a packet.
+// compared returns the mean number of entries that are compared with a packet.
 func (l *leaves) compared() float64 {
 	mean, _ := exits(l.entries[:])
 	return 1 + mean
@@ -182,8 +186,8 @@ func (l *leaves) ns() float64 {
 	return nsLevel*cuts + nsPass*entries + nsMiss*(missedCuts+missedEntries)
 }
 
-// exits returns the mean step at which a loop ends, and how often a CPU mispredicts that: after each step it expects the
-// more frequent of end and next step.
+// exits returns the mean step at which a loop ends, and how often a CPU mispredicts its end: after each step the CPU expects what
+// is more frequent, the end or the next step.
 func exits(at []float64) (mean, missed float64) {
 	left := 0.0
 	for i, share := range at {
