@@ -45,7 +45,7 @@ type exchange struct {
 }
 
 // Exchange removes the rules of these entries and adds others, all or none. A key that an old and a new rule match always finds
-// one of the two: a leaf is exchanged by one store, or all trees of the class are. The memory of replaced nodes is retired.
+// one of the two: a leaf is exchanged by one store, or all trees are built anew. The memory of replaced nodes is retired.
 //
 // If the error is ErrFull, the caller may wait for a grace period, Reclaim, and try again. It may also be ErrDense, a
 // [CostError], or the error of Stop.

@@ -32,8 +32,8 @@ func (x *exchange) stage() error {
 }
 
 // stageRemovals returns edits of the leaf that take removed rules out behind all additions, each by its rank. These are the rules
-// that meet a removed rule of another tree. If there are any, e keeps all removed rules of the leaf, and the edit that is
-// stored last takes them all out.
+// that meet a removed rule of another tree. If there are any, e takes no rule out, and the edit that is stored last takes all
+// of them out.
 func (x *exchange) stageRemovals(e *edit) (late []*edit) {
 	for i, r := range e.remove {
 		if !slices.ContainsFunc(x.remove, func(o *rule) bool { return e.meets(o, r) }) {
