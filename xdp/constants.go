@@ -1,12 +1,12 @@
 package xdp
 
-// constants of one load of the programs, without the constants of an interface.
+// constants are what all programs of a load have in common. They follow from the rules.
 type constants struct {
-	need   uint32
-	tuples []flowtallyFtTuple
+	need   uint32             // needOf all rules, and needTree
+	tuples []flowtallyFtTuple // by place
 }
 
-// config returns the constants of the program for one hook of one interface.
+// config returns the constants of the program for a site. The verifier removes the code that they exclude.
 func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need & needLayers,
@@ -23,14 +23,29 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		CpuBlock:    uint64(l.g.block),
 		Marks:       uint64(l.g.marksAt()),
 	}
+	for i, t := range c.tuples {
+		conf.Tuple[i] = t
+	}
+	if at.layer3 {
+		conf.Layer3 = 1
+	}
+	if l.inOrder {
+		conf.InOrder = 1
+	}
+
+	// The first word of an ordinary packet, apart from ports and protocol.
 	var v4, v6 Key
-	v4.Out.Flags, v6.Out.Flags = FlagEth|FlagIPv4|FlagL4, FlagEth|FlagIPv6|FlagL4
+	v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
+	v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
 	if at.hook == HookEgress {
 		conf.Egress = uint32(FlagEgress)
 		v4.Out.Flags |= FlagEgress
 		v6.Out.Flags |= FlagEgress
 	}
-	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
+	conf.Hot4 = v4.words()[wordHot]
+	conf.Hot6 = v6.words()[wordHot]
+
+	// Shorter ways for sets of rules that need less.
 	if c.need&needLayers&^(needIPv4|needL4) == 0 {
 		conf.Plain = 1
 	}
@@ -43,19 +58,10 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 			conf.Shape = shapeOne
 		}
 	}
-	if at.layer3 {
-		conf.Layer3 = 1
-	}
-	if l.inOrder {
-		conf.InOrder = 1
-	}
-	for i, t := range c.tuples {
-		conf.Tuple[i] = t
-	}
 	return conf
 }
 
-// enum ft_shape
+// Shapes of a set of rules: enum ft_shape of bpf/config.h.
 const (
 	shapeOne   = 1
 	shapeExact = 2

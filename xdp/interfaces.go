@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Exists reports whether there is an interface of that name, in the network namespace of the calling thread, or whether
-// that is not known.
+// Exists reports whether an interface of that name exists, in the network namespace of the calling thread. It returns true if the
+// kernel does not tell.
 func Exists(ifname string) bool {
 	_, _, err := interfaceByName(ifname)
 	return !errors.Is(err, ErrNotFound)
 }
 
-// Listed is a list of the existing interfaces for an error, in the network namespace of the calling thread. To list them
-// costs more the more there are, so one error of many has the list.
+// Listed lists the interfaces of the network namespace of the calling thread, for an error. Its cost grows with their number, so one
+// error of many has the list.
 func Listed() string {
 	all, err := net.Interfaces()
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
+// This file asks Options.Kernel if there is one, and else the kernel of the host.
+
 // cpus returns the number of possible CPUs.
 func (rs *RuleSet) cpus() (int, error) {
 	if rs.kernel != nil {
@@ -49,8 +51,7 @@ func (rs *RuleSet) interfaceByName(name string) (*net.Interface, device, error) 
 	return &net.Interface{Index: i.Index, Name: i.Name}, device{name: i.Name, link: "ether", kind: i.Kind, program: i.Program}, nil
 }
 
-// nameOf asks for the name of an interface, in the network namespace of the calling thread. It is "" without an interface of
-// the index.
+// nameOf asks for the name of an interface, in the network namespace of the calling thread. It is "" if there is none of the index.
 func (rs *RuleSet) nameOf(ifindex int) string {
 	if rs.kernel == nil {
 		return nameOf(ifindex)
@@ -63,7 +64,13 @@ func (rs *RuleSet) nameOf(ifindex int) string {
 	return ""
 }
 
-// kernelHook describes a hook to the kernel of Options.
+// kernelHook describes a hook to Options.Kernel.
 func kernelHook(ifindex int, at site, mode string) kernel.Hook {
-	return kernel.Hook{Index: ifindex, Egress: at.hook == HookEgress, TCX: at.tcx, Mode: mode, Port: at.port}
+	return kernel.Hook{
+		Index:  ifindex,
+		Egress: at.hook == HookEgress,
+		TCX:    at.tcx,
+		Mode:   mode,
+		Port:   at.port,
+	}
 }

@@ -19,9 +19,8 @@ import (
 // of its name.
 const instancesDir = "/sys/fs/bpf/flowtally"
 
-// lockDir makes the pins' directory and locks it for as long as the file stays
-// open, which is at most as long as the process lives. A directory that another user
-// could have made, or could move away, is refused.
+// lockDir makes and locks the directory of the pins. The lock lasts until the file is closed, or the process ends. lockDir refuses
+// a directory that another user could have made, or could move away.
 func lockDir(dir string) (*os.File, error) {
 	if err := trustedSoFar(dir); err != nil {
 		return nil, err
@@ -40,15 +39,15 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDir(f, dir); err != nil {
+	if err := lockChecked(f, dir); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// trustedSoFar checks the part of the path to the pins' directory that exists, so that
-// no directory is made below a directory of another user, nor off a bpffs.
+// trustedSoFar checks the part of the path to the directory that exists. So no directory is made below one of another user, or off
+// a bpffs.
 func trustedSoFar(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		f, err := openTrusted(at)
@@ -65,8 +64,8 @@ func trustedSoFar(dir string) error {
 	}
 }
 
-// openTrusted opens a directory that, with all directories above it, belongs to root or
-// to the user of this process, and that no other user can replace.
+// openTrusted opens a directory. It and all directories above belong to root or to the user of this process, and no other user can
+// replace them.
 func openTrusted(dir string) (*os.File, error) {
 	path, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
 	if err == nil && why != "" {
@@ -83,8 +82,8 @@ func openTrusted(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// checkDir locks the pins' directory, which must be on a bpffs and writable by its owner alone.
-func checkDir(f *os.File, dir string) error {
+// lockChecked locks the directory of the pins, if it is on a bpffs and only its owner can write to it.
+func lockChecked(f *os.File, dir string) error {
 	if !onBPFFS(f) {
 		return notOnBPFFS(dir)
 	}
@@ -105,11 +104,11 @@ func checkDir(f *os.File, dir string) error {
 	return nil
 }
 
-// bpffs is where the pins are by default.
+// bpffs is where the kernel's users mount a bpffs. By default the pins are below it.
 const bpffs = "/sys/fs/bpf"
 
-// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to this bpffs, because
-// flowtally trusts the pins there.
+// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to that bpffs, because flowtally trusts its
+// pins.
 func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
 
 // onBPFFS reports whether a directory is on a bpffs.
@@ -118,8 +117,8 @@ func onBPFFS(dir *os.File) bool {
 	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// notOnBPFFS is the error for such a directory of pins. It proposes no mount but at the kernel's own place for one: a
-// mount on a directory like /tmp hides its files.
+// notOnBPFFS is the error for a directory of pins that is not on a bpffs. It proposes a mount at the usual place alone: on a
+// directory like /tmp, a mount would hide files.
 func notOnBPFFS(dir string) error {
 	step := "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
 	if missing := (*probe.UnsupportedError)(nil); errors.As(probeBPFFS(), &missing) {

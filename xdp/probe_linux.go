@@ -16,14 +16,14 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Probe reports which features of this package work here and on an interface of the calling
-// thread's network namespace. It attaches no program: a driver may reset its queues for one.
+// Probe reports which features of this package work on this host, and on an interface of the calling thread's network namespace. It
+// attaches no program, because a driver may reset its queues for one.
 func Probe(ifname string) []probe.Result { return new(Prober).Probe(ifname) }
 
-// Prober makes Probe for many interfaces. What it has to list, it lists for all of them.
+// Prober probes many interfaces. It shares lists of the kernel's state between them.
 type Prober struct{ holders holders }
 
-// Probe is as the function of that name.
+// Probe is the function Probe.
 func (p *Prober) Probe(ifname string) []probe.Result {
 	all := []probe.Result{
 		probe.Ask("eBPF maps", "", probeMap()),
@@ -33,7 +33,13 @@ func (p *Prober) Probe(ifname string) []probe.Result {
 	}
 	ifi, _, err := interfaceByName(ifname)
 	if err != nil {
-		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error() + "; " + Listed(), Fix: "name one that is there"})
+		return append(all, probe.Result{
+			Feature: "interface",
+			Object:  ifname,
+			Answer:  probe.No,
+			Reason:  err.Error() + "; " + Listed(),
+			Fix:     "name one that is there",
+		})
 	}
 	native := probe.Ask("native XDP", ifname, probeNative(ifi))
 	return append(all, native, p.probeHook(ifi))
@@ -62,7 +68,7 @@ func probeMap() error {
 // probeTCX asks for the programs of a hook, which changes nothing.
 func probeTCX() error {
 	if err := probeMap(); err != nil {
-		return err // without the right to use eBPF the kernel, and with it the library, reports that TCX is missing
+		return err // to a process without the right to use eBPF, the library reports that TCX is missing
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -86,8 +92,8 @@ func probeBPFFS() error {
 	return nil
 }
 
-// probeHook says whether the XDP hook of an interface is free, or an instance of flowtally has it:
-// the one that is asked about, or another one.
+// probeHook reports whether the XDP hook of an interface is free. A hook of an instance of flowtally counts as free: it may be the
+// one that is asked about.
 func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
 	h := p.holders.of(ifi.Index)
@@ -110,7 +116,7 @@ const (
 	netdevFeatureXDPPass = 1 // NETDEV_XDP_ACT_BASIC
 )
 
-// probeNative asks the driver's own statement.
+// probeNative asks the driver whether it has native XDP.
 func probeNative(ifi *net.Interface) error {
 	netdev, err := genl.Find("netdev")
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Simulated is for the bench only: counters of a machine that has another number of CPUs, in memory of this process.
+// Simulated is counters in memory of this process, as programs would leave them. The bench reads those of a machine with another
+// number of CPUs; tests of the whole engine count packets with them.
 type Simulated struct {
 	values values
 	mem    []byte
 }
 
-// NewSimulated makes counters of so many CPUs. They are 0.
+// NewSimulated makes counters of so many CPUs. All are 0.
 func NewSimulated(counters, cpus int) (*Simulated, error) {
 	g, err := newGeometry(Options{MaxCounters: counters}, cpus)
 	if err != nil {
@@ -29,7 +30,7 @@ func NewSimulated(counters, cpus int) (*Simulated, error) {
 // Close unmaps the counters. No other method is called after it.
 func (s *Simulated) Close() error { return unix.Munmap(s.mem) }
 
-// Update counts packets, at most 255, as the program on that CPU does.
+// Update counts packets, at most 255, as a program on a CPU does.
 func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 	block := s.values.words[cpu*s.values.block:][:s.values.block]
 	slot := s.slot(cpu, id)
@@ -38,13 +39,13 @@ func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 	marksOf(block[s.values.marks:])[id/marked]++
 }
 
-// slot is the slot of a counter on one CPU.
+// slot returns the slot of a counter on a CPU.
 func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
 }
 
-// SimulatedOver returns the counters of a rule set over the memory of its maps: Options.Kernel may hand in such memory.
-// decide finds the rule that counts a packet, as the programs do: that of the lowest rank among the live entries.
+// SimulatedOver returns the counters of a rule set in the memory of its maps, which Options.Kernel has handed out. decide finds the
+// rule that counts a packet: as programs do, the one with the lowest rank among the entries that they find.
 func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
 	g, err := geometryOf(wordsOf(meta))
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.maskWords)))
 }
 
-// Slot returns the two words of a counter on one CPU.
+// Slot returns the two words of a counter on a CPU.
 func (s *Simulated) Slot(cpu int, id uint32) [2]uint64 { return [2]uint64(s.slot(cpu, id)) }
 
 // SimulatedPairs fills dst with the counters ids, as ReadPairs does.

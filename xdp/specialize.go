@@ -6,14 +6,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Specialize is for the bench only. It gives an object that includes bpf/tables.h the current
-// constants of this rule set, for a hook of interface number port, and returns the maps that stand
-// in for its sections. Such programs do not follow later changes of the masks.
+// Specialize is for the bench only. It gives an object that includes bpf/tables.h the constants of the attached programs, for a hook
+// of the interface with the number port. It returns the maps that stand in for the object's sections. Nobody exchanges such a
+// program when constants change, so it may not find later rules.
 func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
 	if err := rs.enter(); err != nil {
 		return nil, err
 	}
 	defer rs.mu.Unlock()
+
 	if err := fitSections(spec, rs.maps); err != nil {
 		return nil, err
 	}
