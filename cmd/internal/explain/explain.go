@@ -7,7 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/replay"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // ErrPacket: the text names no packet.
@@ -65,7 +65,7 @@ func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Explainer{flows: flows, order: linear.Order(flows), d: d}, nil
+	return &Explainer{flows: flows, order: oracle.Order(flows), d: d}, nil
 }
 
 // Close frees the classifier. Idempotent.
@@ -80,7 +80,7 @@ func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	if want := e.d.Linear(p); v.Flow != want.Flow || v.Drop != want.Drop {
 		return nil, fmt.Errorf("%w about the frame %x: classifier %s, linear matcher %s", ErrDiffers, p.Frame, e.verdict(v), e.verdict(want))
 	}
-	x := &Explanation{Packet: p, Headers: linear.Describe(p), Winner: -1, Drop: v.Drop, NoBPF: e.d.NoBPF(), Short: v.Linear && e.d.NoBPF() == nil}
+	x := &Explanation{Packet: p, Headers: oracle.Describe(p), Winner: -1, Drop: v.Drop, NoBPF: e.d.NoBPF(), Short: v.Linear && e.d.NoBPF() == nil}
 	for _, i := range e.order {
 		r := Reason{Flow: e.flows[i]}
 		switch {
@@ -93,7 +93,7 @@ func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 		default:
 			r.Result = Shadowed
 			for _, t := range r.Flow.Match.Terms() {
-				if !linear.Matches(t, p) {
+				if !oracle.Matches(t, p) {
 					r.Result, r.Term, r.Has = NoMatch, t, t.ValuesIn(x.Headers)
 					break
 				}

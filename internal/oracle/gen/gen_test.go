@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // A generator that never hits, always hits or never overlaps tests nothing:
@@ -46,13 +46,13 @@ func TestDrawsHitAndMiss(t *testing.T) {
 				}
 			}
 		}
-		m := linear.New(flows)
+		m := oracle.New(flows)
 		for range packets {
 			frame := gen.Packet(rng, flows)
 			if len(frame) < 14 {
 				t.Fatalf("seed %d: frame of %d bytes", seed, len(frame))
 			}
-			first, ok := m.Match(linear.Packet{Frame: frame})
+			first, ok := m.Match(oracle.Packet{Frame: frame})
 			if !ok {
 				missed++
 				continue
@@ -60,7 +60,7 @@ func TestDrawsHitAndMiss(t *testing.T) {
 			hit++
 			kinds["hit "+shapeOf(flows[first].Match)]++
 			rest := append(append([]flow.Flow{}, flows[:first]...), flows[first+1:]...)
-			if _, ok := linear.New(rest).Match(linear.Packet{Frame: frame}); ok {
+			if _, ok := oracle.New(rest).Match(oracle.Packet{Frame: frame}); ok {
 				contested++
 			}
 		}

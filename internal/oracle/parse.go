@@ -1,8 +1,8 @@
-package linear
+package oracle
 
 import "encoding/binary"
 
-// headers are the parsed headers of a frame, or of a packet inside a tunnel.
+// headers are the headers of a frame, or of a packet inside a tunnel. A header that is absent, or cut off, is nil.
 type headers struct {
 	eth  *ethHeader
 	tags []tagHeader
@@ -10,16 +10,17 @@ type headers struct {
 	ip4  *ip4Header
 	ip6  *ip6Header
 
-	link    bool   // an Ethernet header is announced
-	network uint16 // EtherType of the announced network header; 0 when none is announced
+	// Announced headers, which may be absent all the same: see incomplete.
+	link    bool   // Ethernet
+	network uint16 // by its EtherType; 0: none
+	upper   int    // by its protocol above IP; -1: none
 
-	upper int  // protocol above IP; -1 without one
 	later bool // a fragment at an offset above 0
+	room  int  // in a first fragment: bytes above IP, by the lengths of IP
 
-	room  int          // bytes above IP by the lengths of IP, in a first fragment
-	ports *portsHeader // of upper 6 and 17
-	flags *uint16      // of upper 6, 12 bits
-	spi   *uint32      // of upper 50
+	ports *portsHeader // of TCP and UDP
+	flags *uint16      // of TCP, 12 bits
+	spi   *uint32      // of ESP
 	icmp  *icmpHeader
 	vxlan *tunnelHeader
 	gre   *tunnelHeader
@@ -67,14 +68,19 @@ type tunnelHeader struct {
 
 var be = binary.BigEndian
 
-// parseFrame reads an Ethernet frame. tunnels says whether to look into them.
+// parseFrame reads an Ethernet frame. tunnels: it looks into a tunnel.
 func parseFrame(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1, link: true}
 	if len(b) < 14 {
 		return h
 	}
-	h.eth = &ethHeader{dst: b[0:6], src: b[6:12], typ: be.Uint16(b[12:])}
+	h.eth = &ethHeader{
+		dst: b[0:6],
+		src: b[6:12],
+		typ: be.Uint16(b[12:]),
+	}
 	b = b[14:]
+
 	for len(h.tags) < 2 && (h.eth.typ == 0x8100 || h.eth.typ == 0x88a8) && len(b) >= 4 {
 		tci := be.Uint16(b)
 		h.tags = append(h.tags, tagHeader{pcp: uint8(tci >> 13), dei: uint8(tci >> 12 & 1), id: tci & 0x0fff})
@@ -85,7 +91,7 @@ func parseFrame(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseIP reads a frame that begins with IP: its version says which.
+// parseIP reads a frame that begins with IP. The version is in its first byte.
 func parseIP(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1}
 	if len(b) == 0 {
@@ -106,12 +112,17 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	case 0x8847, 0x8848:
 		if len(b) >= 4 {
 			entry := be.Uint32(b)
-			h.mpls = &mplsHeader{label: entry >> 12, tc: uint8(entry >> 9 & 7), bottom: uint8(entry >> 8 & 1), ttl: uint8(entry)}
+			h.mpls = &mplsHeader{
+				label:  entry >> 12,
+				tc:     uint8(entry >> 9 & 7),
+				bottom: uint8(entry >> 8 & 1),
+				ttl:    uint8(entry),
+			}
 		}
 	}
 }
 
-// incomplete says that a header is announced and is not there, or was not reached.
+// incomplete reports whether an announced header is absent, or was not reached.
 func (h *headers) incomplete() bool {
 	switch {
 	case h.link && h.eth == nil:
@@ -148,8 +159,13 @@ func (h *headers) parseIPv4(b []byte, tunnels bool) {
 	}
 	frag := be.Uint16(b[6:])
 	h.ip4 = &ip4Header{
-		tos: b[1], ttl: b[8], proto: b[9], src: b[12:16], dst: b[16:20],
-		more: frag&0x2000 != 0, offset: frag & 0x1fff,
+		tos:    b[1],
+		ttl:    b[8],
+		proto:  b[9],
+		src:    b[12:16],
+		dst:    b[16:20],
+		more:   frag&0x2000 != 0,
+		offset: frag & 0x1fff,
 	}
 	h.upper = int(b[9])
 	h.later = h.ip4.offset > 0
@@ -163,10 +179,16 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 	}
 	first := be.Uint32(b)
 	h.ip6 = &ip6Header{
-		class: uint8(first >> 20), label: first & 0xfffff,
-		nextHeader: b[6], hopLimit: b[7], src: b[8:24], dst: b[24:40],
+		class:      uint8(first >> 20),
+		label:      first & 0xfffff,
+		nextHeader: b[6],
+		hopLimit:   b[7],
+		src:        b[8:24],
+		dst:        b[24:40],
 	}
 	end := 40 + int(be.Uint16(b[4:])) - len(b) // below 0: bytes follow the packet
+
+	// Walk over the extension headers, at most eight.
 	next, b := b[6], b[40:]
 	for walked := 0; ; walked++ {
 		length := 0
@@ -189,6 +211,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 		if walked == 8 || length == 0 || len(b) < length {
 			return
 		}
+
 		fragment := next == 44
 		word := be.Uint16(b[2:])
 		next, b = b[0], b[length:]
@@ -235,7 +258,7 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 	}
 }
 
-// parseVXLAN reads from the UDP length on.
+// parseVXLAN reads from the length field of UDP on.
 func (h *headers) parseVXLAN(b []byte) {
 	if len(b) < 4+8 {
 		return
@@ -244,6 +267,7 @@ func (h *headers) parseVXLAN(b []byte) {
 	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
 }
 
+// parseGRE reads a header of GRE version 0 without routing, and the packet inside.
 func (h *headers) parseGRE(b []byte) {
 	if len(b) < 4 {
 		return
@@ -252,6 +276,7 @@ func (h *headers) parseGRE(b []byte) {
 	if flags&0x0007 != 0 || flags&0x4000 != 0 {
 		return
 	}
+
 	b = b[4:]
 	t := &tunnelHeader{inner: &headers{upper: -1}}
 	for _, word := range []uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence
@@ -266,6 +291,7 @@ func (h *headers) parseGRE(b []byte) {
 		}
 		b = b[4:]
 	}
+
 	if typ == 0x6558 {
 		t.inner = parseFrame(b, false)
 	} else {

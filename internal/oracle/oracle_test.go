@@ -1,4 +1,4 @@
-package linear_test
+package oracle_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 var (
@@ -222,7 +222,7 @@ func TestMatch(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					_, got := linear.New([]flow.Flow{{Match: m}}).Match(linear.Packet{Frame: c.frame})
+					_, got := oracle.New([]flow.Flow{{Match: m}}).Match(oracle.Packet{Frame: c.frame})
 					if got != want {
 						t.Errorf("%q matches: %v, want %v\n%s", text, got, want, hex.Dump(c.frame))
 					}
@@ -240,7 +240,7 @@ func TestOrderAndSide(t *testing.T) {
 		}
 		return m
 	}
-	m := linear.New([]flow.Flow{
+	m := oracle.New([]flow.Flow{
 		{Name: "late", Priority: 9, Match: match("udp")},
 		{Name: "egress", Priority: 0, Match: match("udp"), Direction: flow.Egress},
 		{Name: "elsewhere", Priority: 1, Match: match("udp"), Interface: "eth1"},
@@ -251,14 +251,14 @@ func TestOrderAndSide(t *testing.T) {
 	other := build(t, eth(tIPv6), ip6(pUDP), udp(1, 54))
 	for _, c := range []struct {
 		name   string
-		packet linear.Packet
+		packet oracle.Packet
 		want   int
 	}{
-		{"of one priority the first added wins", linear.Packet{Frame: dns, Interface: "eth0"}, 3},
-		{"a larger number comes last", linear.Packet{Frame: other, Interface: "eth0"}, 0},
-		{"the interface decides", linear.Packet{Frame: dns, Interface: "eth1"}, 2},
-		{"the direction decides", linear.Packet{Frame: dns, Interface: "eth1", Direction: flow.Egress}, 1},
-		{"nothing matches", linear.Packet{Frame: build(t, eth(0x0806)), Interface: "eth0"}, -1},
+		{"of one priority the first added wins", oracle.Packet{Frame: dns, Interface: "eth0"}, 3},
+		{"a larger number comes last", oracle.Packet{Frame: other, Interface: "eth0"}, 0},
+		{"the interface decides", oracle.Packet{Frame: dns, Interface: "eth1"}, 2},
+		{"the direction decides", oracle.Packet{Frame: dns, Interface: "eth1", Direction: flow.Egress}, 1},
+		{"nothing matches", oracle.Packet{Frame: build(t, eth(0x0806)), Interface: "eth0"}, -1},
 	} {
 		got, ok := m.Match(c.packet)
 		if !ok {
@@ -274,16 +274,16 @@ func TestOrderAndSide(t *testing.T) {
 // makes a header appear.
 func FuzzMatch(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
-	m := linear.New([]flow.Flow{
+	m := oracle.New([]flow.Flow{
 		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}}},
 		{Match: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{VLAN: make([]flow.VLAN, 2), ICMP: &flow.ICMP{}}}}},
 		{Match: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 1}}}},
 		{Match: flow.Match{IPv4: &flow.IPv4{}}}, {Match: flow.Match{IPv6: &flow.IPv6{}}}, {Match: flow.Match{VLAN: make([]flow.VLAN, 1)}},
 	})
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		_, whole := m.Match(linear.Packet{Frame: frame})
+		_, whole := m.Match(oracle.Packet{Frame: frame})
 		for n := range frame {
-			if _, ok := m.Match(linear.Packet{Frame: frame[:n]}); ok && !whole {
+			if _, ok := m.Match(oracle.Packet{Frame: frame[:n]}); ok && !whole {
 				t.Fatalf("%d of %d bytes match, all of them do not", n, len(frame))
 			}
 		}

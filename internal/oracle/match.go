@@ -1,11 +1,20 @@
-package linear
+package oracle
 
 import "github.com/flowtally/flowtally/dataplane/flow"
 
-// matches checks every layer of a match, one after the other.
+// matches compares every layer of a match with the headers of a packet.
 func matches(m *flow.Match, h *headers) bool {
-	return matchEth(m, h) && matchVLAN(m, h) && matchMPLS(m, h) && matchIPv4(m, h) && matchIPv6(m, h) &&
-		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchESP(m, h) && matchVXLAN(m, h) && matchGRE(m, h) &&
+	return matchEth(m, h) &&
+		matchVLAN(m, h) &&
+		matchMPLS(m, h) &&
+		matchIPv4(m, h) &&
+		matchIPv6(m, h) &&
+		matchTCP(m, h) &&
+		matchUDP(m, h) &&
+		matchICMP(m, h) &&
+		matchESP(m, h) &&
+		matchVXLAN(m, h) &&
+		matchGRE(m, h) &&
 		(!m.Incomplete || h.incomplete())
 }
 
@@ -37,7 +46,10 @@ func matchMPLS(m *flow.Match, h *headers) bool {
 	if want == nil {
 		return true
 	}
-	return e != nil && fieldMatch(e.label, want.Label) && fieldMatch(e.tc, want.TC) && fieldMatch(e.bottom, want.Bottom) &&
+	return e != nil &&
+		fieldMatch(e.label, want.Label) &&
+		fieldMatch(e.tc, want.TC) &&
+		fieldMatch(e.bottom, want.Bottom) &&
 		fieldMatch(e.ttl, want.TTL)
 }
 
@@ -46,16 +58,16 @@ func matchIPv4(m *flow.Match, h *headers) bool {
 	if want == nil {
 		return true
 	}
-	if ip == nil ||
-		!bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) ||
-		!bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) ||
-		!fieldMatch(ip.proto, want.Proto) || !fieldMatch(ip.tos, want.TOS) || !fieldMatch(ip.ttl, want.TTL) {
-		return false
-	}
-	return matchFragment(want.Fragment, ip.more, h.later)
+	return ip != nil &&
+		bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) &&
+		bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) &&
+		fieldMatch(ip.proto, want.Proto) &&
+		fieldMatch(ip.tos, want.TOS) &&
+		fieldMatch(ip.ttl, want.TTL) &&
+		matchFragment(want.Fragment, ip.more, h.later)
 }
 
-// matchFragment compares the place of a packet in a datagram. more: more fragments follow. later: the offset is above 0.
+// matchFragment compares the place of a packet in its datagram. more: more fragments follow. later: the offset is above 0.
 func matchFragment(want flow.Fragment, more, later bool) bool {
 	switch want {
 	case flow.FragmentNo:
@@ -78,8 +90,10 @@ func matchIPv6(m *flow.Match, h *headers) bool {
 	return ip != nil &&
 		bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) &&
 		bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) &&
-		fieldMatch(ip.label, want.FlowLabel) && fieldMatch(ip.nextHeader, want.NextHeader) &&
-		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hopLimit, want.HopLimit) &&
+		fieldMatch(ip.label, want.FlowLabel) &&
+		fieldMatch(ip.nextHeader, want.NextHeader) &&
+		fieldMatch(ip.class, want.TrafficClass) &&
+		fieldMatch(ip.hopLimit, want.HopLimit) &&
 		matchFragment(want.Fragment, ip.more, h.later)
 }
 

@@ -1,4 +1,4 @@
-package linear_test
+package oracle_test
 
 import (
 	"encoding/hex"
@@ -7,8 +7,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // TestTermsAndDescription: over random packets, a match selects a packet if and only if all of its terms do; the
@@ -20,12 +20,12 @@ func TestTermsAndDescription(t *testing.T) {
 	for range 500 {
 		flows := gen.Flows(rng, 1+rng.IntN(10))
 		for range 20 {
-			p := linear.Packet{Frame: gen.Packet(rng, flows)}
+			p := oracle.Packet{Frame: gen.Packet(rng, flows)}
 			if rng.IntN(4) == 0 && len(p.Frame) > 14 {
 				p.Frame, p.Layer3 = p.Frame[14:], true
 			}
-			described := linear.Describe(p)
-			if !linear.Matches(described, p) {
+			described := oracle.Describe(p)
+			if !oracle.Matches(described, p) {
 				t.Fatalf("the description %s does not match its packet\n%s", described, hex.Dump(p.Frame))
 			}
 			if again, err := flow.ParseMatch(described.String()); err != nil || again.String() != described.String() {
@@ -34,13 +34,13 @@ func TestTermsAndDescription(t *testing.T) {
 			for _, f := range flows {
 				all := true
 				for _, term := range f.Match.Terms() {
-					does := linear.Matches(term, p)
+					does := oracle.Matches(term, p)
 					all = all && does
-					if has := term.ValuesIn(described); does && !linear.Matches(has, p) {
+					if has := term.ValuesIn(described); does && !oracle.Matches(has, p) {
 						t.Fatalf("the term %s selects the packet, and its values %s do not\n%s", term, has, hex.Dump(p.Frame))
 					}
 				}
-				whole := linear.Matches(f.Match, p)
+				whole := oracle.Matches(f.Match, p)
 				if whole != all {
 					t.Fatalf("%s matches: %t, all of its terms %v: %t\n%s", f.Match, whole, f.Match.Terms(), all, hex.Dump(p.Frame))
 				}

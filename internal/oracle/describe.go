@@ -1,11 +1,11 @@
-package linear
+package oracle
 
 import "github.com/flowtally/flowtally/dataplane/flow"
 
 // Describe returns the headers of a packet as a match of exact values.
 func Describe(p Packet) flow.Match { return parse(p).describe(true) }
 
-// describe leaves out a tunnel inside a tunnel.
+// describe is Describe of parsed headers. tunnels: it looks into a tunnel.
 func (h *headers) describe(tunnels bool) (m flow.Match) {
 	if e := h.eth; e != nil {
 		m.Eth = &flow.Eth{Src: exactMAC(e.src), Dst: exactMAC(e.dst), Type: exact(e.typ, 16)}
@@ -17,12 +17,23 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 		m.MPLS = &flow.MPLS{Label: exact(e.label, 20), TC: exact(e.tc, 3), Bottom: exact(e.bottom, 1), TTL: exact(e.ttl, 8)}
 	}
 	if ip := h.ip4; ip != nil {
-		m.IPv4 = &flow.IPv4{Proto: exact(ip.proto, 8), TOS: exact(ip.tos, 8), TTL: exact(ip.ttl, 8), Fragment: h.fragment(ip.more)}
+		m.IPv4 = &flow.IPv4{
+			Proto:    exact(ip.proto, 8),
+			TOS:      exact(ip.tos, 8),
+			TTL:      exact(ip.ttl, 8),
+			Fragment: h.fragment(ip.more),
+		}
 		fill(m.IPv4.Src.Addr[:], m.IPv4.Src.Mask[:], ip.src)
 		fill(m.IPv4.Dst.Addr[:], m.IPv4.Dst.Mask[:], ip.dst)
 	}
 	if ip := h.ip6; ip != nil {
-		m.IPv6 = &flow.IPv6{FlowLabel: exact(ip.label, 20), NextHeader: exact(ip.nextHeader, 8), TrafficClass: exact(ip.class, 8), HopLimit: exact(ip.hopLimit, 8), Fragment: h.fragment(ip.more)}
+		m.IPv6 = &flow.IPv6{
+			FlowLabel:    exact(ip.label, 20),
+			NextHeader:   exact(ip.nextHeader, 8),
+			TrafficClass: exact(ip.class, 8),
+			HopLimit:     exact(ip.hopLimit, 8),
+			Fragment:     h.fragment(ip.more),
+		}
 		fill(m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:], ip.src)
 		fill(m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:], ip.dst)
 	}
@@ -31,6 +42,7 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 	return m
 }
 
+// fragment returns the place of a packet in its datagram.
 func (h *headers) fragment(more bool) flow.Fragment {
 	switch {
 	case h.later:
@@ -41,6 +53,7 @@ func (h *headers) fragment(more bool) flow.Fragment {
 	return flow.FragmentNo
 }
 
+// describeUpper describes the header above IP.
 func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 	switch {
 	case h.upper == 6, h.upper == 17:
