@@ -290,21 +290,44 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
 	}
 
-	feature := mode + " XDP"
-	if mode == modeTCX {
-		feature = map[Hook]string{HookIngress: "TCX ingress", HookEgress: "TCX egress"}[h]
+	feature, fix := mode+" XDP", ""
+	switch {
+	case mode == modeTCX && h == HookIngress:
+		feature, fix = "TCX ingress", "use a kernel of 6.6 or later, or count by XDP"
+	case mode == modeTCX:
+		feature, fix = "TCX egress", "use a kernel of 6.6 or later, or count ingress only"
 	}
+
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		return busyError(feature, ifi, rs.holders.of(ifi.Index))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
 	case errors.Is(err, ebpf.ErrNotSupported) && mode == modeTCX:
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel has no TCX: " + err.Error(),
-			Fix: map[Hook]string{HookIngress: "use a kernel of 6.6 or later, or count by XDP", HookEgress: "use a kernel of 6.6 or later, or count ingress only"}[h]}
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(),
-			Fix: map[string]string{modeNative: "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"}[mode]}
+		return &probe.UnsupportedError{
+			Feature: feature,
+			Object:  ifi.Name,
+			Reason:  "the kernel has no TCX: " + err.Error(),
+			Fix:     fix,
+		}
+	case refusesMode(err):
+		refused := &probe.UnsupportedError{
+			Feature: feature,
+			Object:  ifi.Name,
+			Reason:  "the kernel refused: " + err.Error(),
+		}
+		if mode == modeNative {
+			refused.Fix = "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"
+		}
+		return refused
 	}
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
+}
+
+// refusesMode reports whether the kernel, or the driver, has refused the mode: ERANGE is an MTU that is too large for it.
+func refusesMode(err error) bool {
+	return errors.Is(err, ebpf.ErrNotSupported) ||
+		errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.EINVAL) ||
+		errors.Is(err, unix.ERANGE)
 }

@@ -23,7 +23,7 @@ func xdpProgram(ifindex int) uint32 {
 func interfaceByName(name string) (*net.Interface, device, error) {
 	l, err := netlink.LinkByName(name)
 	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) || err == nil && l.Attrs().Name != name {
-		return nil, device{}, fmt.Errorf("%w: %w", ErrNotFound, &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")})
+		return nil, device{}, noInterface()
 	}
 	if err != nil {
 		return nil, device{}, fmt.Errorf("asking for interface %s: %w", name, err)

@@ -45,10 +45,21 @@ func (rs *RuleSet) interfaceByName(name string) (*net.Interface, device, error) 
 	}
 	i, ok := rs.kernel.Interface(name)
 	if !ok {
-		err := &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
-		return nil, device{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+		return nil, device{}, noInterface()
 	}
-	return &net.Interface{Index: i.Index, Name: i.Name}, device{name: i.Name, link: "ether", kind: i.Kind, program: i.Program}, nil
+	dev := device{
+		name:    i.Name,
+		link:    "ether",
+		kind:    i.Kind,
+		program: i.Program,
+	}
+	return &net.Interface{Index: i.Index, Name: i.Name}, dev, nil
+}
+
+// noInterface is an ErrNotFound with the text of net.InterfaceByName.
+func noInterface() error {
+	err := &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
+	return fmt.Errorf("%w: %w", ErrNotFound, err)
 }
 
 // nameOf asks for the name of an interface, in the network namespace of the calling thread. It is "" if there is none of the index.

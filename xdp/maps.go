@@ -95,11 +95,19 @@ func (m *sharedMap) hostMap() *ebpf.Map {
 	return h.Map
 }
 
+// newMap makes an array of one value.
 func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
 	if k != nil {
 		return k.NewMap(name, size)
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name:       name,
+		Type:       ebpf.Array,
+		KeySize:    4,
+		ValueSize:  uint32(size),
+		MaxEntries: 1,
+		Flags:      mmapable,
+	})
 	return hostMap{m}, err
 }
 

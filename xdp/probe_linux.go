@@ -76,7 +76,11 @@ func probeTCX() error {
 	}
 	_, err = link.QueryPrograms(link.QueryOptions{Target: lo.Attrs().Index, Attach: ebpf.AttachTCXEgress})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
-		return &probe.UnsupportedError{Feature: "TCX", Reason: "the kernel has none: " + err.Error(), Fix: "use a kernel of 6.6 or later, or count ingress only"}
+		return &probe.UnsupportedError{
+			Feature: "TCX",
+			Reason:  "the kernel has none: " + err.Error(),
+			Fix:     "use a kernel of 6.6 or later, or count ingress only",
+		}
 	}
 	return permission(err)
 }
@@ -87,7 +91,12 @@ func probeBPFFS() error {
 		return fmt.Errorf("looking at %s: %w", bpffs, err)
 	}
 	if fs.Type != unix.BPF_FS_MAGIC {
-		return &probe.UnsupportedError{Feature: "bpffs", Object: bpffs, Reason: "not mounted (ip netns exec hides it)", Fix: mountBPFFS(bpffs)}
+		return &probe.UnsupportedError{
+			Feature: "bpffs",
+			Object:  bpffs,
+			Reason:  "not mounted (ip netns exec hides it)",
+			Fix:     mountBPFFS(bpffs),
+		}
 	}
 	return nil
 }
@@ -102,8 +111,10 @@ func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	case h.instance != "" || programName(ebpf.ProgramID(h.program)) == "flowtally_xdp":
 		r.Reason = "held by " + h.String()
 	default:
-		r.Answer, r.Fix = probe.No, h.fix(ifi.Index, ifi.Name)
-		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, without those that it drops, redirects or sends back"
+		r.Answer = probe.No
+		r.Fix = h.fix(ifi.Index, ifi.Name)
+		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, " +
+			"without those that it drops, redirects or sends back"
 	}
 	return r
 }

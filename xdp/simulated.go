@@ -74,7 +74,7 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 	if d.tuple() == treeID {
 		var r Rule
 		s.readTree(unit, &r)
-		return packet.Under(r.Mask) == r.Key && within(r.Ports[0].Src, packet.Out.L4[:2]) && within(r.Ports[0].Dst, packet.Out.L4[2:])
+		return r.matches(packet.words())
 	}
 	mask := masks[d.tuple()]
 	if mask == nil {
