@@ -1,4 +1,3 @@
-// Package gen draws random rule sets and random packets that hit or nearly hit
-// them, for tests that compare two matchers. Everything follows from the rng:
-// the same seed draws the same flows and frames.
+// Package gen draws random sets of flows, and random packets that match them or nearly do, for tests that compare two matchers. All
+// follows from the random numbers: one seed draws the same flows and frames each time.
 package gen

@@ -6,12 +6,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Values come from small pools, so that rules overlap and packets hit them;
-// now and then they do not.
+// Values mostly come from small pools, so that flows overlap and packets match them.
 
+// one draws one of a pool.
 func one[T any](rng *rand.Rand, pool ...T) T { return pool[rng.IntN(len(pool))] }
 
-// often says yes in one of n cases.
+// often returns true once in n draws.
 func often(rng *rand.Rand, n int) bool { return rng.IntN(n) == 0 }
 
 func drawMAC(rng *rand.Rand) (b [6]byte) {
@@ -74,15 +74,17 @@ func drawEntry(rng *rand.Rand) uint32 {
 
 // drawFlags draws flags of TCP: mostly such as hosts send.
 func drawFlags(rng *rand.Rand) flow.TCPFlags {
-	return one(rng, flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK, flow.SYN|flow.ECE|flow.CWR, flow.SYN|flow.ECE|flow.CWR|flow.AE, 0, flow.TCPFlags(rng.Uint32()&0xfff))
+	return one(rng,
+		flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK,
+		flow.SYN|flow.ECE|flow.CWR, flow.SYN|flow.ECE|flow.CWR|flow.AE, 0,
+		flow.TCPFlags(rng.Uint32()&0xfff))
 }
 
 func drawEtherType(rng *rand.Rand) uint16 {
 	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100, 0x8847, 0x8847, 0x8848)
 }
 
-// under draws a mask of that many bits: mostly the whole field, else a prefix
-// or anything, and the value under it.
+// under draws a mask of so many bits, and returns the value under it. Mostly the mask is the whole field, else a prefix or anything.
 func under[T ~uint8 | ~uint16 | ~uint32](rng *rand.Rand, bits int, value T) flow.Masked[T] {
 	whole := T(uint32(1)<<bits - 1)
 	mask := whole
@@ -95,7 +97,7 @@ func under[T ~uint8 | ~uint16 | ~uint32](rng *rand.Rand, bits int, value T) flow
 	return flow.Masked[T]{Value: value & mask, Mask: mask}
 }
 
-// maskBytes fills a mask of an address: whole, a prefix, or anything.
+// maskBytes draws the mask of an address: the whole one, a prefix, or anything.
 func maskBytes(rng *rand.Rand, mask []byte) {
 	n := 8 * len(mask)
 	switch rng.IntN(6) {

@@ -7,10 +7,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Flows draws n valid flows named f0, f1, …. They are instances of a few
-// shapes (which fields, under which masks), as the flows of a real set are, so
-// that the number of distinct masks stays small however large n is. Priorities
-// collide often. Direction and action are mixed; Interface is left empty.
+// Flows draws n valid flows named f0, f1, and so on. They have few shapes (which fields, under which masks), as the flows of a
+// real set do. So the number of masks stays small, however large n is. Priorities collide often, directions and actions are
+// mixed, and Interface is empty.
 func Flows(rng *rand.Rand, n int) []flow.Flow {
 	shapes := make([]shape, 1+rng.IntN(8))
 	for i := range shapes {
@@ -33,11 +32,10 @@ func Flows(rng *rand.Rand, n int) []flow.Flow {
 	return flows
 }
 
-// shape is a seed: the same shape draws its masks from it again and again, and
-// its values from somewhere else.
+// shape is a seed from which the masks of a match are drawn, the same ones each time. Values come from another source.
 type shape struct{ a, b uint64 }
 
-// drawShape looks for one whose instances are valid and not too many masks.
+// drawShape draws a shape whose matches are valid and take few masks.
 func drawShape(rng *rand.Rand) shape {
 	for {
 		s := shape{rng.Uint64(), rng.Uint64()}
@@ -61,7 +59,7 @@ func (s shape) drawn(values *rand.Rand) flow.Match {
 	return d.match(true)
 }
 
-// drawer draws the fields of a match from masks, and their values from values.
+// drawer draws a match: which fields it has, and their masks, from masks; their values from values.
 type drawer struct{ masks, values *rand.Rand }
 
 func (d drawer) match(outer bool) (m flow.Match) {
@@ -84,15 +82,23 @@ func (d drawer) match(outer bool) (m flow.Match) {
 	case 4, 5, 6:
 		m.IPv6 = d.ipv6()
 	}
+	d.upper(&m, outer)
+	return m
+}
+
+// upper draws what a match has above IP.
+func (d drawer) upper(m *flow.Match, outer bool) {
 	upper := d.masks.IntN(9)
 	if !outer && upper > 6 {
-		upper = 5
+		upper = 5 // nothing: no tunnel in a tunnel
 	}
 	later := m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentLater || m.IPv6 != nil && m.IPv6.Fragment == flow.FragmentLater
 	if often(d.masks, 8) && !later {
 		m.Incomplete = true
-		upper += 9 // alone, or with the bare clause of a protocol
+		d.bare(m, upper)
+		return
 	}
+
 	switch upper {
 	case 0, 1:
 		m.UDP = d.ports()
@@ -102,7 +108,9 @@ func (d drawer) match(outer bool) (m flow.Match) {
 			m.TCP.Ports = *d.ports()
 		}
 		if often(d.masks, 2) {
-			mask := one(d.masks, flow.SYN, flow.SYN|flow.ACK, flow.SYN|flow.ACK|flow.RST|flow.FIN, 0xff, 0xfff, flow.AE, flow.TCPFlags(d.masks.Uint32()&0xfff))
+			mask := one(d.masks,
+				flow.SYN, flow.SYN|flow.ACK, flow.SYN|flow.ACK|flow.RST|flow.FIN, 0xff, 0xfff, flow.AE,
+				flow.TCPFlags(d.masks.Uint32()&0xfff))
 			m.TCP.Flags = flow.Masked[flow.TCPFlags]{Value: drawFlags(d.values) & mask, Mask: mask}
 		}
 	case 4:
@@ -116,23 +124,28 @@ func (d drawer) match(outer bool) (m flow.Match) {
 		m.VXLAN = new(flow.VXLAN)
 		masked(d, &m.VXLAN.VNI, 24, drawVNI)
 		m.VXLAN.Inner = d.inner()
-	case 9:
-		m.TCP = new(flow.TCP)
-		if often(d.masks, 2) {
-			m.TCP.Ports = *d.ports()
-		}
-	case 10:
-		m.UDP = new(flow.Ports)
-	case 11:
-		m.ICMP = new(flow.ICMP)
-	case 12:
-		m.ESP = new(flow.ESP)
 	case 8:
 		m.GRE = new(flow.GRE)
 		masked(d, &m.GRE.Key, 32, drawKey)
 		m.GRE.Inner = d.inner()
 	}
-	return m
+}
+
+// bare draws the clause of a protocol that may stand beside "incomplete", or none.
+func (d drawer) bare(m *flow.Match, upper int) {
+	switch upper {
+	case 0:
+		m.TCP = new(flow.TCP)
+		if often(d.masks, 2) {
+			m.TCP.Ports = *d.ports()
+		}
+	case 1:
+		m.UDP = new(flow.Ports)
+	case 2:
+		m.ICMP = new(flow.ICMP)
+	case 3:
+		m.ESP = new(flow.ESP)
+	}
 }
 
 func (d drawer) inner() *flow.Match {
@@ -241,7 +254,7 @@ func (d drawer) ports() *flow.Ports {
 		case 0, 1, 2:
 			m := under(d.masks, 16, uint16(0xffff))
 			*port = flow.Port{Value: drawPort(d.values) & m.Mask, Mask: m.Mask}
-		case 3: // of the shape, so that it needs the same few masks each time
+		case 3: // from masks, so that each flow of the shape takes the same few masks
 			first := drawPort(d.masks)
 			if last := uint32(first) + uint32(one(d.masks, 1, 7, 20, 1000)); last < 0x10000 {
 				*port = flow.Port{Value: first, Last: uint16(last)}

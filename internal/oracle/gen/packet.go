@@ -6,13 +6,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// shortest is the shortest frame that is drawn: a bare Ethernet header, below
-// which the kernel refuses a test run.
+// shortest is the length of the shortest frame that is drawn, a bare Ethernet header. The kernel refuses a test run of less.
 const shortest = 14
 
-// Packet draws one Ethernet frame of at least 14 bytes: mostly one that hits or
-// nearly hits a flow of flows (which may be empty), else any; whole, cut short
-// or damaged.
+// Packet draws an Ethernet frame of at least 14 bytes, whole, cut short or damaged. Mostly it matches one of flows, which may be
+// empty, or nearly does.
 func Packet(rng *rand.Rand, flows []flow.Flow) []byte {
 	p := drawHeaders(rng, true)
 	if len(flows) > 0 && !often(rng, 4) {
@@ -32,40 +30,44 @@ func Packet(rng *rand.Rand, flows []flow.Flow) []byte {
 type headers struct {
 	src, dst  [6]byte
 	tags      []tag
-	etherType uint16 // of a frame that is neither IPv4 nor IPv6
-	ip        int    // 0, 4 or 6
-	src4      [4]byte
-	dst4      [4]byte
-	src6      [16]byte
-	dst6      [16]byte
-	tos, ttl  uint8
-	label     uint32
-	options   int // bytes of IPv4 options
-	more      bool
-	offset    uint16
-	exts      []ext
-	upper     uint8
-	entries   []uint32 // of the label stack, of a frame of MPLS
-	flags     flow.TCPFlags
-	spi       uint32
+	etherType uint16   // of a frame that is neither IPv4 nor IPv6
+	entries   []uint32 // of the label stack, in a frame of MPLS
+
+	ip       int // 0, 4 or 6
+	src4     [4]byte
+	dst4     [4]byte
+	src6     [16]byte
+	dst6     [16]byte
+	tos, ttl uint8
+	label    uint32
+	options  int    // bytes of IPv4 options
+	more     bool   // more fragments of IPv4 follow
+	offset   uint16 // of a fragment of IPv4
+	exts     []ext  // of IPv6
+
+	upper     uint8 // protocol above IP
 	sport     uint16
 	dport     uint16
-	typ, code uint8
-	vxlan     bool
-	vni       uint32
-	gre       greHeader
-	inner     *headers
-	cut       bool // the header above IP is
+	flags     flow.TCPFlags
+	spi       uint32
+	typ, code uint8 // of ICMP
+	cut       bool  // the header above IP is cut short
+
+	// A tunnel. inner is nil without one.
+	vxlan bool // it is VXLAN, and not GRE
+	vni   uint32
+	gre   greHeader
+	inner *headers
 }
 
 type tag struct{ typ, tci uint16 }
 
-// ext is one IPv6 extension header.
+// ext is an extension header of IPv6.
 type ext struct {
 	typ    uint8
-	words  int // its length field
-	more   bool
-	offset uint16
+	words  int    // its length field
+	more   bool   // of a fragment header
+	offset uint16 // of a fragment header
 }
 
 type greHeader struct {
@@ -74,13 +76,26 @@ type greHeader struct {
 }
 
 func drawHeaders(rng *rand.Rand, outer bool) *headers {
-	p := &headers{
-		src: drawMAC(rng), dst: drawMAC(rng), etherType: drawEtherType(rng),
-		ip:   one(rng, 0, 4, 4, 4, 4, 6, 6, 6),
-		src4: drawAddr4(rng), dst4: drawAddr4(rng), src6: drawAddr6(rng), dst6: drawAddr6(rng),
-		tos: drawByte(rng), ttl: drawByte(rng), label: drawLabel(rng),
-		upper: drawProto(rng), sport: drawPort(rng), dport: drawPort(rng),
-		typ: drawByte(rng), code: drawByte(rng), vni: drawVNI(rng), flags: drawFlags(rng), spi: drawSPI(rng),
+	p := &headers{ // in the order of the draws, which a seed fixes
+		src:       drawMAC(rng),
+		dst:       drawMAC(rng),
+		etherType: drawEtherType(rng),
+		ip:        one(rng, 0, 4, 4, 4, 4, 6, 6, 6),
+		src4:      drawAddr4(rng),
+		dst4:      drawAddr4(rng),
+		src6:      drawAddr6(rng),
+		dst6:      drawAddr6(rng),
+		tos:       drawByte(rng),
+		ttl:       drawByte(rng),
+		label:     drawLabel(rng),
+		upper:     drawProto(rng),
+		sport:     drawPort(rng),
+		dport:     drawPort(rng),
+		typ:       drawByte(rng),
+		code:      drawByte(rng),
+		vni:       drawVNI(rng),
+		flags:     drawFlags(rng),
+		spi:       drawSPI(rng),
 	}
 	for range one(rng, 1, 1, 2, 3) {
 		p.entries = append(p.entries, drawEntry(rng))
@@ -122,7 +137,7 @@ func drawExt(rng *rand.Rand) ext {
 	return e
 }
 
-// tunnel puts a tunnel on top of the packet, and a packet into it.
+// tunnel puts a tunnel above IP, and a packet into it.
 func (p *headers) tunnel(rng *rand.Rand, vxlan bool) {
 	if p.ip == 0 {
 		p.ip = one(rng, 4, 6)

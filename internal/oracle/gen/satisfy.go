@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// satisfy changes the packet until m matches it, and leaves the rest as drawn.
+// satisfy changes the packet so that m matches it. It leaves the other fields as they were drawn.
 func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 	if m.Eth != nil {
 		mixBytes(p.src[:], m.Eth.Src.Addr[:], m.Eth.Src.Mask[:])
@@ -58,7 +58,7 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 	}
 }
 
-// shorten makes headers that are not walked to their end, or cut off.
+// shorten makes a packet that "incomplete" matches: with more headers than a parser walks over, or with a header cut off.
 func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
 	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil
 	switch way := rng.IntN(3); {
@@ -226,7 +226,7 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 	}
 }
 
-// tweak changes one thing, so that a packet that would hit may just miss.
+// tweak changes one thing, so that a packet which a flow matches may just miss it.
 func (p *headers) tweak(rng *rand.Rand) {
 	other := drawHeaders(rng, true)
 	if p.inner != nil && often(rng, 2) {
