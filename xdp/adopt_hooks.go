@@ -8,34 +8,34 @@ import (
 )
 
 // adoptHooks takes up the programs that an earlier process has left attached, on all numbered interfaces.
-func (rs *RuleSet) adoptHooks() {
+func (dp *Datapath) adoptHooks() {
 	for port := range uint16(maxPorts) {
-		if !rs.meta.port(port).used() {
+		if !dp.meta.port(port).used() {
 			continue
 		}
-		rs.adoptHook(hookKey{port, HookIngress})
-		rs.adoptHook(hookKey{port, HookEgress})
+		dp.adoptHook(hookKey{port, HookIngress})
+		dp.adoptHook(hookKey{port, HookEgress})
 	}
 }
 
 // adoptHook takes up the program on one hook. A process that died while it moved the hook between a dispatcher and TCX may
 // have left both: then the component stays, and the link goes. A link whose interface is gone goes too.
-func (rs *RuleSet) adoptHook(k hookKey) {
-	r := rs.meta.port(k.port)
+func (dp *Datapath) adoptHook(k hookKey) {
+	r := dp.meta.port(k.port)
 	mode := r.mode(k.hook)
 	if mode == modeDispatcher {
-		if err := rs.adoptComponent(k, r); err != nil {
-			rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
+		if err := dp.adoptComponent(k, r); err != nil {
+			dp.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
 		}
 		mode = modeTCX // of the other one, if there is a link
 	}
 
-	l, err := rs.openLink(rs.pinPath(site{hookKey: k}))
+	l, err := dp.openLink(dp.pinPath(site{hookKey: k}))
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		rs.log.Warn("adopting a link", "interface", r.name(), "hook", k.hook, "error", err)
+		dp.log.Warn("adopting a link", "interface", r.name(), "hook", k.hook, "error", err)
 		return
 	}
 	h := &hook{
@@ -45,28 +45,28 @@ func (rs *RuleSet) adoptHook(k hookKey) {
 		adopted: true,
 		link:    l,
 	}
-	h.pin = rs.pinPath(h.site)
+	h.pin = dp.pinPath(h.site)
 	// The record has one index for both hooks, so the link knows better, unless it is detached.
 	if h.ifindex, _ = linkIndex(l); h.ifindex == 0 {
 		h.ifindex = r.ifindex()
 	}
 
-	component := rs.hooks[k]
-	rs.hooks[k] = h
+	component := dp.hooks[k]
+	dp.hooks[k] = h
 	if component != nil || !h.alive() || h.mode == "" {
-		rs.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", k.hook)
-		rs.drop(h)
+		dp.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", k.hook)
+		dp.drop(h)
 	}
 	if component != nil { // drop has removed it from the hooks and from the record
-		rs.hooks[k] = component
+		dp.hooks[k] = component
 		r.setHook(component.site, component.ifindex, component.mode)
 	}
 }
 
 // adoptComponent takes up the component that an earlier process has left in a dispatcher, if it is there. After an error it
 // may be there or not. adoptComponent takes it up then too, so that the interface does not get a second program.
-func (rs *RuleSet) adoptComponent(k hookKey, r portRecord) error {
-	l, err := dispatcher.NewLink(r.ifindex(), rs.maps.counters.hostMap(), rs.wait)
+func (dp *Datapath) adoptComponent(k hookKey, r portRecord) error {
+	l, err := dispatcher.NewLink(r.ifindex(), dp.maps.counters.hostMap(), dp.wait)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (rs *RuleSet) adoptComponent(k hookKey, r portRecord) error {
 	if err == nil && !attached {
 		return errors.Join(l.Detach(), l.Close()) // its interface may be in another namespace
 	}
-	rs.hooks[k] = &hook{
+	dp.hooks[k] = &hook{
 		site:    site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher),
 		name:    r.name(),
 		ifindex: r.ifindex(),

@@ -44,20 +44,20 @@ type AttachOptions struct {
 
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread.
 //
-// A hook that this rule set holds, in a mode that satisfies o, stays as it is. If the interface was deleted and came back
+// A hook that this datapath holds, in a mode that satisfies o, stays as it is. If the interface was deleted and came back
 // with another index, its hooks are attached again. If one hook cannot be taken, those that this call has attached are
 // detached again.
-func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
+	if err := dp.enter(); err != nil {
 		return nil, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
-	ifi, dev, err := rs.interfaceByName(ifname)
+	ifi, dev, err := dp.interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
 	}
-	port, err := rs.port(ifname)
+	port, err := dp.port(ifname)
 	if err != nil {
 		return nil, err
 	}
@@ -68,10 +68,10 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		t, err := rs.take(hookKey{port, at}, ifi, dev, o)
+		t, err := dp.take(hookKey{port, at}, ifi, dev, o)
 		if err != nil {
 			for _, h := range fresh {
-				rs.drop(h)
+				dp.drop(h)
 			}
 			return nil, err
 		}
@@ -79,90 +79,90 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			fresh = append(fresh, t.hook)
 		}
 		t.hook.local = dev.local()
-		a := rs.attachment(t.hook)
+		a := dp.attachment(t.hook)
 		a.Fresh, a.Rejected = t.fresh, t.rejected
 		done = append(done, a)
 	}
 	// An outage ends when both hooks are attached: nothing of this call is undone any more.
 	for _, h := range fresh {
-		rs.ledger.cover(h.hookKey, h.ifindex)
+		dp.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
 }
 
-// taken is a hook that runs a program of this rule set.
+// taken is a hook that runs a program of this datapath.
 type taken struct {
 	hook     *hook
 	fresh    bool    // it was attached just now, and was not moved from another mode
 	rejected []error // the reasons of Attachment.Rejected
 }
 
-// take makes sure that a hook runs a program of this rule set, in a mode that o allows.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (taken, error) {
+// take makes sure that a hook runs a program of this datapath, in a mode that o allows.
+func (dp *Datapath) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (taken, error) {
 	refused := func(err error) (taken, error) {
 		return taken{}, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
-	if rs.detached() {
+	if dp.detached() {
 		return refused(ErrDetached)
 	}
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
 		return refused(err)
 	}
-	if err := rs.dropLeftComponent(k); err != nil {
+	if err := dp.dropLeftComponent(k); err != nil {
 		return refused(explain(err))
 	}
 
 	at := site{hookKey: k, layer3: layer3}
 	level := slog.LevelInfo
-	if h := rs.hooks[k]; h != nil {
+	if h := dp.hooks[k]; h != nil {
 		alive, err := h.state()
 		if err != nil && h.ifindex == ifi.Index { // it may still count: a second program would count packets twice
 			return refused(explain(err))
 		}
 		if alive && h.ifindex == ifi.Index && h.layer3 == layer3 && h.isOn(dev) {
-			if t, kept, err := rs.keep(h, ifi, dev, o); kept || err != nil {
+			if t, kept, err := dp.keep(h, ifi, dev, o); kept || err != nil {
 				return t, err
 			}
 		}
 
 		if alive || h.ifindex == ifi.Index {
-			rs.ledger.begin(k)
+			dp.ledger.begin(k)
 		} else {
-			rs.ledger.leave(k, false) // the interface is gone, and another one has its name
+			dp.ledger.leave(k, false) // the interface is gone, and another one has its name
 		}
-		rs.drop(h)
+		dp.drop(h)
 		level = slog.LevelDebug // attached before: no news
 	}
 
-	h, mode, rejected := rs.attachFirst(at, ifi, dev, o)
+	h, mode, rejected := dp.attachFirst(at, ifi, dev, o)
 	if h == nil {
 		return refused(errors.Join(rejected...))
 	}
-	rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", mode)
+	dp.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", mode)
 	return taken{h, true, rejected}, nil
 }
 
 // dropLeftComponent empties the place in a dispatcher that drop could not empty earlier.
-func (rs *RuleSet) dropLeftComponent(k hookKey) error {
-	r := rs.meta.port(k.port)
-	if rs.hooks[k] != nil || r.mode(k.hook) != modeDispatcher {
+func (dp *Datapath) dropLeftComponent(k hookKey) error {
+	r := dp.meta.port(k.port)
+	if dp.hooks[k] != nil || r.mode(k.hook) != modeDispatcher {
 		return nil
 	}
-	err := rs.adoptComponent(k, r)
-	if h := rs.hooks[k]; h != nil {
-		return rs.drop(h)
+	err := dp.adoptComponent(k, r)
+	if h := dp.hooks[k]; h != nil {
+		return dp.drop(h)
 	}
 	return err
 }
 
 // keep leaves an attached hook as it is, or moves it between XDP and TCX, as o asks. kept is false if the hook has to be
 // detached first, to be attached in another mode of XDP.
-func (rs *RuleSet) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions) (t taken, kept bool, err error) {
-	best := rs.modes(h.hook, ifi.Index, o, rs.isEarly(dev))[0]
+func (dp *Datapath) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions) (t taken, kept bool, err error) {
+	best := dp.modes(h.hook, ifi.Index, o, dp.isEarly(dev))[0]
 	satisfied := satisfies(h.mode, h.hook, o.Mode)
 	if best == modeGeneric && !satisfied {
-		if err := rs.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
+		if err := dp.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
 			return taken{}, false, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 		}
 	}
@@ -171,7 +171,7 @@ func (rs *RuleSet) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions
 	if !moves {
 		return taken{hook: h}, satisfied, nil
 	}
-	moved, err := rs.move(h, ifi, best, o.Last)
+	moved, err := dp.move(h, ifi, best, o.Last)
 	if err != nil && satisfied {
 		return taken{hook: h, rejected: []error{err}}, true, nil
 	}
@@ -180,15 +180,15 @@ func (rs *RuleSet) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions
 
 // attachFirst attaches to a hook in the first mode that works. Without one h is nil. rejected has the reasons of the modes
 // before.
-func (rs *RuleSet) attachFirst(at site, ifi *net.Interface, dev device, o AttachOptions) (h *hook, mode string, rejected []error) {
+func (dp *Datapath) attachFirst(at site, ifi *net.Interface, dev device, o AttachOptions) (h *hook, mode string, rejected []error) {
 	busy := false // another program has the XDP hook
-	for _, m := range rs.modes(at.hook, ifi.Index, o, rs.isEarly(dev)) {
+	for _, m := range dp.modes(at.hook, ifi.Index, o, dp.isEarly(dev)) {
 		if busy && m != modeTCX && m != modeDispatcher {
 			continue
 		}
-		err := rs.modeAllowed(at.hook, m, ifi, dev, o)
+		err := dp.modeAllowed(at.hook, m, ifi, dev, o)
 		if err == nil {
-			if h, err = rs.attach(at.in(m), ifi, m, o.Last); err == nil {
+			if h, err = dp.attach(at.in(m), ifi, m, o.Last); err == nil {
 				return h, m, rejected
 			}
 			if errors.Is(err, ErrPermission) && m != modeDispatcher { // the other modes need no more; a dispatcher does
@@ -202,22 +202,22 @@ func (rs *RuleSet) attachFirst(at site, ifi *net.Interface, dev device, o Attach
 }
 
 // modeAllowed returns the reason why a mode is not tried on a hook, or nil.
-func (rs *RuleSet) modeAllowed(at Hook, mode string, ifi *net.Interface, dev device, o AttachOptions) error {
+func (dp *Datapath) modeAllowed(at Hook, mode string, ifi *net.Interface, dev device, o AttachOptions) error {
 	switch {
 	case mode == modeTCX && at == HookIngress:
-		return errors.Join(rs.loader.tcxIngressSupported(ifi.Name), rs.besideRefused(ifi, o))
+		return errors.Join(dp.loader.tcxIngressSupported(ifi.Name), dp.besideRefused(ifi, o))
 	case mode == modeGeneric:
-		return rs.harmOfGeneric(dev, o)
+		return dp.harmOfGeneric(dev, o)
 	}
 	return nil
 }
 
 // isEarly reports whether a device makes socket buffers before XDP runs; see Options.Early.
-func (rs *RuleSet) isEarly(dev device) bool { return slices.Contains(rs.earlyKinds, dev.kind) }
+func (dp *Datapath) isEarly(dev device) bool { return slices.Contains(dp.earlyKinds, dev.kind) }
 
-// attach attaches in one mode. It records the hook, pins the link and adds the hook to rs.hooks.
-func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
-	p, err := rs.programFor(rs.constants, rs.sharedPrograms, at)
+// attach attaches in one mode. It records the hook, pins the link and adds the hook to dp.hooks.
+func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
+	p, err := dp.programFor(dp.constants, dp.sharedPrograms, at)
 	if err != nil {
 		return nil, err
 	}
@@ -227,43 +227,43 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 		ifindex:  ifi.Index,
 		mode:     mode,
 		prog:     p,
-		pin:      rs.pinPath(at),
-		numbered: at.component || rs.named.has(at.port),
+		pin:      dp.pinPath(at),
+		numbered: at.component || dp.named.has(at.port),
 	}
 
-	r := rs.meta.port(at.port)
+	r := dp.meta.port(at.port)
 	before := slices.Clone(r)
 	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
 		r.setHook(at, ifi.Index, mode)
 	}
-	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
+	if h.link, err = dp.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		copy(r, before)
 		p.Close()
-		return nil, rs.refusal(err, ifi, at.hook, mode)
+		return nil, dp.refusal(err, ifi, at.hook, mode)
 	}
 	r.setHook(at, ifi.Index, mode)
 
 	if h.pin != "" {
-		if !rs.inPlace() { // Repin makes this pin with the others that are gone
-			rs.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
+		if !dp.inPlace() { // Repin makes this pin with the others that are gone
+			dp.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
 		} else if err := h.link.Pin(h.pin); err != nil {
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}
-	rs.hooks[h.hookKey] = h
+	dp.hooks[h.hookKey] = h
 	return h, nil
 }
 
 // attachLink puts a program on a hook. It always names the mode: without a flag the kernel chooses native or generic XDP,
 // and does not tell which.
-func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
-	if rs.kernel != nil {
-		return rs.kernel.Attach(kernelHook(ifindex, at, mode))
+func (dp *Datapath) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
+	if dp.kernel != nil {
+		return dp.kernel.Attach(kernelHook(ifindex, at, mode))
 	}
 
 	switch mode {
 	case modeDispatcher:
-		l, err := dispatcher.NewLink(ifindex, rs.maps.counters.hostMap(), rs.wait)
+		l, err := dispatcher.NewLink(ifindex, dp.maps.counters.hostMap(), dp.wait)
 		if err != nil {
 			return nil, err
 		}
@@ -285,7 +285,7 @@ func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string
 }
 
 // refusal explains why a hook could not be taken, and adds the remedy.
-func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
+func (dp *Datapath) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	if mode == modeDispatcher {
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
 	}
@@ -300,7 +300,7 @@ func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) e
 
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return busyError(feature, ifi, rs.holders.of(ifi.Index))
+		return busyError(feature, ifi, dp.holders.of(ifi.Index))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
 	case errors.Is(err, ebpf.ErrNotSupported) && mode == modeTCX:

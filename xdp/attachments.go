@@ -9,7 +9,7 @@ import (
 type Attachment struct {
 	Interface string
 	Index     int    // of the interface
-	Port      uint16 // see RuleSet.Port
+	Port      uint16 // see Datapath.Port
 	Hook      Hook
 	Mode      string // "native", "generic", "tcx" or "dispatcher"
 	Layer3    bool   // frames begin with IP: they have no Ethernet header and no VLAN tag
@@ -26,7 +26,7 @@ type Attachment struct {
 	Rejected []error
 }
 
-func (rs *RuleSet) attachment(h *hook) Attachment {
+func (dp *Datapath) attachment(h *hook) Attachment {
 	return Attachment{
 		Interface: h.name,
 		Index:     h.ifindex,
@@ -41,42 +41,42 @@ func (rs *RuleSet) attachment(h *hook) Attachment {
 
 // Look is Attachments, and tells the ledger which hooks have lost their programs. It is called in the network namespace of
 // the interfaces.
-func (rs *RuleSet) Look(ifnames ...string) []Attachment {
-	return rs.list(ifnames, rs.lapse)
+func (dp *Datapath) Look(ifnames ...string) []Attachment {
+	return dp.list(ifnames, dp.lapse)
 }
 
 // Attachments lists the attached programs of the named interfaces, or of all, by number and hook. It leaves out deleted
 // interfaces. It costs a system call for each hook.
-func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
-	return rs.list(ifnames, func(*hook) {})
+func (dp *Datapath) Attachments(ifnames ...string) []Attachment {
+	return dp.list(ifnames, func(*hook) {})
 }
 
 // list lists the attached programs, and calls lapsed for each hook whose program is not attached any more.
-func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
-	if rs.enter() != nil {
+func (dp *Datapath) list(ifnames []string, lapsed func(*hook)) []Attachment {
+	if dp.enter() != nil {
 		return nil
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
 	var all []Attachment
 	note := func(h *hook) {
 		switch {
 		case h == nil:
 		case h.alive():
-			all = append(all, rs.attachment(h))
+			all = append(all, dp.attachment(h))
 		default:
 			lapsed(h)
 		}
 	}
 	if len(ifnames) == 0 {
-		for _, h := range rs.hooks {
+		for _, h := range dp.hooks {
 			note(h)
 		}
 	}
 	for _, name := range ifnames {
-		if port, ok := rs.meta.portOf(name); ok {
-			note(rs.hooks[hookKey{port, HookIngress}])
-			note(rs.hooks[hookKey{port, HookEgress}])
+		if port, ok := dp.meta.portOf(name); ok {
+			note(dp.hooks[hookKey{port, HookIngress}])
+			note(dp.hooks[hookKey{port, HookEgress}])
 		}
 	}
 
@@ -86,12 +86,12 @@ func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
 	return all
 }
 
-// Held returns the number of hooks that hold a program of this rule set. The kernel sends no event when somebody detaches a
+// Held returns the number of hooks that hold a program of this datapath. The kernel sends no event when somebody detaches a
 // program, so callers ask often, and it costs a system call for each hook.
-func (rs *RuleSet) Held() (n int) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for _, h := range rs.hooks {
+func (dp *Datapath) Held() (n int) {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	for _, h := range dp.hooks {
 		if h.alive() {
 			n++
 		}

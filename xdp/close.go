@@ -10,59 +10,59 @@ import (
 //
 // Close makes missing pins again first. If that fails, the programs whose pins are missing are detached, and the error says
 // so. It waits for reads that are under way. Later calls of any method return ErrClosed, and Close is idempotent.
-func (rs *RuleSet) Close() error { return rs.end(false) }
+func (dp *Datapath) Close() error { return dp.end(false) }
 
 // Destroy detaches the programs, removes the pins and closes every descriptor. The error names a program that is still
 // attached. Destroy is idempotent, and does nothing behind Close.
-func (rs *RuleSet) Destroy() error { return rs.end(true) }
+func (dp *Datapath) Destroy() error { return dp.end(true) }
 
 // end is Destroy, or Close.
-func (rs *RuleSet) end(destroy bool) error {
-	rs.changes.Lock()
-	defer rs.changes.Unlock()
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.reads.Lock()
-	defer rs.reads.Unlock()
-	if rs.closed {
+func (dp *Datapath) end(destroy bool) error {
+	dp.changes.Lock()
+	defer dp.changes.Unlock()
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	dp.reads.Lock()
+	defer dp.reads.Unlock()
+	if dp.closed {
 		return nil
 	}
-	rs.closed = true
+	dp.closed = true
 
 	var errs []error
 	if destroy {
-		for _, h := range rs.hooks {
-			errs = append(errs, rs.drop(h))
+		for _, h := range dp.hooks {
+			errs = append(errs, dp.drop(h))
 		}
-		if rs.dir != "" {
-			errs = append(errs, unpinAll(rs.lock))
-			if rs.inPlace() { // else the path leads to a directory of somebody else
-				errs = append(errs, os.Remove(rs.dir))
+		if dp.dir != "" {
+			errs = append(errs, unpinAll(dp.lock))
+			if dp.inPlace() { // else the path leads to a directory of somebody else
+				errs = append(errs, os.Remove(dp.dir))
 			}
 		}
-	} else if _, err := rs.repin(); err != nil {
-		errs = append(errs, fmt.Errorf("keeping the pins in %s: closing detaches the programs: %w", rs.dir, err))
+	} else if _, err := dp.repin(); err != nil {
+		errs = append(errs, fmt.Errorf("keeping the pins in %s: closing detaches the programs: %w", dp.dir, err))
 	}
-	return errors.Join(append(errs, rs.release())...)
+	return errors.Join(append(errs, dp.release())...)
 }
 
 // release closes every descriptor. The lock is last: until then no other process takes the pins.
-func (rs *RuleSet) release() error {
+func (dp *Datapath) release() error {
 	var errs []error
-	for k, h := range rs.hooks {
+	for k, h := range dp.hooks {
 		errs = append(errs, h.close())
-		delete(rs.hooks, k)
+		delete(dp.hooks, k)
 	}
-	rs.sharedPrograms.close()
-	if rs.maps != nil {
-		errs = append(errs, rs.maps.close())
+	dp.sharedPrograms.close()
+	if dp.maps != nil {
+		errs = append(errs, dp.maps.close())
 	}
-	if rs.grace != nil {
-		rs.grace.close()
+	if dp.grace != nil {
+		dp.grace.close()
 	}
-	if rs.lock != nil {
-		errs = append(errs, rs.lock.Close())
-		rs.lock = nil
+	if dp.lock != nil {
+		errs = append(errs, dp.lock.Close())
+		dp.lock = nil
 	}
 	return errors.Join(errs...)
 }

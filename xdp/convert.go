@@ -28,14 +28,14 @@ const convertedPin = "meta-next"
 
 // convert replaces the pinned meta map of an earlier layout. A rename commits it. If the process dies before the rename, the pins
 // are as they were, beside a convertedPin, which the next convert removes.
-func (rs *RuleSet) convert(old *sharedMap, g geometry) error {
-	if err := unpin(rs.lock, convertedPin); err != nil {
+func (dp *Datapath) convert(old *sharedMap, g geometry) error {
+	if err := unpin(dp.lock, convertedPin); err != nil {
 		return err
 	}
 
 	to := g
 	to.layout = metaLayout
-	m, err := newMap(rs.kernel, "ft_meta", metaBytes(to))
+	m, err := newMap(dp.kernel, "ft_meta", metaBytes(to))
 	if err != nil {
 		return fmt.Errorf("creating map meta of %d bytes: %w", metaBytes(to), explain(err))
 	}
@@ -47,12 +47,12 @@ func (rs *RuleSet) convert(old *sharedMap, g geometry) error {
 	defer next.unmap()
 	metaOf(next.words, to).copyFrom(metaOf(old.words, g))
 
-	if err := m.Pin(filepath.Join(rs.dir, convertedPin)); err != nil {
-		return fmt.Errorf("pinning map meta in %s: %w", rs.dir, explain(err))
+	if err := m.Pin(filepath.Join(dp.dir, convertedPin)); err != nil {
+		return fmt.Errorf("pinning map meta in %s: %w", dp.dir, explain(err))
 	}
-	dir := int(rs.lock.Fd())
+	dir := int(dp.lock.Fd())
 	if err := unix.Renameat(dir, convertedPin, dir, old.name); err != nil {
-		return fmt.Errorf("exchanging the pin of map meta in %s: %w", rs.dir, explain(err))
+		return fmt.Errorf("exchanging the pin of map meta in %s: %w", dp.dir, explain(err))
 	}
 	return nil
 }

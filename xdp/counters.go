@@ -108,41 +108,41 @@ func newCookie() uint64 {
 
 // AllocCounter gives owner a counter whose value is 0. An owner that has a counter, from this process or from before a restart,
 // gets that one with its value: see Counter.Adopted. An owner is 1 to 48 bytes, none of which is 0.
-func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) AllocCounter(owner string) (Counter, error) {
+	if err := dp.enter(); err != nil {
 		return Counter{}, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
 	if err := checkOwner(owner); err != nil {
 		return Counter{}, fmt.Errorf("allocating a counter for %q: %w", owner, err)
 	}
-	if id, ok := rs.pool.idByOwner[owner]; ok {
-		return rs.pool.info(id, true).Counter, nil
+	if id, ok := dp.pool.idByOwner[owner]; ok {
+		return dp.pool.info(id, true).Counter, nil
 	}
 
-	id, ok := rs.pool.next()
-	if !ok && len(rs.pool.cooling) > 0 {
-		if err := rs.wait(); err != nil {
+	id, ok := dp.pool.next()
+	if !ok && len(dp.pool.cooling) > 0 {
+		if err := dp.wait(); err != nil {
 			return Counter{}, err
 		}
-		id, ok = rs.pool.next()
+		id, ok = dp.pool.next()
 	}
 	if !ok {
-		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, rs.pool.n)
+		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, dp.pool.n)
 	}
 
 	// The count begins at what the slots have. The record in the meta map commits it, with its first word.
-	base, err := rs.values.raw(id)
+	base, err := dp.values.raw(id)
 	if err != nil {
-		rs.pool.cooling = append(rs.pool.cooling, id)
+		dp.pool.cooling = append(dp.pool.cooling, id)
 		return Counter{}, err
 	}
 	cookie := newCookie()
-	rs.values.base[id] = base
-	rs.values.setLeast(id, 0)
-	rs.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
-	rs.pool.idByOwner[owner] = id
+	dp.values.base[id] = base
+	dp.values.setLeast(id, 0)
+	dp.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
+	dp.pool.idByOwner[owner] = id
 	return Counter{ID: id, Cookie: cookie}, nil
 }
 
@@ -154,60 +154,60 @@ func checkOwner(owner string) error {
 }
 
 // Rename gives a counter to another owner. Its value, its cookie and its rules stay.
-func (rs *RuleSet) Rename(id uint32, owner string) error {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Rename(id uint32, owner string) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 	if err := checkOwner(owner); err != nil {
 		return fmt.Errorf("giving counter %d to %q: %w", id, owner, err)
 	}
-	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+	if id >= dp.pool.n || !dp.pool.meta.counter(id).used() {
 		return fmt.Errorf("giving counter %d to %q: %w", id, owner, ErrNotFound)
 	}
-	if other, has := rs.pool.idByOwner[owner]; has {
+	if other, has := dp.pool.idByOwner[owner]; has {
 		if other == id {
 			return nil
 		}
 		return fmt.Errorf("giving counter %d to %q: %w: counter %d is its own", id, owner, ErrExists, other)
 	}
 
-	r := rs.pool.meta.counter(id)
-	delete(rs.pool.idByOwner, r.owner())
+	r := dp.pool.meta.counter(id)
+	delete(dp.pool.idByOwner, r.owner())
 	r.rename(owner)
-	rs.pool.idByOwner[owner] = id
+	dp.pool.idByOwner[owner] = id
 	return nil
 }
 
 // FreeCounter gives a counter back. It refuses a counter on which a rule counts.
-func (rs *RuleSet) FreeCounter(id uint32) error {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) FreeCounter(id uint32) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
-	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+	defer dp.mu.Unlock()
+	if id >= dp.pool.n || !dp.pool.meta.counter(id).used() {
 		return fmt.Errorf("freeing counter %d: %w", id, ErrNotFound)
 	}
-	if rs.tables.uses(id) {
+	if dp.tables.uses(id) {
 		return fmt.Errorf("freeing counter %d: %w: a rule counts on it", id, ErrInvalid)
 	}
-	delete(rs.adopted, id)
-	rs.pool.release(id)
+	delete(dp.adopted, id)
+	dp.pool.release(id)
 	return nil
 }
 
 // Counters lists the counters in use, in no order.
-func (rs *RuleSet) Counters() []CounterInfo {
-	if rs.enter() != nil {
+func (dp *Datapath) Counters() []CounterInfo {
+	if dp.enter() != nil {
 		return nil
 	}
-	defer rs.mu.Unlock()
-	all := make([]CounterInfo, 0, len(rs.pool.idByOwner))
-	for _, id := range rs.pool.idByOwner {
-		all = append(all, rs.pool.info(id, rs.adopted[id]))
+	defer dp.mu.Unlock()
+	all := make([]CounterInfo, 0, len(dp.pool.idByOwner))
+	for _, id := range dp.pool.idByOwner {
+		all = append(all, dp.pool.info(id, dp.adopted[id]))
 	}
 	return all
 }
 
 // Base returns the value that the slots of a counter had when its count began, which Read subtracts. The counter is in use.
-func (rs *RuleSet) Base(id uint32) Pair { return rs.values.base[id].since(sums{}) }
+func (dp *Datapath) Base(id uint32) Pair { return dp.values.base[id].since(sums{}) }

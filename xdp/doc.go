@@ -28,7 +28,7 @@
 // programs, which replace the old ones through their links in 10 to 100 ms. No packet passes uncounted meanwhile. Freed
 // memory is used again only after an RCU grace period.
 //
-// [RuleSet.Exchange] replaces rules. Throughout, a packet that an old and a new rule match counts for one of the two.
+// [Datapath.Exchange] replaces rules. Throughout, a packet that an old and a new rule match counts for one of the two.
 //
 // # Counters
 //
@@ -43,7 +43,7 @@
 //
 // # Concurrency
 //
-// All methods of a [RuleSet] may be called from any goroutine. [RuleSet.Read] waits for nothing but Close, makes no system
+// All methods of a [Datapath] may be called from any goroutine. [Datapath.Read] waits for nothing but Close, makes no system
 // call and allocates nothing. Methods that take the name of an interface look it up in the network namespace of the
 // calling thread.
 package xdp

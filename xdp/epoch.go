@@ -11,16 +11,16 @@ import (
 // raiseEpoch tells processes that read slots by themselves that a slot they know may get another owner; see LiveMap. It comes
 // before any rule or counter changes. The map is frozen, so a program stores the word. Without it counting goes on, and LiveMap
 // returns the error.
-func (rs *RuleSet) raiseEpoch() error {
-	host := rs.maps.counters.hostMap()
+func (dp *Datapath) raiseEpoch() error {
+	host := dp.maps.counters.hostMap()
 	if host == nil {
-		rs.maps.counters.words[rs.g.counterBytes()/8]++
+		dp.maps.counters.words[dp.g.counterBytes()/8]++
 		return nil
 	}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "ft_epoch", Type: ebpf.XDP, License: "Dual BSD/GPL",
 		Instructions: asm.Instructions{
-			asm.LoadMapValue(asm.R1, host.FD(), uint32(rs.g.counterBytes())),
+			asm.LoadMapValue(asm.R1, host.FD(), uint32(dp.g.counterBytes())),
 			asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord),
 			asm.Add.Imm(asm.R2, 1),
 			asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),

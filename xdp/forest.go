@@ -29,7 +29,7 @@ type forest struct {
 	reclaim func() error      // frees retired memory behind a grace period
 	bound   func() int        // tables.treeBound
 	costly  func(error) error // tables.costly
-	outside func(func())      // RuleSet.outside
+	outside func(func())      // Datapath.outside
 }
 
 // touch notes that the first rule of a chain is perhaps not the one that the trees have.
@@ -103,7 +103,7 @@ func (f *forest) rebuild(chains []*chain) error {
 	return nil
 }
 
-// exchange changes the trees with RuleSet.mu free. If their memory is full, it frees what is retired and tries again.
+// exchange changes the trees with Datapath.mu free. If their memory is full, it frees what is retired and tries again.
 func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil

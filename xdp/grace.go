@@ -51,12 +51,12 @@ func (g *grace) close() {
 }
 
 // wait returns when every program that runs now has ended. It lets the pool give out the counters that wait for that.
-func (rs *RuleSet) wait() error {
-	if err := rs.grace.wait(); err != nil {
+func (dp *Datapath) wait() error {
+	if err := dp.grace.wait(); err != nil {
 		return err
 	}
-	if rs.pool != nil {
-		rs.pool.cooled()
+	if dp.pool != nil {
+		dp.pool.cooled()
 	}
 	return nil
 }

@@ -16,20 +16,20 @@ type Holder struct {
 
 // HolderOf returns the holder of the XDP hook of an interface on which this process has no XDP program. ok is false if the
 // hook is free. The interface is looked up in the network namespace of the calling thread.
-func (rs *RuleSet) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
-	if rs.enter() != nil {
+func (dp *Datapath) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
+	if dp.enter() != nil {
 		return Holder{}, false
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
-	h := rs.holders.of(ifindex)
+	h := dp.holders.of(ifindex)
 	if h.program == 0 {
 		return Holder{}, false
 	}
 	return Holder{
 		Text:       h.String(),
 		Fix:        h.fix(ifindex, ifname),
-		Dispatcher: rs.kernel == nil && dispatcher.Holds(ifindex),
+		Dispatcher: dp.kernel == nil && dispatcher.Holds(ifindex),
 	}, true
 }
 

@@ -176,20 +176,20 @@ func (h *hook) detach() error {
 
 // drop detaches a hook, removes its pin and forgets it. A component may stay in its dispatcher: then the meta map keeps the
 // record of it, by which the next take finds it.
-func (rs *RuleSet) drop(h *hook) error {
-	delete(rs.hooks, h.hookKey)
+func (dp *Datapath) drop(h *hook) error {
+	delete(dp.hooks, h.hookKey)
 
 	err := h.detach()
 	staysInDispatcher := h.component && err != nil
 	if h.pin != "" {
-		err = errors.Join(err, unpin(rs.lock, filepath.Base(h.pin)))
+		err = errors.Join(err, unpin(dp.lock, filepath.Base(h.pin)))
 	}
 	if err = errors.Join(err, h.close()); err != nil {
-		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
+		dp.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
 	}
 
 	if !staysInDispatcher {
-		rs.meta.port(h.port).setHook(h.site, h.ifindex, "")
+		dp.meta.port(h.port).setHook(h.site, h.ifindex, "")
 	}
 	return err
 }
@@ -200,9 +200,9 @@ func isLinkPin(name string) bool { return strings.HasPrefix(name, linkPrefix) }
 
 // pinPath returns the path of a link's pin, or "" if nothing is pinned. It has the number of the interface and not the
 // name: bpffs takes no name with a dot. libxdp pins the link of a component.
-func (rs *RuleSet) pinPath(at site) string {
-	if rs.dir == "" || at.component {
+func (dp *Datapath) pinPath(at site) string {
+	if dp.dir == "" || at.component {
 		return ""
 	}
-	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
+	return filepath.Join(dp.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
 }

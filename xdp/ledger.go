@@ -16,7 +16,7 @@ import (
 // A site is one hook of one interface. It has one of three states:
 //
 //	unused   no counter relies on it
-//	covered  a program of this rule set counts its packets
+//	covered  a program of this datapath counts its packets
 //	open     counters rely on it, and packets may pass uncounted: an outage
 //
 // The clock ticks when a site becomes covered, and when an outage ends without that. since is the tick at which the site became
@@ -47,7 +47,7 @@ const (
 	siteOpen
 )
 
-// ledger is the map, and what its records add up to. RuleSet.mu guards it.
+// ledger is the map, and what its records add up to. Datapath.mu guards it.
 type ledger struct {
 	words []uint64
 	lost  map[Hook]Moment   // by kind of hook: the latest lost of all sites
@@ -235,17 +235,17 @@ func (l *ledger) leave(k hookKey, joins bool) {
 
 // adoptSites compares the ledger of an earlier process with the hooks that it has left. A covered site whose program is gone
 // becomes open.
-func (rs *RuleSet) adoptSites() {
+func (dp *Datapath) adoptSites() {
 	for port := range uint16(maxPorts) {
 		for _, at := range []Hook{HookIngress, HookEgress} {
 			k := hookKey{port, at}
-			h := rs.hooks[k]
+			h := dp.hooks[k]
 			counts := h != nil && h.alive()
-			switch covered := rs.ledger.site(k).state() == siteCovered; {
+			switch covered := dp.ledger.site(k).state() == siteCovered; {
 			case counts && !covered: // it was killed behind the attaching
-				rs.ledger.cover(k, h.ifindex)
+				dp.ledger.cover(k, h.ifindex)
 			case covered && !counts:
-				rs.ledger.begin(k)
+				dp.ledger.begin(k)
 			}
 		}
 	}
@@ -253,69 +253,69 @@ func (rs *RuleSet) adoptSites() {
 
 // lapse notes that a hook has lost its program: an outage begins, unless the interface is gone. Then the program went with it,
 // behind its last packet.
-func (rs *RuleSet) lapse(h *hook) {
-	if rs.ledger.site(h.hookKey).state() != siteCovered {
+func (dp *Datapath) lapse(h *hook) {
+	if dp.ledger.site(h.hookKey).state() != siteCovered {
 		return
 	}
-	ifi, _, err := rs.interfaceByName(h.name)
+	ifi, _, err := dp.interfaceByName(h.name)
 	if errors.Is(err, ErrNotFound) || err == nil && ifi.Index != h.ifindex {
-		rs.ledger.leave(h.hookKey, false)
+		dp.ledger.leave(h.hookKey, false)
 		return
 	}
-	rs.ledger.begin(h.hookKey)
+	dp.ledger.begin(h.hookKey)
 }
 
 // Expect notes that a total, which has counted elsewhere, counts on an interface from now on. As long as no program is attached
 // there, packets of that total pass uncounted.
-func (rs *RuleSet) Expect(ifname string, at Hook) error {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Expect(ifname string, at Hook) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
-	port, err := rs.port(ifname)
+	defer dp.mu.Unlock()
+	port, err := dp.port(ifname)
 	if err == nil {
-		rs.ledger.expect(hookKey{port, at})
+		dp.ledger.expect(hookKey{port, at})
 	}
 	return err
 }
 
 // Now returns the time on the ledger's clock.
-func (rs *RuleSet) Now() Moment {
-	if rs.enter() != nil {
+func (dp *Datapath) Now() Moment {
+	if dp.enter() != nil {
 		return 0
 	}
-	defer rs.mu.Unlock()
-	return rs.ledger.now()
+	defer dp.mu.Unlock()
+	return dp.ledger.now()
 }
 
 // Lost returns when the latest outage of an interface ended. If ifname is "", it looks at all interfaces that ever were counted
 // on. Counters that began later have missed nothing. open: an outage is under way, and its end will be later.
-func (rs *RuleSet) Lost(ifname string, at Hook) (last Moment, open bool) {
-	if rs.enter() != nil {
+func (dp *Datapath) Lost(ifname string, at Hook) (last Moment, open bool) {
+	if dp.enter() != nil {
 		return 0, false
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 	if ifname == "" {
-		return rs.ledger.lost[at], rs.ledger.open[at] > 0
+		return dp.ledger.lost[at], dp.ledger.open[at] > 0
 	}
-	port, known := rs.meta.portOf(ifname)
+	port, known := dp.meta.portOf(ifname)
 	if !known {
 		return 0, false
 	}
-	r := rs.ledger.site(hookKey{port, at})
+	r := dp.ledger.site(hookKey{port, at})
 	return r.lost(), r.state() == siteOpen
 }
 
 // CoveredSince returns since when a program counts the packets of an interface. ok is false if none counts them.
-func (rs *RuleSet) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
-	if rs.enter() != nil {
+func (dp *Datapath) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
+	if dp.enter() != nil {
 		return 0, false
 	}
-	defer rs.mu.Unlock()
-	port, known := rs.meta.portOf(ifname)
+	defer dp.mu.Unlock()
+	port, known := dp.meta.portOf(ifname)
 	if !known {
 		return 0, false
 	}
-	r := rs.ledger.site(hookKey{port, at})
+	r := dp.ledger.site(hookKey{port, at})
 	return r.since(), r.state() == siteCovered
 }

@@ -10,9 +10,9 @@ import (
 // descriptor lets no process write.
 //
 // The slots of CPU n begin at n*Stride. The slot of counter id is 16 bytes at 16*id from there (bpf/counters.h). The word at
-// CPUs*Stride is Epoch as long as no other RuleSet has opened the map. When it changes, slots may belong to other owners.
+// CPUs*Stride is Epoch as long as no other Datapath has opened the map. When it changes, slots may belong to other owners.
 type LiveMap struct {
-	FD       int    // of the RuleSet, which closes it
+	FD       int    // of the Datapath, which closes it
 	ID       uint32 // of the map, in the kernel
 	Epoch    uint64
 	CPUs     int
@@ -21,17 +21,17 @@ type LiveMap struct {
 }
 
 // LiveMap returns the description of the counters' map.
-func (rs *RuleSet) LiveMap() (LiveMap, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) LiveMap() (LiveMap, error) {
+	if err := dp.enter(); err != nil {
 		return LiveMap{}, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
-	if rs.epochErr != nil {
-		return LiveMap{}, rs.epochErr
+	if dp.epochErr != nil {
+		return LiveMap{}, dp.epochErr
 	}
 
-	m := rs.maps.counters
+	m := dp.maps.counters
 	host := m.hostMap()
 	if host == nil {
 		return LiveMap{}, fmt.Errorf("asking map %s: %w", m.name, errors.ErrUnsupported)
@@ -47,9 +47,9 @@ func (rs *RuleSet) LiveMap() (LiveMap, error) {
 	return LiveMap{
 		FD:       host.FD(),
 		ID:       uint32(id),
-		Epoch:    atomic.LoadUint64(&m.words[rs.g.counterBytes()/8]),
-		CPUs:     rs.g.cpus,
-		Counters: rs.g.counters,
-		Stride:   rs.g.block,
+		Epoch:    atomic.LoadUint64(&m.words[dp.g.counterBytes()/8]),
+		CPUs:     dp.g.cpus,
+		Counters: dp.g.counters,
+		Stride:   dp.g.block,
 	}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// maps are the kernel memory of a rule set. Each map is an array of one value, which this process maps.
+// maps are the kernel memory of a datapath. Each map is an array of one value, which this process maps.
 type maps struct {
 	// These stand in for data sections of the object: programs read and write them.
 	counters *sharedMap

@@ -9,13 +9,13 @@ const Marked = marked
 // counters was updated in between, less than 2^32 times. A counter that is read behind Marks has every update that dst shows.
 //
 // Marks allocates nothing and makes no system call. The error is ErrNotFound, if there are fewer counters, or ErrClosed.
-func (rs *RuleSet) Marks(dst []uint32) error {
-	rs.reads.RLock()
-	defer rs.reads.RUnlock()
-	if rs.closed {
+func (dp *Datapath) Marks(dst []uint32) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.readMarks(dst)
+	return dp.values.readMarks(dst)
 }
 
 // readMarks sums the marks of all CPUs. Marks only rise, so a sum changes with each of them.

@@ -122,10 +122,10 @@ func geometryOf(mem []uint64) (geometry, error) {
 // Changes under way, each a bit of one word of the header.
 const (
 	rulesComing = 1 << iota // entries of state entryComing are not committed
-	setChanging             // the caller has not ended a change of several calls; see RuleSet.NoteChange
+	setChanging             // the caller has not ended a change of several calls; see Datapath.NoteChange
 )
 
-// setUnderWay notes that a change begins or ends. The caller holds RuleSet.mu.
+// setUnderWay notes that a change begins or ends. The caller holds Datapath.mu.
 func (m *meta) setUnderWay(change uint64, is bool) {
 	word := m.header[metaUnderWay] &^ change
 	if is {

@@ -49,9 +49,9 @@ func modes(h Hook, m Mode, early bool) []string {
 
 // modes is the function modes, with a place in the libxdp dispatcher first if o allows one and a dispatcher holds the hook.
 // Such a place outlives the process, so it takes pins.
-func (rs *RuleSet) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
+func (dp *Datapath) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
 	all := modes(h, o.Mode, early)
-	allowed := rs.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && rs.dir != ""
+	allowed := dp.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && dp.dir != ""
 	if allowed && dispatcher.Holds(ifindex) {
 		return slices.Insert(all, 0, modeDispatcher)
 	}
@@ -64,11 +64,11 @@ func satisfies(have string, h Hook, want Mode) bool {
 }
 
 // besideRefused returns an error if TCX would run behind an XDP program of another owner, which o does not allow.
-func (rs *RuleSet) besideRefused(ifi *net.Interface, o AttachOptions) error {
+func (dp *Datapath) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	if o.Beside || o.Mode == ModeTCX {
 		return nil
 	}
-	if h := rs.holders.of(ifi.Index); h.program != 0 {
+	if h := dp.holders.of(ifi.Index); h.program != 0 {
 		return busyError("XDP", ifi, h)
 	}
 	return nil

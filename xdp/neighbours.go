@@ -29,17 +29,17 @@ func (n Neighbour) String() string {
 
 // Before lists the programs that run before ours on a hook of an interface, in their order. Each of them can end the chain, so
 // that ours does not see the packet. The interface is looked up in the network namespace of the calling thread.
-func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Before(ifname string, at Hook) ([]Neighbour, error) {
+	if err := dp.enter(); err != nil {
 		return nil, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
-	port, ok := rs.meta.portOf(ifname)
+	port, ok := dp.meta.portOf(ifname)
 	if !ok {
 		return nil, nil
 	}
-	if h := rs.hooks[hookKey{port, at}]; h != nil && (h.tcx || h.component) && h.alive() {
+	if h := dp.hooks[hookKey{port, at}]; h != nil && (h.tcx || h.component) && h.alive() {
 		return h.before()
 	}
 	return nil, nil

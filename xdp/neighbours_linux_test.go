@@ -63,7 +63,7 @@ func TestBefore(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("last %t", c.last), func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
+			dp := openTest(t, Options{MaxRules: 1024})
 			head, tail := link.Head(), link.Tail()
 			var all []Neighbour
 			add := func(place link.Anchor) {
@@ -75,16 +75,16 @@ func TestBefore(t *testing.T) {
 			}
 			add(head)
 			add(tail)
-			attach(t, rs, w.Near, AttachOptions{Egress: true, Last: c.last})
+			attach(t, dp, w.Near, AttachOptions{Egress: true, Last: c.last})
 			add(head)
 			add(tail)
 			var named, unnamed []Neighbour
 			err := w.Near.NS.Do(func() (err error) {
-				if named, err = rs.Before(w.Near.Name, HookEgress); err != nil {
+				if named, err = dp.Before(w.Near.Name, HookEgress); err != nil {
 					return err
 				}
 				return without(unix.CAP_SYS_ADMIN, func() error {
-					unnamed, err = rs.Before(w.Near.Name, HookEgress)
+					unnamed, err = dp.Before(w.Near.Name, HookEgress)
 					return err
 				})
 			})

@@ -107,8 +107,8 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	symbols := kallsyms(t)
 	called := map[string]bool{}
 	for _, set := range sets {
-		rs := openTest(t, Options{MaxRules: 1024})
-		mustAdd(t, rs, set.rules(mustCounter(t, rs, "a"))...)
+		dp := openTest(t, Options{MaxRules: 1024})
+		mustAdd(t, dp, set.rules(mustCounter(t, dp, "a"))...)
 
 		for _, name := range programs {
 			tcx := strings.Contains(name, "tcx")
@@ -118,7 +118,7 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 				}
 
 				at.tcx = tcx
-				p, err := rs.loader.loadNamed(rs.constants, at, name)
+				p, err := dp.loader.loadNamed(dp.constants, at, name)
 				if err != nil {
 					t.Fatalf("%s, %s, %+v: %+v", set.name, name, at, err)
 				}

@@ -24,12 +24,12 @@ type Program struct {
 // Load loads the program that would run on a hook of the interface with the number port. 0 is no interface. For HookEgress it
 // loads the XDP program with the constants of egress: a frame of the caller has nothing beside it, and BPF_PROG_TEST_RUN
 // refuses frames with cut IP headers in socket buffers.
-func (rs *RuleSet) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
+	if err := dp.enter(); err != nil {
 		return nil, err
 	}
-	defer rs.mu.Unlock()
-	p, err := rs.loader.loadNamed(rs.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, rs.loader.programName(false))
+	defer dp.mu.Unlock()
+	p, err := dp.loader.loadNamed(dp.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, dp.loader.programName(false))
 	if err != nil {
 		return nil, fmt.Errorf("loading the classifier: %w", err)
 	}
@@ -53,7 +53,7 @@ func (p *Program) Run(frame []byte) (drop bool, err error) {
 	return false, fmt.Errorf("running the classifier over a frame of %d bytes: %w: verdict %d", len(frame), errVerdict, verdict)
 }
 
-// Close unloads the program. Its counts stay in the rule set.
+// Close unloads the program. Its counts stay in the datapath.
 func (p *Program) Close() error { return p.prog.Close() }
 
 // Verdicts of an XDP program (linux/bpf.h).

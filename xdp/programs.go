@@ -48,25 +48,25 @@ func (n *namedPorts) add(rules []Rule) {
 
 // numberPrograms gives each interface that rules name a program with its number. It comes before the rules. After an error
 // some interfaces have such a program, which does no harm, and the rules must not come.
-func (rs *RuleSet) numberPrograms(rules []Rule) error {
-	rs.named.add(rules)
+func (dp *Datapath) numberPrograms(rules []Rule) error {
+	dp.named.add(rules)
 	exchanged := false
-	for _, h := range rs.hooks {
-		if h.numbered || !rs.named.has(h.port) {
+	for _, h := range dp.hooks {
+		if h.numbered || !dp.named.has(h.port) {
 			continue
 		}
-		p, err := rs.loadFor(rs.constants, h.site)
+		p, err := dp.loadFor(dp.constants, h.site)
 		if err != nil {
 			return err
 		}
-		rs.exchangeProgram(h, p)
+		dp.exchangeProgram(h, p)
 		exchanged = true
 	}
 	if !exchanged {
 		return nil
 	}
 	// A packet may still be in the shared program, which does not find the rules.
-	if err := rs.wait(); err != nil {
+	if err := dp.wait(); err != nil {
 		return fmt.Errorf("exchanging the programs of interfaces that rules name: %w", err)
 	}
 	return nil
@@ -74,16 +74,16 @@ func (rs *RuleSet) numberPrograms(rules []Rule) error {
 
 // programFor returns a program for a site, which the caller closes: one with the number of the interface if rules name it,
 // else a shared one.
-func (rs *RuleSet) programFor(c constants, shared programs, at site) (*ebpf.Program, error) {
-	if at.component || rs.named.has(at.port) { // the kernel attaches a component once
-		return rs.loadFor(c, at)
+func (dp *Datapath) programFor(c constants, shared programs, at site) (*ebpf.Program, error) {
+	if at.component || dp.named.has(at.port) { // the kernel attaches a component once
+		return dp.loadFor(c, at)
 	}
 
 	at.port = 0
 	p := shared[at]
 	if p == nil {
 		var err error
-		if p, err = rs.loadFor(c, at); err != nil {
+		if p, err = dp.loadFor(c, at); err != nil {
 			return nil, err
 		}
 		shared[at] = p
@@ -97,33 +97,33 @@ func (rs *RuleSet) programFor(c constants, shared programs, at site) (*ebpf.Prog
 
 // loadFor loads a program with the number of its interface, and counts the load. The program is nil where Options.Kernel
 // stands in for the kernel; methods of a nil program do nothing.
-func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
-	p, err := rs.loader.load(c, at)
+func (dp *Datapath) loadFor(c constants, at site) (*ebpf.Program, error) {
+	p, err := dp.loader.load(c, at)
 	if err != nil {
 		return nil, err
 	}
-	rs.loads++
+	dp.loads++
 	if p == nil {
 		return nil, nil
 	}
 	if info, err := p.Info(); err == nil {
-		rs.insns, _ = info.VerifiedInstructions()
+		dp.insns, _ = info.VerifiedInstructions()
 	}
 	return p, nil
 }
 
 // reload exchanges the programs of all hooks for programs with the constants that the tables have now. All programs are
 // loaded before the first is exchanged: if one is refused, every hook keeps the program that it has.
-func (rs *RuleSet) reload() error {
-	if err := rs.tables.check(); err != nil {
-		rs.log.Error("checking the trees", "error", err)
+func (dp *Datapath) reload() error {
+	if err := dp.tables.check(); err != nil {
+		dp.log.Error("checking the trees", "error", err)
 		return err
 	}
-	c := rs.tables.constants()
+	c := dp.tables.constants()
 	shared := programs{}
 	programByHook := map[*hook]*ebpf.Program{}
-	for _, h := range rs.hooks {
-		p, err := rs.programFor(c, shared, h.site)
+	for _, h := range dp.hooks {
+		p, err := dp.programFor(c, shared, h.site)
 		if err != nil {
 			for _, p := range programByHook {
 				p.Close()
@@ -135,33 +135,33 @@ func (rs *RuleSet) reload() error {
 	}
 
 	// The meta map names no constants while the hooks have programs of both kinds. A process that adopts such pins reloads.
-	rs.meta.clearLoaded()
-	rs.sharedPrograms.close()
-	rs.sharedPrograms = shared
+	dp.meta.clearLoaded()
+	dp.sharedPrograms.close()
+	dp.sharedPrograms = shared
 	for h, p := range programByHook {
-		rs.exchangeProgram(h, p)
+		dp.exchangeProgram(h, p)
 	}
 	if len(programByHook) > 0 {
-		if err := rs.wait(); err != nil {
+		if err := dp.wait(); err != nil {
 			// The new programs are attached, and stay. Without a grace period a pause must do.
-			rs.log.Error("waiting for the programs that were exchanged", "error", err)
+			dp.log.Error("waiting for the programs that were exchanged", "error", err)
 			time.Sleep(time.Second)
 		}
 	}
 
-	rs.tables.finishLoad()
-	rs.constants = c
-	rs.meta.setLoaded(objectHash(), c)
+	dp.tables.finishLoad()
+	dp.constants = c
+	dp.meta.setLoaded(objectHash(), c)
 	return nil
 }
 
 // exchangeProgram gives a hook a program, and owns the program from here on. If the link refuses it, the hook would go on
 // with a program that does not find all rules. So exchangeProgram reports an outage and drops the hook. If the link is not
 // attached any more, it leaves the hook to the next Look, which finds out why.
-func (rs *RuleSet) exchangeProgram(h *hook, p *ebpf.Program) {
+func (dp *Datapath) exchangeProgram(h *hook, p *ebpf.Program) {
 	err := h.update(p)
 	if err == nil {
-		h.numbered = h.component || rs.named.has(h.port)
+		h.numbered = h.component || dp.named.has(h.port)
 		return
 	}
 
@@ -169,7 +169,7 @@ func (rs *RuleSet) exchangeProgram(h *hook, p *ebpf.Program) {
 	if !h.alive() {
 		return
 	}
-	rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
-	rs.ledger.begin(h.hookKey)
-	rs.drop(h)
+	dp.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
+	dp.ledger.begin(h.hookKey)
+	dp.drop(h)
 }

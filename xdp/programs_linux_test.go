@@ -12,29 +12,29 @@ func TestInterfacesShareTheProgramUntilARuleNamesOne(t *testing.T) {
 	const packets = 10
 	wires := []*lab.Wire{testWire(t), testWire(t), testWire(t)}
 	o := Options{MaxRules: 1024, PinDir: pinDir(t)}
-	rs := openTest(t, o)
-	any, one := mustCounter(t, rs, "any"), mustCounter(t, rs, "one")
+	dp := openTest(t, o)
+	any, one := mustCounter(t, dp, "any"), mustCounter(t, dp, "one")
 	rule := exact4(0x0a000001, 0x0a000002, 1000, 53, any)
 	rule.Order = 2
-	mustAdd(t, rs, rule)
-	before := rs.Stats().Programs
+	mustAdd(t, dp, rule)
+	before := dp.Stats().Programs
 	both := AttachOptions{Mode: ModeTCX, Ingress: true, Egress: true}
 	for _, w := range wires {
-		attach(t, rs, w.Near, both)
+		attach(t, dp, w.Near, both)
 	}
-	if got := rs.Stats().Programs - before; got != 2 {
+	if got := dp.Stats().Programs - before; got != 2 {
 		t.Errorf("%d programs loaded for %d interfaces, want one for each direction", got, len(wires))
 	}
 
 	named := exact4(0x0a000001, 0x0a000002, 1000, 53, one)
-	port, err := rs.Port(wires[1].Near.Name)
+	port, err := dp.Port(wires[1].Near.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	named.Key.Out.Port, named.Mask.Out.Port = port, 0xffff
 	second := exact4(0x0a000001, 0x0a000002, 1000, 54, one) // so that later rules of the mask take no load
 	second.Key.Out.Port, second.Mask.Out.Port = port, 0xffff
-	mustAdd(t, rs, named, second)
+	mustAdd(t, dp, named, second)
 	send := func() {
 		t.Helper()
 		for _, w := range wires {
@@ -42,23 +42,23 @@ func TestInterfacesShareTheProgramUntilARuleNamesOne(t *testing.T) {
 		}
 	}
 	send()
-	if a, b := readOne(t, rs, any).Packets, readOne(t, rs, one).Packets; a != 2*packets || b != packets {
+	if a, b := readOne(t, dp, any).Packets, readOne(t, dp, one).Packets; a != 2*packets || b != packets {
 		t.Errorf("counted %d on all interfaces and %d on the named one, want %d and %d", a, b, 2*packets, packets)
 	}
 
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = openTest(t, o)
-	other := mustCounter(t, rs, "other")
+	dp = openTest(t, o)
+	other := mustCounter(t, dp, "other")
 	last := named
-	if port, err = rs.Port(wires[2].Near.Name); err != nil {
+	if port, err = dp.Port(wires[2].Near.Name); err != nil {
 		t.Fatal(err)
 	}
 	last.Key.Out.Port, last.Counter = port, other
-	before = rs.Stats().Programs
-	mustAdd(t, rs, last)
-	if got := rs.Stats().Programs - before; got != 2 {
+	before = dp.Stats().Programs
+	mustAdd(t, dp, last)
+	if got := dp.Stats().Programs - before; got != 2 {
 		t.Errorf("%d programs loaded for one interface that a rule names, want one for each direction", got)
 	}
 	send()
@@ -67,7 +67,7 @@ func TestInterfacesShareTheProgramUntilARuleNamesOne(t *testing.T) {
 		id   uint32
 		want uint64
 	}{{"all interfaces", any, 3 * packets}, {"the first named one", one, 2 * packets}, {"the second", other, packets}} {
-		if got := readOne(t, rs, c.id).Packets; got != c.want {
+		if got := readOne(t, dp, c.id).Packets; got != c.want {
 			t.Errorf("counted %d on %s, want %d", got, c.name, c.want)
 		}
 	}

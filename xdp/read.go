@@ -103,20 +103,20 @@ func (v *values) setLeast(id uint32, steps uint64) {
 
 // KeepBytes notes how many bytes counters have reached, for Read and for the next process. The slots have only 56 bits of them.
 // It must be called before a counter has had 2^55 bytes (36 PB) since the last call. Open calls it.
-func (rs *RuleSet) KeepBytes() {
-	if rs.enter() != nil {
+func (dp *Datapath) KeepBytes() {
+	if dp.enter() != nil {
 		return
 	}
-	defer rs.mu.Unlock()
-	for _, id := range rs.pool.idByOwner {
-		s, err := rs.values.raw(id)
-		steps := rs.values.whole(id, s.since(rs.values.base[id]).Bytes) >> 54
-		r := rs.meta.counter(id)
+	defer dp.mu.Unlock()
+	for _, id := range dp.pool.idByOwner {
+		s, err := dp.values.raw(id)
+		steps := dp.values.whole(id, s.since(dp.values.base[id]).Bytes) >> 54
+		r := dp.meta.counter(id)
 		if err == nil && steps > r.steps() && steps < 256 {
 			r.setSteps(steps)
-			rs.reads.Lock() // no read is under way
-			rs.values.setLeast(id, steps)
-			rs.reads.Unlock()
+			dp.reads.Lock() // no read is under way
+			dp.values.setLeast(id, steps)
+			dp.reads.Unlock()
 		}
 	}
 }
@@ -189,18 +189,18 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 // Read fills dst with the values of the counters ids: what each has counted since its allocation on all CPUs, as a consistent
 // pair. It may be called from any goroutine, also while rules and counters change. The error is ErrTorn, ErrNotFound or
 // ErrClosed; then dst is undefined.
-func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
-	rs.reads.RLock()
-	defer rs.reads.RUnlock()
-	if rs.closed {
+func (dp *Datapath) Read(ids []uint32, dst []Pair) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.read(ids, dst)
+	return dp.values.read(ids, dst)
 }
 
 // ReadPairs fills dst with the values of ids, as Read does.
-func ReadPairs[P ~struct{ Packets, Bytes uint64 }](rs *RuleSet, ids []uint32, dst []P) error {
-	return rs.Read(ids, pairsOf(dst))
+func ReadPairs[P ~struct{ Packets, Bytes uint64 }](dp *Datapath, ids []uint32, dst []P) error {
+	return dp.Read(ids, pairsOf(dst))
 }
 
 // rows fills dst with the counters from id on, each with the sample time at. At a counter that cannot be read it returns the
@@ -237,15 +237,15 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 func ReadRows[R ~struct {
 	Packets, Bytes uint64
 	SampledAt      int64
-}](rs *RuleSet, first uint32, dst []R, at int64) error {
-	return rs.readRows(first, rowsOf(dst), at)
+}](dp *Datapath, first uint32, dst []R, at int64) error {
+	return dp.readRows(first, rowsOf(dst), at)
 }
 
-func (rs *RuleSet) readRows(first uint32, dst []Row, at int64) error {
-	rs.reads.RLock()
-	defer rs.reads.RUnlock()
-	if rs.closed {
+func (dp *Datapath) readRows(first uint32, dst []Row, at int64) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.rows(first, dst, at)
+	return dp.values.rows(first, dst, at)
 }

@@ -61,10 +61,10 @@ func PinsIn(dir string) ([]string, error) {
 }
 
 // detached reports whether Release has taken the hooks of this instance.
-func (rs *RuleSet) detached() bool {
-	if rs.dir == "" {
+func (dp *Datapath) detached() bool {
+	if dp.dir == "" {
 		return false
 	}
-	_, err := os.Lstat(filepath.Join(rs.dir, detachedPin))
+	_, err := os.Lstat(filepath.Join(dp.dir, detachedPin))
 	return err == nil
 }

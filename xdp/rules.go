@@ -7,7 +7,7 @@ import (
 )
 
 // checkRule returns an error if a caller's rule breaks what Rule demands.
-func (rs *RuleSet) checkRule(r *Rule) error {
+func (dp *Datapath) checkRule(r *Rule) error {
 	k, m := r.Key.words(), r.Mask.words()
 	for w := range k {
 		if k[w]&^m[w] != 0 {
@@ -20,7 +20,7 @@ func (rs *RuleSet) checkRule(r *Rule) error {
 	if err := checkPorts(&r.Key.In, &r.Mask.In, r.Ports[1]); err != nil {
 		return err
 	}
-	if r.Counter >= rs.pool.n || !rs.meta.counter(r.Counter).used() {
+	if r.Counter >= dp.pool.n || !dp.meta.counter(r.Counter).used() {
 		return fmt.Errorf("%w: counter %d is not allocated", ErrInvalid, r.Counter)
 	}
 	return nil
@@ -47,7 +47,7 @@ func checkPorts(key, mask *Headers, p Ports) error {
 //
 // A rule costs a few stores. If programs do not read a layer or an IP version that rules need, or if another mask is to be
 // hashed, programs are loaded, once for all of rules.
-func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
+func (dp *Datapath) Add(rules ...Rule) error { return dp.Exchange(nil, rules) }
 
 // Exchange puts the rules fresh in the places of old, all or none. It finds the rules of old by key, mask, ports and rank.
 //
@@ -61,74 +61,74 @@ func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 // taken theirs.
 //
 // If the error satisfies ErrUndone, rules that are gone again have decided some packets.
-func (rs *RuleSet) Exchange(old, fresh []Rule) error {
-	return rs.ExchangeContext(context.Background(), old, fresh)
+func (dp *Datapath) Exchange(old, fresh []Rule) error {
+	return dp.ExchangeContext(context.Background(), old, fresh)
 }
 
 // ExchangeContext is Exchange. If ctx ends while rules come, the rules are as before, and the error is that of ctx. Once the
 // first rule of old goes, all of them go.
-func (rs *RuleSet) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
-	if err := rs.enterChanges(); err != nil {
+func (dp *Datapath) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
+	if err := dp.enterChanges(); err != nil {
 		return err
 	}
-	defer rs.leaveChanges()
+	defer dp.leaveChanges()
 
 	for i := range fresh {
-		if err := rs.checkRule(&fresh[i]); err != nil {
+		if err := dp.checkRule(&fresh[i]); err != nil {
 			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
 		}
 	}
-	come, leave, err := rs.tables.pair(old, fresh)
-	defer rs.tables.unpair()
+	come, leave, err := dp.tables.pair(old, fresh)
+	defer dp.tables.unpair()
 	if err != nil {
 		return err
 	}
-	if err := rs.numberPrograms(fresh); err != nil {
+	if err := dp.numberPrograms(fresh); err != nil {
 		return err
 	}
 
-	err = rs.tables.come(ctx, come)
+	err = dp.tables.come(ctx, come)
 	// Reloading the programs drops masks that no rule uses, so there may be room now.
-	if errors.Is(err, ErrFull) && rs.reload() == nil {
-		err = rs.tables.come(ctx, come)
+	if errors.Is(err, ErrFull) && dp.reload() == nil {
+		err = dp.tables.come(ctx, come)
 	}
 	if err != nil {
 		return err
 	}
-	return rs.tables.leave(leave)
+	return dp.tables.leave(leave)
 }
 
 // NoteChange notes in the pins that the caller begins, or ends, a change of its rules by several calls. If the process dies in
 // between, Unfinished tells the next one, until that one notes an end.
-func (rs *RuleSet) NoteChange(underWay bool) {
-	if rs.enter() != nil {
+func (dp *Datapath) NoteChange(underWay bool) {
+	if dp.enter() != nil {
 		return
 	}
-	defer rs.mu.Unlock()
-	rs.meta.setUnderWay(setChanging, underWay)
+	defer dp.mu.Unlock()
+	dp.meta.setUnderWay(setChanging, underWay)
 	if !underWay {
-		rs.tables.dropped = nil
+		dp.tables.dropped = nil
 	}
 }
 
 // Unfinished reports whether the earlier process died within a noted change, and returns the rules that it was adding. Programs
 // may have counted packets by them until Open dropped them.
-func (rs *RuleSet) Unfinished() (changing bool, added []Rule) {
-	if rs.enter() != nil {
+func (dp *Datapath) Unfinished() (changing bool, added []Rule) {
+	if dp.enter() != nil {
 		return false, nil
 	}
-	defer rs.mu.Unlock()
-	return rs.meta.underWay(setChanging), rs.tables.dropped
+	defer dp.mu.Unlock()
+	return dp.meta.underWay(setChanging), dp.tables.dropped
 }
 
 // Remove removes all of rules or none. It does not compare Counter and Drop.
-func (rs *RuleSet) Remove(rules ...Rule) error { return rs.Exchange(rules, nil) }
+func (dp *Datapath) Remove(rules ...Rule) error { return dp.Exchange(rules, nil) }
 
 // Rules lists the rules, best first.
-func (rs *RuleSet) Rules() []Rule {
-	if rs.enterChanges() != nil {
+func (dp *Datapath) Rules() []Rule {
+	if dp.enterChanges() != nil {
 		return nil
 	}
-	defer rs.leaveChanges()
-	return rs.tables.rules()
+	defer dp.leaveChanges()
+	return dp.tables.rules()
 }

@@ -44,7 +44,7 @@ func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
 }
 
-// SimulatedOver returns the counters of a rule set in the memory of its maps, which Options.Kernel has handed out. decide finds the
+// SimulatedOver returns the counters of a datapath in the memory of its maps, which Options.Kernel has handed out. decide finds the
 // rule that counts a packet: as programs do, the one with the lowest rank among the entries that they find.
 func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
 	g, err := geometryOf(wordsOf(meta))
@@ -100,5 +100,5 @@ func SimulatedRows[R ~struct {
 	return s.values.rows(first, rowsOf(dst), at)
 }
 
-// Marks fills dst as RuleSet.Marks does.
+// Marks fills dst as Datapath.Marks does.
 func (s *Simulated) Marks(dst []uint32) error { return s.values.readMarks(dst) }

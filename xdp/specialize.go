@@ -9,21 +9,21 @@ import (
 // Specialize is for the bench only. It gives an object that includes bpf/tables.h the constants of the attached programs, for a hook
 // of the interface with the number port. It returns the maps that stand in for the object's sections. Nobody exchanges such a
 // program when constants change, so it may not find later rules.
-func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
+	if err := dp.enter(); err != nil {
 		return nil, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 
-	if err := fitSections(spec, rs.maps); err != nil {
+	if err := fitSections(spec, dp.maps); err != nil {
 		return nil, err
 	}
 	v := spec.Variables[flowtallyVarFtConf]
 	if v == nil {
 		return nil, fmt.Errorf("specializing an object: %w: it has no variable %s", ErrIncompatible, flowtallyVarFtConf)
 	}
-	if err := v.Set(rs.loader.config(rs.constants, site{hookKey: hookKey{port, h}})); err != nil {
+	if err := v.Set(dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}})); err != nil {
 		return nil, fmt.Errorf("specializing an object: %w", err)
 	}
-	return rs.maps.replacements(), nil
+	return dp.maps.replacements(), nil
 }

@@ -53,7 +53,7 @@ type tables struct {
 	allInTrees bool           // no mask is to be hashed
 	worstCost  int            // Options.WorstCost
 
-	// dropped are the rules that the earlier process was adding when it died; see RuleSet.Unfinished.
+	// dropped are the rules that the earlier process was adding when it died; see Datapath.Unfinished.
 	dropped []Rule
 
 	// Of the change under way.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// A load exchanges all programs: RuleSet.reload asks for the constants, loads and exchanges the programs, waits for a grace
+// A load exchanges all programs: Datapath.reload asks for the constants, loads and exchanges the programs, waits for a grace
 // period, and calls finishLoad. In between, programs of both kinds run.
 
 // constants returns the constants of the next load: the tuples with rules, best first, and the layers that the parser must

@@ -129,7 +129,7 @@ type differ struct {
 	mode     xdp.Mode // of ingress
 	layer3   bool     // on a device whose frames begin with IP
 	cut      bool     // each frame is in several buffers, and its headers end anywhere in them
-	rules    *xdp.RuleSet
+	rules    *xdp.Datapath
 	ifname   string
 	ifindex  int
 	program  *ebpf.Program // that is attached

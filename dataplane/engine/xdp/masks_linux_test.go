@@ -85,7 +85,7 @@ type manyMasksTest struct {
 	*testing.T
 	rng     *rand.Rand
 	wire    *lab.Wire
-	rules   *xdp.RuleSet
+	rules   *xdp.Datapath
 	order   uint32
 	frames  [][]byte
 	matched []map[*maskedFlow]bool // by frame: live flows

@@ -8,11 +8,11 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// RuleSet is what an instance has in the kernel: rules, counters, the programs that read the rules and write the counters,
+// Datapath is what an instance has in the kernel: rules, counters, the programs that read the rules and write the counters,
 // their hooks, and the pins of all of these. All interfaces share the rules and the counters.
 //
 // Its methods may be called from any goroutine. Changes wait for one another; reads wait for nothing but Close.
-type RuleSet struct {
+type Datapath struct {
 	// Locks are taken in the order of these fields.
 	//
 	// changes is held over each change of the rules. A long one frees mu while it builds trees, so that hooks can be
@@ -66,11 +66,11 @@ type RuleSet struct {
 	hasSCTP func() bool       // the function HasSCTP
 }
 
-// enter locks mu, and returns ErrClosed, with mu free, if the rule set is closed. Otherwise the caller unlocks mu.
-func (rs *RuleSet) enter() error {
-	rs.mu.Lock()
-	if rs.closed {
-		rs.mu.Unlock()
+// enter locks mu, and returns ErrClosed, with mu free, if the datapath is closed. Otherwise the caller unlocks mu.
+func (dp *Datapath) enter() error {
+	dp.mu.Lock()
+	if dp.closed {
+		dp.mu.Unlock()
 		return ErrClosed
 	}
 	return nil
@@ -78,25 +78,25 @@ func (rs *RuleSet) enter() error {
 
 // enterChanges is enter for a call that changes or lists the rules: no other change is under way. The caller calls
 // leaveChanges.
-func (rs *RuleSet) enterChanges() error {
-	rs.changes.Lock()
-	if err := rs.enter(); err != nil {
-		rs.changes.Unlock()
+func (dp *Datapath) enterChanges() error {
+	dp.changes.Lock()
+	if err := dp.enter(); err != nil {
+		dp.changes.Unlock()
 		return err
 	}
 	return nil
 }
 
-func (rs *RuleSet) leaveChanges() {
-	rs.mu.Unlock()
-	rs.changes.Unlock()
+func (dp *Datapath) leaveChanges() {
+	dp.mu.Unlock()
+	dp.changes.Unlock()
 }
 
 // outside runs fn with mu free, because fn takes long. fn uses nothing but the trees. The caller holds changes: nobody else
-// uses the trees meanwhile, and nobody closes the rule set.
-func (rs *RuleSet) outside(fn func()) {
-	rs.mu.Unlock()
-	defer rs.mu.Lock()
+// uses the trees meanwhile, and nobody closes the datapath.
+func (dp *Datapath) outside(fn func()) {
+	dp.mu.Unlock()
+	defer dp.mu.Lock()
 	fn()
 }
 
@@ -114,28 +114,28 @@ type Stats struct {
 }
 
 // Stats returns how full the tables are.
-func (rs *RuleSet) Stats() Stats {
-	if rs.enterChanges() != nil {
+func (dp *Datapath) Stats() Stats {
+	if dp.enterChanges() != nil {
 		return Stats{}
 	}
-	defer rs.leaveChanges()
+	defer dp.leaveChanges()
 
 	s := Stats{
-		Counters:    len(rs.pool.idByOwner),
-		MaxCounters: rs.g.counters,
-		Programs:    rs.loads,
-		Insns:       rs.insns,
+		Counters:    len(dp.pool.idByOwner),
+		MaxCounters: dp.g.counters,
+		Programs:    dp.loads,
+		Insns:       dp.insns,
 	}
-	rs.tables.stats(&s)
+	dp.tables.stats(&s)
 	return s
 }
 
 // Cost returns what packets touch in the trees and under the hashed masks that are in force.
-func (rs *RuleSet) Cost() Cost {
-	if rs.enterChanges() != nil {
+func (dp *Datapath) Cost() Cost {
+	if dp.enterChanges() != nil {
 		return Cost{}
 	}
-	defer rs.leaveChanges()
+	defer dp.leaveChanges()
 
-	return rs.tables.cost()
+	return dp.tables.cost()
 }
