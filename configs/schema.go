@@ -80,7 +80,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	)
 	sure := entries(files, cfg)
 	for _, err := range cfg.WordsErrors() {
-		d.bad(words, err.Error(), "see docs/words.md")
+		d.bad(words, err.Error(), "see docs/embedding.md")
 	}
 	d.included = files[1:]
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {

@@ -62,7 +62,7 @@ func rawPacketSends(t *testing.T) {
 }
 
 // leftCompletions closes a queue pair whose completions are in a ring that MLX5Ring has described. They stay there, and each
-// fails the call of Poll that takes it off: docs/words.md tells programs to poll them first.
+// fails the call of Poll that takes it off: docs/embedding.md tells programs to poll them first.
 func leftCompletions(t *testing.T) {
 	b := newBench(t, newWire(t), "")
 	first, _ := b.rc(nil)

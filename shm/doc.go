@@ -28,12 +28,12 @@
 //
 // [NamedCounter.Wait] and [Reader.Wait] sleep until a counter has reached a count, and take a
 // thread meanwhile. The writer wakes them after its cycle through the file NAME.wait
-// (docs/waiting.md); a process that may not read that file looks once per cycle.
+// (docs/mirror-format.md, section 9); a process that may not read that file looks once per cycle.
 //
 // # Device words
 //
 // A [Device] reads two totals where a device writes them, in the file NAME.device, with no poller in
-// between (docs/device-words.md). The two have no common instant.
+// between (docs/mirror-format.md, section 10). The two have no common instant.
 //
 // # Goroutines
 //
@@ -45,5 +45,5 @@
 // goroutine. It may call [DeviceSlot.Rebase] there. All other methods that change the mirror wait for
 // EndCycle.
 //
-// docs/memory-order.md explains the order of loads and stores.
+// Section 13 of docs/mirror-format.md explains the order of loads and stores.
 package shm

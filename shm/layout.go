@@ -252,7 +252,7 @@ const (
 	lvmStride    = 32 // bytes from one CPU's slots to the next one's
 )
 
-// The page of waiters, version 1. docs/waiting.md is the specification; TestPageLayout compares it
+// The page of waiters, version 1. docs/mirror-format.md is the specification; TestPageLayout compares it
 // with these constants.
 const (
 	pageMagic   = "FLOWWAIT" // its first 8 bytes

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// overlays names, for every table of docs/mirror-format.md and docs/device-words.md, the struct that is
+// overlays names, for every table of docs/mirror-format.md, the struct that is
 // laid over it and the constants of layout.go.
 var overlays = map[string]map[string]struct {
 	field    string

@@ -254,7 +254,7 @@ func (w *Writer) putLive(e *entryMem, s LiveSlot) {
 func LivePath(path string) string { return beside(path, "live") }
 
 // LiveMap is memory in which the kernel counts: for each CPU the slots of all counters, then a word with the epoch.
-// docs/live.md specifies it.
+// docs/mirror-format.md specifies it.
 type LiveMap struct {
 	FD       int    // of a map that no process can write through it
 	ID       uint32 // the kernel's number of the map

@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// The places of mirrors, which docs/place.md specifies. Only root can make runDir. All users can make
+// The places of mirrors, which docs/mirror-format.md specifies. Only root can make runDir. All users can make
 // shmDir, and can fill the tmpfs that it is on.
 const (
 	runDir = "/run/flowtally"

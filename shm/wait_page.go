@@ -17,7 +17,7 @@ import (
 )
 
 // waitPath returns the path of the page of waiters of the mirror at path: the file with the futex on which
-// waiters sleep. Only the writer may write to it. docs/waiting.md specifies it.
+// waiters sleep. Only the writer may write to it. docs/mirror-format.md specifies it.
 func waitPath(path string) string { return beside(path, "wait") }
 
 // waitPage is a mapped page of waiters. Its mapping lives as long as the waitPage is referred to. The file's

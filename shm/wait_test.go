@@ -263,7 +263,7 @@ func TestPace(t *testing.T) {
 // The page of waiters is laid out as the document says: every word of the code is in its
 // table, and nothing else.
 func TestPageLayout(t *testing.T) {
-	text, err := os.ReadFile("../docs/waiting.md")
+	text, err := os.ReadFile("../docs/mirror-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}

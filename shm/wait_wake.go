@@ -68,7 +68,7 @@ func (k *waker) cycle(now int64) {
 	k.wake()
 }
 
-// wake changes the word, wakes some sleepers, and leaves the others to a pass. docs/waiting.md says why no wake is
+// wake changes the word, wakes some sleepers, and leaves the others to a pass. docs/mirror-format.md says why no wake is
 // missed in this order.
 func (k *waker) wake() {
 	p := k.page.Load()
@@ -84,7 +84,7 @@ func (k *waker) wake() {
 }
 
 // pass wakes every sleeper that was asleep when it was asked for, few at a time. It raises the turn first, and wakes
-// the sleepers of other turns: each once (docs/waiting.md).
+// the sleepers of other turns: each once (docs/mirror-format.md).
 func (k *waker) pass() {
 	for asked := k.asked.Load(); ; asked = k.asked.Load() {
 		p := k.page.Load()

@@ -78,8 +78,8 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 			return err
 		}
 		displaced := r.moveToSoftware(ctx, all, inHardware, why)
-		left += displaced
-		if err := r.publishFresh(ctx, fresh, inHardware, why, displaced > 0); err != nil {
+		left += len(displaced)
+		if err := r.publishFresh(ctx, fresh, inHardware, why, displaced); err != nil {
 			return err
 		}
 		failed, err := r.moveToHardware(ctx, all, inHardware)
@@ -122,8 +122,8 @@ func (r *arranger) makeWay(ctx context.Context, fresh []*flowState) (seeds []*fl
 	if s.possible(there, inHardware, why) != nil {
 		return nil
 	}
-	left := r.moveToSoftware(ctx, there, inHardware, why)
-	return append(there, r.roomFor(left)...)
+	displaced := r.moveToSoftware(ctx, there, inHardware, why)
+	return append(there, r.roomFor(len(displaced))...)
 }
 
 // allInPlace reports whether every flow is where the assignment puts it, and no flow waits for its device.

@@ -12,9 +12,9 @@ import (
 )
 
 // moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost. It
-// returns how many it moved. A flow without a usable shadow waits without a source if its device is lost, or if hardware would
+// returns those that it moved. A flow without a usable shadow waits without a source if its device is lost, or if hardware would
 // count with it the packets of a flow that leaves.
-func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
+func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced []*flowState) {
 	m := r.mover
 	var suspended []*flowState
 	stay := staying(all, inHardware)
@@ -31,7 +31,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 		if inHardware[c] && c.losesInterface() {
 			err := m.divide(c, reason)
 			if err == nil {
-				displaced++
+				displaced = append(displaced, c)
 				continue
 			}
 			m.log.Warn("a flow leaves its other devices, too", "flow", c.Name, "err", err)
@@ -42,7 +42,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 		}
 		if err == nil {
 			c.edit().rejected = m.stack.reasons(c, reason)
-			displaced++
+			displaced = append(displaced, c)
 			continue
 		}
 
@@ -79,7 +79,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 func staying(all []*flowState, inHardware assignment) assignment {
 	stay := maps.Clone(inHardware)
 	for _, c := range all {
-		waits := c.offloaded && errors.Is(c.gone, backend.ErrUnread) && !(c.allowsSoftware && c.hasShadow)
+		waits := c.offloaded && errors.Is(c.gone, backend.ErrUnread) && !(c.allowsSoftware && c.mayFollow())
 		stay[c] = inHardware[c] || waits && !c.takesFromOthers(stay)
 	}
 	return stay
@@ -90,8 +90,8 @@ func (c *flowState) takesFromOthers(inHardware assignment) bool {
 	return slices.ContainsFunc(c.winners(), func(o *flowState) bool { return o.takesFrom(c, inHardware.has(o)) })
 }
 
-// publishFresh publishes the fresh flows that hardware does not count.
-func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardware assignment, why map[*flowState]error, displaced bool) error {
+// publishFresh publishes the fresh flows that hardware does not count. displaced has just left hardware.
+func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardware assignment, why map[*flowState]error, displaced []*flowState) error {
 	m := r.mover
 	var mine []*flowState
 	for _, c := range fresh {
@@ -108,7 +108,8 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	for _, c := range mine {
 		m.ctl.Pause()
 		c.edit().rejected = m.stack.reasons(c, why[c])
-		if err := m.publishInSoftware(c, displaced); err != nil {
+		behind := slices.DeleteFunc(slices.Clone(displaced), func(o *flowState) bool { return !slices.Contains(c.below, o) })
+		if err := m.publishInSoftware(c, behind); err != nil {
 			return fmt.Errorf("flow %q: %w", c.Name, err)
 		}
 	}
@@ -133,6 +134,10 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		return nil, err
 	}
 	failed = m.install(ctx, list)
+	ahead, err := m.unfollowBehind(list, failed)
+	if err != nil {
+		return nil, err
+	}
 	if m.stack.software != nil { // setActive may release hooks below
 		m.stack.software.Look()
 	}
@@ -145,7 +150,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		case c.published():
 			err = m.toHardware(c, before[i])
 		default:
-			err = m.publishInHardware(c, before[i])
+			err = m.publishInHardware(c, before[i], ahead[c])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", c.Name, err)
@@ -211,7 +216,7 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 	losing := make(map[string][]*flowState)
 	for _, c := range all {
 		for _, a := range c.lost {
-			if inHardware[c] && c.offloaded && !a.active {
+			if inHardware[c] && c.offloaded && !a.active && c.mayFollow() {
 				losing[a.name] = append(losing[a.name], c)
 			}
 		}

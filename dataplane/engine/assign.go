@@ -19,7 +19,7 @@ type stack struct {
 	software backend.SoftwareBackend // nil: hardware counts a flow, or no backend does
 	audit    bool                    // the shadows of offloaded flows count too
 
-	toAlign []*flowState // with audit: offloaded flows whose totals may lack packets that their shadows saw
+	toAlign []*flowState // with audit: offloaded flows that wait for a pause, see auditor.waitsForPause
 
 	related *flow.Index[*flowState] // the flows of the stack, except fresh flows before relate
 	denied  denials                 // flows that fit the hardware, and that its device refused
@@ -58,7 +58,7 @@ type offload struct {
 	needsAlign bool            // the total may lack packets that passed while the flow moved to hardware
 	lost       []lostInterface // with offloaded: interfaces whose devices are lost
 
-	// With follows, total = shadowBase + count of the shadow, as long as the shadow has been complete since past.Seen.
+	// With follows, total = shadowBase + count of the shadow, as long as the shadow has been complete since past.Seen. See follow.go.
 	follows    bool
 	shadowBase backend.Pair
 }

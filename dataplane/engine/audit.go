@@ -21,8 +21,9 @@ const (
 
 // idleSample is a count of a flow's shadow, and since when the shadow has stood at it.
 type idleSample struct {
-	own backend.Pair
-	at  int64
+	own    backend.Pair
+	at     int64          // on the clock of shm.Now; 0: there is no sample
+	moment backend.Moment // before own was read
 }
 
 // auditor compares the totals of hardware with the shadows that count beside it (rdma.audit). Its methods are called with
@@ -36,8 +37,8 @@ type auditor struct {
 
 // audit compares hardware with the shadows of all offloaded flows. It compares a flow only when no packet of the flow has
 // passed for idleLeast, because the two are never read at one instant. Packets that a total lacks since it went to
-// hardware under traffic are added then. A later difference is an error of hardware or of XDP, and becomes a
-// condition.
+// hardware under traffic are added then. A shadow that did not follow the total does from then on. A later difference is an
+// error of hardware or of XDP, and becomes a condition.
 func (a *auditor) audit(now time.Time) (differ []dataplane.Condition) {
 	s := a.mover.stack
 	if s == nil || !s.audit {
@@ -56,21 +57,28 @@ func (a *auditor) audit(now time.Time) (differ []dataplane.Condition) {
 
 // auditFlow compares one offloaded flow with its shadow.
 func (a *auditor) auditFlow(c *flowState) {
-	if !c.offloaded || c.gone != nil || !a.mover.shadowComplete(c) {
+	if !c.offloaded || c.gone != nil || !a.mover.shadowComplete(c) && !a.mayFollowAgain(c) {
 		c.lastIdle, c.differs = idleSample{}, ""
 		return
 	}
 	var added backend.Pair
+	follows := false // from now on
 	err := a.mover.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
+		now := a.mover.stack.software.Now()
 		own, err := backend.ReadOne(a.mover.stack.software, c.shadow.ID)
 		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
-			c.lastIdle = idleSample{own: own, at: shm.Now()}
+			c.lastIdle = idleSample{own: own, at: shm.Now(), moment: now}
 			return backend.Pair{}
 		}
 		if sampled < c.lastIdle.at+int64(idleLeast) {
 			return backend.Pair{}
 		}
 		c.differs = ""
+		if !c.follows {
+			follows, c.needsAlign = true, false
+			c.shadowBase = backend.Sub(stands, own)
+			return backend.Pair{}
+		}
 		expected := backend.Add(c.shadowBase, own)
 		switch {
 		case stands == expected:
@@ -86,12 +94,40 @@ func (a *auditor) auditFlow(c *flowState) {
 	if err != nil {
 		c.lastIdle = idleSample{}
 	}
+	if follows {
+		a.follow(c)
+	}
 	if added.Packets > 0 {
 		a.mover.sendMoved(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), false)
 	}
 }
 
-// alignIdle compares the flows whose totals lack packets, and reports whether some totals still do. audit alone would miss
+// waitsForPause reports whether the next pause of a flow makes its total, or its shadow, exact.
+func (a *auditor) waitsForPause(c *flowState) bool {
+	return c.offloaded && (c.needsAlign && a.mover.shadowComplete(c) || a.mayFollowAgain(c))
+}
+
+// mayFollowAgain reports whether the shadow of an offloaded flow that does not follow its total counts the same packets now.
+func (a *auditor) mayFollowAgain(c *flowState) bool {
+	if c.follows || c.hardware.Takes || len(c.lost) > 0 || !c.mayFollow() {
+		return false
+	}
+	since, ok := a.mover.stack.software.CompleteSince(c.Placed)
+	return ok && (c.lastIdle.at == 0 || !since.After(c.lastIdle.moment))
+}
+
+// follow notes that the shadow of an offloaded flow follows its total, as of lastIdle.
+func (a *auditor) follow(c *flowState) {
+	past := c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase)
+	past.Seen = uint32(c.lastIdle.moment)
+	if err := a.mover.writeContinuity(c, past); err != nil {
+		a.mover.log.Warn("noting that XDP counts a flow beside hardware", "flow", c.Name, "err", err)
+		return
+	}
+	c.follows = true
+}
+
+// alignIdle compares the flows that wait for a pause, and reports whether some still do. audit alone would miss
 // most pauses of a flow's traffic, because it runs only once per healthPeriod. It takes Engine.ctl if that is free.
 func (a *auditor) alignIdle() (more bool) {
 	if !a.ctl.TryLock() {
@@ -103,10 +139,11 @@ func (a *auditor) alignIdle() (more bool) {
 		return false
 	}
 	s.toAlign = slices.DeleteFunc(s.toAlign, func(c *flowState) bool {
-		if c.needsAlign && c.offloaded {
-			a.auditFlow(c)
+		if a.flows[c.Name] != c || !a.waitsForPause(c) {
+			return true
 		}
-		return !c.needsAlign || !c.offloaded || a.flows[c.Name] != c
+		a.auditFlow(c)
+		return !a.waitsForPause(c)
 	})
 	return len(s.toAlign) > 0
 }

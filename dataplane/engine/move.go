@@ -88,6 +88,9 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRea
 // from the last value of hardware, with a discontinuity.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
+	if err := c.errShadowless(); err != nil {
+		return err
+	}
 	if err := m.setActive(ctx, []*flowState{c}, true); err != nil {
 		return err
 	}
@@ -175,7 +178,8 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	if c.hasShadow {
 		c.shadowBase = backend.Sub(c.base, before.Pair)
 	}
-	c.follows, c.past.Seen = c.hasShadow, uint32(before.at)
+	c.follows, c.past.Seen = c.mayFollow(), uint32(before.at)
+	c.lastIdle = idleSample{}
 	c.gone = nil
 	c.backend, c.basis, c.edit().source = s.hardware, c.hardware.Basis, c.hardware.Source
 	if c.needsAlign = false; lacks {
@@ -197,7 +201,7 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 	if m.shadowComplete(c) {
 		return m.writeContinuity(c, c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase))
 	}
-	c.follows = false
+	c.endFollowing()
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 
@@ -275,6 +279,11 @@ func moved(c *flowState, why string, lacks bool) dataplane.Event {
 // noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.
 func (m *mover) noteNeedsAlign(c *flowState) {
 	c.needsAlign = true
+	m.awaitPause(c)
+}
+
+// awaitPause has the auditor look out for a pause of an offloaded flow.
+func (m *mover) awaitPause(c *flowState) {
 	if m.stack.audit && !slices.Contains(m.stack.toAlign, c) {
 		m.stack.toAlign = append(m.stack.toAlign, c)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -94,17 +95,32 @@ func takeUp(old *catalogue.Inherited, u backend.SoftwareBackend, f backend.Place
 	return h, nil
 }
 
-// publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it.
-func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
+// publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it. displaced are the flows behind it that have
+// just left hardware: they counted its packets until then. What its shadow has counted by now is theirs, or was counted by
+// neither.
+func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 	c.backend, c.edit().source = m.stack.software, m.stack.software.Source(c.Placed)
-	err := m.publish(c, c.shadow, displaced)
+	if err := m.publish(c, c.shadow, len(displaced) > 0); err != nil {
+		return err
+	}
 	c.shadowBase, c.follows = c.base, true
-	return err
+	if len(displaced) == 0 || c.shadow.Adopted || c.base == (backend.Pair{}) {
+		return nil
+	}
+	for _, o := range displaced {
+		past := o.past
+		past.Discontinuities++
+		m.sendMoved(o, fmt.Sprintf("packets passed until XDP counted flow %q", c.Name), true)
+		if err := m.writeContinuity(o, past); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
-// before hardware began to count.
-func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
+// before hardware began to count. ahead says that its shadow has packets that hardware has counted for flows behind it.
+func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) error {
 	c.backend, c.basis, c.edit().source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	amid := uint64(0)
 	var u backend.SoftwareBackend
@@ -148,8 +164,13 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead) error {
 	if err != nil {
 		return err
 	}
-	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.hasShadow
-	if c.needsAlign = false; amid > 0 {
+	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.mayFollow()
+	c.needsAlign = false
+	switch {
+	case ahead:
+		c.endFollowing()
+		m.awaitPause(c)
+	case amid > 0:
 		m.noteNeedsAlign(c)
 		if taken {
 			m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", amid)

@@ -134,10 +134,7 @@ func (u undone) declare(e *Engine) error {
 			continue
 		}
 		if !software && !u.altered[c] { // its shadow lacks packets that its device has counted
-			c.follows = false
-			if err := e.mover.writeHardwareContinuity(c); err != nil {
-				errs = append(errs, fmt.Errorf("flow %q: ending the use of its shadow: %w", name, err))
-			}
+			errs = append(errs, e.mover.unfollow(c))
 			continue
 		}
 		c.past.Discontinuities++

@@ -21,7 +21,7 @@ def alive(mirror):
 
 
 def places(instance):
-    """The paths that a mirror of that name may have, in the order of docs/place.md."""
+    """The paths that a mirror of that name may have, in the order of docs/mirror-format.md."""
     if "/" in instance:
         return [instance]
     user = os.environ.get("XDG_RUNTIME_DIR", "")

@@ -148,13 +148,13 @@ func queueTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type
 
 func hostTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type, fields []refField) {
 	fmt.Fprintf(b, "### `%s`\n\n`flexio.%s`.\n\n", strct, typ.Name())
-	b.WriteString("| reference | its type | layout | Go | type | test |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| reference | its type | Go | type | test |\n| --- | --- | --- | --- | --- |\n")
 	for _, f := range fields {
 		g, err := find(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | no layout given | `%s` | %s | %s |\n", f.name, strings.ReplaceAll(f.ctype, "*", "\\*"), g.text, strings.ReplaceAll(g.typ, "*", "\\*"), strings.Join(hostTests(strct, f.name), ", "))
+		fmt.Fprintf(b, "| `%s` | %s | `%s` | %s | %s |\n", f.name, strings.ReplaceAll(f.ctype, "*", "\\*"), g.text, strings.ReplaceAll(g.typ, "*", "\\*"), strings.Join(hostTests(strct, f.name), ", "))
 	}
 	b.WriteString("\n")
 }

@@ -4,7 +4,7 @@
 // The libraries are C. Build compiles them with gcc from the sources that are embedded here
 // (src); no header of rdma-core is needed. They have only the public ABI: a program loads them
 // by path in place of rdma-core's. Their libibverbs contains the uverbs kernel in software
-// (docs/uverbs.md), whose flows, counters and DevX they use. There are two builds of
+// (docs/testing.md), whose flows, counters and DevX they use. There are two builds of
 // libibverbs: one with the symbols of rdma-core 65 (IBVERBS_1.18, completion counters) and one
 // with the symbols of rdma-core 44, without them.
 // There are three builds of libmlx5, as rdma-core 65, 44 and 61.0, which read the actions of
@@ -15,7 +15,7 @@
 // A device is a netdev of the network namespace of the thread that calls
 // ibv_get_device_list. Flows match the real packets of that netdev: a packet socket reads
 // copies of them, so a packet counts as its wire segments, in bytes of layer 2 without FCS
-// (src/nic.h). Queue pairs move data between queue pairs of one process. docs/software-nic.md
+// (src/nic.h). Queue pairs move data between queue pairs of one process. docs/testing.md
 // describes both, the errnos, and the differences from a real NIC.
 //
 // # Faults

@@ -127,10 +127,10 @@ func TestBarriers(t *testing.T) {
 
 var row = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.* (\\d+) \\|$")
 
-// TestBarriersAreDocumented compares the table of docs/memory-order.md with the results of the
-// programs.
+// TestBarriersAreDocumented compares the table of docs/mirror-format.md, section 13, with the
+// results of the programs.
 func TestBarriersAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/memory-order.md")
+	text, err := os.ReadFile("../../docs/mirror-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +141,12 @@ func TestBarriersAreDocumented(t *testing.T) {
 	found := needed()
 	for barrier, programs := range found {
 		if n := strconv.Itoa(len(programs)); documented[barrier] != n {
-			t.Errorf("%s: %s programs fail without it, docs/memory-order.md says %q", barrier, n, documented[barrier])
+			t.Errorf("%s: %s programs fail without it, docs/mirror-format.md says %q", barrier, n, documented[barrier])
 		}
 	}
 	for barrier := range documented {
 		if _, ok := found[barrier]; !ok {
-			t.Errorf("docs/memory-order.md has the barrier %s, which no program has", barrier)
+			t.Errorf("docs/mirror-format.md has the barrier %s, which no program has", barrier)
 		}
 	}
 }

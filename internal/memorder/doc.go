@@ -11,8 +11,7 @@
 //
 // The other files are the protocol: block_test.go, identity_test.go,
 // record_test.go, history_test.go, growth_test.go, device_test.go, live_test.go
-// and wait_test.go. Each program in them is a rule of docs/mirror-format.md,
-// docs/device-words.md, docs/live.md or docs/waiting.md as Go code, with a name for each
-// barrier. TestBarriers removes each barrier in turn, and demands
-// that the program then fails. docs/memory-order.md lists the barriers.
+// and wait_test.go. Each program in them is a rule of docs/mirror-format.md as Go code, with a
+// name for each barrier. TestBarriers removes each barrier in turn, and demands
+// that the program then fails. Section 13 of that page lists the barriers.
 package memorder

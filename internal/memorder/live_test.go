@@ -1,6 +1,6 @@
 package memorder
 
-// putLive is L2 of docs/live.md: it changes the live words of an entry. state is odd meanwhile.
+// putLive is L2 of docs/mirror-format.md: it changes the live words of an entry. state is odd meanwhile.
 func putLive(t *thread, state word, count int, fields ...word) {
 	t.Store(state, count-1)
 	t.StoreFence("view-begin-fence")

@@ -10,7 +10,7 @@
  *     if (!err) err = ft_device_attach(&s, &r, h, &d);
  *     if (!err) err = ft_device_load(&d, &completions, &errors);
  *
- * Promises (docs/device-words.md)
+ * Promises (docs/reading.md)
  *
  *   - Each total is true, however often the device's word came round.
  *   - The two are no pair: the device writes them one by one. It does not store when,
@@ -67,7 +67,7 @@ FT_API void ft_device_close(ft_device_segment *s);
 FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out);
 FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors);
 
-/* ---- layout: docs/device-words.md ----------------------------------------- */
+/* ---- layout: docs/mirror-format.md, section 10 ---------------------------- */
 
 enum {
 	FT_DEV_VERSION = 8,

@@ -10,7 +10,7 @@
  *     if (!err) err = ft_live_attach(&m, &r, h, &c);
  *     if (!err) err = ft_live(&c, &packets, &bytes);
  *
- * Promises (docs/live.md)
+ * Promises (docs/reading.md)
  *
  *   - A total includes each packet that was counted before the call; packets and bytes of
  *     one CPU are of the same packets. It is at least every value of the counter that the
@@ -72,7 +72,7 @@ FT_API void ft_live_close(ft_live_map *m);
 FT_API int ft_live_attach(const ft_live_map *m, const ft_reader *r, ft_handle h, ft_live_counter *out);
 FT_API int ft_live(ft_live_counter *c, uint64_t *packets, uint64_t *bytes);
 
-/* ---- layout: docs/live.md ------------------------------------------------- */
+/* ---- layout: docs/mirror-format.md, section 11 ---------------------------- */
 
 enum {
 	FT_LVM_VERSION = 8,

@@ -2,7 +2,7 @@
  *
  * flowtally_place.h: finding the mirror of an instance by the instance's name.
  *
- * docs/place.md specifies the rule: the first mirror of a trusted owner whose writer is
+ * docs/mirror-format.md specifies the rule: the first mirror of a trusted owner whose writer is
  * alive, in /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, and
  * the first of a trusted owner if no writer is alive. So the file of a dead writer hides
  * no live one, and no other user can put a file before it.

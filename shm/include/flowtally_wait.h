@@ -6,7 +6,7 @@
  *     int err = ft_wait(&r, h, 1000000, 5000000000, &v);   five seconds at most
  *     if (err == FT_ERR_TIMEOUT) printf("only %" PRIu64 "\n", v.packets);
  *
- * Promises (docs/waiting.md)
+ * Promises (docs/mirror-format.md, section 9)
  *
  *   - No wake is missed, and none is too early: FT_OK means that the threshold
  *     was seen reached, FT_ERR_TIMEOUT that the time is over.

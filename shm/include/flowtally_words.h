@@ -10,7 +10,7 @@
  *
  * flowtally_ring.h counts the completion queue of an mlx5 device.
  *
- * Promises (docs/words.md)
+ * Promises (docs/embedding.md)
  *
  *   - The words are the value of the counter, and nothing else that a reader reads. They
  *     begin at 0, and the total of the counter goes on over changes of programs.
@@ -63,7 +63,7 @@ FT_API int ft_words_served(const ft_words *w);
  * limit go on at 0 past it: count less than half of it between two poll cycles then. */
 FT_API void ft_words_add(ft_words *w, uint64_t completions, uint64_t errors);
 
-/* ---- layout: docs/words.md ------------------------------------------------ */
+/* ---- layout: docs/mirror-format.md, section 12 ---------------------------- */
 
 enum {
 	FT_WDM_VERSION = 8,

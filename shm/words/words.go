@@ -3,7 +3,7 @@
 //
 // A words file holds the two words of one counter. The program that has it can write nothing else. The file has no
 // name: the socket NAME.words beside the mirror hands out its descriptor. Its length is sealed, so that no process can cut
-// it short under the mapping of another. docs/words.md specifies the messages of the socket.
+// it short under the mapping of another. docs/mirror-format.md specifies the messages of the socket.
 package words
 
 import (

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSizes prints the bytes of a scrape and of a push, which docs/scale.md has.
+// TestSizes prints the bytes of a scrape and of a push, which docs/export.md has.
 func TestSizes(t *testing.T) {
 	for _, flows := range []int{16, 256, 4096} {
 		m := newMirror(t)

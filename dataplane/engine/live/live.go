@@ -1,5 +1,5 @@
 // Package live serves the sockets beside a mirror, which hand out descriptors and nothing else. NAME.live hands out the
-// memory in which the kernel counts: docs/live.md specifies the message, and shm.Reader.Live receives it. NAME.words
+// memory in which the kernel counts: docs/mirror-format.md specifies the message, and shm.Reader.Live receives it. NAME.words
 // hands out reserved words: package words serves its clients.
 package live
 

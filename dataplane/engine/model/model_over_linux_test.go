@@ -19,6 +19,9 @@ func drawOver(t *rapid.T) string {
 		"amid@", "amid@", "amid@", "amid@",
 	}
 	var steps []string
+	if rapid.IntRange(0, 4).Draw(t, "tight") == 0 {
+		steps = append(steps, "tight")
+	}
 	kind := rapid.SampledFrom([]string{"devx", "devx", "devx", "verbs", "steal", ""})
 	for i, ifname := range []string{"v0", "v1"} {
 		if k := kind.Draw(t, "kind"); k != "" || i == 0 {

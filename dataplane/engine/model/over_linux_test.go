@@ -25,6 +25,7 @@ type over struct {
 	safe   uint64 // of passed: read by a process, or in a pinned slot that the total goes on from
 	fresh  uint64 // of passed: in a device, and perhaps not read yet
 	unsure uint64 // that may be another flow's
+	either uint64 // of unsure: this flow's or that of one other flow of the set, which has it in either then
 	undone uint64 // that were counted while a change was in force which was refused then: with a discontinuity
 	behind uint64 // that the last look lacked: the shadow may know them, and the total get them with a discontinuity
 	unread bool   // one of its devices went before its first read, and its total has no value until that is noticed
@@ -277,7 +278,7 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 	switch {
 	case t.over.unread:
 		t.possible = true
-	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable:
+	case source == flow.RDMA && counted && !w.rack.cards[at.name].unreadable && !w.lacksDevice(name):
 		t.over.fresh++
 	case source == flow.XDP && seen > 0:
 		t.over.safe++
@@ -291,6 +292,16 @@ func (w *world) countOver(t *truth, name string, at site, counted bool, seen int
 	}
 }
 
+// lacksDevice reports whether a device of a flow has gone, perhaps unnoticed. The flow may leave its other devices then without
+// their last values.
+func (w *world) lacksDevice(name string) bool {
+	f := w.find(name)
+	return f != nil && slices.ContainsFunc(w.sites(*f), func(s site) bool {
+		c := w.rack.cards[s.name]
+		return c != nil && c.absent
+	})
+}
+
 // checkOver compares a total with the truth.
 func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	o := &t.over
@@ -299,12 +310,18 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	w.trace("%s: %d packets, %d discontinuities; between %d and %d; %d counted, %d missed, %d unsure, by %s",
 		f.Name, packets, n, least, most, o.passed, t.missed, o.unsure, w.sources[f.Name])
 	if w.isOld(f) {
+		w.forgetEither(f)
 		return nil
 	}
 	if t.rebase {
+		w.forgetEither(f)
 		*t = truth{known: true, last: n, over: over{total: packets}}
 		return nil
 	}
+	if n != t.last || o.unsure != o.either || o.twice > 0 || o.unread {
+		w.forgetEither(f)
+	}
+	t.beyond = int64(packets - o.total - o.passed)
 	if n == t.last && o.unsure == 0 {
 		least, most = o.total+o.passed, o.total+o.passed
 	}
@@ -336,6 +353,85 @@ func (w *world) checkOver(f flow.Flow, t *truth, packets, n uint64) error {
 	}
 	t.known, t.last = true, n
 	t.over = over{total: packets, behind: max(all, packets) - packets}
+	return nil
+}
+
+// either are the two flows of which one has counted a packet that passed amid a step, and what was known of them then.
+type either struct {
+	names  [2]string
+	truths [2]*truth
+}
+
+// forgetEither forgets the packets that a flow or another one has: a discontinuity says that either may lack them.
+func (w *world) forgetEither(f flow.Flow) {
+	w.eithers = slices.DeleteFunc(w.eithers, func(e either) bool {
+		if !slices.Contains(e.names[:], f.Name) {
+			return false
+		}
+		for _, name := range e.names {
+			w.half[name] = true // what it has beyond its own packets may be of those
+			if t := w.truth[name]; t != nil {
+				t.over.either = 0
+			}
+		}
+		return true
+	})
+}
+
+// checkEithers finds packets that passed amid a step and that no total has, or two have. It compares the sum of the totals of the
+// flows that share such packets.
+func (w *world) checkEithers() error {
+	group := make(map[string]string) // the first flow of a group, by flow
+	var first func(name string) string
+	first = func(name string) string {
+		if group[name] == "" || group[name] == name {
+			return name
+		}
+		return first(group[name])
+	}
+	for _, e := range w.eithers {
+		group[first(e.names[0])] = first(e.names[1])
+		group[first(e.names[1])] = first(e.names[1])
+	}
+	packets, beyond, unclear := make(map[string]int64), make(map[string]int64), make(map[string]bool)
+	for _, e := range w.eithers {
+		packets[first(e.names[0])]++
+		for i, name := range e.names {
+			if w.truth[name] != e.truths[i] { // it has become another flow
+				unclear[first(name)] = true
+			}
+		}
+	}
+	for name := range group {
+		if t := w.truth[name]; t == nil || w.half[name] || w.without[name] {
+			unclear[first(name)] = true
+		} else {
+			beyond[first(name)] += t.beyond
+		}
+	}
+	w.eithers, w.half = nil, make(map[string]bool)
+	for name, n := range packets {
+		if !unclear[name] && beyond[name] != n {
+			return violated("%d packets passed amid a step, and the totals of %s and of the flows beside it have %d of them", n, name, beyond[name])
+		}
+	}
+	return nil
+}
+
+// checkAudit finds differences between a device and XDP: both work as they should.
+func (w *world) checkAudit() error {
+	if !w.audit {
+		return nil
+	}
+	list, err := w.engine.Conditions(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.Code == dataplane.CodeRDMAAuditDiffers {
+			return violated("%s: %s", c.Object, c.Text)
+		}
+	}
 	return nil
 }
 
@@ -452,16 +548,29 @@ func (w *world) resolveAmid() {
 			}
 			continue
 		}
-		seen := make(map[string]bool)
-		for _, name := range append(p.may, w.mayCount(p)...) {
-			if w.find(name) != nil && !seen[name] {
-				seen[name] = true
+		may := slices.Compact(slices.Sorted(slices.Values(append(p.may, w.mayCount(p)...))))
+		if counted := p.counted || p.seen > 0; counted && w.isEither(p, after, may) {
+			names := [2]string{p.winner.Name, after.Name}
+			w.eithers = append(w.eithers, either{names, [2]*truth{w.truthOf(names[0]), w.truthOf(names[1])}})
+			for _, name := range may {
+				w.truthOf(name).over.either++
+			}
+		}
+		for _, name := range may {
+			if w.find(name) != nil {
 				t := w.truthOf(name)
 				t.possible = true
 				t.over.unsure++
 			}
 		}
 	}
+}
+
+// isEither reports whether a packet counts for its winner of before or for that of after, and the set has both now.
+func (w *world) isEither(p amidPacket, after flow.Flow, may []string) bool {
+	stays := w.find(p.winner.Name)
+	return stays != nil && stays.Identity() == p.winner.Identity() && w.find(after.Name) != nil && len(may) == 2 &&
+		!w.uncertain && !slices.ContainsFunc(may, func(name string) bool { return w.without[name] || w.truthOf(name).rebase })
 }
 
 // noteSources notes what counts each flow.

@@ -69,6 +69,8 @@ type world struct {
 	unheldAtStart map[site]bool   // hooks without a program when the process began
 	deviceAt      time.Time       // when a device last had a step
 	amid          []amidPacket    // of the step that is under way
+	eithers       []either        // packets that passed amid steps since the last check
+	half          map[string]bool // flows that may have some packets of eithers which were forgotten
 	undone        []flow.Flow     // the set that the step has refused
 	tried         map[string]bool // flows that were refused since the last check
 
@@ -109,7 +111,8 @@ type truth struct {
 	// refused are hooks that did not take a program when the total began: a condition says so, and nobody has promised to
 	// count there until the hook is held.
 	refused  map[site]bool
-	possible bool // a packet may have been lost or counted twice since the last check
+	beyond   int64 // packets of the total beyond those that are surely the flow's, at the last check
+	possible bool  // a packet may have been lost or counted twice since the last check
 	over     over
 }
 
@@ -129,7 +132,7 @@ func violated(format string, args ...any) error { return violation{fmt.Sprintf(f
 func newWorld(host *memkernel.Host, dir string, trace func(string, ...any)) *world {
 	w := &world{
 		host: host, dir: dir, trace: trace, keep: true, room: 8,
-		truth: make(map[string]*truth), fresh: make(map[string]bool), refusing: make(map[site]bool), interfaces: []string{"v0", "v1"},
+		truth: make(map[string]*truth), half: make(map[string]bool), fresh: make(map[string]bool), refusing: make(map[site]bool), interfaces: []string{"v0", "v1"},
 	}
 	w.host.Add("v0", "")
 	w.host.Add("v1", "veth")
@@ -997,13 +1000,16 @@ func (w *world) check() error {
 	if w.rack != nil && w.rack.fault != nil {
 		return violated("%v", w.rack.fault)
 	}
+	if err := w.checkAudit(); err != nil {
+		return err
+	}
 	for _, f := range w.flows {
 		if err := w.checkFlow(r, f); err != nil {
 			return err
 		}
 	}
 	w.tried = maps.Clone(w.without)
-	return nil
+	return w.checkEithers()
 }
 
 // checkFlow compares the entry of one flow with the truth about it, and begins a new count from there.

@@ -3,8 +3,8 @@
 // can spoil the words that it has, and nothing else.
 //
 // A program has words for as long as its connection to the socket lives. When that ends the last values stay, and the
-// next program gets a new file: a device, or a process that kept the old file, may still write there. docs/words.md
-// describes it for programs and for authors of clients.
+// next program gets a new file: a device, or a process that kept the old file, may still write there. docs/embedding.md
+// describes it for programs, docs/mirror-format.md for authors of clients.
 package words
 
 import (

@@ -20,15 +20,19 @@ const (
 // openSnapshot16k and openSnapshot256k: a labelled snapshot of so many counters into one that
 // was filled before, against Go's copy of as many values from heap to heap. The snapshot
 // also copies 64 bytes of label per block, and its source is the mapping.
+//
+// A block is what a writer publishes at once, so no reader can copy more at once. Within the
+// second-level cache that shows: the copy of 16,384 values in one piece takes a fifth less time
+// on a Zen 5.
 func openSnapshot16k(context.Context, bench.Env) (*bench.Sides, error) {
-	return openSnapshot(16384, placements)
+	return openSnapshot(16384, placements, shm.BlockLen)
 }
 
 func openSnapshot256k(context.Context, bench.Env) (*bench.Sides, error) {
-	return openSnapshot(262144, 1)
+	return openSnapshot(262144, 1, 262144)
 }
 
-func openSnapshot(counters, placements int) (*bench.Sides, error) {
+func openSnapshot(counters, placements, piece int) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		snaps, mirrors := make([]shm.Snapshot, placements), make([]*mirror, placements)
 		from, to := make([][]shm.Value, placements), make([][]shm.Value, placements)
@@ -72,7 +76,9 @@ func openSnapshot(counters, placements int) (*bench.Sides, error) {
 				to, from := to[copied%placements], from[copied%placements]
 				copied++
 				for range n {
-					copy(to, from)
+					for at := 0; at < counters; at += piece {
+						copy(to[at:at+piece], from[at:at+piece])
+					}
 				}
 			}),
 		}, nil

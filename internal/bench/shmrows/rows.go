@@ -12,7 +12,7 @@ func Rows() []bench.Row {
 		{Name: "shm.read", Ref: "three bare atomic loads, Go", Bound: 2.0, Open: openRead},
 		{Name: "shm.read.c", Ref: "three bare acquire loads, C", Bound: 2.0, Open: openReadC},
 		{Name: "shm.read.busy", Ref: "shm.read: the same with an idle writer", Bound: 1.2, Open: openBusy},
-		{Name: "shm.snapshot.16k", Ref: "memcpy of the values, 393,216 bytes", Bound: 1.3, Unit: "ns per snapshot", Open: openSnapshot16k},
+		{Name: "shm.snapshot.16k", Ref: "memcpy of the values, block by block, 256 of 1,536 bytes", Bound: 1.3, Unit: "ns per snapshot", Open: openSnapshot16k},
 		{Name: "shm.snapshot.256k", Ref: "memcpy of the values, 6,291,456 bytes", Bound: 1.15, Unit: "ns per snapshot", Open: openSnapshot256k},
 		{Name: "shm.publish", Ref: "memcpy of the values, 1,536 bytes", Bound: 2.0, Unit: "ns per block", Open: openPublish},
 		{Name: "shm.visible", Ref: "one cache line ping-pong, one way", Bound: 1.6, Unit: "ns one way, p50", Open: openVisible,
