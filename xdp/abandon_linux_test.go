@@ -10,50 +10,50 @@ import (
 // that were there go on.
 func TestLoadThatFails(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, dp, "a")
 	first := exact4(1, 2, 3, 4, id)
-	mustAdd(t, rs, first)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	good := rs.load.spec
+	mustAdd(t, dp, first)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	good := dp.loader.spec
 	bad := good.Copy()
-	bad.Programs[rs.load.programName(false)].Instructions = bad.Programs[rs.load.programName(false)].Instructions[1:]
-	rs.load.spec = bad
+	bad.Programs[dp.loader.programName(false)].Instructions = bad.Programs[dp.loader.programName(false)].Instructions[1:]
+	dp.loader.spec = bad
 	second := exact4(1, 2, 3, 5, id) // a second key: the tuple is hashed from the next load on
 	second.Order = 1
 	third := exact4(1, 2, 3, 6, id) // a new mask
 	third.Order, third.Mask.Out.TOS = 2, 0xff
-	if err := rs.Add(second, third); err == nil {
+	if err := dp.Add(second, third); err == nil {
 		t.Fatal("a program that is not whole was loaded")
 	}
 	check := func(rules, packets int) {
 		t.Helper()
-		if err := rs.verify(); err != nil {
+		if err := dp.verify(); err != nil {
 			t.Error(err)
 		}
-		if n := len(rs.Rules()); n != rules {
+		if n := len(dp.Rules()); n != rules {
 			t.Errorf("%d rules, want %d", n, rules)
 		}
-		before := readOne(t, rs, id).Packets
+		before := readOne(t, dp, id).Packets
 		var p *ebpf.Program
-		for _, h := range rs.hooks {
+		for _, h := range dp.hooks {
 			p = h.prog
 		}
 		for port := range uint16(3) {
 			runFrame(t, p, udp4(1, 2, 3, 4+port, 64))
 		}
-		if got := readOne(t, rs, id).Packets - before; got != uint64(packets) {
+		if got := readOne(t, dp, id).Packets - before; got != uint64(packets) {
 			t.Errorf("counted %d packets, want %d", got, packets)
 		}
 	}
 	check(1, 1)
-	rs.load.spec = good
-	mustAdd(t, rs, second, third)
+	dp.loader.spec = good
+	mustAdd(t, dp, second, third)
 	check(3, 3)
-	if err := rs.Remove(first, second); err != nil {
+	if err := dp.Remove(first, second); err != nil {
 		t.Fatal(err)
 	}
 	check(1, 1)
-	mustAdd(t, rs, second)
+	mustAdd(t, dp, second)
 	check(2, 2)
 }

@@ -13,46 +13,46 @@ import (
 func TestAdoptWhatProgramsKnow(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
-	open := func() *RuleSet {
+	open := func() *Datapath {
 		t.Helper()
-		rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+		dp, err := Open(Options{MaxRules: 256, PinDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := rs.verify(); err != nil {
+		if err := dp.verify(); err != nil {
 			t.Fatal(err)
 		}
-		return rs
+		return dp
 	}
-	rs := open()
-	id := mustCounter(t, rs, "a")
+	dp := open()
+	id := mustCounter(t, dp, "a")
 	k1, k2 := exact4(1, 2, 3, 4, id), exact4(1, 2, 3, 5, id)
 	other := tcpTo(80, id)
 	other.Priority = 1
 	k2.Order = 1
-	mustAdd(t, rs, k1, other)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	mustAdd(t, dp, k1, other)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	for round, step := range []struct{ remove, add []Rule }{
 		{remove: []Rule{k1}}, {add: []Rule{k1}}, {remove: []Rule{k1}}, {add: []Rule{k2}}, {add: []Rule{k1}},
 		{remove: []Rule{k1, k2}}, {add: []Rule{k2}}, {remove: []Rule{other, k2}}, {add: []Rule{k1, other}},
 	} {
-		if err := rs.Remove(step.remove...); err != nil {
+		if err := dp.Remove(step.remove...); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		mustAdd(t, rs, step.add...)
-		rules, before := rs.Rules(), readOne(t, rs, id).Packets
-		if err := rs.Close(); err != nil {
+		mustAdd(t, dp, step.add...)
+		rules, before := dp.Rules(), readOne(t, dp, id).Packets
+		if err := dp.Close(); err != nil {
 			t.Fatal(err)
 		}
-		rs = open()
-		if got := rs.Rules(); len(got) != len(rules) {
+		dp = open()
+		if got := dp.Rules(); len(got) != len(rules) {
 			t.Fatalf("round %d: %d rules, want %d", round, len(got), len(rules))
 		}
-		if len(rs.Attachments()) != 1 {
-			t.Fatalf("round %d: attachments %+v", round, rs.Attachments())
+		if len(dp.Attachments()) != 1 {
+			t.Fatalf("round %d: attachments %+v", round, dp.Attachments())
 		}
 		want := before
-		p := attachedProgram(t, rs)
+		p := attachedProgram(t, dp)
 		for port := range uint16(4) {
 			frame := udp4(1, 2, 3, 3+port, 64)
 			runFrame(t, p, frame)
@@ -63,17 +63,17 @@ func TestAdoptWhatProgramsKnow(t *testing.T) {
 			}
 		}
 		p.Close()
-		if got := readOne(t, rs, id).Packets; got != want {
+		if got := readOne(t, dp, id).Packets; got != want {
 			t.Errorf("round %d: counted %d, want %d", round, got, want)
 		}
 	}
-	rs.Destroy()
+	dp.Destroy()
 }
 
 // attachedProgram returns the program on the only hook, whichever process loaded it.
-func attachedProgram(t *testing.T, rs *RuleSet) *ebpf.Program {
+func attachedProgram(t *testing.T, dp *Datapath) *ebpf.Program {
 	t.Helper()
-	for _, h := range rs.hooks {
+	for _, h := range dp.hooks {
 		info, err := h.link.Info()
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +91,8 @@ func attachedProgram(t *testing.T, rs *RuleSet) *ebpf.Program {
 // TestRefusedHookLeavesTheOther: a hook that was held before a call is held after it, whatever the call could not take.
 func TestRefusedHookLeavesTheOther(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	dp := openTest(t, Options{MaxRules: 256})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	err := w.Near.NS.Do(func() error {
 		// TCX takes 64 programs.
 		for {
@@ -108,7 +108,7 @@ func TestRefusedHookLeavesTheOther(t *testing.T) {
 			}
 			defer l.Close()
 		}
-		if got, err := rs.Attach(w.Near.Name, AttachOptions{Ingress: true, Egress: true}); err == nil {
+		if got, err := dp.Attach(w.Near.Name, AttachOptions{Ingress: true, Egress: true}); err == nil {
 			t.Errorf("a full hook was taken: %+v", got)
 		}
 		return nil
@@ -116,7 +116,7 @@ func TestRefusedHookLeavesTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := rs.Attachments(); len(got) != 1 || got[0].Hook != HookIngress {
+	if got := dp.Attachments(); len(got) != 1 || got[0].Hook != HookIngress {
 		t.Errorf("attachments: got %+v, want the ingress hook", got)
 	}
 }

@@ -35,13 +35,13 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)
 			ends := [2]*lab.End{{NS: w.Near.NS, Name: "lo", Index: 1}, {NS: w.Far.NS, Name: "lo", Index: 1}}
-			rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
-			attach(t, rs, ends[0], AttachOptions{Mode: mode, Ingress: true})
-			if err := rs.Close(); err != nil {
+			dp := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+			attach(t, dp, ends[0], AttachOptions{Mode: mode, Ingress: true})
+			if err := dp.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rs = openTest(t, Options{MaxRules: 64, PinDir: rs.dir})
-			if a := attach(t, rs, ends[1], AttachOptions{Mode: mode, Ingress: true}); !a[0].Fresh {
+			dp = openTest(t, Options{MaxRules: 64, PinDir: dp.dir})
+			if a := attach(t, dp, ends[1], AttachOptions{Mode: mode, Ingress: true}); !a[0].Fresh {
 				t.Errorf("attachment %+v, want a fresh one", a[0])
 			}
 			if was, now := ingressPrograms(t, ends[0]), ingressPrograms(t, ends[1]); was != 0 || now != 1 {
@@ -55,22 +55,22 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 // one has one program on the interface, not two.
 func TestDeathInAMoveToADispatcher(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
-	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
-	rs.meta.port(a[0].Port).setHook(site{hookKey: hookKey{a[0].Port, HookIngress}, slot: true}, a[0].Index, modeDispatcher)
-	rs.meta.clearLoaded()
-	if err := rs.Close(); err != nil {
+	dp := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+	a := attach(t, dp, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+	dp.meta.port(a[0].Port).setHook(site{hookKey: hookKey{a[0].Port, HookIngress}, component: true}, a[0].Index, modeDispatcher)
+	dp.meta.clearLoaded()
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w.Near.NS.Do(func() (err error) {
-		rs, err = Open(Options{MaxRules: 64, PinDir: rs.dir})
+		dp, err = Open(Options{MaxRules: 64, PinDir: dp.dir})
 		return err
 	})
-	t.Cleanup(func() { rs.Destroy() })
-	if got, want := len(rs.Attachments()), ingressPrograms(t, w.Near); got != want {
+	t.Cleanup(func() { dp.Destroy() })
+	if got, want := len(dp.Attachments()), ingressPrograms(t, w.Near); got != want {
 		t.Errorf("%d attachments, and %d programs on the interface", got, want)
 	}
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	if n := ingressPrograms(t, w.Near); n != 1 {
 		t.Errorf("%d programs on the interface, want 1", n)
 	}
@@ -80,18 +80,18 @@ func TestDeathInAMoveToADispatcher(t *testing.T) {
 // record wrong for the other one.
 func TestAnInterfaceOfTheSameName(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
-	a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
-	old := rs.hooks[hookKey{a[0].Port, HookEgress}]
+	dp := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
+	a := attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	old := dp.hooks[hookKey{a[0].Port, HookEgress}]
 	old.ifindex = a[0].Index + 1000 // as of the deleted interface
-	rs.mu.Lock()
-	rs.drop(old)
-	rs.mu.Unlock()
-	if err := rs.Close(); err != nil {
+	dp.mu.Lock()
+	dp.drop(old)
+	dp.mu.Unlock()
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = openTest(t, Options{MaxRules: 64, PinDir: rs.dir})
-	if got := rs.Attachments(); len(got) != 1 || !got[0].Adopted || got[0].Index != a[0].Index {
+	dp = openTest(t, Options{MaxRules: 64, PinDir: dp.dir})
+	if got := dp.Attachments(); len(got) != 1 || !got[0].Adopted || got[0].Index != a[0].Index {
 		t.Errorf("adopted %+v, want the hook of interface %d", got, a[0].Index)
 	}
 }

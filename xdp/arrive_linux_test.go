@@ -35,14 +35,14 @@ func TestTagAtTCXIngress(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		t.Run(map[bool]string{true: "in the frame", false: "beside it"}[inside], func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
+			dp := openTest(t, Options{MaxRules: 1024})
 			var tagged, untagged Rule
-			tagged.Counter, untagged.Counter, untagged.Order = mustCounter(t, rs, "tagged"), mustCounter(t, rs, "untagged"), 1
+			tagged.Counter, untagged.Counter, untagged.Order = mustCounter(t, dp, "tagged"), mustCounter(t, dp, "untagged"), 1
 			tagged.Key.Out.Flags, tagged.Mask.Out.Flags = FlagTag1|FlagIPv4, FlagTag1|FlagTag2|FlagIPv4
 			tagged.Key.Out.VLAN[0], tagged.Mask.Out.VLAN[0] = tci, [2]byte{255, 255}
 			untagged.Key.Out.Flags, untagged.Mask.Out.Flags = FlagIPv4, FlagTag1|FlagIPv4
-			mustAdd(t, rs, tagged, untagged)
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+			mustAdd(t, dp, tagged, untagged)
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
 			frame := udp4(0x0a000001, 0x0a000002, 1000, 53, 100)
 			if inside {
 				frame = append(append(frame[:12:12], 0x81, 0, tci[0], tci[1]), frame[12:]...)
@@ -50,10 +50,10 @@ func TestTagAtTCXIngress(t *testing.T) {
 				pushTag(t, w.Far, 1<<13|100)
 			}
 			arrive(t, w.Far, packets, frame)
-			if got, want := readOne(t, rs, tagged.Counter), (Pair{packets, packets * 104}); got != want {
+			if got, want := readOne(t, dp, tagged.Counter), (Pair{packets, packets * 104}); got != want {
 				t.Errorf("vlan id 100 pcp 1: got %+v, want %+v", got, want)
 			}
-			if got := readOne(t, rs, untagged.Counter); got != (Pair{}) {
+			if got := readOne(t, dp, untagged.Counter); got != (Pair{}) {
 				t.Errorf("untagged: got %+v, want none", got)
 			}
 		})
@@ -84,9 +84,9 @@ func TestBridge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs := openTest(t, Options{MaxRules: 1024})
-	ids := floodRules(t, rs, 2)
-	if a := attach(t, rs, bridge, AttachOptions{Ingress: true}); a[0].Mode != modeTCX {
+	dp := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, dp, 2)
+	if a := attach(t, dp, bridge, AttachOptions{Ingress: true}); a[0].Mode != modeTCX {
 		t.Fatalf("attachment %+v, want mode tcx", a[0])
 	}
 	packet := func(to byte, port uint16) []byte { // br_netfilter drops headers with a wrong checksum
@@ -95,16 +95,16 @@ func TestBridge(t *testing.T) {
 	}
 	lab.Eventually(t, "the bridge forwards from its port", func() bool {
 		arrive(t, w.Far, 1, packet(1, 1000))
-		return readOne(t, rs, ids[0]) != Pair{}
+		return readOne(t, dp, ids[0]) != Pair{}
 	})
-	was := readOne(t, rs, ids[0])
+	was := readOne(t, dp, ids[0])
 	const packets = 1000
 	arrive(t, w.Far, packets, packet(1, 1000))
 	arrive(t, w.Far, packets, packet(9, 1001)) // not the bridge's address
-	if got, want := readOne(t, rs, ids[0]), (Pair{was.Packets + packets, was.Bytes + 100*packets}); got != want {
+	if got, want := readOne(t, dp, ids[0]), (Pair{was.Packets + packets, was.Bytes + 100*packets}); got != want {
 		t.Errorf("to the host: got %+v, want %+v", got, want)
 	}
-	if got := readOne(t, rs, ids[1]); got != (Pair{}) {
+	if got := readOne(t, dp, ids[1]); got != (Pair{}) {
 		t.Errorf("to another host: got %+v, want none", got)
 	}
 }

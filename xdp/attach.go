@@ -1,14 +1,12 @@
 package xdp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -18,267 +16,267 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
-// keeps its number while the pins live. The interface need not exist.
-func (rs *RuleSet) Port(ifname string) (uint16, error) {
-	if err := rs.enter(); err != nil {
-		return 0, err
-	}
-	defer rs.mu.Unlock()
-	return rs.port(ifname)
+// AttachOptions says which hooks of an interface to take, and how.
+type AttachOptions struct {
+	Ingress bool // XDP, or TCX
+	Egress  bool // TCX
+	Mode    Mode // of the ingress hook
+
+	// Last puts a TCX program behind those that are attached, instead of before them. A program of ours that is attached
+	// keeps its place.
+	Last bool
+
+	// Beside lets ModeAuto count by TCX where another program holds the XDP hook. Without it that is ErrBusy.
+	Beside bool
+
+	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
+	// Options.PinDir. Without them, or if it fails, Beside applies.
+	Dispatcher bool
+
+	// GenericBesideSCTP allows generic mode where Attachment.HarmsSCTP would be true. Without it Attach refuses that mode
+	// while the kernel has SCTP.
+	GenericBesideSCTP bool
+
+	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. If that fails, the
+	// interface stays where it is.
+	Retake bool
 }
 
-func (rs *RuleSet) port(ifname string) (uint16, error) {
-	if ifname == "" || len(ifname) >= metaInterfaceSz {
-		return 0, fmt.Errorf("numbering interface %q: %w: a name is 1 to %d bytes", ifname, ErrInvalid, metaInterfaceSz-1)
-	}
-	if n, ok := rs.meta.portOf(ifname); ok {
-		return n, nil
-	}
-	unused := -1
-	for n := 1; n < maxPorts && unused < 0; n++ { // 0 is no interface
-		if !rs.meta.port(uint16(n)).used() {
-			unused = n
-		}
-	}
-	if unused < 0 {
-		if unused = rs.idlePort(); unused < 0 {
-			return 0, fmt.Errorf("numbering interface %q: %w: %d interfaces have numbers", ifname, ErrFull, maxPorts-1)
-		}
-	}
-	rs.meta.number(uint16(unused), ifname)
-	for _, at := range []Hook{HookIngress, HookEgress} {
-		rs.ledger.release(hookKey{uint16(unused), at})
-	}
-	return uint16(unused), nil
-}
-
-// idlePort is a number that no hook has and no rule asks for, or -1.
-func (rs *RuleSet) idlePort() int {
-	busy := map[uint16]bool{0: true}
-	for k := range rs.hooks {
-		busy[k.port] = true
-	}
-	for _, r := range rs.class.rules() {
-		if r.Mask.Out.Port != 0 {
-			busy[r.Key.Out.Port] = true
-		}
-	}
-	for n := range uint16(maxPorts) {
-		if !busy[n] {
-			return int(n)
-		}
-	}
-	return -1
-}
-
-// Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread. A hook
-// that this rule set holds already, in a mode that satisfies o, is left as it is; one whose interface was deleted, and
-// came back with another index, is attached again. When one hook cannot be taken those attached by this call are
+// Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread.
+//
+// A hook that this datapath holds, in a mode that satisfies o, stays as it is. If the interface was deleted and came back
+// with another index, its hooks are attached again. If one hook cannot be taken, those that this call has attached are
 // detached again.
-func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
+	if err := dp.enter(); err != nil {
 		return nil, err
 	}
-	defer rs.mu.Unlock()
-	ifi, dev, err := rs.interfaceByName(ifname)
+	defer dp.mu.Unlock()
+
+	ifi, dev, err := dp.interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
 	}
-	port, err := rs.port(ifname)
+	port, err := dp.port(ifname)
 	if err != nil {
 		return nil, err
 	}
+
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, dev, o)
+		t, err := dp.take(hookKey{port, at}, ifi, dev, o)
 		if err != nil {
 			for _, h := range fresh {
-				rs.drop(h)
+				dp.drop(h)
 			}
 			return nil, err
 		}
-		if isNew {
-			fresh = append(fresh, h)
+		if t.fresh {
+			fresh = append(fresh, t.hook)
 		}
-		h.local = dev.local()
-		a := rs.attachment(h)
-		a.Fresh, a.Rejected = isNew, rejected
+		t.hook.local = dev.local()
+		a := dp.attachment(t.hook)
+		a.Fresh, a.Rejected = t.fresh, t.rejected
 		done = append(done, a)
 	}
+	// An outage ends when both hooks are attached: nothing of this call is undone any more.
 	for _, h := range fresh {
-		rs.ledger.cover(h.hookKey, h.ifindex)
+		dp.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
 }
 
-// Exists reports whether there is an interface of that name, in the network namespace of the calling thread, or whether
-// that is not known.
-func Exists(ifname string) bool {
-	_, _, err := interfaceByName(ifname)
-	return !errors.Is(err, ErrNotFound)
+// taken is a hook that runs a program of this datapath.
+type taken struct {
+	hook     *hook
+	fresh    bool    // it was attached just now, and was not moved from another mode
+	rejected []error // the reasons of Attachment.Rejected
 }
 
-// Listed is a list of the existing interfaces for an error, in the network namespace of the calling thread. To list them
-// costs more the more there are, so one error of many has the list.
-func Listed() string {
-	all, err := net.Interfaces()
-	if err != nil {
-		return "the interfaces cannot be listed: " + err.Error()
+// take makes sure that a hook runs a program of this datapath, in a mode that o allows.
+func (dp *Datapath) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (taken, error) {
+	refused := func(err error) (taken, error) {
+		return taken{}, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
-	const most = 16
-	var names []string
-	for _, i := range all[:min(len(all), most)] {
-		names = append(names, i.Name)
-	}
-	if len(all) > most {
-		names = append(names, fmt.Sprintf("and %d more", len(all)-most))
-	}
-	return "there are: " + strings.Join(names, ", ")
-}
-
-// take makes sure that a hook runs our program; isNew: it did not before.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
-	if rs.detached() {
-		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, ErrDetached)
+	if dp.detached() {
+		return refused(ErrDetached)
 	}
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
-		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+		return refused(err)
 	}
-	at, early := site{hookKey: k, layer3: layer3}, slices.Contains(rs.early, dev.kind)
+	if err := dp.dropLeftComponent(k); err != nil {
+		return refused(explain(err))
+	}
+
+	at := site{hookKey: k, layer3: layer3}
 	level := slog.LevelInfo
-	if r := rs.meta.port(k.port); rs.hooks[k] == nil && r.mode(k.hook) == modeDispatcher {
-		err := rs.adoptSlot(k, r) // drop could not empty it
-		if h := rs.hooks[k]; h != nil {
-			err = rs.drop(h)
-		}
-		if err != nil {
-			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
-		}
-	}
-	if h := rs.hooks[k]; h != nil {
+	if h := dp.hooks[k]; h != nil {
 		alive, err := h.state()
-		if err != nil && h.ifindex == ifi.Index { // it may count still: with a second program packets would count twice
-			return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, explain(err))
+		if err != nil && h.ifindex == ifi.Index { // it may still count: a second program would count packets twice
+			return refused(explain(err))
 		}
-		if h.ifindex == ifi.Index && alive && h.layer3 == layer3 && h.isOn(dev) {
-			best := rs.modes(k.hook, ifi.Index, o, early)[0]
-			satisfied := satisfies(h.mode, k.hook, o.Mode)
-			if best == modeGeneric && !satisfied {
-				if err := rs.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
-					return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
-				}
-			}
-			switch {
-			case h.tcx != (best == modeTCX) && (o.Retake || !satisfied):
-				moved, err := rs.move(h, ifi, best, o.Last)
-				if satisfied && err != nil {
-					return h, false, []error{err}, nil
-				}
-				return moved, false, nil, err
-			case satisfied:
-				return h, false, nil, nil
+		if alive && h.ifindex == ifi.Index && h.layer3 == layer3 && h.isOn(dev) {
+			if t, kept, err := dp.keep(h, ifi, dev, o); kept || err != nil {
+				return t, err
 			}
 		}
+
 		if alive || h.ifindex == ifi.Index {
-			rs.ledger.begin(k)
+			dp.ledger.begin(k)
 		} else {
-			rs.ledger.leave(k, false) // its interface is gone, and another one has the name
+			dp.ledger.leave(k, false) // the interface is gone, and another one has its name
 		}
-		rs.drop(h)
-		level = slog.LevelDebug // again
+		dp.drop(h)
+		level = slog.LevelDebug // attached before: no news
 	}
-	busy := false
-	for _, m := range rs.modes(k.hook, ifi.Index, o, early) {
-		tcx := m == modeTCX
-		if busy && !tcx && m != modeDispatcher {
-			continue
-		}
-		if tcx && k.hook == HookIngress {
-			if err := errors.Join(rs.load.tcxIngressSupported(ifi.Name), rs.besideRefused(ifi, o)); err != nil {
-				rejected = append(rejected, err)
-				busy = busy || errors.Is(err, ErrBusy)
-				continue
-			}
-		}
-		if m == modeGeneric {
-			if err := rs.harmOfGeneric(dev, o); err != nil {
-				rejected = append(rejected, err)
-				continue
-			}
-		}
-		h, err := rs.attach(at.in(m), ifi, m, o.Last)
-		if err == nil {
-			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
-			return h, true, rejected, nil
-		}
-		rejected = append(rejected, err)
-		if errors.Is(err, ErrPermission) && m != modeDispatcher { // which takes more than the others
-			break
-		}
-		busy = busy || errors.Is(err, ErrBusy)
+
+	h, mode, rejected := dp.attachFirst(at, ifi, dev, o)
+	if h == nil {
+		return refused(errors.Join(rejected...))
 	}
-	return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
+	dp.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", mode)
+	return taken{h, true, rejected}, nil
 }
 
-// attach tries one mode, with its own flags: flags of 0 would choose in silence.
-func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
-	k := at.hookKey
-	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(at)}
-	p, err := rs.programFor(rs.constants, rs.shared, at)
+// dropLeftComponent empties the place in a dispatcher that drop could not empty earlier.
+func (dp *Datapath) dropLeftComponent(k hookKey) error {
+	r := dp.meta.port(k.port)
+	if dp.hooks[k] != nil || r.mode(k.hook) != modeDispatcher {
+		return nil
+	}
+	err := dp.adoptComponent(k, r)
+	if h := dp.hooks[k]; h != nil {
+		return dp.drop(h)
+	}
+	return err
+}
+
+// keep leaves an attached hook as it is, or moves it between XDP and TCX, as o asks. kept is false if the hook has to be
+// detached first, to be attached in another mode of XDP.
+func (dp *Datapath) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions) (t taken, kept bool, err error) {
+	best := dp.modes(h.hook, ifi.Index, o, dp.isEarly(dev))[0]
+	satisfied := satisfies(h.mode, h.hook, o.Mode)
+	if best == modeGeneric && !satisfied {
+		if err := dp.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
+			return taken{}, false, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+		}
+	}
+
+	moves := h.tcx != (best == modeTCX) && (o.Retake || !satisfied)
+	if !moves {
+		return taken{hook: h}, satisfied, nil
+	}
+	moved, err := dp.move(h, ifi, best, o.Last)
+	if err != nil && satisfied {
+		return taken{hook: h, rejected: []error{err}}, true, nil
+	}
+	return taken{hook: moved}, true, err
+}
+
+// attachFirst attaches to a hook in the first mode that works. Without one h is nil. rejected has the reasons of the modes
+// before.
+func (dp *Datapath) attachFirst(at site, ifi *net.Interface, dev device, o AttachOptions) (h *hook, mode string, rejected []error) {
+	busy := false // another program has the XDP hook
+	for _, m := range dp.modes(at.hook, ifi.Index, o, dp.isEarly(dev)) {
+		if busy && m != modeTCX && m != modeDispatcher {
+			continue
+		}
+		err := dp.modeAllowed(at.hook, m, ifi, dev, o)
+		if err == nil {
+			if h, err = dp.attach(at.in(m), ifi, m, o.Last); err == nil {
+				return h, m, rejected
+			}
+			if errors.Is(err, ErrPermission) && m != modeDispatcher { // the other modes need no more; a dispatcher does
+				return nil, "", append(rejected, err)
+			}
+		}
+		rejected = append(rejected, err)
+		busy = busy || errors.Is(err, ErrBusy)
+	}
+	return nil, "", rejected
+}
+
+// modeAllowed returns the reason why a mode is not tried on a hook, or nil.
+func (dp *Datapath) modeAllowed(at Hook, mode string, ifi *net.Interface, dev device, o AttachOptions) error {
+	switch {
+	case mode == modeTCX && at == HookIngress:
+		return errors.Join(dp.loader.tcxIngressSupported(ifi.Name), dp.besideRefused(ifi, o))
+	case mode == modeGeneric:
+		return dp.harmOfGeneric(dev, o)
+	}
+	return nil
+}
+
+// isEarly reports whether a device makes socket buffers before XDP runs; see Options.Early.
+func (dp *Datapath) isEarly(dev device) bool { return slices.Contains(dp.earlyKinds, dev.kind) }
+
+// attach attaches in one mode. It records the hook, pins the link and adds the hook to dp.hooks.
+func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
+	p, err := dp.programFor(dp.constants, dp.sharedPrograms, at)
 	if err != nil {
 		return nil, err
 	}
-	h.numbered = at.slot || rs.named.has(at.port)
-	r := rs.meta.port(k.port)
-	was := slices.Clone(r)
-	if at.slot { // it outlives a process that dies behind attachLink
+	h := &hook{
+		site:     at,
+		name:     ifi.Name,
+		ifindex:  ifi.Index,
+		mode:     mode,
+		prog:     p,
+		pin:      dp.pinPath(at),
+		numbered: at.component || dp.named.has(at.port),
+	}
+
+	r := dp.meta.port(at.port)
+	before := slices.Clone(r)
+	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
 		r.setHook(at, ifi.Index, mode)
 	}
-	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
-		copy(r, was)
+	if h.link, err = dp.attachLink(p, ifi.Index, at, mode, last); err != nil {
+		copy(r, before)
 		p.Close()
-		return nil, rs.refusal(err, ifi, k.hook, mode)
+		return nil, dp.refusal(err, ifi, at.hook, mode)
 	}
-	h.prog = p
 	r.setHook(at, ifi.Index, mode)
-	switch {
-	case h.pin == "":
-	case !rs.inPlace(): // Repin makes this pin with the others that are gone
-		rs.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", k.hook)
-	default:
-		if err := h.link.Pin(h.pin); err != nil {
+
+	if h.pin != "" {
+		if !dp.inPlace() { // Repin makes this pin with the others that are gone
+			dp.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
+		} else if err := h.link.Pin(h.pin); err != nil {
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}
-	rs.hooks[k] = h
+	dp.hooks[h.hookKey] = h
 	return h, nil
 }
 
-func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
-	if rs.kernel != nil {
-		return rs.kernel.Attach(kernelHook(ifindex, at, mode))
+// attachLink puts a program on a hook. It always names the mode: without a flag the kernel chooses native or generic XDP,
+// and does not tell which.
+func (dp *Datapath) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
+	if dp.kernel != nil {
+		return dp.kernel.Attach(kernelHook(ifindex, at, mode))
 	}
+
 	switch mode {
 	case modeDispatcher:
-		s, err := dispatcher.NewSlot(ifindex, rs.maps.counters.hostMap(), rs.wait)
+		l, err := dispatcher.NewLink(ifindex, dp.maps.counters.hostMap(), dp.wait)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Update(p); err != nil {
-			return nil, errors.Join(err, s.Close())
+		if err := l.Update(p); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
-		return s, nil
+		return l, nil
 	case modeNative:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
 	case modeGeneric:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPGenericMode})
 	}
+
 	anchor := link.Head()
 	if last {
 		anchor = link.Tail()
@@ -287,129 +285,49 @@ func (rs *RuleSet) attachLink(p *ebpf.Program, ifindex int, at site, mode string
 }
 
 // refusal explains why a hook could not be taken, and adds the remedy.
-func (rs *RuleSet) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
-	feature := mode + " XDP"
+func (dp *Datapath) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	if mode == modeDispatcher {
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
 	}
-	if mode == modeTCX {
-		feature = map[Hook]string{HookIngress: "TCX ingress", HookEgress: "TCX egress"}[h]
+
+	feature, fix := mode+" XDP", ""
+	switch {
+	case mode == modeTCX && h == HookIngress:
+		feature, fix = "TCX ingress", "use a kernel of 6.6 or later, or count by XDP"
+	case mode == modeTCX:
+		feature, fix = "TCX egress", "use a kernel of 6.6 or later, or count ingress only"
 	}
+
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return busyError(feature, ifi, rs.holders.of(ifi.Index))
+		return busyError(feature, ifi, dp.holders.of(ifi.Index))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
 	case errors.Is(err, ebpf.ErrNotSupported) && mode == modeTCX:
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel has no TCX: " + err.Error(),
-			Fix: map[Hook]string{HookIngress: "use a kernel of 6.6 or later, or count by XDP", HookEgress: "use a kernel of 6.6 or later, or count ingress only"}[h]}
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(),
-			Fix: map[string]string{modeNative: "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"}[mode]}
+		return &probe.UnsupportedError{
+			Feature: feature,
+			Object:  ifi.Name,
+			Reason:  "the kernel has no TCX: " + err.Error(),
+			Fix:     fix,
+		}
+	case refusesMode(err):
+		refused := &probe.UnsupportedError{
+			Feature: feature,
+			Object:  ifi.Name,
+			Reason:  "the kernel refused: " + err.Error(),
+		}
+		if mode == modeNative {
+			refused.Fix = "use mode auto, which counts by TCX or generic XDP, or a driver with XDP"
+		}
+		return refused
 	}
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
 }
 
-// Detach takes the programs off hooks of an interface on which no counter relies any more; off all of them where none is
-// named. The interface's number stays.
-func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
-	if len(hooks) == 0 {
-		hooks = []Hook{HookIngress, HookEgress}
-	}
-	return rs.takeOff(ifname, hooks, func(k hookKey) { rs.ledger.release(k) })
-}
-
-// Leave takes the programs off an interface that does not belong to the counted ones any more, or that does not exist
-// under this name, in the network namespace of the calling thread. Counters that relied on it stay: an outage ends here.
-// isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
-// and lacks packets until then.
-func (rs *RuleSet) Leave(ifname string, isCounted func(name string) bool) error {
-	return rs.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
-		h := rs.hooks[k]
-		// Nobody may have looked since the hook was lost: the ledger needs the outage before the interface leaves.
-		if h != nil && !h.alive() {
-			rs.lapse(h)
-		}
-		joins := h != nil && h.alive() && isCounted(rs.nameOf(h.ifindex))
-		rs.ledger.leave(k, joins)
-	})
-}
-
-// takeOff takes the programs off hooks. end tells the ledger first why.
-func (rs *RuleSet) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
-	if err := rs.enter(); err != nil {
-		return err
-	}
-	defer rs.mu.Unlock()
-	port, numbered := rs.meta.portOf(ifname)
-	if !numbered {
-		return nil
-	}
-	var errs []error
-	for _, at := range hooks {
-		k := hookKey{port, at}
-		end(k)
-		if h := rs.hooks[k]; h != nil {
-			errs = append(errs, rs.drop(h))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
-// the kernel sends no event when a program is detached.
-func (rs *RuleSet) Held() (n int) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for _, h := range rs.hooks {
-		if h.alive() {
-			n++
-		}
-	}
-	return n
-}
-
-// Look is Attachments, and notes in the ledger which interfaces have lost their programs. It is called in the network
-// namespace of the interfaces.
-func (rs *RuleSet) Look(ifnames ...string) []Attachment {
-	return rs.list(ifnames, rs.lapse)
-}
-
-// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces: those of the named
-// interfaces, or of all where none is named. It costs a system call for each hook.
-func (rs *RuleSet) Attachments(ifnames ...string) []Attachment {
-	return rs.list(ifnames, func(*hook) {})
-}
-
-// list lists the attached programs, and calls lapsed for each hook whose program is not attached any more.
-func (rs *RuleSet) list(ifnames []string, lapsed func(*hook)) []Attachment {
-	if rs.enter() != nil {
-		return nil
-	}
-	defer rs.mu.Unlock()
-	var all []Attachment
-	note := func(h *hook) {
-		switch {
-		case h == nil:
-		case h.alive():
-			all = append(all, rs.attachment(h))
-		default:
-			lapsed(h)
-		}
-	}
-	if len(ifnames) == 0 {
-		for _, h := range rs.hooks {
-			note(h)
-		}
-	}
-	for _, name := range ifnames {
-		if port, ok := rs.meta.portOf(name); ok {
-			note(rs.hooks[hookKey{port, HookIngress}])
-			note(rs.hooks[hookKey{port, HookEgress}])
-		}
-	}
-	slices.SortFunc(all, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(b.Hook, a.Hook))
-	})
-	return all
+// refusesMode reports whether the kernel, or the driver, has refused the mode: ERANGE is an MTU that is too large for it.
+func refusesMode(err error) bool {
+	return errors.Is(err, ebpf.ErrNotSupported) ||
+		errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.EINVAL) ||
+		errors.Is(err, unix.ERANGE)
 }

@@ -65,10 +65,10 @@ func TestBehindACopiedBuffer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := testWire(t)
 			ownerWith(t, w.Near, link.XDPGenericMode, unix.BPF_F_XDP_HAS_FRAGS, append(verdict(xdpPass), asm.Return()))
-			rs := openTest(t, Options{MaxRules: 64})
-			c.rule.Counter = mustCounter(t, rs, "a")
-			mustAdd(t, rs, c.rule)
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
+			dp := openTest(t, Options{MaxRules: 64})
+			c.rule.Counter = mustCounter(t, dp, "a")
+			mustAdd(t, dp, c.rule)
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
 			if c.push {
 				pushTag(t, w.Far, 1<<13|100)
 			}
@@ -89,7 +89,7 @@ func TestBehindACopiedBuffer(t *testing.T) {
 				}
 			}
 			want := Pair{packets * c.want.Packets, packets * c.want.Bytes}
-			got := await(t, func() Pair { return readOne(t, rs, c.rule.Counter) }, want.Packets)
+			got := await(t, func() Pair { return readOne(t, dp, c.rule.Counter) }, want.Packets)
 			if got != want {
 				t.Errorf("counted %+v, want %+v", got, want)
 			}

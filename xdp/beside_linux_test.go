@@ -80,7 +80,7 @@ func ownerWith(t testing.TB, e *lab.End, flags link.XDPAttachFlags, kind uint32,
 }
 
 // sendAll sends packets of each flow, and returns how many were sent of each, and how many its rule has counted.
-func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, counted []Pair) {
+func sendAll(t testing.TB, dp *Datapath, ids []uint32, from *lab.End) (sent, counted []Pair) {
 	t.Helper()
 	s := flood(t, from, len(ids), 100, lab.SenderOptions{})
 	if err := s.Run(t.Context(), 2000*uint64(len(ids))); err != nil {
@@ -90,7 +90,7 @@ func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, coun
 		t.Fatal(err)
 	}
 	for i, id := range ids {
-		sent, counted = append(sent, Pair(s.Sent()[i])), append(counted, readOne(t, rs, id))
+		sent, counted = append(sent, Pair(s.Sent()[i])), append(counted, readOne(t, dp, id))
 	}
 	return sent, counted
 }
@@ -125,11 +125,11 @@ func TestBesideXDP(t *testing.T) {
 				{asm.Mov.Imm(asm.R1, int32(w.Near.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call()},
 				{asm.LoadMapPtr(asm.R1, sockets.FD()), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, xdpDrop), asm.FnRedirectMap.Call()},
 			}))
-			rs := openTest(t, Options{MaxRules: 1024})
-			ids := floodRules(t, rs, 5)
+			dp := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, dp, 5)
 			err = w.Near.NS.Do(func() error {
 				for _, mode := range []Mode{ModeAuto, ModeNative, ModeGeneric} {
-					if _, err := rs.Attach(w.Near.Name, AttachOptions{Mode: mode, Ingress: true}); !errors.Is(err, ErrBusy) || strings.Count(err.Error(), "hook is taken") != 1 {
+					if _, err := dp.Attach(w.Near.Name, AttachOptions{Mode: mode, Ingress: true}); !errors.Is(err, ErrBusy) || strings.Count(err.Error(), "hook is taken") != 1 {
 						t.Errorf("mode %d, not beside: %v", mode, err)
 					}
 				}
@@ -138,10 +138,10 @@ func TestBesideXDP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
+			if a := attach(t, dp, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
 				t.Fatalf("attachment %+v, want mode tcx", a[0])
 			}
-			sent, got := sendAll(t, rs, ids, w.Far)
+			sent, got := sendAll(t, dp, ids, w.Far)
 			if want := []Pair{sent[0], {}, {}, {}, {}}; !slices.Equal(got, want) {
 				t.Errorf("counted %d, want %d", got, want)
 			}
@@ -177,10 +177,10 @@ func TestTCXNeighbours(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rs := openTest(t, Options{MaxRules: 1024})
-			ids := floodRules(t, rs, 5)
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true, Last: last})
-			sent, got := sendAll(t, rs, ids, w.Far)
+			dp := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, dp, 5)
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true, Last: last})
+			sent, got := sendAll(t, dp, ids, w.Far)
 			want, before := sent, 0
 			if last {
 				want, before = []Pair{sent[0], {}, {}, {}, sent[4]}, 1
@@ -190,7 +190,7 @@ func TestTCXNeighbours(t *testing.T) {
 			}
 			t.Logf("sent %d, counted %d", sent, got)
 			err = w.Near.NS.Do(func() error {
-				others, err := rs.Before(w.Near.Name, HookIngress)
+				others, err := dp.Before(w.Near.Name, HookIngress)
 				if len(others) != before {
 					t.Errorf("programs before ours: %v, want %d", others, before)
 				}
@@ -212,18 +212,18 @@ func TestDropByTCX(t *testing.T) {
 func testDropByTCX(t *testing.T, flags link.XDPAttachFlags, kind uint32) {
 	w := testWire(t)
 	ownerWith(t, w.Near, flags, kind, append(verdict(xdpPass), asm.Return()))
-	rs := openTest(t, Options{MaxRules: 1024})
-	ids := floodRules(t, rs, 2)
-	all := rs.Rules()
+	dp := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, dp, 2)
+	all := dp.Rules()
 	drop := all[slices.IndexFunc(all, func(r Rule) bool { return r.Counter == ids[0] })]
 	fresh := drop
 	fresh.Drop = true
-	if err := rs.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
+	if err := dp.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
 		t.Fatal(err)
 	}
 	passed := behind(t, w.Near)
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true})
-	sent, got := sendAll(t, rs, ids, w.Far)
+	attach(t, dp, w.Near, AttachOptions{Ingress: true, Beside: true})
+	sent, got := sendAll(t, dp, ids, w.Far)
 	if !slices.Equal(got, sent) {
 		t.Errorf("counted %d, want %d", got, sent)
 	}
@@ -236,10 +236,10 @@ func testDropByTCX(t *testing.T, flags link.XDPAttachFlags, kind uint32) {
 // another: every packet that reaches the stack is counted once.
 func TestOwnerReplacesItsProgram(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	ids := floodRules(t, rs, 4)
+	dp := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, dp, 4)
 	passed := behind(t, w.Near)
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true})
+	attach(t, dp, w.Near, AttachOptions{Ingress: true, Beside: true})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
@@ -247,7 +247,7 @@ func TestOwnerReplacesItsProgram(t *testing.T) {
 	go func() { done <- s.Run(ctx, 1<<40) }()
 	sum := func() (n uint64) {
 		for _, id := range ids {
-			n += readOne(t, rs, id).Packets
+			n += readOne(t, dp, id).Packets
 		}
 		return n
 	}
@@ -280,12 +280,12 @@ func TestOwnerReplacesItsProgram(t *testing.T) {
 // TestRetake moves an interface that prefers XDP from TCX to XDP when another owner has left its hook, and only then.
 func TestRetake(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t), Early: []string{}}) // as on a NIC
-	ids := floodRules(t, rs, 1)
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t), Early: []string{}}) // as on a NIC
+	ids := floodRules(t, dp, 1)
 	l := owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
 	o := AttachOptions{Ingress: true, Beside: true, Retake: true}
 	for range 2 {
-		a := attach(t, rs, w.Near, o)
+		a := attach(t, dp, w.Near, o)
 		if a[0].Mode != modeTCX || len(a[0].Rejected) != 1 || !errors.Is(a[0].Rejected[0], ErrBusy) {
 			t.Fatalf("attachment %+v, want mode tcx because the hook is taken", a[0])
 		}
@@ -294,21 +294,21 @@ func TestRetake(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Retake = false
-	if a := attach(t, rs, w.Near, o); a[0].Mode != modeTCX {
+	if a := attach(t, dp, w.Near, o); a[0].Mode != modeTCX {
 		t.Fatalf("attachment %+v, want mode tcx", a[0])
 	}
 	o.Retake = true
-	if a := attach(t, rs, w.Near, o); a[0].Mode != modeNative || a[0].Fresh {
+	if a := attach(t, dp, w.Near, o); a[0].Mode != modeNative || a[0].Fresh {
 		t.Fatalf("attachment %+v, want mode native, moved", a[0])
 	}
-	if sent, got := sendAll(t, rs, ids, w.Far); !slices.Equal(got, sent) {
+	if sent, got := sendAll(t, dp, ids, w.Far); !slices.Equal(got, sent) {
 		t.Errorf("counted %d, want %d", got, sent)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = openTest(t, Options{MaxRules: 1024, PinDir: rs.dir})
-	if a := rs.Attachments(); len(a) != 1 || a[0].Mode != modeNative || !a[0].Adopted {
+	dp = openTest(t, Options{MaxRules: 1024, PinDir: dp.dir})
+	if a := dp.Attachments(); len(a) != 1 || a[0].Mode != modeNative || !a[0].Adopted {
 		t.Errorf("after a restart: %+v", a)
 	}
 }

@@ -36,8 +36,8 @@ func TestBigTCPIsCountedAsOnTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rs := openTest(t, Options{MaxRules: 64})
-	tcp, hop := Rule{Counter: mustCounter(t, rs, "tcp")}, Rule{Counter: mustCounter(t, rs, "hop-by-hop")}
+	dp := openTest(t, Options{MaxRules: 64})
+	tcp, hop := Rule{Counter: mustCounter(t, dp, "tcp")}, Rule{Counter: mustCounter(t, dp, "hop-by-hop")}
 	for r, next := range map[*Rule]uint8{&tcp: 6, &hop: 0} {
 		k, m := &r.Key.Out, &r.Mask.Out
 		k.Flags, m.Flags = FlagEgress|FlagIPv6, FlagEgress|FlagIPv6
@@ -49,8 +49,8 @@ func TestBigTCPIsCountedAsOnTheWire(t *testing.T) {
 	tcp.Key.Out.Flags, tcp.Mask.Out.Flags = FlagEgress|FlagIPv6|FlagL4, FlagEgress|FlagIPv6|FlagL4
 	tcp.Key.Out.Proto, tcp.Mask.Out.Proto = 6, 0xff
 	tcp.Key.Out.L4, tcp.Mask.Out.L4 = [4]byte{0, 0, port >> 8, port & 0xff}, [4]byte{0, 0, 255, 255}
-	mustAdd(t, rs, tcp, hop)
-	attach(t, rs, w.Far, AttachOptions{Egress: true})
+	mustAdd(t, dp, tcp, hop)
+	attach(t, dp, w.Far, AttachOptions{Egress: true})
 	big := countBig(t, w.Far)
 	wire, err := w.Near.Observe(port, false)
 	if err != nil {
@@ -68,10 +68,10 @@ func TestBigTCPIsCountedAsOnTheWire(t *testing.T) {
 	} else {
 		t.Logf("%d buffers of more than 64 KiB, %+v on the wire", n, want)
 	}
-	if got := readOne(t, rs, tcp.Counter); got != Pair(want) {
+	if got := readOne(t, dp, tcp.Counter); got != Pair(want) {
 		t.Errorf("ipv6 nexthdr 6 tcp dport %d: got %+v, want %+v", port, got, want)
 	}
-	if got := readOne(t, rs, hop.Counter); got != (Pair{}) {
+	if got := readOne(t, dp, hop.Counter); got != (Pair{}) {
 		t.Errorf("ipv6 nexthdr 0: got %+v, want none", got)
 	}
 }

@@ -18,10 +18,10 @@ func TestTreesChangeUnderTraffic(t *testing.T) {
 	const flows, batch = 4, 20
 	changes := times.Brief(3_000, 1_000)
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 4096})
-	ids := floodRules(t, rs, flows)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	other := mustCounter(t, rs, "other")
+	dp := openTest(t, Options{MaxRules: 4096})
+	ids := floodRules(t, dp, flows)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	other := mustCounter(t, dp, "other")
 	s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
 	done, stop := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -62,51 +62,51 @@ func TestTreesChangeUnderTraffic(t *testing.T) {
 	for n := 0; n < changes; n += batch {
 		switch fresh := draw(); {
 		case len(live) > 40:
-			if err := rs.Remove(live[0]...); err != nil {
+			if err := dp.Remove(live[0]...); err != nil {
 				t.Fatal(err)
 			}
 			live = live[1:]
 		case len(live) > 0 && rng.IntN(3) == 0:
 			at := rng.IntN(len(live))
-			if err := rs.Exchange(live[at], fresh); err != nil {
+			if err := dp.Exchange(live[at], fresh); err != nil {
 				t.Fatal(err)
 			}
 			live[at] = fresh
 		default:
-			mustAdd(t, rs, fresh...)
+			mustAdd(t, dp, fresh...)
 			live = append(live, fresh)
 		}
-		masks = max(masks, rs.Stats().Tuples)
+		masks = max(masks, dp.Stats().Tuples)
 	}
 	close(stop)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := rs.verify(); err != nil {
+	if err := dp.verify(); err != nil {
 		t.Fatal(err)
 	}
-	compareCounts(t, rs, ids, s)
+	compareCounts(t, dp, ids, s)
 	t.Logf("%d changes of rules, %d masks at most", changes, masks)
 }
 
 // TestWrongTreesAreNotAttached: trees that find other rules than a linear matcher are refused.
 func TestWrongTreesAreNotAttached(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 256})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 256})
+	id := mustCounter(t, dp, "a")
 	for i := range 4 {
 		r := exact4(1, 2, 3, 4, id)
 		r.Mask.Out.Addr[i], r.Key.Out.Addr[i], r.Order = 0, 0, uint32(i)
 		r.Mask.Out.L4, r.Key.Out.L4 = [4]byte{}, [4]byte{}
 		r.Ports[0].Dst = Range{First: 3, Last: 7}
-		mustAdd(t, rs, r)
+		mustAdd(t, dp, r)
 	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if err := rs.reload(); err != nil {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	if err := dp.reload(); err != nil {
 		t.Fatal(err)
 	}
-	clear(rs.maps.tree.words[:tree.Classes])
-	if err := rs.reload(); !errors.Is(err, errTrees) {
+	clear(dp.maps.tree.words[:tree.Classes])
+	if err := dp.reload(); !errors.Is(err, errTrees) {
 		t.Errorf("no roots: %v", err)
 	}
 }
@@ -115,8 +115,8 @@ func TestWrongTreesAreNotAttached(t *testing.T) {
 func TestManyMasks(t *testing.T) {
 	const masks = 4096
 	n := times.Brief(defaultRules, masks)
-	rs := openTest(t, Options{MaxRules: n, MaxCounters: 2})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: n, MaxCounters: 2})
+	id := mustCounter(t, dp, "a")
 	rules := make([]Rule, n)
 	for i := range rules {
 		r := exact4(0x0a000000+uint32(i), 0x0b000000+uint32(i), uint16(i), 0, id)
@@ -130,18 +130,18 @@ func TestManyMasks(t *testing.T) {
 		r.Order = uint32(i)
 		rules[i] = r
 	}
-	mustAdd(t, rs, rules...)
-	if got := rs.Stats(); got.Tuples != masks || got.Rules != n {
+	mustAdd(t, dp, rules...)
+	if got := dp.Stats(); got.Tuples != masks || got.Rules != n {
 		t.Errorf("%+v, want %d masks and %d rules", got, masks, n)
 	}
-	if err := rs.verify(); err != nil {
+	if err := dp.verify(); err != nil {
 		t.Fatal(err)
 	}
-	p := program(t, rs, HookIngress, 1)
+	p := program(t, dp, HookIngress, 1)
 	for i := 0; i < n; i += n / 512 {
 		runFrame(t, p, udp4(0x0a000000+uint32(i), 0x0b000000+uint32(i), 9, uint16(1+i%1000), 64))
 	}
-	if got := readOne(t, rs, id).Packets; got != 512 {
+	if got := readOne(t, dp, id).Packets; got != 512 {
 		t.Errorf("%d of 512 packets were counted", got)
 	}
 }
@@ -150,10 +150,10 @@ func TestManyMasks(t *testing.T) {
 // the walk of IPv4, behind it in ft_far, and in the walk for any key.
 func TestLongLists(t *testing.T) {
 	for _, n := range []int{16, 17, 80, 81, 200} {
-		rs := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
+		dp := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
 		rules := make([]Rule, n)
 		for i := range rules {
-			r := exact4(0, 0, 0, 0, mustCounter(t, rs, fmt.Sprint(i)))
+			r := exact4(0, 0, 0, 0, mustCounter(t, dp, fmt.Sprint(i)))
 			for j := range 8 {
 				r.Mask.Out.Addr[j] = 0x10
 			}
@@ -162,21 +162,21 @@ func TestLongLists(t *testing.T) {
 			r.Order = uint32(i)
 			rules[i] = r
 		}
-		mustAdd(t, rs, rules...)
-		forest := &rs.class.forest
+		mustAdd(t, dp, rules...)
+		forest := &dp.tables.forest
 		last := packetOf(&rules[n-1], func() uint64 { return 0 })
 		key := tree.Key(*last.words())
 		var w tree.Walk
 		if forest.set.Walk(&w, &key, forest.entryMatches); w.Entries != n {
 			t.Errorf("a list of %d rules, want %d", w.Entries, n)
 		}
-		p := program(t, rs, HookIngress, 1)
+		p := program(t, dp, HookIngress, 1)
 		for i := range rules {
 			runFrame(t, p, udp4(0x01010101, 0x01010101, uint16(n-i), 9, 64))
 		}
 		runFrame(t, p, udp4(0x01010101, 0x01010101, 0, 9, 64))
 		for i, r := range rules {
-			if got := readOne(t, rs, r.Counter).Packets; got != 1 {
+			if got := readOne(t, dp, r.Counter).Packets; got != 1 {
 				t.Errorf("rule %d of %d counts %d packets, want 1", i, n, got)
 			}
 		}

@@ -162,19 +162,19 @@ func scan(rules []Rule, k Key) *Rule {
 // tables change under them, with a scan over the rules.
 func TestClassifierIsAScan(t *testing.T) {
 	rng := seed.Rand(t)
-	rs := openTest(t, Options{MaxRules: 1024})
+	dp := openTest(t, Options{MaxRules: 1024})
 	w := world{rng}
 	// A test run of an XDP program that is attached nowhere waits for RCU, twice.
 	wire := testWire(t)
-	attach(t, rs, wire.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
-	port, err := rs.Port(wire.Near.Name)
+	attach(t, dp, wire.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	port, err := dp.Port(wire.Near.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := mustCounter(t, rs, "all")
+	id := mustCounter(t, dp, "all")
 	ids := []uint32{id}
 	for i := range 63 {
-		ids = append(ids, mustCounter(t, rs, ownerName(i)))
+		ids = append(ids, mustCounter(t, dp, ownerName(i)))
 	}
 	var rules []Rule
 	order := uint32(0)
@@ -190,7 +190,7 @@ func TestClassifierIsAScan(t *testing.T) {
 			order++
 			add = append(add, w.rule(masks[rng.IntN(len(masks))], order, ids[rng.IntN(len(ids))]))
 		}
-		if err := rs.Add(add...); err != nil {
+		if err := dp.Add(add...); err != nil {
 			if !errors.Is(err, ErrFull) {
 				t.Fatalf("round %d: %v", round, err)
 			}
@@ -200,7 +200,7 @@ func TestClassifierIsAScan(t *testing.T) {
 		if rng.IntN(3) == 0 || len(rules) > 700 {
 			rng.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
 			n := rng.IntN(len(rules))
-			if err := rs.Remove(rules[n:]...); err != nil {
+			if err := dp.Remove(rules[n:]...); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			rules = rules[:n]
@@ -209,19 +209,19 @@ func TestClassifierIsAScan(t *testing.T) {
 			rng.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
 			old := slices.Clone(rules[:1+rng.IntN(min(len(rules), 40))])
 			fresh, next := w.change(old, &order, ids)
-			err := rs.Exchange(old, fresh)
+			err := dp.Exchange(old, fresh)
 			if err == nil {
 				rules = append(rules[len(old):], fresh...)
 				order = next
 			} else if !errors.Is(err, ErrFull) {
 				t.Fatalf("round %d: %v", round, err)
 			}
-			if err := rs.verify(); err != nil {
+			if err := dp.verify(); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
 		}
 		progs := map[Hook]*ebpf.Program{}
-		for k, h := range rs.hooks {
+		for k, h := range dp.hooks {
 			progs[k.hook] = h.prog
 		}
 		for range 100 {
@@ -239,9 +239,9 @@ func TestClassifierIsAScan(t *testing.T) {
 				counter = best.Counter
 				hits++
 			}
-			before = readOne(t, rs, counter)
+			before = readOne(t, dp, counter)
 			verdict := runFrame(t, progs[h], frame)
-			sum = readOne(t, rs, counter)
+			sum = readOne(t, dp, counter)
 			runs++
 			n, drop := uint64(0), 0
 			if best != nil {
@@ -252,11 +252,11 @@ func TestClassifierIsAScan(t *testing.T) {
 			}
 			if sum.Packets-before.Packets != n || sum.Bytes-before.Bytes != n*uint64(len(frame)) || verdict != want[drop] {
 				t.Fatalf("round %d, %s, %d rules in %d tuples: key %+v: counted %d packets and %d bytes on %d, verdict %d; want %d of %d bytes, drop %d, rule %+v",
-					round, h, len(rules), rs.Stats().Tuples, k.Out, sum.Packets-before.Packets, sum.Bytes-before.Bytes, counter, verdict, n, len(frame), drop, best)
+					round, h, len(rules), dp.Stats().Tuples, k.Out, sum.Packets-before.Packets, sum.Bytes-before.Bytes, counter, verdict, n, len(frame), drop, best)
 			}
 		}
 	}
-	got := rs.Rules()
+	got := dp.Rules()
 	slices.SortFunc(rules, func(a, b Rule) int {
 		if a.rank() < b.rank() {
 			return -1
@@ -266,7 +266,7 @@ func TestClassifierIsAScan(t *testing.T) {
 	if !slices.Equal(got, rules) {
 		t.Errorf("rules: got %d, want %d, or others", len(got), len(rules))
 	}
-	t.Logf("%d packets, %d hits, %d loads of programs, last one %d instructions verified", runs, hits, rs.Stats().Programs, rs.Stats().Insns)
+	t.Logf("%d packets, %d hits, %d loads of programs, last one %d instructions verified", runs, hits, dp.Stats().Programs, dp.Stats().Insns)
 	if hits < runs/4 {
 		t.Errorf("only %d of %d packets hit a rule", hits, runs)
 	}

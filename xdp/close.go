@@ -6,65 +6,63 @@ import (
 	"os"
 )
 
-// instancesDir holds the pins of the instances that name no directory of their own. It stays when the last of them ends:
-// a confined process, and a unit of systemd, may write to the directory that was there when they started, and not to
-// another one of its name.
-const instancesDir = "/sys/fs/bpf/flowtally"
+// Close closes every descriptor. With pins, programs count on, and the next Open adopts them. Without pins they are detached.
+//
+// Close makes missing pins again first. If that fails, the programs whose pins are missing are detached, and the error says
+// so. It waits for reads that are under way. Later calls of any method return ErrClosed, and Close is idempotent.
+func (dp *Datapath) Close() error { return dp.end(false) }
 
-// Close closes every descriptor. With pins, programs go on counting, and the next Open adopts them;
-// without pins they are detached. Close makes missing pins again first; if that fails it detaches,
-// and the error says so. Running reads end first, later calls return ErrClosed. Idempotent.
-func (rs *RuleSet) Close() error { return rs.end(false) }
+// Destroy detaches the programs, removes the pins and closes every descriptor. The error names a program that is still
+// attached. Destroy is idempotent, and does nothing behind Close.
+func (dp *Datapath) Destroy() error { return dp.end(true) }
 
-// Destroy detaches the programs, removes the pins and closes. The error names a program that is still
-// attached afterwards. Idempotent; after Close it does nothing.
-func (rs *RuleSet) Destroy() error { return rs.end(true) }
-
-func (rs *RuleSet) end(destroy bool) error {
-	rs.changes.Lock()
-	defer rs.changes.Unlock()
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.life.Lock()
-	defer rs.life.Unlock()
-	if rs.closed {
+// end is Destroy, or Close.
+func (dp *Datapath) end(destroy bool) error {
+	dp.changes.Lock()
+	defer dp.changes.Unlock()
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	dp.reads.Lock()
+	defer dp.reads.Unlock()
+	if dp.closed {
 		return nil
 	}
-	rs.closed = true
+	dp.closed = true
+
 	var errs []error
 	if destroy {
-		for _, h := range rs.hooks {
-			errs = append(errs, rs.drop(h))
+		for _, h := range dp.hooks {
+			errs = append(errs, dp.drop(h))
 		}
-		if rs.dir != "" {
-			errs = append(errs, unpinAll(rs.lock))
-			if rs.inPlace() { // not another one in its place
-				errs = append(errs, os.Remove(rs.dir))
+		if dp.dir != "" {
+			errs = append(errs, unpinAll(dp.lock))
+			if dp.inPlace() { // else the path leads to a directory of somebody else
+				errs = append(errs, os.Remove(dp.dir))
 			}
 		}
-	} else if _, err := rs.repin(); err != nil {
-		errs = append(errs, fmt.Errorf("keeping the pins in %s: closing detaches the programs: %w", rs.dir, err))
+	} else if _, err := dp.repin(); err != nil {
+		errs = append(errs, fmt.Errorf("keeping the pins in %s: closing detaches the programs: %w", dp.dir, err))
 	}
-	return errors.Join(append(errs, rs.release())...)
+	return errors.Join(append(errs, dp.release())...)
 }
 
-// release closes every descriptor. The lock is released last.
-func (rs *RuleSet) release() error {
+// release closes every descriptor. The lock is last: until then no other process takes the pins.
+func (dp *Datapath) release() error {
 	var errs []error
-	for k, h := range rs.hooks {
+	for k, h := range dp.hooks {
 		errs = append(errs, h.close())
-		delete(rs.hooks, k)
+		delete(dp.hooks, k)
 	}
-	rs.shared.close()
-	if rs.maps != nil {
-		errs = append(errs, rs.maps.close())
+	dp.sharedPrograms.close()
+	if dp.maps != nil {
+		errs = append(errs, dp.maps.close())
 	}
-	if rs.grace != nil {
-		rs.grace.close()
+	if dp.grace != nil {
+		dp.grace.close()
 	}
-	if rs.lock != nil {
-		errs = append(errs, rs.lock.Close())
-		rs.lock = nil
+	if dp.lock != nil {
+		errs = append(errs, dp.lock.Close())
+		dp.lock = nil
 	}
 	return errors.Join(errs...)
 }

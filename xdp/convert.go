@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layout 10 had another meta map than this version. Everything that programs reach was the same, so a start gives such pins
-// a meta map of this layout, and the programs count on meanwhile: every counter keeps its slot, its base and its cookie.
+// Pins of layout 10 differ from those of this version in the meta map alone, which no program reads. So a start gives such pins a
+// meta map of this layout, and programs count on meanwhile: every counter keeps its slots, its base and its cookie.
 
-// metaSize holds the sizes of a meta map that differ between layouts.
+// metaSize is the sizes of a meta map that differ between layouts.
 type metaSize struct {
 	header  int // words
 	ports   int // records
@@ -26,15 +26,16 @@ var metaSizes = map[int]metaSize{
 // convertedPin is the name of the new meta map until it takes the place of the old one.
 const convertedPin = "meta-next"
 
-// convert replaces the pinned meta map of an earlier layout. A rename commits it: a process that is killed before leaves
-// the pins as they were, apart from a convertedPin, and one that is killed later leaves pins of this layout.
-func (rs *RuleSet) convert(old *sharedMap, g geometry) error {
-	if err := unpin(rs.lock, convertedPin); err != nil {
+// convert replaces the pinned meta map of an earlier layout. A rename commits it. If the process dies before the rename, the pins
+// are as they were, beside a convertedPin, which the next convert removes.
+func (dp *Datapath) convert(old *sharedMap, g geometry) error {
+	if err := unpin(dp.lock, convertedPin); err != nil {
 		return err
 	}
+
 	to := g
 	to.layout = metaLayout
-	m, err := newMap(rs.kernel, "ft_meta", metaBytes(to))
+	m, err := newMap(dp.kernel, "ft_meta", metaBytes(to))
 	if err != nil {
 		return fmt.Errorf("creating map meta of %d bytes: %w", metaBytes(to), explain(err))
 	}
@@ -46,12 +47,12 @@ func (rs *RuleSet) convert(old *sharedMap, g geometry) error {
 	defer next.unmap()
 	metaOf(next.words, to).copyFrom(metaOf(old.words, g))
 
-	if err := m.Pin(filepath.Join(rs.dir, convertedPin)); err != nil {
-		return fmt.Errorf("pinning map meta in %s: %w", rs.dir, explain(err))
+	if err := m.Pin(filepath.Join(dp.dir, convertedPin)); err != nil {
+		return fmt.Errorf("pinning map meta in %s: %w", dp.dir, explain(err))
 	}
-	dir := int(rs.lock.Fd())
+	dir := int(dp.lock.Fd())
 	if err := unix.Renameat(dir, convertedPin, dir, old.name); err != nil {
-		return fmt.Errorf("exchanging the pin of map meta in %s: %w", rs.dir, explain(err))
+		return fmt.Errorf("exchanging the pin of map meta in %s: %w", dp.dir, explain(err))
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestPinsOfLayout10GoOn(t *testing.T) {
 	before := recordsOf(t, dir)
 	pinValue(t, filepath.Join(dir, convertedPin), make([]byte, 4096))
 
-	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
 	if got := layoutOf(t, dir); got != metaLayout {
 		t.Errorf("the pins have layout %d, want %d", got, metaLayout)
 	}
@@ -119,7 +119,7 @@ func TestPinsOfLayout10GoOn(t *testing.T) {
 		t.Errorf("pins %v, %v; want %v", names, err, want)
 	}
 	after := make(map[uint32]record)
-	for _, c := range rs.Counters() {
+	for _, c := range dp.Counters() {
 		if !c.Adopted {
 			t.Errorf("counter %d is a new one", c.ID)
 		}
@@ -130,40 +130,40 @@ func TestPinsOfLayout10GoOn(t *testing.T) {
 	}
 	want := map[uint32]Pair{0: {20, 1480}, 1: {40, 2960}, 2: {60, 4440}, 3: {80, 5920}, 4: {120, 8880}, 5: {100, 7400}, 9: {140, 10360}}
 	for id := range after {
-		if got := readOne(t, rs, id); got != want[id] {
+		if got := readOne(t, dp, id); got != want[id] {
 			t.Errorf("counter %d stands at %+v, want %+v", id, got, want[id])
 		}
 	}
 
 	// Counters 0 and 5 count by trees, 5 only on the interface v0, and 9 counts by a hash.
-	port, err := rs.Port("v0")
+	port, err := dp.Port("v0")
 	if err != nil || port != 1 {
 		t.Errorf("interface v0 has the number %d, %v; want 1", port, err)
 	}
-	p := program(t, rs, HookIngress, port)
+	p := program(t, dp, HookIngress, port)
 	for _, one := range []struct {
 		id           uint32
 		sport, dport uint16
 	}{{0, 4000, 53}, {5, 4000, 77}, {9, 4003, 9000}} {
 		runFrame(t, p, udp4(0x0a000002, 0x0a000001, one.sport, one.dport, 100))
-		if got := readOne(t, rs, one.id).Packets; got != want[one.id].Packets+1 {
+		if got := readOne(t, dp, one.id).Packets; got != want[one.id].Packets+1 {
 			t.Errorf("counter %d counted %d packets behind the conversion, want 1", one.id, got-want[one.id].Packets)
 		}
 	}
 
 	// The wider records hold what comes later.
-	last := mustCounter(t, rs, "last")
-	if n, err := rs.Port("eth1023"); err != nil || n == 0 {
+	last := mustCounter(t, dp, "last")
+	if n, err := dp.Port("eth1023"); err != nil || n == 0 {
 		t.Errorf("an interface more has the number %d, %v", n, err)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = openTest(t, Options{MaxRules: 256, PinDir: dir})
-	if c, err := rs.AllocCounter("last"); err != nil || c.ID != last || !c.Adopted {
+	dp = openTest(t, Options{MaxRules: 256, PinDir: dir})
+	if c, err := dp.AllocCounter("last"); err != nil || c.ID != last || !c.Adopted {
 		t.Errorf("a later start finds %+v, %v; want counter %d adopted", c, err, last)
 	}
-	if got := readOne(t, rs, 0).Packets; got != 21 {
+	if got := readOne(t, dp, 0).Packets; got != 21 {
 		t.Errorf("a later start reads %d packets, want 21", got)
 	}
 }
@@ -197,13 +197,13 @@ func TestProgramsCountThroughConversion(t *testing.T) {
 	const packets = 10
 	w := testWire(t)
 	o := Options{MaxRules: 1024, PinDir: pinDir(t)}
-	rs := openTest(t, o)
-	id := mustCounter(t, rs, "a")
-	mustAdd(t, rs, exact4(0x0a000001, 0x0a000002, 1000, 53, id))
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	dp := openTest(t, o)
+	id := mustCounter(t, dp, "a")
+	mustAdd(t, dp, exact4(0x0a000001, 0x0a000002, 1000, 53, id))
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	send := func() { arrive(t, w.Far, packets, udp4(0x0a000001, 0x0a000002, 1000, 53, 100)) }
 	send()
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -212,15 +212,15 @@ func TestProgramsCountThroughConversion(t *testing.T) {
 		t.Errorf("pins of layout 10 with the programs of this build: another build: %v, %v", is, err)
 	}
 	send()
-	rs = openTest(t, o)
+	dp = openTest(t, o)
 	send()
-	if got := readOne(t, rs, id); got != (Pair{3 * packets, 3 * packets * 100}) {
+	if got := readOne(t, dp, id); got != (Pair{3 * packets, 3 * packets * 100}) {
 		t.Errorf("counted %+v, want %d packets", got, 3*packets)
 	}
-	if a := rs.Attachments(); len(a) != 1 || !a[0].Adopted {
+	if a := dp.Attachments(); len(a) != 1 || !a[0].Adopted {
 		t.Errorf("attachments %+v, want the one of before", a)
 	}
-	if got := rs.Stats().Programs; got != 0 {
+	if got := dp.Stats().Programs; got != 0 {
 		t.Errorf("%d programs loaded, want none: the attached one is of this build", got)
 	}
 }

@@ -1,35 +1,30 @@
 package xdp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Path is what one packet touches: nodes of the trees and lines of the hash table, and entries of rules that it is
-// compared with. It is a count, the same on every host.
+// Path counts what a packet touches: nodes of the trees and lines of the hash table, and entries of rules. It is the same on
+// every host.
 type Path = tree.Path
 
-// className is the name of a class of frames, by its number in Cost.Worst and CostError.Class.
+// className names a class of frames: an index of Cost.Worst.
 func className(class int) string {
 	return [3]string{classOther: "neither IPv4 nor IPv6", classIPv4: "IPv4", classIPv6: "IPv6"}[class]
 }
 
-// costProbe is the most that a packet touches under one hashed mask: 32 slots in a row are in at most five lines of the
-// cache, and a probe compares at most four entries. costSingle is the same of a mask with one key, which is a constant of
-// the program.
-var (
-	costProbe  = Path{Nodes: 5, Entries: slotAttempts}
-	costSingle = Path{Nodes: 1, Entries: 1}
-)
-
-// CostError is an ErrCostly. It is returned when some packet could touch more than Options.WorstCost.
+// CostError is an ErrCostly: with new rules, some packet could touch more than Options.WorstCost.
 type CostError struct {
-	Class int // of the frames
-	Worst Path
-	Bound int
-	Rules []Rule // with which the packet is compared, those of the longest list first
+	Class int    // of the packet's frame, as an index of Cost.Worst
+	Worst Path   // of the packet
+	Bound int    // Options.WorstCost
+	Rules []Rule // that the packet is compared with, those of the longest list first
 }
 
 // Error implements error.
@@ -41,15 +36,24 @@ func (e *CostError) Error() string {
 // Unwrap returns ErrCostly.
 func (e *CostError) Unwrap() error { return ErrCostly }
 
-// Cost is what packets touch in the classifier.
+// Cost tells what packets touch in the classifier.
 type Cost struct {
-	// Worst is a path for each class of frames. No packet of the class touches more.
+	// Worst has a path for each class of frames: neither IPv4 nor IPv6, IPv4, IPv6. No packet of the class touches more.
 	Worst [3]Path
-	// Nodes, Entries and NS are means over packets that the rules match. NS is an estimate in nanoseconds, without the parser.
-	Nodes, Entries, NS float64
+
+	// Means over packets that rules match.
+	Nodes, Entries float64
+	NS             float64 // an estimate in nanoseconds, without the parser
 }
 
-// hashedCost is the most that a packet touches under the hashed masks: it may have to look under each of them.
+// costProbe is the most that a packet touches under one hashed mask: 32 slots in a row are in at most five lines of the cache,
+// and a probe compares at most four entries. The key of a single mask is a constant of the program, so costSingle is less.
+var (
+	costProbe  = Path{Nodes: 5, Entries: slotAttempts}
+	costSingle = Path{Nodes: 1, Entries: 1}
+)
+
+// hashedCost returns the most that a packet touches under the hashed masks. It may have to look under each of them.
 func (t *tables) hashedCost() (sum Path) {
 	for _, u := range t.tuples {
 		switch {
@@ -72,21 +76,98 @@ func (t *tables) worst() [3]Path {
 	return worst
 }
 
-// costly makes an error of package tree one of this package, which counts hashed masks too.
+// costly turns a CostError of package tree into one of this package, which counts hashed masks too.
 func (t *tables) costly(err error) error {
 	var e *tree.CostError
 	if !errors.As(err, &e) {
 		return err
 	}
-	out := &CostError{Class: e.Class, Worst: e.Worst.Plus(t.hashedCost()), Bound: t.worstCost}
+	out := &CostError{
+		Class: e.Class,
+		Worst: e.Worst.Plus(t.hashedCost()),
+		Bound: t.worstCost,
+	}
 	for _, entry := range e.Entries {
-		unit := unitOfTree(entry)
-		var r Rule
-		t.entries.readTree(unit, &r)
-		d := t.entries.dirWord(unit)
-		r.Counter, r.Drop = d.counter(), d.drop()
-		r.Priority, r.Order = uint16(t.entries.rank(unit)>>32), uint32(t.entries.rank(unit))
-		out.Rules = append(out.Rules, r)
+		out.Rules = append(out.Rules, t.treeRule(unitOfTree(entry)))
 	}
 	return out
+}
+
+// cost looks up a packet of each of some rules.
+func (t *tables) cost() Cost {
+	c := Cost{Worst: t.worst()}
+	hashed := t.inSearch()
+	rules := t.rules()
+	n := min(sampledPackets, len(rules))
+	for i := range n {
+		key := packetFor(&rules[i*len(rules)/n], rand.New(rand.NewPCG(1, uint64(i))).Uint64)
+		_, _, w := t.find(hashed, &key)
+		c.Nodes += float64(w.Path.Nodes) / float64(n)
+		c.Entries += float64(w.Path.Entries) / float64(n)
+		c.NS += w.NS / float64(n)
+	}
+	return c
+}
+
+// sampledPackets is the number of packets of which Cost has the means.
+const sampledPackets = 1024
+
+// CostOfMasks estimates the time in ns of a search of n hashed masks.
+func CostOfMasks(n int) float64 {
+	if n == 0 {
+		return 0
+	}
+	return costFirstMask + costNextMask*float64(n-1)
+}
+
+// Work is the work of a lookup.
+type Work struct {
+	Masks   int // hashed masks that were probed
+	Trees   int
+	Cuts    int
+	Entries int     // entries of the trees that were compared
+	Path    Path    // a hashed mask counts as one node
+	NS      float64 // an estimate in nanoseconds
+}
+
+// find looks a key up as programs do: under the hashed masks, which are in the order of the search, and in the trees if a rule
+// there may still win. It returns the rank of the rule that wins.
+func (t *tables) find(hashed []*tuple, key *Key) (priority uint16, order uint32, w Work) {
+	won := noRank
+	for _, u := range hashed {
+		if u.best > won {
+			break
+		}
+		w.Masks++
+		w.Path.Nodes++
+		if c := u.chains[string(bytesOf(u.pack(nil, key.words())))]; c != nil {
+			w.Path.Entries++
+			won = min(won, t.entries.rank(c.entries[0]))
+		}
+	}
+
+	var walk tree.Walk
+	if t.forest.best < won {
+		k := tree.Key(*key.words())
+		if e := t.forest.set.Walk(&walk, &k, t.forest.entryMatches); e != 0 {
+			won = min(won, t.entries.rank(unitOfTree(e)))
+		}
+	}
+	w.Trees = walk.Groups
+	w.Cuts = walk.Cuts
+	w.Entries = walk.Entries
+	w.NS = CostOfMasks(w.Masks) + walk.NS()
+	w.Path = w.Path.Plus(walk.Path())
+	return uint16(won >> 32), uint32(won), w
+}
+
+// inSearch returns the hashed masks in the order of the search.
+func (t *tables) inSearch() (hashed []*tuple) {
+	for _, u := range t.tuples {
+		if u != nil && u.rules > 0 {
+			hashed = append(hashed, u)
+		}
+	}
+	slices.SortFunc(hashed, func(a, b *tuple) int { return cmp.Compare(a.best, b.best) })
+	return hashed
 }

@@ -30,59 +30,59 @@ func fewBits(n int) []Rule {
 func TestCostlyRulesAreRefused(t *testing.T) {
 	need.BPF(t)
 	dir := need.BPFFS(t) + "/flowtally-costly"
-	open := func(worst int) *RuleSet {
+	open := func(worst int) *Datapath {
 		t.Helper()
-		rs, err := Open(Options{PinDir: dir, MaxRules: 4096, WorstCost: worst})
+		dp, err := Open(Options{PinDir: dir, MaxRules: 4096, WorstCost: worst})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return rs
+		return dp
 	}
-	rs := open(100)
+	dp := open(100)
 	rules := fewBits(600)
 	for i := range rules {
-		c, err := rs.AllocCounter("f")
+		c, err := dp.AllocCounter("f")
 		if err != nil {
 			t.Fatal(err)
 		}
 		rules[i].Counter = c.ID
 	}
-	if err := rs.Add(rules[:50]...); err != nil {
+	if err := dp.Add(rules[:50]...); err != nil {
 		t.Fatal(err)
 	}
-	before := rs.Cost()
+	before := dp.Cost()
 	var costly *CostError
-	err := rs.Add(rules[50:]...)
+	err := dp.Add(rules[50:]...)
 	if !errors.As(err, &costly) || !errors.Is(err, ErrCostly) || costly.Class != classIPv4 || costly.Worst.Steps() <= 100 || len(costly.Rules) < 10 {
 		t.Fatalf("adding rules above the bound: %v, %d rules", err, len(costly.Rules))
 	}
-	if rs.Cost() != before || len(rs.Rules()) != 50 {
-		t.Errorf("a refused change left %d rules and %+v, before were %+v", len(rs.Rules()), rs.Cost(), before)
+	if dp.Cost() != before || len(dp.Rules()) != 50 {
+		t.Errorf("a refused change left %d rules and %+v, before were %+v", len(dp.Rules()), dp.Cost(), before)
 	}
 	if w := before.Worst[classIPv4].Steps(); before.Nodes+before.Entries > float64(w) || w > 100 || before.NS <= 0 {
 		t.Errorf("the mean is %+v", before)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	rs = open(0)
-	if err := rs.Add(rules[50:]...); err != nil {
+	dp = open(0)
+	if err := dp.Add(rules[50:]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = open(100)
+	dp = open(100)
 	defer func() {
-		if err := rs.Destroy(); err != nil {
+		if err := dp.Destroy(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if n := len(rs.Rules()); n != len(rules) {
+	if n := len(dp.Rules()); n != len(rules) {
 		t.Errorf("%d rules of %d in force were taken up", n, len(rules))
 	}
-	if err := rs.Remove(rules[:3]...); err != nil {
+	if err := dp.Remove(rules[:3]...); err != nil {
 		t.Errorf("removing rules of a set above the bound: %v", err)
 	}
 }

@@ -7,52 +7,84 @@ import (
 	"strings"
 )
 
-// counterPool gives out slots of the counters' map. Slots are never zeroed: a count begins at the value that the slot
-// has when it is taken, and a slot that was given back is taken again only after a grace period, so that no packet of
-// its last owner comes late.
-type counterPool struct {
-	meta   *meta
-	n      uint32
-	owners map[string]uint32
-	fresh  uint32   // from here on no slot was used by this process or found in use
-	clean  []uint32 // given back, and a grace period has passed
-	dirty  []uint32 // given back since
+// Counter is an allocated counter. Its slots, one for each CPU, have counted since it was given to its owner.
+type Counter struct {
+	ID     uint32
+	Cookie uint64 // random, new with each allocation: it names this run of counting
+
+	// Adopted: the owner had the counter already, in this process or before a restart, and its value goes on.
+	Adopted bool
 }
 
-// newCounterPool takes up the records of the meta map. Its free slots may have been given back a
-// moment ago: the caller waits for a grace period before it allocates.
+// CounterInfo is an allocated counter and its owner.
+type CounterInfo struct {
+	Counter
+	Owner string
+}
+
+// Pair is the value of a counter: a number of packets, and the bytes of exactly these packets, layer 2 without FCS.
+type Pair struct{ Packets, Bytes uint64 }
+
+// Row is the value of a counter and the time of its sample, in the layout of a row of the mirror.
+type Row struct {
+	Packets, Bytes uint64
+	SampledAt      int64 // ns of CLOCK_MONOTONIC
+}
+
+// counterPool gives out the counters of the counters' map.
+//
+// Slots are never zeroed: a count begins at the value that the slots have. A counter that was given back is given out again
+// only after a grace period, so that no late packet of its last owner counts for the next one.
+type counterPool struct {
+	meta      *meta
+	n         uint32            // of all counters
+	idByOwner map[string]uint32 // of those in use
+	fresh     uint32            // from here on no counter was in use, by this process or before it
+	free      []uint32          // given back, and a grace period has passed
+	cooling   []uint32          // given back since
+}
+
+// newCounterPool takes up the counters in use from the meta map. Free ones may have been given back a moment ago by an earlier
+// process: the caller waits for a grace period before it allocates.
 func newCounterPool(m *meta, n int) *counterPool {
-	p := &counterPool{meta: m, n: uint32(n), owners: map[string]uint32{}}
+	p := &counterPool{
+		meta:      m,
+		n:         uint32(n),
+		idByOwner: map[string]uint32{},
+	}
 	for id := range p.n {
-		if r := m.counter(id); r.used() {
-			p.owners[r.owner()] = id
-			for ; p.fresh < id; p.fresh++ {
-				p.clean = append(p.clean, p.fresh)
-			}
-			p.fresh = id + 1
+		r := m.counter(id)
+		if !r.used() {
+			continue
 		}
+		p.idByOwner[r.owner()] = id
+		for ; p.fresh < id; p.fresh++ {
+			p.free = append(p.free, p.fresh)
+		}
+		p.fresh = id + 1
 	}
 	return p
 }
 
-func (p *counterPool) free(id uint32) {
+// release gives a counter back.
+func (p *counterPool) release(id uint32) {
 	r := p.meta.counter(id)
-	delete(p.owners, r.owner())
+	delete(p.idByOwner, r.owner())
 	r.release()
-	p.dirty = append(p.dirty, id)
+	p.cooling = append(p.cooling, id)
 }
 
-// graceful: a grace period has passed since the last free.
-func (p *counterPool) graceful() {
-	p.clean = append(p.clean, p.dirty...)
-	p.dirty = p.dirty[:0]
+// cooled notes that a grace period has passed since the last release.
+func (p *counterPool) cooled() {
+	p.free = append(p.free, p.cooling...)
+	p.cooling = p.cooling[:0]
 }
 
-// next is a slot that may be taken; false: one may after a grace period, or none.
-func (p *counterPool) next() (uint32, bool) {
-	if n := len(p.clean); n > 0 {
-		id := p.clean[n-1]
-		p.clean = p.clean[:n-1]
+// next returns a counter that can be given out now. ok is false if all are in use or cooling.
+func (p *counterPool) next() (id uint32, ok bool) {
+	if n := len(p.free); n > 0 {
+		id := p.free[n-1]
+		p.free = p.free[:n-1]
 		return id, true
 	}
 	if p.fresh < p.n {
@@ -67,45 +99,50 @@ func (p *counterPool) info(id uint32, adopted bool) CounterInfo {
 	return CounterInfo{Counter: Counter{ID: id, Cookie: r.cookie(), Adopted: adopted}, Owner: r.owner()}
 }
 
+// newCookie draws a number that is not 0.
 func newCookie() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // it never returns an error
 	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// AllocCounter gives owner a counter that stands at 0. The owner that has one already, from before a restart or from
-// this process, gets that one, with its value: Adopted says so. An owner is 1 to 48 bytes, none of which is 0.
-func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
-	if err := rs.enter(); err != nil {
+// AllocCounter gives owner a counter whose value is 0. An owner that has a counter, from this process or from before a restart,
+// gets that one with its value: see Counter.Adopted. An owner is 1 to 48 bytes, none of which is 0.
+func (dp *Datapath) AllocCounter(owner string) (Counter, error) {
+	if err := dp.enter(); err != nil {
 		return Counter{}, err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
+
 	if err := checkOwner(owner); err != nil {
 		return Counter{}, fmt.Errorf("allocating a counter for %q: %w", owner, err)
 	}
-	if id, ok := rs.pool.owners[owner]; ok {
-		return rs.pool.info(id, true).Counter, nil
+	if id, ok := dp.pool.idByOwner[owner]; ok {
+		return dp.pool.info(id, true).Counter, nil
 	}
-	id, ok := rs.pool.next()
-	if !ok && len(rs.pool.dirty) > 0 {
-		if err := rs.wait(); err != nil {
+
+	id, ok := dp.pool.next()
+	if !ok && len(dp.pool.cooling) > 0 {
+		if err := dp.wait(); err != nil {
 			return Counter{}, err
 		}
-		id, ok = rs.pool.next()
+		id, ok = dp.pool.next()
 	}
 	if !ok {
-		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, rs.pool.n)
+		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, dp.pool.n)
 	}
-	base, err := rs.values.raw(id)
+
+	// The count begins at what the slots have. The record in the meta map commits it, with its first word.
+	base, err := dp.values.raw(id)
 	if err != nil {
-		rs.pool.dirty = append(rs.pool.dirty, id)
+		dp.pool.cooling = append(dp.pool.cooling, id)
 		return Counter{}, err
 	}
 	cookie := newCookie()
-	rs.values.base[id] = base
-	rs.values.setLeast(id, 0)
-	rs.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
-	rs.pool.owners[owner] = id
+	dp.values.base[id] = base
+	dp.values.setLeast(id, 0)
+	dp.pool.meta.counter(id).take(owner, cookie, base.since(sums{}))
+	dp.pool.idByOwner[owner] = id
 	return Counter{ID: id, Cookie: cookie}, nil
 }
 
@@ -116,57 +153,61 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// Rename gives a counter to another owner; its value, its cookie and its rules stay.
-func (rs *RuleSet) Rename(id uint32, owner string) error {
-	if err := rs.enter(); err != nil {
+// Rename gives a counter to another owner. Its value, its cookie and its rules stay.
+func (dp *Datapath) Rename(id uint32, owner string) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 	if err := checkOwner(owner); err != nil {
 		return fmt.Errorf("giving counter %d to %q: %w", id, owner, err)
 	}
-	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+	if id >= dp.pool.n || !dp.pool.meta.counter(id).used() {
 		return fmt.Errorf("giving counter %d to %q: %w", id, owner, ErrNotFound)
 	}
-	if other, there := rs.pool.owners[owner]; there {
+	if other, has := dp.pool.idByOwner[owner]; has {
 		if other == id {
 			return nil
 		}
 		return fmt.Errorf("giving counter %d to %q: %w: counter %d is its own", id, owner, ErrExists, other)
 	}
-	r := rs.pool.meta.counter(id)
-	delete(rs.pool.owners, r.owner())
+
+	r := dp.pool.meta.counter(id)
+	delete(dp.pool.idByOwner, r.owner())
 	r.rename(owner)
-	rs.pool.owners[owner] = id
+	dp.pool.idByOwner[owner] = id
 	return nil
 }
 
-// FreeCounter gives a counter back. A counter that a rule counts on is refused.
-func (rs *RuleSet) FreeCounter(id uint32) error {
-	if err := rs.enter(); err != nil {
+// FreeCounter gives a counter back. It refuses a counter on which a rule counts.
+func (dp *Datapath) FreeCounter(id uint32) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
-	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+	defer dp.mu.Unlock()
+	if id >= dp.pool.n || !dp.pool.meta.counter(id).used() {
 		return fmt.Errorf("freeing counter %d: %w", id, ErrNotFound)
 	}
-	if rs.class.uses(id) {
+	if dp.tables.uses(id) {
 		return fmt.Errorf("freeing counter %d: %w: a rule counts on it", id, ErrInvalid)
 	}
-	delete(rs.adopted, id)
-	rs.pool.free(id)
+	delete(dp.adopted, id)
+	dp.pool.release(id)
 	return nil
 }
 
 // Counters lists the counters in use, in no order.
-func (rs *RuleSet) Counters() []CounterInfo {
-	if rs.enter() != nil {
+func (dp *Datapath) Counters() []CounterInfo {
+	if dp.enter() != nil {
 		return nil
 	}
-	defer rs.mu.Unlock()
-	all := make([]CounterInfo, 0, len(rs.pool.owners))
-	for _, id := range rs.pool.owners {
-		all = append(all, rs.pool.info(id, rs.adopted[id]))
+	defer dp.mu.Unlock()
+	all := make([]CounterInfo, 0, len(dp.pool.idByOwner))
+	for _, id := range dp.pool.idByOwner {
+		all = append(all, dp.pool.info(id, dp.adopted[id]))
 	}
 	return all
 }
+
+// Base returns the value that the slots of a counter had when its count began, which Read subtracts. The counter is in use.
+func (dp *Datapath) Base(id uint32) Pair { return dp.values.base[id].since(sums{}) }

@@ -11,14 +11,14 @@ type device struct {
 	name string
 	link string // its type, of ARPHRD_*: "ether", "none"
 	kind string // of a virtual one: "veth", "tuntap"
-	// program is the id of its XDP program, or 0. A device that runs programs itself may have several.
-	program uint32
-	several bool
+
+	program uint32 // the id of its XDP program; 0: none
+	several bool   // it has several XDP programs, for the driver and in the device
 }
 
-// local says whether a device receives buffers of this host, of another device or a socket, in place of frames of a wire.
-// Such a buffer may stand for many segments. A tap or tun device does not count as local: the program behind it makes
-// the buffers, and has no way to describe segments of SCTP.
+// local reports whether a device receives buffers of this host, from another device or a socket, and not frames from a wire. Such
+// a buffer may stand for many segments. A tap or tun device is not local: the process behind it makes the buffers, and cannot
+// describe segments of SCTP.
 func (d device) local() bool {
 	return d.link == "loopback" || d.kind != "" && d.kind != "device" && d.kind != "tuntap"
 }
@@ -29,12 +29,12 @@ var (
 	linksIP       = []string{"none", "ppp", "ipip", "tunnel6", "sit", "unknown519"} // the last is ARPHRD_RAWIP
 )
 
-// kindsReceiveIP are the devices whose received frames begin with IP where a program of XDP sees them. Others show
-// it a header that they have taken off: sit the outer IPv4 header, xfrm the Ethernet header of the device below.
+// kindsReceiveIP are the kinds of device whose received frames begin with IP for a program of XDP. Others show it a header that
+// they have taken off: sit the outer IPv4 header, xfrm the Ethernet header of the device below.
 var kindsReceiveIP = []string{"tuntap", "wireguard", "ipip"}
 
-// layer3 says whether frames begin with IP at a hook. The error says that frames begin with
-// another header.
+// layer3 reports whether frames begin with IP at a hook. It returns an error if they begin with a header other than IP and
+// Ethernet.
 func (d device) layer3(h Hook) (bool, error) {
 	switch {
 	case slices.Contains(linksEthernet, d.link):
@@ -42,10 +42,17 @@ func (d device) layer3(h Hook) (bool, error) {
 	case slices.Contains(linksIP, d.link) && (h == HookEgress || slices.Contains(kindsReceiveIP, d.kind)):
 		return true, nil
 	case slices.Contains(linksIP, d.link):
-		return false, &probe.UnsupportedError{Feature: "counting received packets", Object: d.name,
-			Reason: "frames of a device of kind " + d.kind + " (" + d.link + ") do not begin with IP or Ethernet where XDP sees them",
-			Fix:    "count on the device that carries its traffic, or count egress only"}
+		return false, &probe.UnsupportedError{
+			Feature: "counting received packets",
+			Object:  d.name,
+			Reason:  "frames of a device of kind " + d.kind + " (" + d.link + ") do not begin with IP or Ethernet where XDP sees them",
+			Fix:     "count on the device that carries its traffic, or count egress only",
+		}
 	}
-	return false, &probe.UnsupportedError{Feature: "counting", Object: d.name,
-		Reason: "frames of a device of type " + d.link + " begin neither with Ethernet nor with IP", Fix: "count on another interface"}
+	return false, &probe.UnsupportedError{
+		Feature: "counting",
+		Object:  d.name,
+		Reason:  "frames of a device of type " + d.link + " begin neither with Ethernet nor with IP",
+		Fix:     "count on another interface",
+	}
 }

@@ -94,8 +94,8 @@ func TestDispatcher(t *testing.T) {
 	if got := x.components(); !slices.Equal(got, []string{"xdpfilt_alw_udp"}) {
 		t.Fatalf("components %v before", got)
 	}
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-	ids := floodRules(t, rs, 3)
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, dp, 3)
 	var want []Pair
 	dropped := x.hits(1001)
 	check := func(when string) {
@@ -117,7 +117,7 @@ func TestDispatcher(t *testing.T) {
 		dropped += s.Sent()[1].Packets
 		var got []Pair
 		for _, id := range ids {
-			got = append(got, readOne(t, rs, id))
+			got = append(got, readOne(t, dp, id))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: counted %d, want %d", when, got, want)
@@ -125,7 +125,7 @@ func TestDispatcher(t *testing.T) {
 		t.Logf("%s: counted %d", when, got)
 	}
 	o := AttachOptions{Ingress: true, Dispatcher: true}
-	if a := attach(t, rs, w.Near, o); a[0].Mode != modeDispatcher || !a[0].Fresh {
+	if a := attach(t, dp, w.Near, o); a[0].Mode != modeDispatcher || !a[0].Fresh {
 		t.Fatalf("attachment %+v, want mode dispatcher", a[0])
 	}
 	if got := x.components(); len(got) != 2 || got[1] != "xdpfilt_alw_udp" {
@@ -137,27 +137,27 @@ func TestDispatcher(t *testing.T) {
 	}
 
 	// A rule of a new layer exchanges our program.
-	was := rs.Stats().Programs
-	r := exact4(1, 2, 3, 4, mustCounter(t, rs, "another layer"))
+	was := dp.Stats().Programs
+	r := exact4(1, 2, 3, 4, mustCounter(t, dp, "another layer"))
 	r.Key.Out.VLAN[0], r.Mask.Out.VLAN[0] = [2]byte{0, 7}, [2]byte{0x0f, 0xff}
 	r.Key.Out.Flags |= FlagTag1
 	r.Mask.Out.Flags |= FlagTag1
-	mustAdd(t, rs, r)
-	if rs.Stats().Programs == was {
+	mustAdd(t, dp, r)
+	if dp.Stats().Programs == was {
 		t.Error("no program was exchanged")
 	}
 	check("after an exchange of ours")
 
 	x.run("xdp-loader", "load", "-m", "native", "-n", "xdp_pass", w.Near.Name, passObject)
-	if rs.Held() != 1 {
+	if dp.Held() != 1 {
 		t.Error("not held after libxdp changed the dispatcher")
 	}
-	if a := attach(t, rs, w.Near, o); a[0].Fresh || a[0].Mode != modeDispatcher {
+	if a := attach(t, dp, w.Near, o); a[0].Fresh || a[0].Mode != modeDispatcher {
 		t.Errorf("attachment %+v, want the one of before", a[0])
 	}
 	check("after libxdp added a program")
 
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 	check2 := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
@@ -172,15 +172,15 @@ func TestDispatcher(t *testing.T) {
 		want[i].Bytes += p.Bytes
 	}
 	dropped += check2.Sent()[1].Packets
-	dir := rs.dir
+	dir := dp.dir
 	err := w.Near.NS.Do(func() error {
-		rs = openTest(t, Options{MaxRules: 1024, PinDir: dir})
+		dp = openTest(t, Options{MaxRules: 1024, PinDir: dir})
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := rs.Attachments(); len(a) != 1 || a[0].Mode != modeDispatcher || !a[0].Adopted {
+	if a := dp.Attachments(); len(a) != 1 || a[0].Mode != modeDispatcher || !a[0].Adopted {
 		t.Fatalf("after a restart: %+v", a)
 	}
 	check("after a restart")
@@ -189,11 +189,11 @@ func TestDispatcher(t *testing.T) {
 	}
 
 	// A flow that drops hides its packets from the other components.
-	all := rs.Rules()
+	all := dp.Rules()
 	drop := all[slices.IndexFunc(all, func(r Rule) bool { return r.Counter == ids[1] })]
 	fresh := drop
 	fresh.Drop = true
-	if err := rs.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
+	if err := dp.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
 		t.Fatal(err)
 	}
 	before := x.hits(1001)
@@ -210,10 +210,10 @@ func TestDispatcher(t *testing.T) {
 	if err := os.Remove(pins[0]); err != nil {
 		t.Fatal(err)
 	}
-	if rs.Held() != 0 {
+	if dp.Held() != 0 {
 		t.Error("held without the pin of the link")
 	}
-	if a := attach(t, rs, w.Near, o); !a[0].Fresh || a[0].Mode != modeDispatcher {
+	if a := attach(t, dp, w.Near, o); !a[0].Fresh || a[0].Mode != modeDispatcher {
 		t.Errorf("attachment %+v, want a fresh one", a[0])
 	}
 	check("after the pin of the link was lost")
@@ -221,10 +221,10 @@ func TestDispatcher(t *testing.T) {
 	x.run("xdp-filter", "unload", w.Near.Name)
 	check("after xdp-filter has left")
 	x.run("xdp-loader", "unload", w.Near.Name, "--all")
-	if rs.Held() != 0 {
+	if dp.Held() != 0 {
 		t.Error("held after the dispatcher has left")
 	}
-	if a := attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true}); !a[0].Fresh || a[0].Mode != modeNative {
+	if a := attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true}); !a[0].Fresh || a[0].Mode != modeNative {
 		t.Errorf("attachment %+v, want a native one", a[0])
 	}
 	check("after the dispatcher has left")
@@ -233,18 +233,18 @@ func TestDispatcher(t *testing.T) {
 // TestDispatcherUnderTraffic changes the dispatcher ten times under traffic, by either side in turns. Each packet is counted once.
 func TestDispatcherUnderTraffic(t *testing.T) {
 	w, x := dispatcherWire(t)
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-	ids := floodRules(t, rs, 3)
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, dp, 3)
+	attach(t, dp, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{Rate: 2000})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, 1<<40) }()
 	for i := range 5 {
-		was := readOne(t, rs, ids[0]).Packets
-		lab.Eventually(t, "packets between two changes", func() bool { return readOne(t, rs, ids[0]).Packets > was+50 })
-		if err := rs.reloadTest(); err != nil {
+		was := readOne(t, dp, ids[0]).Packets
+		lab.Eventually(t, "packets between two changes", func() bool { return readOne(t, dp, ids[0]).Packets > was+50 })
+		if err := dp.reloadTest(); err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 0 {
@@ -260,13 +260,13 @@ func TestDispatcherUnderTraffic(t *testing.T) {
 	}
 	var sent, got []Pair
 	for i, id := range ids {
-		sent, got = append(sent, Pair(s.Sent()[i])), append(got, readOne(t, rs, id))
+		sent, got = append(sent, Pair(s.Sent()[i])), append(got, readOne(t, dp, id))
 	}
 	if !slices.Equal(got, sent) {
 		t.Errorf("counted %d, want %d", got, sent)
 	}
 	t.Logf("sent %d, counted %d over 8 changes of the dispatcher", sent, got)
-	if err := rs.Destroy(); err != nil {
+	if err := dp.Destroy(); err != nil {
 		t.Fatal(err)
 	}
 	if got := x.components(); len(got) != 4 || slices.Contains(got, flowtallyProgFlowtallyXdp) {
@@ -275,10 +275,10 @@ func TestDispatcherUnderTraffic(t *testing.T) {
 }
 
 // reloadTest exchanges all programs.
-func (rs *RuleSet) reloadTest() error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.reload()
+func (dp *Datapath) reloadTest() error {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	return dp.reload()
 }
 
 // TestDispatcherMoves moves an interface between TCX and a dispatcher under traffic, ten times each way. A move counts every
@@ -286,14 +286,14 @@ func (rs *RuleSet) reloadTest() error {
 func TestDispatcherMoves(t *testing.T) {
 	w, x := dispatcherWire(t)
 	x.run("xdp-filter", "port", "1001", "-m", "src", "-p", "udp", "-r")
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-	ids := floodRules(t, rs, 2)
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, dp, 2)
 	passed := behind(t, w.Near)
-	if a := attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
+	if a := attach(t, dp, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
 		t.Fatalf("attachment %+v, want mode tcx", a[0])
 	}
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{Rate: 2000})
-	counted := func() uint64 { return readOne(t, rs, ids[0]).Packets + readOne(t, rs, ids[1]).Packets }
+	counted := func() uint64 { return readOne(t, dp, ids[0]).Packets + readOne(t, dp, ids[1]).Packets }
 	var twice uint64 // packets that the moves have counted twice
 	for range 10 {
 		for _, to := range []struct {
@@ -303,7 +303,7 @@ func TestDispatcherMoves(t *testing.T) {
 			{modeDispatcher, AttachOptions{Ingress: true, Beside: true, Dispatcher: true, Retake: true}},
 			{modeTCX, AttachOptions{Ingress: true, Mode: ModeTCX}},
 		} {
-			moveUnderTraffic(t, rs, w.Near, s, to.mode, to.o)
+			moveUnderTraffic(t, dp, w.Near, s, to.mode, to.o)
 			if counted := counted(); counted < passed()+twice {
 				t.Errorf("moved to %s: %d packets passed, %d of them counted", to.mode, passed(), counted-twice)
 			}
@@ -323,14 +323,14 @@ func TestDispatcherMoves(t *testing.T) {
 // Detach, which the owner of the rule set calls then, or after a start of the next process, the packets of that namespace are
 // not counted.
 func TestDispatcherOfAMovedInterface(t *testing.T) {
-	for name, leave := range map[string]func(*RuleSet, *lab.End) (*RuleSet, error){
-		"detach": func(rs *RuleSet, e *lab.End) (*RuleSet, error) { return rs, rs.Detach(e.Name) },
-		"restart": func(rs *RuleSet, e *lab.End) (next *RuleSet, err error) {
-			if err := rs.Close(); err != nil {
+	for name, leave := range map[string]func(*Datapath, *lab.End) (*Datapath, error){
+		"detach": func(dp *Datapath, e *lab.End) (*Datapath, error) { return dp, dp.Detach(e.Name) },
+		"restart": func(dp *Datapath, e *lab.End) (next *Datapath, err error) {
+			if err := dp.Close(); err != nil {
 				return nil, err
 			}
 			err = e.NS.Do(func() (err error) {
-				next, err = Open(Options{MaxRules: 1024, PinDir: rs.dir})
+				next, err = Open(Options{MaxRules: 1024, PinDir: dp.dir})
 				return err
 			})
 			return next, err
@@ -340,12 +340,12 @@ func TestDispatcherOfAMovedInterface(t *testing.T) {
 	}
 }
 
-func testMovedInterface(t *testing.T, leave func(*RuleSet, *lab.End) (*RuleSet, error)) {
+func testMovedInterface(t *testing.T, leave func(*Datapath, *lab.End) (*Datapath, error)) {
 	t.Helper()
 	w, x := dispatcherWire(t)
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-	ids := floodRules(t, rs, 1)
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	ids := floodRules(t, dp, 1)
+	attach(t, dp, w.Near, AttachOptions{Ingress: true, Dispatcher: true})
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
 	send := func() {
 		t.Helper()
@@ -368,7 +368,7 @@ func testMovedInterface(t *testing.T, leave func(*RuleSet, *lab.End) (*RuleSet, 
 		lab.Eventually(t, "the packets received", func() bool { return received() >= was+3000 })
 	}
 	send()
-	if got := readOne(t, rs, ids[0]).Packets; got != 3000 {
+	if got := readOne(t, dp, ids[0]).Packets; got != 3000 {
 		t.Errorf("counted %d packets, want 3000", got)
 	}
 	to, err := netns.GetFromPath(w.Far.NS.Path())
@@ -380,10 +380,10 @@ func testMovedInterface(t *testing.T, leave func(*RuleSet, *lab.End) (*RuleSet, 
 	if err := w.Near.NS.Do(func() error { return netlink.LinkSetNsFd(l, int(to)) }); err != nil {
 		t.Fatal(err)
 	}
-	if rs, err = leave(rs, w.Near); err != nil {
+	if dp, err = leave(dp, w.Near); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rs.Destroy() })
+	t.Cleanup(func() { dp.Destroy() })
 	x.end = &lab.End{NS: w.Far.NS, Name: w.Near.Name}
 	if err := w.Far.NS.Do(func() error {
 		l, err := netlink.LinkByName(w.Near.Name)
@@ -395,7 +395,7 @@ func testMovedInterface(t *testing.T, leave func(*RuleSet, *lab.End) (*RuleSet, 
 		t.Fatal(err)
 	}
 	send()
-	if got := readOne(t, rs, ids[0]).Packets; got != 3000 {
+	if got := readOne(t, dp, ids[0]).Packets; got != 3000 {
 		t.Errorf("counted %d packets, of them %d in another namespace", got, got-3000)
 	}
 }

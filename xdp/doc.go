@@ -1,45 +1,49 @@
-// Package xdp counts packets in the kernel: XDP or TCX on ingress, TCX on egress, tables of masked
-// rules, one map of counters that user space reads without a system call.
+// Package xdp counts packets in the kernel: by XDP or TCX on ingress, by TCX on egress. Programs decide each packet by
+// masked rules, and add it to a counter that user space reads without a system call.
 //
 // # From packet to counter
 //
-// A program makes a flat [Key] of the frame's headers, as docs/flows.md defines them, finds
-// the slot of the first matching rule, by lowest (Priority, Order), and adds to that rule's
-// counter of this CPU. It calls no map helper: tables and counters are mapped global data.
-// Programs differ in constants (layers, masks, the interface's number), by which the
-// verifier cuts the code down. Headers more than 32 KiB into the frame, or behind its first buffer,
-// are not read. Programs do not see tags that hardware strips, packets that hardware steers past
-// the kernel and, before Linux 6.6, egress.
+// A program parses the headers of a frame into a flat [Key], as docs/flows.md defines them. It finds the first rule that
+// matches, by the lowest (Priority, Order), and adds the packet to this CPU's slot of that rule's counter.
 //
-// Bytes are layer 2 without FCS, of all buffers of a frame, or layer 3 if frames begin with IP
-// (device.go). On egress a buffer of many segments counts as its segments, each with its headers
-// (bpf/skb.h) and 4 bytes for a tag beside the frame.
+// Rules and counters are mapped global data, so no packet calls a map helper. Programs of different hooks differ in
+// constants (layers, masks, the number of the interface); the verifier removes the code that these constants exclude.
 //
-// The hash of the table is secret, so that an attacker cannot choose addresses that collide.
+// Programs do not see tags that hardware strips, packets that hardware steers past the kernel, headers more than 32 KiB
+// into a frame or behind its first buffer, and, before Linux 6.6, egress.
+//
+// Bytes are layer 2 without FCS, of all buffers of a frame. Frames that begin with IP count as layer 3 (device.go). On
+// egress a buffer of many segments counts as its segments, each with its headers (bpf/skb.h), and a VLAN tag beside the
+// frame counts as 4 bytes.
+//
+// # The classifier
+//
+// Rules of a few masks are in a hash table. Rules of other masks, and rules with ranges of ports, are in decision trees
+// (package xdp/tree). The key of the hash is secret: an attacker cannot choose addresses that collide. docs/classifier.md
+// gives the reasons and the cost.
 //
 // # Changes
 //
-// Rules are added and removed by single stores into mapped memory. A few masks are hashed; rules
-// of other masks, and with ranges of ports, are in decision trees (package xdp/tree). A new layer or
-// hashed mask takes new programs, which replace the old ones through the links, so that no packet
-// passes uncounted, in 10 to 100 ms. Memory is used again only after an RCU grace period.
-// [RuleSet.Exchange] replaces rules: one of them always decides a packet that matches both sets.
+// A change of rules is a few stores into mapped memory. A layer or a hashed mask that programs do not know takes new
+// programs, which replace the old ones through their links in 10 to 100 ms. No packet passes uncounted meanwhile. Freed
+// memory is used again only after an RCU grace period.
+//
+// [Datapath.Exchange] replaces rules. Throughout, a packet that an old and a new rule match counts for one of the two.
 //
 // # Counters
 //
-// A counter keeps its id over all changes of rules. Its slots are never zeroed: a new owner gets
-// the difference. The map is frozen, so that no process can write it.
+// A counter keeps its number when rules change. Its slots are never zeroed: a new owner's count begins at the value that it
+// finds. The map of the slots is frozen, so that no process can write to it.
 //
 // # Restarts
 //
-// With [Options].PinDir maps and links are pinned. A process that dies, at any instant, leaves
-// programs that count. The next [Open] adopts them with their rules and counters, completes
-// interrupted changes, and exchanges programs only if its own would differ. [Attachment].Gap says
-// that packets may be missing or counted twice.
+// With [Options].PinDir, maps and links are pinned. A process that dies, at any instant, leaves programs that count. The
+// next [Open] adopts them with their rules and counters, completes a change that was cut short, and exchanges the programs
+// only if its own would differ. The ledger (ledger.go) knows on which hooks packets may have passed uncounted.
 //
 // # Concurrency
 //
-// All methods of a [RuleSet] may be called from any goroutine. [RuleSet.Read] waits only for Close,
-// makes no system call and allocates nothing.
-// [RuleSet.Attach] uses the network namespace of the calling thread.
+// All methods of a [Datapath] may be called from any goroutine. [Datapath.Read] waits for nothing but Close, makes no system
+// call and allocates nothing. Methods that take the name of an interface look it up in the network namespace of the
+// calling thread.
 package xdp

@@ -2,16 +2,18 @@ package xdp
 
 import "sync/atomic"
 
-// State of an entry, in its directory word. The word commits a change: after a crash an entry has
-// the state in its word.
+// The entries' map holds an entry for each rule. An entry takes units of 16 bytes in a row. The directory, in the meta map, has
+// a word for each unit: the word of an entry's first unit describes the entry to user space, also to the next process.
+
+// States of an entry, in its directory word. The store of that word commits a change of the entry.
 const (
-	entryFree = iota // 0: the unit does not begin an entry
-	entryLive
-	entryDead   // being removed: no slot is to point at it any more
-	entryComing // being added: live once its change is committed, dead if the process dies before that
+	entryFree   = iota // 0: no entry begins at the unit
+	entryLive          // programs find it
+	entryDead          // it is being removed: no slot leads to it, or soon none does
+	entryComing        // it is being added: live when its change is committed, and dead if the process dies before that
 )
 
-// dirWord is the directory word of an entry, with fields that only user space may use.
+// dirWord is the directory word of an entry: state, id of its tuple, size, action and counter.
 type dirWord uint64
 
 func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {
@@ -28,28 +30,34 @@ func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
 func (d dirWord) drop() bool      { return d>>24&1 != 0 }
 func (d dirWord) counter() uint32 { return uint32(d >> 32) }
 
-// isFound reports whether programs may find the entry.
+// isFound reports whether slots or trees may lead programs to the entry.
 func (d dirWord) isFound() bool { return d.state() == entryLive || d.state() == entryComing }
 
 // with returns the word of the same entry in another state.
 func (d dirWord) with(state uint8) dirWord { return d&^0xff | dirWord(state) }
 
-// entryStore hands out units of the entries' map. An entry that was retired is
-// only used again after a grace period, because a program may still look at it.
+// entryStore hands out the units. A program may still look at a retired entry, so its units are free only after a grace period.
 type entryStore struct {
-	words []uint64 // the entries' map: the units,
-	ranks []uint64 // and behind them the rank of the entry that begins at each
-	dir   []uint64 // one word a unit, in the meta map
-	used  []uint64 // bitmap of units, in this process only
-	next  int      // where the search for free units goes on
-	free  int      // units
-	// retired entries wait for the grace period.
-	retired []uint32
-	waiting int // units of retired entries
+	words []uint64 // of the entries' map
+	ranks []uint64 // a part of words, behind the units: for each unit the rank of the entry that begins there
+	dir   []uint64
+
+	// In this process only.
+	used    []uint64 // bit for each unit
+	free    int      // units
+	next    int      // where the search for free units goes on
+	retired []uint32 // entries that wait for a grace period
+	waiting int      // their units
 }
 
 func newEntryStore(mem, dir []uint64, units int) *entryStore {
-	return &entryStore{words: mem, ranks: mem[rankAt(units):][:units], dir: dir, used: make([]uint64, (units+63)/64), free: units}
+	return &entryStore{
+		words: mem,
+		ranks: mem[rankAt(units):][:units],
+		dir:   dir,
+		used:  make([]uint64, (units+63)/64),
+		free:  units,
+	}
 }
 
 func (s *entryStore) units() int { return len(s.dir) }
@@ -70,7 +78,7 @@ func (s *entryStore) release(u, n int) {
 	s.free += n
 }
 
-// alloc takes n units in a row, of which the first is a multiple of align, a power of two.
+// alloc takes n free units in a row, from a multiple of align on, which is a power of two.
 func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 	if s.free < n {
 		return 0, false
@@ -97,12 +105,12 @@ func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 	return 0, false
 }
 
-// rankAt is the word of the entries' map at which the ranks begin: behind the
-// units and the tail that an entry of the greatest size may take of the last.
+// rankAt returns the word of the entries' map at which the ranks begin. Before it is room for the greatest entry to begin at the
+// last unit.
 func rankAt(units int) int { return units*unitWords + treeEntryWords }
 
-// sizeFor is the number of units of an entry of n words of key. The entry of the rule that matches every packet has no
-// word, and takes a unit all the same: the unit is its name in the directory.
+// sizeFor returns the number of units of an entry with n words. The rule that matches every packet has no word. It takes a unit
+// all the same, because the unit is its name in the directory.
 func sizeFor(n int) int { return max(1, (n+unitWords-1)/unitWords) }
 
 func (s *entryStore) rank(unit uint32) uint64 { return s.ranks[unit] }
@@ -116,14 +124,14 @@ func (s *entryStore) dirWord(unit uint32) dirWord { return dirWord(atomic.LoadUi
 
 func (s *entryStore) setDir(unit uint32, d dirWord) { atomic.StoreUint64(&s.dir[unit], uint64(d)) }
 
-// write fills an entry that no slot points at, and commits it.
+// write fills an entry to which nothing leads yet, and commits it by its directory word.
 func (s *entryStore) write(unit uint32, rank uint64, packed []uint64, d dirWord) {
 	atomic.StoreUint64(&s.ranks[unit], rank)
 	copy(s.packed(unit, len(packed)), packed)
 	s.setDir(unit, d)
 }
 
-// retire takes an entry that is dead, and that no slot points at, to be freed after a grace period.
+// retire frees a dead entry, to which nothing leads any more, at the next reclaim.
 func (s *entryStore) retire(unit uint32) {
 	s.retired = append(s.retired, unit)
 	s.waiting += int(s.dirWord(unit).size())
@@ -136,10 +144,11 @@ func (s *entryStore) reclaim() {
 		s.setDir(u, 0)
 		s.release(int(u), n)
 	}
-	s.retired, s.waiting = s.retired[:0], 0
+	s.retired = s.retired[:0]
+	s.waiting = 0
 }
 
-// slot is the word that leads programs to an entry.
+// slot returns the word that leads programs to an entry.
 func (s *entryStore) slot(unit uint32, hash uint64) uint64 {
 	d := s.dirWord(unit)
 	return slotOf(unit, d.counter(), d.drop(), tagOf(hash))

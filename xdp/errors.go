@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrClosed: the RuleSet was closed.
+	// ErrClosed: the Datapath was closed.
 	ErrClosed = errors.New("rule set closed")
 	// ErrInUse: another process owns the pins.
 	ErrInUse = errors.New("pins in use by another process")

@@ -9,12 +9,12 @@ import (
 
 // Count the packets that eth0 receives and sends to port 443. The caller is root.
 func ExampleOpen() {
-	rs, err := xdp.Open(xdp.Options{PinDir: "/sys/fs/bpf/flowtally/example"})
+	dp, err := xdp.Open(xdp.Options{PinDir: "/sys/fs/bpf/flowtally/example"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer rs.Destroy() // Close keeps the pins, and counting goes on
-	counter, err := rs.AllocCounter("https")
+	defer dp.Destroy() // Close keeps the pins, and counting goes on
+	counter, err := dp.AllocCounter("https")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,10 +22,10 @@ func ExampleOpen() {
 	rule.Key.Out.Proto, rule.Mask.Out.Proto = 6, 0xff
 	rule.Key.Out.L4, rule.Mask.Out.L4 = [4]byte{2: 1, 3: 0xbb}, [4]byte{2: 0xff, 3: 0xff}
 	rule.Key.Out.Flags, rule.Mask.Out.Flags = xdp.FlagL4, xdp.FlagL4
-	if err := rs.Add(rule); err != nil {
+	if err := dp.Add(rule); err != nil {
 		log.Fatal(err)
 	}
-	held, err := rs.Attach("eth0", xdp.AttachOptions{Ingress: true, Egress: true})
+	held, err := dp.Attach("eth0", xdp.AttachOptions{Ingress: true, Egress: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,28 +33,28 @@ func ExampleOpen() {
 		fmt.Println(a.Interface, a.Hook, a.Mode)
 	}
 	var value [1]xdp.Pair
-	if err := rs.Read([]uint32{counter.ID}, value[:]); err != nil { // no system call
+	if err := dp.Read([]uint32{counter.ID}, value[:]); err != nil { // no system call
 		log.Fatal(err)
 	}
 	fmt.Println(value[0].Packets, value[0].Bytes)
 }
 
 // A change of the rules lets no packet pass that both the old and the new rules match.
-func ExampleRuleSet_Exchange() {
-	rs, err := xdp.Open(xdp.Options{})
+func ExampleDatapath_Exchange() {
+	dp, err := xdp.Open(xdp.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer rs.Close()
-	counter, err := rs.AllocCounter("all")
+	defer dp.Close()
+	counter, err := dp.AllocCounter("all")
 	if err != nil {
 		log.Fatal(err)
 	}
 	count, drop := xdp.Rule{Counter: counter.ID}, xdp.Rule{Counter: counter.ID, Drop: true}
-	if err := rs.Add(count); err != nil {
+	if err := dp.Add(count); err != nil {
 		log.Fatal(err)
 	}
-	if err := rs.Exchange([]xdp.Rule{count}, []xdp.Rule{drop}); err != nil {
+	if err := dp.Exchange([]xdp.Rule{count}, []xdp.Rule{drop}); err != nil {
 		log.Fatal(err)
 	}
 }

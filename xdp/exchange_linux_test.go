@@ -14,15 +14,15 @@ import (
 func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	const packets = 600_000
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	ids := floodRules(t, rs, 1)
-	narrow := rs.Rules()[0]
+	dp := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, dp, 1)
+	narrow := dp.Rules()[0]
 	wide := narrow
 	wide.Mask.Out.L4, wide.Key.Out.L4 = [4]byte{}, [4]byte{}
-	wide.Counter = mustCounter(t, rs, "wide")
+	wide.Counter = mustCounter(t, dp, "wide")
 	wide.Priority = narrow.Priority + 1
-	mustAdd(t, rs, wide)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	mustAdd(t, dp, wide)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	s := flood(t, w.Far, 1, 100, lab.SenderOptions{})
 	var stop atomic.Bool
 	done := make(chan error, 1)
@@ -40,15 +40,15 @@ func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 		}
 		narrow.Priority += up
 		wide.Priority += up
-		if err := rs.Exchange(old, []Rule{narrow, wide}); err != nil {
+		if err := dp.Exchange(old, []Rule{narrow, wide}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	compareCounts(t, rs, ids, s)
-	if got := readOne(t, rs, wide.Counter); got != (Pair{}) {
+	compareCounts(t, dp, ids, s)
+	if got := readOne(t, dp, wide.Counter); got != (Pair{}) {
 		t.Errorf("the rule that loses has counted %+v", got)
 	}
 	t.Logf("%d exchanges", rounds)
@@ -56,14 +56,14 @@ func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 
 // TestExchangeThatFails leaves rules as they were.
 func TestExchangeThatFails(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 256})
-	a, b := mustCounter(t, rs, "a"), mustCounter(t, rs, "b")
+	dp := openTest(t, Options{MaxRules: 256})
+	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
 	one, two := exact4(1, 2, 3, 4, a), exact4(1, 2, 3, 5, a)
 	one.Priority, two.Priority, two.Order = 5, 5, 1
 	stays := exact4(1, 2, 3, 4, b)
 	stays.Priority = 3
-	mustAdd(t, rs, one, two, stays)
-	want := rs.Rules()
+	mustAdd(t, dp, one, two, stays)
+	want := dp.Rules()
 	other := one
 	other.Priority = 1
 	taken := one
@@ -83,13 +83,13 @@ func TestExchangeThatFails(t *testing.T) {
 		{"the rank of a rule that stays", []Rule{one}, []Rule{taken}, ErrExists},
 		{"two of one rank", []Rule{one}, []Rule{other, {Key: other.Key, Mask: other.Mask, Priority: 1, Counter: b}}, ErrExists},
 	} {
-		if err := rs.Exchange(tt.old, tt.fresh); !errors.Is(err, tt.is) {
+		if err := dp.Exchange(tt.old, tt.fresh); !errors.Is(err, tt.is) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if got := rs.Rules(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		if got := dp.Rules(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 			t.Errorf("%s: %d rules, want %d, or others", tt.name, len(got), len(want))
 		}
-		if err := rs.verify(); err != nil {
+		if err := dp.verify(); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -98,34 +98,34 @@ func TestExchangeThatFails(t *testing.T) {
 // TestAnotherOwner: a counter that is given to another owner goes on, also in the next process.
 func TestAnotherOwner(t *testing.T) {
 	dir := pinDir(t)
-	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
-	c, err := rs.AllocCounter("a name that is rather longer than the next")
+	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	c, err := dp.AllocCounter("a name that is rather longer than the next")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustCounter(t, rs, "there")
+	mustCounter(t, dp, "there")
 	for range 3 { // the two places of an owner take turns
 		for _, owner := range []string{"b", "another"} {
-			if err := rs.Rename(c.ID, owner); err != nil {
+			if err := dp.Rename(c.ID, owner); err != nil {
 				t.Fatal(err)
 			}
-			if err := rs.Close(); err != nil {
+			if err := dp.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rs = openTest(t, Options{MaxRules: 256, PinDir: dir})
-			got, err := rs.AllocCounter(owner)
+			dp = openTest(t, Options{MaxRules: 256, PinDir: dir})
+			got, err := dp.AllocCounter(owner)
 			if err != nil || got.ID != c.ID || got.Cookie != c.Cookie || !got.Adopted {
 				t.Fatalf("owner %q has %+v, %v; want that of %+v", owner, got, err, c)
 			}
 		}
 	}
-	if err := rs.Rename(c.ID, "there"); !errors.Is(err, ErrExists) {
+	if err := dp.Rename(c.ID, "there"); !errors.Is(err, ErrExists) {
 		t.Errorf("an owner that has one: %v", err)
 	}
-	if err := rs.Rename(200, "nobody"); !errors.Is(err, ErrNotFound) {
+	if err := dp.Rename(200, "nobody"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a counter that is free: %v", err)
 	}
-	if err := rs.Rename(c.ID, "a\x00b"); !errors.Is(err, ErrInvalid) {
+	if err := dp.Rename(c.ID, "a\x00b"); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a name with a zero: %v", err)
 	}
 }

@@ -29,8 +29,7 @@ const (
 	maxOffset = 1 << 29
 )
 
-// geometry is the size of everything that is shared with the programs. It is
-// fixed when the maps are made, and kept in the meta map.
+// geometry is the sizes of all that is shared with programs. It is fixed when the maps are made, and the meta map has it.
 type geometry struct {
 	layout   int
 	rules    int
@@ -42,14 +41,19 @@ type geometry struct {
 	block    int // bytes of one CPU's counters and marks, whole pages
 }
 
-// marked is the number of counters that one mark is for.
+// marked is the number of adjacent counters that have one mark.
 const marked = 4
 
-// MostCounters surely fit on a host of so many possible CPUs: the marks make a block less than twice the size of its slots.
+// MostCounters returns a number of counters that fits on a host with so many possible CPUs. It may be half of what fits: the
+// marks make a CPU's block less than twice the size of its slots.
 func MostCounters(cpus int) int { return 1 << (bits.Len(uint(maxOffset/(2*16*cpus))) - 1) }
 
 func newGeometry(o Options, cpus int) (geometry, error) {
-	g := geometry{layout: metaLayout, rules: cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))), cpus: cpus}
+	g := geometry{
+		layout: metaLayout,
+		rules:  cmp.Or(o.MaxRules, min(defaultRules, MostCounters(cpus))),
+		cpus:   cpus,
+	}
 	g.counters = cmp.Or(o.MaxCounters, g.rules)
 	if g.rules < 0 || g.rules > MostRules {
 		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, MostRules)
@@ -57,21 +61,24 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	if g.counters < 0 || g.counters > maxCounters {
 		return g, fmt.Errorf("sizing %d counters: %w: 1 to %d", g.counters, ErrInvalid, maxCounters)
 	}
+
 	g.counters = pow2(g.counters)
 	g.slots = max(pow2(2*g.rules), 256)
-	// In a tree a rule of IPv4 takes four units, an exact match of IPv6 takes seven.
+	// In the trees a rule of IPv4 takes four units, and an exact match of IPv6 seven.
 	g.units = max(pow2(8*g.rules), 4096)
 	g.words = max(pow2(treeWords*g.rules), 1<<18)
 	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
 	if g.counterBytes() >= maxOffset {
-		return g, fmt.Errorf("sizing %d counters for %d CPUs: %w: a program reaches less than %d MiB; %d counters fit", g.counters, cpus, ErrInvalid, maxOffset>>20, MostCounters(cpus))
+		return g, fmt.Errorf("sizing %d counters for %d CPUs: %w: a program reaches less than %d MiB; %d counters fit",
+			g.counters, cpus, ErrInvalid, maxOffset>>20, MostCounters(cpus))
 	}
 	return g, nil
 }
 
+// pow2 returns the least power of two that is not below n.
 func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// Bytes of the values of the maps; the map of counters has a page for its epoch behind them. The entries have a tail, so that the last unit may begin an entry of the greatest size.
+// Bytes of the values of the maps. Behind the counters the map has room for its epoch (epochBytes).
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return (maxTuples + 1) * 8 }
@@ -79,6 +86,7 @@ func (g geometry) marksAt() int      { return g.counters * 16 }
 func (g geometry) treeBytes() int    { return pages((g.words + treeTail) * 8) }
 func (g geometry) counterBytes() int { return g.cpus * g.block }
 
+// pages rounds bytes up to whole pages.
 func pages(n int) int {
 	page := os.Getpagesize()
 	return (n + page - 1) / page * page

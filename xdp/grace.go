@@ -8,9 +8,9 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// grace waits for the programs that run now. An update of an array of maps returns after an RCU grace period, so that
-// the inner map it replaced may be freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20); it is the one
-// system call that promises this and costs about 10 ms.
+// grace waits for the programs that run now. An update of an array of maps returns behind an RCU grace period, because the inner
+// map that it replaces may be freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20). It is the only system call
+// that promises so. It takes about 10 ms.
 type grace struct {
 	outer, inner *ebpf.Map
 	kernel       kernel.Kernel // of Options; nil: the kernel of the host
@@ -48,4 +48,15 @@ func (g *grace) wait() error {
 func (g *grace) close() {
 	g.outer.Close()
 	g.inner.Close()
+}
+
+// wait returns when every program that runs now has ended. It lets the pool give out the counters that wait for that.
+func (dp *Datapath) wait() error {
+	if err := dp.grace.wait(); err != nil {
+		return err
+	}
+	if dp.pool != nil {
+		dp.pool.cooled()
+	}
+	return nil
 }

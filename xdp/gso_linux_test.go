@@ -9,12 +9,12 @@ import (
 
 // TestManySegments: a buffer of more segments than are counted at once.
 func TestManySegments(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 1024})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, dp, "a")
 	r := exact4(1, 2, 3, 4, id)
 	r.Key.Out.Flags |= FlagEgress
-	mustAdd(t, rs, r)
-	p := program(t, rs, HookEgress, 1)
+	mustAdd(t, dp, r)
+	p := program(t, dp, HookEgress, 1)
 	frame := udp4(1, 2, 3, 4, 1000)
 	var want Pair
 	for _, segs := range []uint32{0, 1, 2, 255, 256, 257, 512, 600, 1020, 65535} {
@@ -32,7 +32,7 @@ func TestManySegments(t *testing.T) {
 		}
 		want.Packets += uint64(max(segs, 1))
 		want.Bytes += uint64(wire)
-		if got := readOne(t, rs, id); got != want {
+		if got := readOne(t, dp, id); got != want {
 			t.Fatalf("%d segments of %d bytes: got %+v in all, want %+v", segs, wire, got, want)
 		}
 	}

@@ -91,12 +91,12 @@ func vnetSocket(t testing.TB, e *lab.End) (send func([]byte)) {
 // onWire counts every frame that arrives at an end. These are the frames on the wire.
 func onWire(t testing.TB, e *lab.End) (arrived func() Pair) {
 	t.Helper()
-	rs := openTest(t, Options{MaxRules: 64})
-	r := Rule{Counter: mustCounter(t, rs, "all")}
+	dp := openTest(t, Options{MaxRules: 64})
+	r := Rule{Counter: mustCounter(t, dp, "all")}
 	r.Mask.Out.Flags = FlagEgress
-	mustAdd(t, rs, r)
-	attach(t, rs, e, AttachOptions{Mode: ModeNative, Ingress: true})
-	return func() Pair { return readOne(t, rs, r.Counter) }
+	mustAdd(t, dp, r)
+	attach(t, dp, e, AttachOptions{Mode: ModeNative, Ingress: true})
+	return func() Pair { return readOne(t, dp, r.Counter) }
 }
 
 // await waits until want packets have arrived.
@@ -192,12 +192,12 @@ func TestUntrustedSegments(t *testing.T) {
 		run := func(t *testing.T, sees bool) {
 			w := testWire(t)
 			arrived := onWire(t, w.Near)
-			rs := openTest(t, Options{MaxRules: 64})
-			r := Rule{Counter: mustCounter(t, rs, "a")}
+			dp := openTest(t, Options{MaxRules: 64})
+			r := Rule{Counter: mustCounter(t, dp, "a")}
 			r.Key.Out.Flags, r.Mask.Out.Flags = FlagEgress, FlagEgress
-			mustAdd(t, rs, r)
-			rs.load.sees = rs.load.sees && sees
-			attach(t, rs, w.Far, AttachOptions{Egress: true})
+			mustAdd(t, dp, r)
+			dp.loader.sees = dp.loader.sees && sees
+			attach(t, dp, w.Far, AttachOptions{Egress: true})
 			if c.tunnel != nil {
 				encapsulate(t, w.Far, c.tunnel.flags, c.tunnel.proto, c.tunnel.more)
 			}
@@ -209,7 +209,7 @@ func TestUntrustedSegments(t *testing.T) {
 				send(b)
 				wire = await(t, arrived, (i+1)*c.segments) // one at a time: the ring of the other end holds 256
 			}
-			if got := readOne(t, rs, r.Counter); got != wire || wire.Packets != buffers*c.segments {
+			if got := readOne(t, dp, r.Counter); got != wire || wire.Packets != buffers*c.segments {
 				t.Errorf("counted %+v, on the wire were %+v, want %d packets", got, wire, buffers*c.segments)
 			}
 		}
@@ -238,11 +238,11 @@ func TestSegmentsOfATap(t *testing.T) {
 		}
 	}
 	arrived := onWire(t, w.Near)
-	rs := openTest(t, Options{MaxRules: 64})
-	r := Rule{Counter: mustCounter(t, rs, "a")}
+	dp := openTest(t, Options{MaxRules: 64})
+	r := Rule{Counter: mustCounter(t, dp, "a")}
 	r.Key.Out.Flags, r.Mask.Out.Flags = FlagEgress|FlagIPv4, FlagEgress|FlagIPv4
-	mustAdd(t, rs, r)
-	attach(t, rs, w.Far, AttachOptions{Egress: true})
+	mustAdd(t, dp, r)
+	attach(t, dp, w.Far, AttachOptions{Egress: true})
 	frame, transport := bigTCP(false, 0, segments*size)
 	copy(frame, tap.MAC)
 	ip := frame[14:34]
@@ -256,7 +256,7 @@ func TestSegmentsOfATap(t *testing.T) {
 		await(t, arrived, (i+1)*segments)
 	}
 	want := Pair{buffers * segments, buffers * segments * (size + headers)}
-	if got, wire := readOne(t, rs, r.Counter), arrived(); got != want || wire != want {
+	if got, wire := readOne(t, dp, r.Counter), arrived(); got != want || wire != want {
 		t.Errorf("counted %+v, on the wire were %+v, want %+v", got, wire, want)
 	}
 }

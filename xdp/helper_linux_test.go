@@ -15,20 +15,20 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// openTest opens a rule set that ends with the test.
-func openTest(t testing.TB, o Options) *RuleSet {
+// openTest opens a datapath that ends with the test.
+func openTest(t testing.TB, o Options) *Datapath {
 	t.Helper()
 	need.BPF(t)
-	rs, err := Open(o)
+	dp, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := rs.Destroy(); err != nil {
+		if err := dp.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	return rs
+	return dp
 }
 
 // pinDir is a directory for pins that is gone after the test.
@@ -42,37 +42,37 @@ func pinDir(t testing.TB) string {
 	return dir
 }
 
-func mustCounter(t testing.TB, rs *RuleSet, owner string) uint32 {
+func mustCounter(t testing.TB, dp *Datapath, owner string) uint32 {
 	t.Helper()
-	c, err := rs.AllocCounter(owner)
+	c, err := dp.AllocCounter(owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c.ID
 }
 
-func mustAdd(t testing.TB, rs *RuleSet, rules ...Rule) {
+func mustAdd(t testing.TB, dp *Datapath, rules ...Rule) {
 	t.Helper()
-	if err := rs.Add(rules...); err != nil {
+	if err := dp.Add(rules...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func readOne(t testing.TB, rs *RuleSet, id uint32) Pair {
+func readOne(t testing.TB, dp *Datapath, id uint32) Pair {
 	t.Helper()
 	var p [1]Pair
-	if err := rs.Read([]uint32{id}, p[:]); err != nil {
+	if err := dp.Read([]uint32{id}, p[:]); err != nil {
 		t.Fatal(err)
 	}
 	return p[0]
 }
 
 // program is one as it would be attached to a hook now.
-func program(t testing.TB, rs *RuleSet, h Hook, port uint16) *ebpf.Program {
+func program(t testing.TB, dp *Datapath, h Hook, port uint16) *ebpf.Program {
 	t.Helper()
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	p, err := rs.loadFor(rs.constants, site{hookKey: hookKey{port, h}, tcx: h == HookEgress})
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	p, err := dp.loadFor(dp.constants, site{hookKey: hookKey{port, h}, tcx: h == HookEgress})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -144,11 +144,11 @@ func testWire(t testing.TB) *lab.Wire {
 }
 
 // attach takes hooks of an end, from within its namespace.
-func attach(t testing.TB, rs *RuleSet, e *lab.End, o AttachOptions) []Attachment {
+func attach(t testing.TB, dp *Datapath, e *lab.End, o AttachOptions) []Attachment {
 	t.Helper()
 	var got []Attachment
 	err := e.NS.Do(func() (err error) {
-		got, err = rs.Attach(e.Name, o)
+		got, err = dp.Attach(e.Name, o)
 		return err
 	})
 	if err != nil {

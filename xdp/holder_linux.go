@@ -12,43 +12,46 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// holder describes the XDP program that holds the hook of an interface.
+// holder is the XDP program on the hook of an interface.
 type holder struct {
-	program  uint32 // its id; 0: nothing is known
-	instance string // of flowtally, whose pins hold it; "" where none does
-	dir      string // of those pins
+	program  uint32 // its id; 0: the hook is free, or nothing is known
+	instance string // of flowtally, by whose pins it is attached; "" if it is not one
+	dir      string // of these pins
 
 	among *holders
 }
 
 // holders answers who holds the XDP hooks of interfaces. To find the instance of a program, or the link of a hook, it lists
-// all pins, or all links of the kernel. The lists serve for ten times as long as it took to make them, so that the questions
-// about many interfaces cost no list each.
+// all pins, or all links of the kernel. A list serves for ten times as long as it took to make, so that questions about many
+// interfaces share it.
 type holders struct {
-	kernel kernel.Kernel           // nil: the kernel of the host
-	pins   listed[uint32, string]  // by program: the directory of its pin
-	links  listed[hooked, link.ID] // by hook: its XDP link
+	kernel        kernel.Kernel // nil: the kernel of the host
+	dirByProgram  cache[uint32, string]
+	linkByProgram cache[programOn, link.ID]
 }
 
-// hooked is a program on the XDP hook of an interface. Each network namespace numbers its interfaces by itself, so the
-// number of the interface alone could be that of another one.
-type hooked struct{ ifindex, program uint32 }
+// programOn is a program on the XDP hook of an interface. Each network namespace has indexes of its own, so the index alone
+// could be that of another interface.
+type programOn struct{ ifindex, program uint32 }
 
-type listed[K comparable, V any] struct {
-	of    map[K]V
-	err   error
-	until time.Time
+// cache keeps a list of the kernel's state for a while.
+type cache[K comparable, V any] struct {
+	valueByKey map[K]V
+	err        error
+	until      time.Time
 }
 
-func (l *listed[K, V]) get(k K, list func() (map[K]V, error)) (V, error) {
-	if start := time.Now(); start.After(l.until) {
-		l.of, l.err = list()
+// get returns the value of a key, from a list that may be renewed.
+func (c *cache[K, V]) get(key K, list func() (map[K]V, error)) (V, error) {
+	if start := time.Now(); start.After(c.until) {
+		c.valueByKey, c.err = list()
 		end := time.Now()
-		l.until = end.Add(10 * end.Sub(start))
+		c.until = end.Add(10 * end.Sub(start))
 	}
-	return l.of[k], l.err
+	return c.valueByKey[key], c.err
 }
 
+// of returns the holder of the XDP hook of an interface.
 func (hs *holders) of(ifindex int) holder {
 	h := holder{among: hs}
 	if hs.kernel != nil {
@@ -59,13 +62,14 @@ func (hs *holders) of(ifindex int) holder {
 	if h.program == 0 {
 		return h
 	}
-	if dir, _ := hs.pins.get(h.program, pinnedPrograms); dir != "" {
-		h.dir, h.instance = dir, filepath.Base(dir)
+	if dir, _ := hs.dirByProgram.get(h.program, pinnedPrograms); dir != "" {
+		h.dir = dir
+		h.instance = filepath.Base(dir)
 	}
 	return h
 }
 
-// pinnedPrograms lists the programs of the links that instances have pinned, with the directories of the pins.
+// pinnedPrograms lists the programs that instances have attached by pinned links, with the directories of the pins.
 func pinnedPrograms() (map[uint32]string, error) {
 	all := map[uint32]string{}
 	pins, _ := filepath.Glob(filepath.Join(instancesDir, "*", linkPrefix+"*"))
@@ -90,12 +94,12 @@ func (h holder) String() string {
 	case h.instance != "":
 		return fmt.Sprintf("instance %s of flowtally", h.instance)
 	}
-	return Neighbour{Program: h.program, Name: programNamed(ebpf.ProgramID(h.program))}.String()
+	return Neighbour{Program: h.program, Name: programName(ebpf.ProgramID(h.program))}.String()
 }
 
-// freed returns advice on how to free the hook of an interface. ip link cannot detach a program that a link
-// attached, and flowtally attaches its programs by links.
-func (h holder) freed(ifindex int, ifname string) string {
+// fix returns the command that frees the hook of an interface. ip link cannot detach a program that was attached by a link, so
+// the command depends on that.
+func (h holder) fix(ifindex int, ifname string) string {
 	if h.among != nil && h.among.kernel != nil {
 		return "stop its owner"
 	}
@@ -103,7 +107,7 @@ func (h holder) freed(ifindex int, ifname string) string {
 		return "stop that instance; or, where it does not run any more: flowtally clean --pin-dir " + trust.Quote(h.dir)
 	}
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
-	id, err := h.among.links.get(hooked{uint32(ifindex), h.program}, xdpLinks)
+	id, err := h.among.linkByProgram.get(programOn{uint32(ifindex), h.program}, xdpLinks)
 	switch {
 	case err != nil: // this process may not look at links
 		return "stop its owner; or: " + off + "; or, where it has a link: bpftool link list, bpftool link detach id N"
@@ -113,9 +117,9 @@ func (h holder) freed(ifindex int, ifname string) string {
 	return "stop its owner; or: " + off
 }
 
-// xdpLinks lists the links that hold XDP hooks, of all network namespaces. It takes CAP_SYS_ADMIN.
-func xdpLinks() (map[hooked]link.ID, error) {
-	all := map[hooked]link.ID{}
+// xdpLinks lists the links on XDP hooks of all network namespaces. It takes CAP_SYS_ADMIN.
+func xdpLinks() (map[programOn]link.ID, error) {
+	all := map[programOn]link.ID{}
 	it := new(link.Iterator)
 	defer it.Close()
 	for it.Next() {
@@ -124,7 +128,7 @@ func xdpLinks() (map[hooked]link.ID, error) {
 			return all, err
 		}
 		if x := info.XDP(); x != nil {
-			all[hooked{x.Ifindex, uint32(info.Program)}] = info.ID
+			all[programOn{x.Ifindex, uint32(info.Program)}] = info.ID
 		}
 	}
 	return all, it.Err()

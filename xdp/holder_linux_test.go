@@ -17,7 +17,7 @@ import (
 func TestQuestionsAboutManyHooksShareAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
-		var l listed[uint32, int]
+		var l cache[uint32, int]
 		list := func() (map[uint32]int, error) {
 			lists++
 			time.Sleep(10 * time.Millisecond)
@@ -70,7 +70,7 @@ func TestTheLinkOfAnotherNamespaceIsNoAdvice(t *testing.T) {
 			err = netlink.LinkSetXdpFd(lo, programs[1].FD())
 		}
 		if err == nil {
-			fix = new(holders).of(1).freed(1, "lo")
+			fix = new(holders).of(1).fix(1, "lo")
 		}
 		return err
 	}); err != nil {

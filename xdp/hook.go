@@ -3,7 +3,6 @@ package xdp
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,61 +14,66 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
+// Hook is a place in the kernel where a program is attached.
+type Hook string
+
+const (
+	HookIngress Hook = "xdp" // packets that an interface receives, counted by XDP or by TCX
+	HookEgress  Hook = "tcx" // packets that it sends
+)
+
+// hookKey is a hook of a numbered interface.
 type hookKey struct {
 	port uint16
 	hook Hook
 }
 
-// site is where a program is to run, as far as its constants depend on it.
+// site is what a program depends on: its hook, and the kind of program that runs there.
 type site struct {
 	hookKey
-	layer3 bool // frames of the interface begin with IP
-	tcx    bool // a program of TCX: on egress, and on ingress behind XDP
-	slot   bool // a program of XDP, in a libxdp dispatcher
+	layer3    bool // frames of the interface begin with IP
+	tcx       bool // a program of TCX: on egress, and on ingress behind XDP
+	component bool // a program of XDP that a libxdp dispatcher calls
+
 	// generic: a program of XDP on socket buffers. It takes no frames of several buffers (frags). For a program with
 	// frags, Linux from 6.9 on copies each socket buffer. Behind the copy, programs of TCX find no Ethernet header, and
 	// SCTP, which trims received buffers, warns and loses the connection.
 	generic bool
 }
 
-// in returns the site for a mode.
+// in returns the site for another mode.
 func (at site) in(mode string) site {
 	at.tcx = mode == modeTCX
-	at.slot = mode == modeDispatcher
+	at.component = mode == modeDispatcher
 	at.generic = mode == modeGeneric
 	return at
 }
 
-// hook is one program on one hook of one interface. It holds the link: a link without a reference
-// is collected, and detaches.
+// attachType returns the hook of a TCX program.
+func (at site) attachType() ebpf.AttachType {
+	if at.hook == HookEgress {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
+}
+
+// hook is a program on a hook of an interface. It refers to the link: without a reference, the garbage collector closes a
+// link, and the program is detached.
 type hook struct {
 	site
 	name    string
 	ifindex int
 	mode    string
-	local   bool // device.local, of ingress
-	adopted bool
 	link    link.Link
-	prog    *ebpf.Program // nil: the program of a process before this one
-	pin     string        // "" when nothing is pinned
+	prog    *ebpf.Program // nil: an earlier process has loaded it
+	pin     string        // path; "" if nothing is pinned
 
-	numbered bool // the program has the number of the interface; see share.go
+	adopted  bool // an earlier process has attached it
+	numbered bool // the program has the number of the interface; see programs.go
+	local    bool // device.local, as of the last Attach
 }
 
-func (rs *RuleSet) attachment(h *hook) Attachment {
-	return Attachment{
-		Interface: h.name,
-		Index:     h.ifindex,
-		Port:      h.port,
-		Hook:      h.hook,
-		Mode:      h.mode,
-		Layer3:    h.layer3,
-		Adopted:   h.adopted,
-		HarmsSCTP: h.mode == modeGeneric && h.local,
-	}
-}
-
-// update exchanges the program; no packet passes without one.
+// update exchanges the program. Each packet passes the old or the new one.
 func (h *hook) update(p *ebpf.Program) error {
 	if err := h.link.Update(p); err != nil {
 		return fmt.Errorf("exchanging the %s program of %s: %w", h.hook, h.name, explain(err))
@@ -81,31 +85,31 @@ func (h *hook) update(p *ebpf.Program) error {
 	return nil
 }
 
-// alive says whether the link is still attached to its interface. A deleted
-// interface takes the program with it.
+// alive reports whether the link is known to be attached to its interface. A deleted interface takes the program along.
 func (h *hook) alive() bool {
 	alive, err := h.state()
 	return alive && err == nil
 }
 
-// state is alive, with an error if the program may run unseen: a dispatcher does not always show its programs.
+// state is alive. After an error the program may run or not: this process may not look into a dispatcher.
 func (h *hook) state() (alive bool, err error) {
-	if s, is := h.link.(*dispatcher.Slot); is {
-		return s.Filled()
+	if l, is := h.link.(*dispatcher.Link); is {
+		return l.Attached()
 	}
-	i, err := linkIndex(h.link)
-	return err == nil && i == h.ifindex && i != 0, nil
+	index, err := linkIndex(h.link)
+	return err == nil && index == h.ifindex && index != 0, nil
 }
 
 // isOn reports whether an attached program is on a device of the network namespace of the calling thread. A device of
 // another namespace may have the same index and name: it was moved there, or the process that has pinned the link was there.
 func (h *hook) isOn(dev device) bool {
-	if h.slot {
+	if h.component {
 		return true
 	}
 	if l, is := h.link.(kernel.Link); is {
 		return l.InNamespace()
 	}
+
 	info, err := h.link.Info()
 	if err != nil {
 		return true
@@ -120,6 +124,7 @@ func (h *hook) isOn(dev device) bool {
 	})
 }
 
+// linkIndex returns the index of the interface that a link is attached to, or 0.
 func linkIndex(l link.Link) (int, error) {
 	if l, is := l.(kernel.Link); is {
 		return l.Index(), nil
@@ -137,7 +142,7 @@ func linkIndex(l link.Link) (int, error) {
 	return 0, fmt.Errorf("asking a link: %w: it is of type %v", ErrIncompatible, info.Type)
 }
 
-// close lets go of the hook. The program stays attached when the link is pinned.
+// close closes the descriptors. The program stays attached if the link is pinned.
 func (h *hook) close() error {
 	var errs []error
 	if h.link != nil {
@@ -150,13 +155,13 @@ func (h *hook) close() error {
 	return errors.Join(errs...)
 }
 
-// detach takes the program off the hook, by the link and not by its pin: a pin can be elsewhere
-// by now, and would keep the program attached.
+// detach takes the program off the hook by its link. To remove the pin would not be enough: somebody may have moved the pin,
+// which keeps the program attached.
 func (h *hook) detach() error {
 	if err := h.link.Detach(); err != nil {
 		return fmt.Errorf("detaching the %s program of %s: %w", h.hook, h.name, explain(err))
 	}
-	if h.slot {
+	if h.component {
 		return nil
 	}
 	ifindex, err := linkIndex(h.link)
@@ -169,100 +174,35 @@ func (h *hook) detach() error {
 	return nil
 }
 
+// drop detaches a hook, removes its pin and forgets it. A component may stay in its dispatcher: then the meta map keeps the
+// record of it, by which the next take finds it.
+func (dp *Datapath) drop(h *hook) error {
+	delete(dp.hooks, h.hookKey)
+
+	err := h.detach()
+	staysInDispatcher := h.component && err != nil
+	if h.pin != "" {
+		err = errors.Join(err, unpin(dp.lock, filepath.Base(h.pin)))
+	}
+	if err = errors.Join(err, h.close()); err != nil {
+		dp.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
+	}
+
+	if !staysInDispatcher {
+		dp.meta.port(h.port).setHook(h.site, h.ifindex, "")
+	}
+	return err
+}
+
 const linkPrefix = "link-"
 
 func isLinkPin(name string) bool { return strings.HasPrefix(name, linkPrefix) }
 
-// pinPath has the number of the port, not its name: bpffs takes no name with a dot.
-func (rs *RuleSet) pinPath(at site) string {
-	if rs.dir == "" || at.slot {
+// pinPath returns the path of a link's pin, or "" if nothing is pinned. It has the number of the interface and not the
+// name: bpffs takes no name with a dot. libxdp pins the link of a component.
+func (dp *Datapath) pinPath(at site) string {
+	if dp.dir == "" || at.component {
 		return ""
 	}
-	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
-}
-
-// drop forgets a hook, detaches it and removes its pin. The record keeps a place in a dispatcher that could not be emptied.
-func (rs *RuleSet) drop(h *hook) error {
-	delete(rs.hooks, h.hookKey)
-	err := h.detach()
-	full := h.slot && err != nil
-	if h.pin != "" {
-		err = errors.Join(err, unpin(rs.lock, filepath.Base(h.pin)))
-	}
-	if err = errors.Join(err, h.close()); err != nil {
-		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
-	}
-	if !full {
-		rs.meta.port(h.port).setHook(h.site, h.ifindex, "")
-	}
-	return err
-}
-
-// adoptSlot takes up the place of an earlier process in a dispatcher. After an error the program may be there: the hook is
-// taken up, so that the interface does not get a second one.
-func (rs *RuleSet) adoptSlot(k hookKey, r portRecord) error {
-	s, err := dispatcher.NewSlot(r.ifindex(), rs.maps.counters.hostMap(), rs.wait)
-	if err != nil {
-		return err
-	}
-	filled, err := s.Filled()
-	if err == nil && !filled {
-		return errors.Join(s.Detach(), s.Close()) // its interface may be in another namespace
-	}
-	rs.hooks[k] = &hook{
-		site:    site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher),
-		name:    r.name(),
-		ifindex: r.ifindex(),
-		mode:    r.mode(k.hook),
-		adopted: true,
-		link:    s,
-	}
-	return err
-}
-
-// adoptHooks takes up the links that a process left pinned. Links of interfaces that are gone are removed.
-func (rs *RuleSet) adoptHooks() {
-	for n := range uint16(maxPorts) {
-		r := rs.meta.port(n)
-		if !r.used() {
-			continue
-		}
-		for _, at := range []Hook{HookIngress, HookEgress} {
-			k, mode := hookKey{port: n, hook: at}, r.mode(at)
-			if mode == modeDispatcher {
-				if err := rs.adoptSlot(k, r); err != nil {
-					rs.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
-				}
-				mode = modeTCX // of a link that is pinned: the process died in a move between the two
-			}
-			l, err := rs.openLink(rs.pinPath(site{hookKey: k}))
-			if err != nil {
-				if !errors.Is(err, os.ErrNotExist) {
-					rs.log.Warn("adopting a link", "interface", r.name(), "hook", at, "error", err)
-				}
-				continue
-			}
-			h := &hook{
-				site:    site{hookKey: k, layer3: r.layer3()}.in(mode),
-				name:    r.name(),
-				mode:    mode,
-				adopted: true,
-				link:    l,
-			}
-			if h.ifindex, _ = linkIndex(l); h.ifindex == 0 { // of a link that was detached; else the record has one for both hooks
-				h.ifindex = r.ifindex()
-			}
-			h.pin = rs.pinPath(h.site)
-			slot := rs.hooks[k]
-			rs.hooks[k] = h
-			if slot != nil || !h.alive() || h.mode == "" {
-				rs.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", at)
-				rs.drop(h)
-			}
-			if slot != nil {
-				rs.hooks[k] = slot
-				r.setHook(slot.site, slot.ifindex, slot.mode)
-			}
-		}
-	}
+	return filepath.Join(dp.dir, fmt.Sprintf("%s%d-%s", linkPrefix, at.port, at.hook))
 }

@@ -2,9 +2,8 @@ package xdp
 
 import "unsafe"
 
-// Flags says which headers a packet has. They are part of the key, so a rule
-// asks for a header by having its flag in Key and in Mask, and for its absence
-// by having it in Mask only.
+// Flags tells which headers a packet has. They are a part of the key: a rule demands a header by its flag in Key and Mask, and its
+// absence by the flag in Mask alone.
 type Flags uint16
 
 const (
@@ -25,33 +24,33 @@ const (
 	FlagMPLS                         // an MPLS label stack entry: Tunnel
 )
 
-// Headers is one level of parsed headers. Every field is in wire order and 0 if the header is
-// absent; a field is only meaningful under the flag of its header.
+// Headers is one level of parsed headers. Fields are in wire order unless they say otherwise, and 0 if their header is absent. A
+// field means something only beside the flag of its header.
 //
-// The layout equals struct ft_headers in bpf/key.h: nine 64-bit words, the ones that most rules
-// read first. A test pins every offset to the object's BTF.
+// The layout is that of struct ft_headers in bpf/key.h: nine 64-bit words, of which most rules read the first two. A test
+// compares every offset with the object's BTF.
 type Headers struct {
 	_        [0]uint64
-	L4       [4]byte    // source and destination port, or ICMP type and code, 0, 0, or the SPI of ESP
-	Proto    uint8      // IPv4 protocol; the protocol behind IPv6 extension headers
-	TCPFlags uint8      // CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit on
-	Flags    Flags      // host order
-	Addr     [32]byte   // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
-	TOS      uint8      // or traffic class
-	TTL      uint8      // or hop limit
-	Next     uint8      // protocol or next header as the fixed header has it
-	TCPHigh  uint8      // the four bits before TCPFlags, under the same flag: three reserved, AE
-	Label    [4]byte    // IPv6 flow label, the low 20 bits
-	EthDst   [6]byte    //
-	EthType  [2]byte    // behind the tags
-	EthSrc   [6]byte    //
+	L4       [4]byte  // source and destination port, or ICMP type and code, 0, 0, or the SPI of ESP
+	Proto    uint8    // IPv4 protocol; the protocol behind IPv6 extension headers
+	TCPFlags uint8    // CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit on
+	Flags    Flags    // host order
+	Addr     [32]byte // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
+	TOS      uint8    // or traffic class
+	TTL      uint8    // or hop limit
+	Next     uint8    // protocol or next header as the fixed header has it
+	TCPHigh  uint8    // the four bits before TCPFlags, under the same flag: three reserved, AE
+	Label    [4]byte  // IPv6 flow label, the low 20 bits
+	EthDst   [6]byte
+	EthType  [2]byte // behind the tags
+	EthSrc   [6]byte
 	Port     uint16     // number of the interface, host order (outer headers only)
 	VLAN     [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
-	Tunnel   [4]byte    // VXLAN: VNI in the first 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
+	Tunnel   [4]byte    // VXLAN: VNI in 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
 }
 
-// Key is the parser's result for a packet: its outer headers and, for a VXLAN or GRE packet, the
-// inner ones. It is also the mask of a Rule.
+// Key is what the parser finds in a packet: its outer headers, and the inner ones of a VXLAN or GRE packet. A Key is also the
+// mask of a Rule.
 type Key struct{ Out, In Headers }
 
 // Words is the number of 64-bit words of a Key.
@@ -59,7 +58,7 @@ const Words = int(unsafe.Sizeof(Key{}) / 8)
 
 type words [Words]uint64
 
-// Under returns the bits of k that mask has.
+// Under returns k without the bits that mask lacks.
 func (k Key) Under(mask Key) Key {
 	w, m := k.words(), mask.words()
 	for i := range w {

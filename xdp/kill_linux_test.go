@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // child is the process that TestKillMinusNine kills: it changes rules without
 // end, so that the kill may come at any instant of a change.
 func child(dir string) error {
-	rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+	dp, err := Open(Options{PinDir: dir, MaxRules: 2048})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func child(dir string) error {
 	w := world{rng}
 	var live []Rule
 	for i := uint32(1); ; i++ {
-		c, err := rs.AllocCounter(fmt.Sprint("churn-", i%64))
+		c, err := dp.AllocCounter(fmt.Sprint("churn-", i%64))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func child(dir string) error {
 		for range 5 {
 			r := w.rule(mask, rng.Uint32(), c.ID)
 			r.Priority, r.Drop = 9, false
-			if err := rs.Add(r); err == nil {
+			if err := dp.Add(r); err == nil {
 				live = append(live, r)
 			}
 		}
@@ -70,13 +70,13 @@ func child(dir string) error {
 			for j := range moved {
 				moved[j].Order = rng.Uint32()
 			}
-			if err := rs.Exchange(live, moved); err != nil {
+			if err := dp.Exchange(live, moved); err != nil {
 				return err
 			}
 			live = moved
 		}
 		for len(live) > 20 {
-			if err := rs.Remove(live[0]); err != nil {
+			if err := dp.Remove(live[0]); err != nil {
 				return err
 			}
 			live = live[1:]
@@ -93,13 +93,13 @@ func TestKillMinusNine(t *testing.T) {
 	rng := seed.Rand(t)
 	w := testWire(t)
 	dir := pinDir(t)
-	rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+	dp, err := Open(Options{PinDir: dir, MaxRules: 2048})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := floodRules(t, rs, flows)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	if err := rs.Close(); err != nil {
+	ids := floodRules(t, dp, flows)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s := flood(t, w.Far, flows, 100, lab.SenderOptions{Rate: 400_000})
@@ -119,36 +119,36 @@ func TestKillMinusNine(t *testing.T) {
 			t.Fatalf("kill %d: the child ended by itself: %v\n%s", kill, err, out.String())
 		}
 		start := time.Now()
-		rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+		dp, err := Open(Options{PinDir: dir, MaxRules: 2048})
 		if err != nil {
 			t.Fatalf("kill %d: %v", kill, err)
 		}
-		t.Logf("kill %d: %d rules adopted in %v", kill, rs.Stats().Rules, time.Since(start))
-		if err := rs.verify(); err != nil {
+		t.Logf("kill %d: %d rules adopted in %v", kill, dp.Stats().Rules, time.Since(start))
+		if err := dp.verify(); err != nil {
 			t.Fatalf("kill %d: %v", kill, err)
 		}
-		if n := len(rs.Attachments()); n != 1 {
+		if n := len(dp.Attachments()); n != 1 {
 			t.Fatalf("kill %d: %d attachments", kill, n)
 		}
 		for i := range flows {
-			c, err := rs.AllocCounter(ownerName(i))
+			c, err := dp.AllocCounter(ownerName(i))
 			if err != nil || !c.Adopted || c.ID != ids[i] {
 				t.Fatalf("kill %d: counter of flow %d: %+v, %v", kill, i, c, err)
 			}
 		}
-		if err := rs.Close(); err != nil {
+		if err := dp.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	rs, err = Open(Options{PinDir: dir, MaxRules: 2048})
+	dp, err = Open(Options{PinDir: dir, MaxRules: 2048})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rs.Destroy()
-	compareCounts(t, rs, ids, s)
+	defer dp.Destroy()
+	compareCounts(t, dp, ids, s)
 }
 
 // crowdRules is the number of rules that addCrowd adds.
@@ -157,11 +157,11 @@ const crowdRules = 8000
 // addCrowd is the process that TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore kills: it adds rules with masks of
 // their own in one change, and waits to be killed.
 func addCrowd(dir string) error {
-	rs, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
+	dp, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
 	if err != nil {
 		return err
 	}
-	c, err := rs.AllocCounter("crowd")
+	c, err := dp.AllocCounter("crowd")
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func addCrowd(dir string) error {
 		}
 	}
 	fmt.Println("adding")
-	if err := rs.Add(rules...); err != nil {
+	if err := dp.Add(rules...); err != nil {
 		return err
 	}
 	fmt.Println("added")
@@ -196,14 +196,14 @@ func TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore(t *testing.T) {
 	w := testWire(t)
 	for kill := range kills {
 		dir := pinDir(t)
-		rs, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
+		dp, err := Open(Options{PinDir: dir, MaxRules: 2 * crowdRules})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids := floodRules(t, rs, flows)
-		attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-		before := rs.Stats().Rules
-		if err := rs.Close(); err != nil {
+		ids := floodRules(t, dp, flows)
+		attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+		before := dp.Stats().Rules
+		if err := dp.Close(); err != nil {
 			t.Fatal(err)
 		}
 		s := flood(t, w.Far, flows, 100, lab.SenderOptions{Rate: 50_000})
@@ -228,33 +228,33 @@ func TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore(t *testing.T) {
 		cmd.Wait()
 
 		began := time.Now()
-		if rs, err = Open(Options{PinDir: dir, MaxRules: 2 * crowdRules}); err != nil {
+		if dp, err = Open(Options{PinDir: dir, MaxRules: 2 * crowdRules}); err != nil {
 			t.Fatalf("kill %d: %v", kill, err)
 		}
-		after := rs.Stats().Rules
+		after := dp.Stats().Rules
 		t.Logf("kill %d: %d rules adopted in %v; all were added: %t", kill, after, time.Since(began), added)
 		if all := before + crowdRules; after != all && (added || after != before) {
 			t.Errorf("kill %d: %d rules, want %d or %d", kill, after, before, all)
 		}
-		if err := rs.verify(); err != nil {
+		if err := dp.verify(); err != nil {
 			t.Errorf("kill %d: %v", kill, err)
 		}
 		enough()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		compareCounts(t, rs, ids, s)
-		if err := rs.Destroy(); err != nil {
+		compareCounts(t, dp, ids, s)
+		if err := dp.Destroy(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // verify compares the tables in memory with the model.
-func (rs *RuleSet) verify() error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	t := rs.class
+func (dp *Datapath) verify() error {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	t := dp.tables
 	slots := 0
 	for _, s := range t.table.slots {
 		if !free(s) {
@@ -279,7 +279,7 @@ func (rs *RuleSet) verify() error {
 			}
 		}
 	}
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		for _, c := range u.chains {
 			r := t.rule(u, c.entries[0])
 			if both := FlagIPv4 | FlagIPv6; r.Key.Out.Flags&both == both {

@@ -58,9 +58,9 @@ func testLayer3Device(t *testing.T, mode Mode, name string) {
 			t.Fatal(err)
 		}
 	}
-	rs := openTest(t, Options{MaxRules: 1024})
+	dp := openTest(t, Options{MaxRules: 1024})
 	rule := func(family Flags, egress bool, dport uint16) Rule {
-		r := Rule{Counter: mustCounter(t, rs, ownerName(int(dport)+int(family)<<16+map[bool]int{true: 1 << 24}[egress])), Drop: dport == 2000, Order: uint32(dport)}
+		r := Rule{Counter: mustCounter(t, dp, ownerName(int(dport)+int(family)<<16+map[bool]int{true: 1 << 24}[egress])), Drop: dport == 2000, Order: uint32(dport)}
 		k, m := &r.Key.Out, &r.Mask.Out
 		k.Flags, m.Flags = family|FlagL4, family|FlagL4|FlagEgress
 		if egress {
@@ -77,11 +77,11 @@ func testLayer3Device(t *testing.T, mode Mode, name string) {
 			rules = append(rules, rule(family, egress, 1000), rule(family, egress, 2000))
 		}
 	}
-	mustAdd(t, rs, rules...)
-	link := Rule{Counter: mustCounter(t, rs, "ethernet")}
+	mustAdd(t, dp, rules...)
+	link := Rule{Counter: mustCounter(t, dp, "ethernet")}
 	link.Key.Out.Flags, link.Mask.Out.Flags = FlagEth, FlagEth
-	mustAdd(t, rs, link)
-	for _, a := range attach(t, rs, tun.End, AttachOptions{Mode: mode, Ingress: true, Egress: true}) {
+	mustAdd(t, dp, link)
+	for _, a := range attach(t, dp, tun.End, AttachOptions{Mode: mode, Ingress: true, Egress: true}) {
 		if want := map[Hook]string{HookIngress: name, HookEgress: "tcx"}[a.Hook]; !a.Layer3 || a.Mode != want {
 			t.Errorf("attachment %+v, want one of layer 3 and mode %s", a, want)
 		}
@@ -142,12 +142,12 @@ func testLayer3Device(t *testing.T, mode Mode, name string) {
 		}
 		want := Pair{packets, packets * uint64(family.headers+payload)}
 		for _, r := range rules[4*i : 4*i+4] {
-			if got := readOne(t, rs, r.Counter); got != want {
+			if got := readOne(t, dp, r.Counter); got != want {
 				t.Errorf("rule %+v, drop %t: got %+v, want %+v", r.Key.Out.Flags, r.Drop, got, want)
 			}
 		}
 	}
-	if got := readOne(t, rs, link.Counter); got != (Pair{}) {
+	if got := readOne(t, dp, link.Counter); got != (Pair{}) {
 		t.Errorf("a rule that asks for Ethernet: got %+v, want none", got)
 	}
 }
@@ -216,24 +216,24 @@ func TestDevices(t *testing.T) {
 func TestLayer3IsAdopted(t *testing.T) {
 	tun := testTun(t)
 	dir := pinDir(t)
-	open := func() *RuleSet {
-		rs, err := Open(Options{PinDir: dir, MaxRules: 64})
+	open := func() *Datapath {
+		dp, err := Open(Options{PinDir: dir, MaxRules: 64})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return rs
+		return dp
 	}
-	rs := open()
-	attach(t, rs, tun.End, AttachOptions{Egress: true})
-	if err := rs.Close(); err != nil {
+	dp := open()
+	attach(t, dp, tun.End, AttachOptions{Egress: true})
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = open()
-	defer rs.Destroy()
-	if all := rs.Attachments(); len(all) != 1 || !all[0].Layer3 || !all[0].Adopted {
+	dp = open()
+	defer dp.Destroy()
+	if all := dp.Attachments(); len(all) != 1 || !all[0].Layer3 || !all[0].Adopted {
 		t.Errorf("attachments %+v, want one of layer 3 that was adopted", all)
 	}
-	if again := attach(t, rs, tun.End, AttachOptions{Egress: true}); again[0].Fresh {
+	if again := attach(t, dp, tun.End, AttachOptions{Egress: true}); again[0].Fresh {
 		t.Error("the program was attached again")
 	}
 }

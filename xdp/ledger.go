@@ -7,24 +7,24 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// The ledger says when packets may have passed uncounted. It is a map of its own beside the meta map, and no program
-// reads it. In 64-bit words:
+// The ledger knows when packets may have passed uncounted. It is a pinned map beside the meta map, which no program reads. In
+// 64-bit words:
 //
 //	header  magic, clock
-//	sites   2 for each hook of each number of an interface: lost << 32 | state, since << 32 | index of the interface
+//	sites   2 words for each hook of each numbered interface: lost << 32 | state, since << 32 | index of the interface
 //
-// A site is one hook of one interface. It is in one of three states:
+// A site is one hook of one interface. It has one of three states:
 //
-//	unused   no counter relies on it, or none ever has counted there
-//	covered  a program of this rule set counts its packets
-//	open     counters rely on it, and packets may pass uncounted now: an outage
+//	unused   no counter relies on it
+//	covered  a program of this datapath counts its packets
+//	open     counters rely on it, and packets may pass uncounted: an outage
 //
-// The clock ticks whenever a site becomes covered. since is the tick at which that happened last. lost is the tick at
-// which the last outage of the site ended. A count of the site from before that tick may lack packets.
+// The clock ticks when a site becomes covered, and when an outage ends without that. since is the tick at which the site became
+// covered last. lost is the tick at which its last outage ended. A count that began before lost may lack packets.
 //
-// Each change of a state is one store, after the stores that it depends on. A process that dies before the store leaves
-// the site as it was: the next process finds a covered site without a program, or a program on a site that is not
-// covered, and goes on from there. A tick that was stored and not used means nothing.
+// A change of state is one store, behind the stores that it depends on. If the process dies before that store, the site has
+// its old state: the next process finds a covered site without a program, or a program on a site that is not covered, and
+// goes on from there (adoptSites). A tick that was stored and not used means nothing.
 const (
 	ledgerMagic  = 0x72656764656c7466 // "ftledger"
 	ledgerHeader = 2
@@ -33,7 +33,7 @@ const (
 
 func ledgerBytes() int { return pages(8 * (ledgerHeader + 2*maxPorts*ledgerWords)) }
 
-// Moment is a time on the clock of a rule set's losses.
+// Moment is a tick of the ledger's clock.
 type Moment uint32
 
 // After reports whether m is later than o. The clock wraps around.
@@ -47,25 +47,32 @@ const (
 	siteOpen
 )
 
-// ledger is the map, with what follows from its records. RuleSet.mu guards it.
+// ledger is the map, and what its records add up to. Datapath.mu guards it.
 type ledger struct {
 	words []uint64
-	lost  map[Hook]Moment   // the latest of all sites of a hook
-	open  map[Hook]int      // how many sites of a hook are open
-	ahead func(what string) // called ahead of each store, for tests
+	lost  map[Hook]Moment   // by kind of hook: the latest lost of all sites
+	open  map[Hook]int      // by kind of hook: the number of open sites
+	ahead func(what string) // Kernel.Store, called ahead of each store: a test ends the process there
 }
 
-// ledgerOf reads a ledger. The ports tell which sites an earlier version of flowtally covered, which had no ledger.
+// ledgerOf reads a ledger. An empty one is filled from the ports: an earlier version of flowtally, which had no ledger, has
+// noted in them which sites it covered.
 func ledgerOf(words []uint64, ports *meta, k kernel.Kernel) *ledger {
-	l := &ledger{words: words, lost: make(map[Hook]Moment), open: make(map[Hook]int), ahead: func(string) {}}
+	l := &ledger{
+		words: words,
+		lost:  make(map[Hook]Moment),
+		open:  make(map[Hook]int),
+		ahead: func(string) {},
+	}
 	if k != nil {
 		l.ahead = k.Store
 	}
 	if words[0] != ledgerMagic {
 		clear(words)
-		l.takeFrom(ports)
+		l.takeFromPorts(ports)
 		atomic.StoreUint64(&words[0], ledgerMagic)
 	}
+
 	for port := range uint16(maxPorts) {
 		for _, at := range []Hook{HookIngress, HookEgress} {
 			r := l.site(hookKey{port, at})
@@ -80,8 +87,8 @@ func ledgerOf(words []uint64, ports *meta, k kernel.Kernel) *ledger {
 	return l
 }
 
-// takeFrom makes the records of sites from the records of interfaces.
-func (l *ledger) takeFrom(ports *meta) {
+// takeFromPorts makes the records of sites from the records of interfaces.
+func (l *ledger) takeFromPorts(ports *meta) {
 	for port := range uint16(maxPorts) {
 		r := ports.port(port)
 		for _, at := range []Hook{HookIngress, HookEgress} {
@@ -97,7 +104,7 @@ func (l *ledger) takeFrom(ports *meta) {
 	}
 }
 
-// siteRecord is the record of a site.
+// siteRecord is the two words of a site.
 type siteRecord []uint64
 
 func (l *ledger) site(k hookKey) siteRecord {
@@ -123,6 +130,7 @@ func (r siteRecord) setSince(since Moment, ifindex int) {
 
 func (l *ledger) now() Moment { return Moment(l.words[1]) }
 
+// tick moves the clock on, and returns the new time.
 func (l *ledger) tick() Moment {
 	l.ahead("tick")
 	atomic.StoreUint64(&l.words[1], uint64(l.now()+1))
@@ -145,27 +153,27 @@ func (l *ledger) set(k hookKey, lost Moment, s siteState) {
 	r.set(lost, s)
 }
 
-// setSince notes from when on a program counts on an interface.
+// setSince notes since when a program counts on a site of an interface, by its index. 0: the site has no interface any more.
 func (l *ledger) setSince(k hookKey, since Moment, ifindex int) {
 	l.ahead("since of a site")
 	l.site(k).setSince(since, ifindex)
 }
 
-// begin begins an outage of a covered site: packets pass uncounted, or will, or may count twice.
+// begin begins an outage of a covered site: packets pass uncounted, or will, or may be counted twice.
 func (l *ledger) begin(k hookKey) {
 	if r := l.site(k); r.state() == siteCovered {
 		l.set(k, r.lost(), siteOpen)
 	}
 }
 
-// expect begins an outage of a site that nothing covers: a counter that has counted elsewhere relies on it from now on.
+// expect begins an outage of an unused site: a counter that has counted elsewhere relies on it from now on.
 func (l *ledger) expect(k hookKey) {
 	if r := l.site(k); r.state() == siteUnused {
 		l.set(k, r.lost(), siteOpen)
 	}
 }
 
-// revoke ends an outage in which every packet was counted after all.
+// revoke takes back an outage in which every packet was counted after all.
 func (l *ledger) revoke(k hookKey) {
 	if r := l.site(k); r.state() == siteOpen {
 		l.set(k, r.lost(), siteCovered)
@@ -174,8 +182,9 @@ func (l *ledger) revoke(k hookKey) {
 
 // cover notes that a program counts on a site, and ends an outage.
 //
-// The site of an interface that was renamed begins unused. But the counters of all interfaces had its packets under the old
-// name, and lack those that passed since: an outage ends here too.
+// Under a new name an interface has another site, which is unused. But counters of all interfaces had its packets under the
+// old name, and lack those that passed since. So an outage ends here too. The index of the interface tells that it was
+// renamed.
 func (l *ledger) cover(k hookKey, ifindex int) {
 	r := l.site(k)
 	var renamed []hookKey // sites of the interface under its other names, and this one if it has left and joins again
@@ -192,14 +201,14 @@ func (l *ledger) cover(k hookKey, ifindex int) {
 	}
 	l.setSince(k, now, ifindex)
 	l.set(k, lost, siteCovered)
-	for _, of := range renamed { // after the store by which the loss is known
+	for _, of := range renamed { // behind the store of the loss: a process that dies between finds the index again
 		if of != k {
 			l.setSince(of, l.site(of).since(), 0)
 		}
 	}
 }
 
-// release notes that no counter relies on a site any more. It comes before the detaching.
+// release notes that no counter relies on a site any more. It comes before the detachment, which would be an outage otherwise.
 func (l *ledger) release(k hookKey) {
 	r := l.site(k)
 	if r.state() == siteUnused && r.ifindex() == 0 {
@@ -209,8 +218,8 @@ func (l *ledger) release(k hookKey) {
 	l.setSince(k, r.since(), 0)
 }
 
-// leave notes that the interface of a site does not belong to the counted ones any more. Counters that relied on the site
-// stay, so an outage ends here. joins: the interface has another name now, under which it will be counted on.
+// leave notes that the interface of a site is not among the counted ones any more. Counters that relied on the site stay, so an
+// outage ends here. joins: the interface has another name now, under which it will be counted on; its index stays, for cover.
 func (l *ledger) leave(k hookKey, joins bool) {
 	r := l.site(k)
 	switch r.state() {
@@ -224,88 +233,89 @@ func (l *ledger) leave(k hookKey, joins bool) {
 	}
 }
 
-// adoptSites compares the ledger of an earlier process with the hooks that it has left.
-func (rs *RuleSet) adoptSites() {
+// adoptSites compares the ledger of an earlier process with the hooks that it has left. A covered site whose program is gone
+// becomes open.
+func (dp *Datapath) adoptSites() {
 	for port := range uint16(maxPorts) {
 		for _, at := range []Hook{HookIngress, HookEgress} {
 			k := hookKey{port, at}
-			h := rs.hooks[k]
+			h := dp.hooks[k]
 			counts := h != nil && h.alive()
-			switch covered := rs.ledger.site(k).state() == siteCovered; {
+			switch covered := dp.ledger.site(k).state() == siteCovered; {
 			case counts && !covered: // it was killed behind the attaching
-				rs.ledger.cover(k, h.ifindex)
+				dp.ledger.cover(k, h.ifindex)
 			case covered && !counts:
-				rs.ledger.begin(k)
+				dp.ledger.begin(k)
 			}
 		}
 	}
 }
 
-// lapse notes that a hook has lost its program. An interface that is gone has taken the program along, after its last
-// packet.
-func (rs *RuleSet) lapse(h *hook) {
-	if rs.ledger.site(h.hookKey).state() != siteCovered {
+// lapse notes that a hook has lost its program: an outage begins, unless the interface is gone. Then the program went with it,
+// behind its last packet.
+func (dp *Datapath) lapse(h *hook) {
+	if dp.ledger.site(h.hookKey).state() != siteCovered {
 		return
 	}
-	ifi, _, err := rs.interfaceByName(h.name)
+	ifi, _, err := dp.interfaceByName(h.name)
 	if errors.Is(err, ErrNotFound) || err == nil && ifi.Index != h.ifindex {
-		rs.ledger.leave(h.hookKey, false)
+		dp.ledger.leave(h.hookKey, false)
 		return
 	}
-	rs.ledger.begin(h.hookKey)
+	dp.ledger.begin(h.hookKey)
 }
 
-// Expect notes that a total which has counted elsewhere counts on an interface from now on. If no program is attached
+// Expect notes that a total, which has counted elsewhere, counts on an interface from now on. As long as no program is attached
 // there, packets of that total pass uncounted.
-func (rs *RuleSet) Expect(ifname string, at Hook) error {
-	if err := rs.enter(); err != nil {
+func (dp *Datapath) Expect(ifname string, at Hook) error {
+	if err := dp.enter(); err != nil {
 		return err
 	}
-	defer rs.mu.Unlock()
-	port, err := rs.port(ifname)
+	defer dp.mu.Unlock()
+	port, err := dp.port(ifname)
 	if err == nil {
-		rs.ledger.expect(hookKey{port, at})
+		dp.ledger.expect(hookKey{port, at})
 	}
 	return err
 }
 
-// Now returns the time on the clock of losses.
-func (rs *RuleSet) Now() Moment {
-	if rs.enter() != nil {
+// Now returns the time on the ledger's clock.
+func (dp *Datapath) Now() Moment {
+	if dp.enter() != nil {
 		return 0
 	}
-	defer rs.mu.Unlock()
-	return rs.ledger.now()
+	defer dp.mu.Unlock()
+	return dp.ledger.now()
 }
 
-// Lost returns when the latest outage of an interface ended, or of all interfaces that ever were counted on if ifname is
-// "". Counters that began later have missed nothing. open says that an outage is under way: its end will be later.
-func (rs *RuleSet) Lost(ifname string, at Hook) (last Moment, open bool) {
-	if rs.enter() != nil {
+// Lost returns when the latest outage of an interface ended. If ifname is "", it looks at all interfaces that ever were counted
+// on. Counters that began later have missed nothing. open: an outage is under way, and its end will be later.
+func (dp *Datapath) Lost(ifname string, at Hook) (last Moment, open bool) {
+	if dp.enter() != nil {
 		return 0, false
 	}
-	defer rs.mu.Unlock()
+	defer dp.mu.Unlock()
 	if ifname == "" {
-		return rs.ledger.lost[at], rs.ledger.open[at] > 0
+		return dp.ledger.lost[at], dp.ledger.open[at] > 0
 	}
-	port, known := rs.meta.portOf(ifname)
+	port, known := dp.meta.portOf(ifname)
 	if !known {
 		return 0, false
 	}
-	r := rs.ledger.site(hookKey{port, at})
+	r := dp.ledger.site(hookKey{port, at})
 	return r.lost(), r.state() == siteOpen
 }
 
-// CoveredSince returns when the program on an interface began to count its packets. ok is false if none counts them.
-func (rs *RuleSet) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
-	if rs.enter() != nil {
+// CoveredSince returns since when a program counts the packets of an interface. ok is false if none counts them.
+func (dp *Datapath) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
+	if dp.enter() != nil {
 		return 0, false
 	}
-	defer rs.mu.Unlock()
-	port, known := rs.meta.portOf(ifname)
+	defer dp.mu.Unlock()
+	port, known := dp.meta.portOf(ifname)
 	if !known {
 		return 0, false
 	}
-	r := rs.ledger.site(hookKey{port, at})
+	r := dp.ledger.site(hookKey{port, at})
 	return r.since(), r.state() == siteCovered
 }

@@ -16,14 +16,14 @@ import (
 // TestDrop: a dropped packet is counted and does not arrive.
 func TestDrop(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	drop, pass := mustCounter(t, rs, "drop"), mustCounter(t, rs, "pass")
+	dp := openTest(t, Options{MaxRules: 1024})
+	drop, pass := mustCounter(t, dp, "drop"), mustCounter(t, dp, "pass")
 	r := exact4(0x0a000001, 0x0a000002, 1000, 53, drop)
 	r.Drop = true
-	mustAdd(t, rs, r, exact4(0x0a000001, 0x0a000002, 1001, 53, pass))
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	mustAdd(t, dp, r, exact4(0x0a000001, 0x0a000002, 1001, 53, pass))
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 	p := map[Hook]*ebpf.Program{}
-	for k, h := range rs.hooks {
+	for k, h := range dp.hooks {
 		p[k.hook] = h.prog
 	}
 	for i, want := range []uint32{xdpDrop, xdpPass, xdpPass} {
@@ -31,7 +31,7 @@ func TestDrop(t *testing.T) {
 			t.Errorf("packet %d: verdict %d, want %d", i, got, want)
 		}
 	}
-	if d, s := readOne(t, rs, drop), readOne(t, rs, pass); d != (Pair{1, 64}) || s != (Pair{1, 64}) {
+	if d, s := readOne(t, dp, drop), readOne(t, dp, pass); d != (Pair{1, 64}) || s != (Pair{1, 64}) {
 		t.Errorf("counted %+v dropped and %+v passed", d, s)
 	}
 }
@@ -39,22 +39,22 @@ func TestDrop(t *testing.T) {
 // TestLengthOfFragments: a frame in several buffers counts whole.
 func TestLengthOfFragments(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	id := mustCounter(t, rs, "a")
-	mustAdd(t, rs, exact4(1, 2, 3, 4, id))
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	dp := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, dp, "a")
+	mustAdd(t, dp, exact4(1, 2, 3, 4, id))
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	var want uint64
 	for _, size := range []int{64, 1514, 3400, 3600, 9014, 16000} {
-		for _, h := range rs.hooks {
+		for _, h := range dp.hooks {
 			runFrame(t, h.prog, udp4(1, 2, 3, 4, size))
 		}
 		want += uint64(size)
-		if got := readOne(t, rs, id).Bytes; got != want {
+		if got := readOne(t, dp, id).Bytes; got != want {
 			t.Errorf("a frame of %d bytes: counted %d in all, want %d", size, got, want)
 			want = got
 		}
 	}
-	old, err := rs.load.named(rs.constants, site{hookKey: hookKey{1, HookIngress}}, flowtallyProgFlowtallyXdp61)
+	old, err := dp.loader.loadNamed(dp.constants, site{hookKey: hookKey{1, HookIngress}}, flowtallyProgFlowtallyXdp61)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,20 +63,20 @@ func TestLengthOfFragments(t *testing.T) {
 		runFrame(t, old, udp4(1, 2, 3, 4, size))
 		want += uint64(size)
 	}
-	if got := readOne(t, rs, id).Bytes; got != want {
+	if got := readOne(t, dp, id).Bytes; got != want {
 		t.Errorf("the program for kernels before 6.2: counted %d bytes, want %d", got, want)
 	}
 }
 
 func TestReadAllocatesNothing(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 1024})
+	dp := openTest(t, Options{MaxRules: 1024})
 	var ids []uint32
 	for i := range 100 {
-		ids = append(ids, mustCounter(t, rs, ownerName(i)))
+		ids = append(ids, mustCounter(t, dp, ownerName(i)))
 	}
 	dst := make([]Pair, 100)
 	if n := testing.AllocsPerRun(100, func() {
-		if rs.Read(ids, dst) != nil {
+		if dp.Read(ids, dst) != nil {
 			t.Fatal("reading failed")
 		}
 	}); n != 0 {
@@ -85,15 +85,15 @@ func TestReadAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkRead4k(b *testing.B) {
-	rs := openTest(b, Options{MaxRules: 4096})
+	dp := openTest(b, Options{MaxRules: 4096})
 	var ids []uint32
 	for i := range 4096 {
-		ids = append(ids, mustCounter(b, rs, ownerName(i)))
+		ids = append(ids, mustCounter(b, dp, ownerName(i)))
 	}
 	dst := make([]Pair, len(ids))
 	b.ReportAllocs()
 	for b.Loop() {
-		rs.Read(ids, dst)
+		dp.Read(ids, dst)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/counter")
 }
@@ -101,55 +101,55 @@ func BenchmarkRead4k(b *testing.B) {
 // TestCounters: a reused slot starts at 0 although it is never zeroed.
 func TestCounters(t *testing.T) {
 	dir := pinDir(t)
-	rs := openTest(t, Options{MaxRules: 256, MaxCounters: 4, PinDir: dir})
-	p := program(t, rs, HookIngress, 1)
+	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 4, PinDir: dir})
+	p := program(t, dp, HookIngress, 1)
 	_ = p
 	for round := range 20 {
-		c, err := rs.AllocCounter(ownerName(round))
+		c, err := dp.AllocCounter(ownerName(round))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.Adopted || c.Cookie == 0 {
 			t.Fatalf("round %d: %+v", round, c)
 		}
-		again, err := rs.AllocCounter(ownerName(round))
+		again, err := dp.AllocCounter(ownerName(round))
 		if err != nil || again.ID != c.ID || again.Cookie != c.Cookie || !again.Adopted {
 			t.Fatalf("round %d: got %+v and %+v, %v", round, c, again, err)
 		}
-		if v := readOne(t, rs, c.ID); v != (Pair{}) {
+		if v := readOne(t, dp, c.ID); v != (Pair{}) {
 			t.Fatalf("round %d: a new counter stands at %+v", round, v)
 		}
 		r := exact4(1, 2, 3, 4, c.ID)
-		mustAdd(t, rs, r)
-		if err := rs.FreeCounter(c.ID); !errors.Is(err, ErrInvalid) {
+		mustAdd(t, dp, r)
+		if err := dp.FreeCounter(c.ID); !errors.Is(err, ErrInvalid) {
 			t.Fatalf("freeing a counter in use: %v", err)
 		}
-		runFrame(t, program(t, rs, HookIngress, 1), udp4(1, 2, 3, 4, 100))
-		if v := readOne(t, rs, c.ID); v != (Pair{1, 100}) {
+		runFrame(t, program(t, dp, HookIngress, 1), udp4(1, 2, 3, 4, 100))
+		if v := readOne(t, dp, c.ID); v != (Pair{1, 100}) {
 			t.Fatalf("round %d: counted %+v", round, v)
 		}
-		if err := rs.Remove(r); err != nil {
+		if err := dp.Remove(r); err != nil {
 			t.Fatal(err)
 		}
-		if err := rs.FreeCounter(c.ID); err != nil {
+		if err := dp.FreeCounter(c.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 4 {
-		mustCounter(t, rs, ownerName(100+i))
+		mustCounter(t, dp, ownerName(100+i))
 	}
-	if _, err := rs.AllocCounter("one too many"); !errors.Is(err, ErrFull) {
+	if _, err := dp.AllocCounter("one too many"); !errors.Is(err, ErrFull) {
 		t.Errorf("a fifth counter: %v", err)
 	}
 }
 
 // A rule set numbers 1,023 interfaces, takes rules for the last of them, and refuses one more while rules name all.
 func TestThousandInterfacesHaveNumbers(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 1024})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, dp, "a")
 	var rules []Rule
 	for i := 1; i < maxPorts; i++ {
-		n, err := rs.Port(fmt.Sprintf("eth%d", i))
+		n, err := dp.Port(fmt.Sprintf("eth%d", i))
 		if err != nil || n != uint16(i) {
 			t.Fatalf("interface %d has the number %d: %v", i, n, err)
 		}
@@ -157,27 +157,27 @@ func TestThousandInterfacesHaveNumbers(t *testing.T) {
 		r.Key.Out.Port, r.Mask.Out.Port = n, 0xffff
 		rules = append(rules, r)
 	}
-	mustAdd(t, rs, rules...)
-	if _, err := rs.Port("eth1024"); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "1023 interfaces") {
+	mustAdd(t, dp, rules...)
+	if _, err := dp.Port("eth1024"); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "1023 interfaces") {
 		t.Errorf("one interface too many: %v", err)
 	}
 
-	runFrame(t, program(t, rs, HookIngress, maxPorts-1), udp4(1, 2, 3, 4, 100))
-	if got := readOne(t, rs, id); got != (Pair{1, 100}) {
+	runFrame(t, program(t, dp, HookIngress, maxPorts-1), udp4(1, 2, 3, 4, 100))
+	if got := readOne(t, dp, id); got != (Pair{1, 100}) {
 		t.Errorf("counted %+v on the last interface", got)
 	}
-	if err := rs.Remove(rules[7]); err != nil {
+	if err := dp.Remove(rules[7]); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := rs.Port("eth1024"); err != nil || n != 8 {
+	if n, err := dp.Port("eth1024"); err != nil || n != 8 {
 		t.Errorf("the number of an interface that no rule names any more was not given out: %d, %v", n, err)
 	}
 }
 
 func TestErrors(t *testing.T) {
 	dir := pinDir(t)
-	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	id := mustCounter(t, dp, "a")
 	t.Run("second owner", func(t *testing.T) {
 		if _, err := Open(Options{PinDir: dir}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
 			t.Error(err)
@@ -190,29 +190,29 @@ func TestErrors(t *testing.T) {
 		}
 	})
 	t.Run("no such interface", func(t *testing.T) {
-		if _, err := rs.Attach("no-such-if", AttachOptions{Ingress: true}); !errors.Is(err, ErrNotFound) {
+		if _, err := dp.Attach("no-such-if", AttachOptions{Ingress: true}); !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
 	})
 	t.Run("rule", func(t *testing.T) {
 		r := exact4(1, 2, 3, 4, id)
 		r.Key.Out.TTL = 1
-		if err := rs.Add(r); !errors.Is(err, ErrInvalid) {
+		if err := dp.Add(r); !errors.Is(err, ErrInvalid) {
 			t.Error(err)
 		}
 		r = exact4(1, 2, 3, 4, id+1)
-		if err := rs.Add(r); !errors.Is(err, ErrInvalid) {
+		if err := dp.Add(r); !errors.Is(err, ErrInvalid) {
 			t.Error(err)
 		}
 		r.Counter = id
-		if err := rs.Remove(r); !errors.Is(err, ErrNotFound) {
+		if err := dp.Remove(r); !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
-		mustAdd(t, rs, r)
-		if err := rs.Add(exact4(9, 9, 9, 9, id), r); !errors.Is(err, ErrExists) {
+		mustAdd(t, dp, r)
+		if err := dp.Add(exact4(9, 9, 9, 9, id), r); !errors.Is(err, ErrExists) {
 			t.Error(err)
 		}
-		if n := len(rs.Rules()); n != 1 {
+		if n := len(dp.Rules()); n != 1 {
 			t.Errorf("%d rules after a refused set, want 1", n)
 		}
 	})
@@ -230,7 +230,7 @@ func TestErrors(t *testing.T) {
 				return err
 			}
 			defer l.Close()
-			if _, err := rs.Attach(w.Near.Name, AttachOptions{Ingress: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "foreign") {
+			if _, err := dp.Attach(w.Near.Name, AttachOptions{Ingress: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "foreign") {
 				t.Error(err)
 			}
 			return nil
@@ -260,27 +260,27 @@ func TestErrors(t *testing.T) {
 // another version are refused.
 func TestUnfinishedPins(t *testing.T) {
 	dir := pinDir(t)
-	rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+	dp, err := Open(Options{MaxRules: 256, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs.meta.header[1]++
-	rs.Close()
+	dp.meta.header[1]++
+	dp.Close()
 	if _, err := Open(Options{MaxRules: 256, PinDir: dir}); !errors.Is(err, ErrIncompatible) {
 		t.Errorf("another layout: %v", err)
 	}
 	os.Remove(filepath.Join(dir, "meta"))
-	rs, err = Open(Options{MaxRules: 256, PinDir: dir})
+	dp, err = Open(Options{MaxRules: 256, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs.meta.header[0] = 0
-	rs.Close()
-	rs, err = Open(Options{MaxRules: 256, PinDir: dir})
+	dp.meta.header[0] = 0
+	dp.Close()
+	dp, err = Open(Options{MaxRules: 256, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs.Close()
+	dp.Close()
 	if _, err := Open(Options{MaxRules: 1 << 17, PinDir: dir}); !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("more rules than the pins hold: %v", err)
 	}
@@ -288,8 +288,8 @@ func TestUnfinishedPins(t *testing.T) {
 
 // TestCapacity: the tables hold as many exact rules of IPv6 as they promise, and a program finds them.
 func TestCapacity(t *testing.T) {
-	rs := openTest(t, Options{})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{})
+	id := mustCounter(t, dp, "a")
 	rules := make([]Rule, defaultRules)
 	for i := range rules {
 		r := Rule{Counter: id}
@@ -304,18 +304,18 @@ func TestCapacity(t *testing.T) {
 		k.L4 = [4]byte{byte(i >> 8), byte(i), 0, 53}
 		rules[i] = r
 	}
-	mustAdd(t, rs, rules...)
-	if err := rs.verify(); err != nil {
+	mustAdd(t, dp, rules...)
+	if err := dp.verify(); err != nil {
 		t.Fatal(err)
 	}
-	if err := rs.Add(exact4(1, 2, 3, 4, id)); !errors.Is(err, ErrFull) {
+	if err := dp.Add(exact4(1, 2, 3, 4, id)); !errors.Is(err, ErrFull) {
 		t.Errorf("one rule more: %v", err)
 	}
-	if err := rs.Remove(rules...); err != nil {
+	if err := dp.Remove(rules...); err != nil {
 		t.Fatal(err)
 	}
-	mustAdd(t, rs, rules...)
-	if n := rs.Stats().Rules; n != defaultRules {
+	mustAdd(t, dp, rules...)
+	if n := dp.Stats().Rules; n != defaultRules {
 		t.Errorf("%d rules, want %d", n, defaultRules)
 	}
 }

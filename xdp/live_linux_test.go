@@ -18,40 +18,40 @@ func TestEpochRisesWithEachOpening(t *testing.T) {
 	o := Options{PinDir: dir, MaxRules: 64}
 	var last LiveMap
 	for i := range 3 {
-		rs, err := Open(o)
+		dp, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := rs.LiveMap()
+		m, err := dp.LiveMap()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i > 0 && (m.ID != last.ID || m.Epoch != last.Epoch+1) {
 			t.Errorf("opening %d: map %d in epoch %d, before it was map %d in epoch %d", i, m.ID, m.Epoch, last.ID, last.Epoch)
 		}
-		if m.Epoch == 0 || m.Counters != 64 || m.CPUs != rs.g.cpus || m.Stride != rs.g.block {
+		if m.Epoch == 0 || m.Counters != 64 || m.CPUs != dp.g.cpus || m.Stride != dp.g.block {
 			t.Errorf("opening %d: %+v", i, m)
 		}
-		c, err := rs.AllocCounter("a")
+		c, err := dp.AllocCounter("a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, _ := rs.LiveMap(); again.Epoch != m.Epoch {
+		if again, _ := dp.LiveMap(); again.Epoch != m.Epoch {
 			t.Errorf("a counter moved the epoch from %d to %d", m.Epoch, again.Epoch)
 		}
-		if p, err := rs.values.raw(c.ID); err != nil || p != (sums{}) || rs.Base(c.ID) != (Pair{}) {
+		if p, err := dp.values.raw(c.ID); err != nil || p != (sums{}) || dp.Base(c.ID) != (Pair{}) {
 			t.Errorf("the counter stands at %v, %v", p, err)
 		}
 		last = m
 		if i == 2 {
-			err = rs.Destroy()
+			err = dp.Destroy()
 		} else {
-			err = rs.Close()
+			err = dp.Close()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rs.LiveMap(); !errors.Is(err, ErrClosed) {
+		if _, err := dp.LiveMap(); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
@@ -60,12 +60,12 @@ func TestEpochRisesWithEachOpening(t *testing.T) {
 // A process that is handed the map can read it, and can change it in no way.
 func TestLiveMapCannotBeWritten(t *testing.T) {
 	need.BPF(t)
-	rs, err := Open(Options{MaxRules: 64})
+	dp, err := Open(Options{MaxRules: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rs.Destroy()
-	live, err := rs.LiveMap()
+	defer dp.Destroy()
+	live, err := dp.LiveMap()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,23 +13,31 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// loader makes programs of the object, each with its own constants, all on the same maps.
+// loader loads programs of the BPF object. Each has constants of its own, and all share the maps.
 type loader struct {
-	spec   *ebpf.CollectionSpec // nil: the kernel is of Options.Kernel, and loads none
-	maps   *maps
-	g      geometry
-	secret *secret
-	sees   bool // programs see behind their context
-	// inOrder says that stores of one CPU become visible to others in their order.
-	inOrder bool
-	// types of the kernel: to read them takes 30 ms, several times as long as a load.
+	spec    *ebpf.CollectionSpec // nil: Options.Kernel loads no programs
+	maps    *maps
+	g       geometry
+	secret  *secret
+	sees    bool // seesContext
+	inOrder bool // stores of one CPU become visible to others in their order
+
+	// types are those of the kernel. To read them takes 30 ms, several times as long as a load.
 	types *btf.Cache
 }
 
 func newLoader(m *maps, g geometry) (*loader, error) {
-	if m.meta.hostMap() == nil {
-		return &loader{maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: true, inOrder: inOrder}, nil
+	l := &loader{
+		maps:    m,
+		g:       g,
+		secret:  secretOf(metaOf(m.meta.words, g).secret),
+		sees:    true,
+		inOrder: inOrder,
 	}
+	if m.meta.hostMap() == nil {
+		return l, nil
+	}
+
 	spec, err := loadFlowtally()
 	if err != nil {
 		return nil, fmt.Errorf("reading the BPF object: %w", err)
@@ -37,18 +45,21 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	if err := fitSections(spec, m); err != nil {
 		return nil, err
 	}
-	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: seesContext(), inOrder: inOrder, types: btf.NewCache()}, nil
+	l.spec = spec
+	l.sees = seesContext()
+	l.types = btf.NewCache()
+	return l, nil
 }
 
-// objectHash names the object that this process loads programs from, and what it writes into them; never 0. Versions before
-// "shared" took each program for one with the number of its interface.
+// objectHash identifies the programs of this build: the object, and how constants are written into it. It is never 0. Versions
+// before "shared" took each program for one with the number of its interface.
 var objectHash = sync.OnceValue(func() uint64 {
 	sum := sha256.Sum256(append([]byte("shared "), _FlowtallyBytes...))
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 })
 
-// fitSections gives the data sections the size of the maps that stand in for
-// them. Their type says the size of the object's placeholder, so it is dropped.
+// fitSections gives the data sections of an object the size of the maps that stand in for them. It drops their types, which
+// have the size of the object's placeholders.
 func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	for _, s := range m.all {
 		if s.section == "" {
@@ -62,70 +73,16 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 		ms.Key, ms.Value = nil, nil
 	}
 	delete(spec.Maps, ".data.btf")
-	// Variables of sections without a map, or of the old size, cannot be made.
+	// The library cannot make variables of a section without a map, or of another size.
 	for name, v := range spec.Variables {
-		if v.SectionName == ".data.btf" || m.stands(v.SectionName) {
+		if v.SectionName == ".data.btf" || m.haveSection(v.SectionName) {
 			delete(spec.Variables, name)
 		}
 	}
 	return nil
 }
 
-// config returns the constants of the program for one hook of one interface.
-func (l *loader) config(c constants, at site) flowtallyFtConfig {
-	conf := flowtallyFtConfig{
-		Need:        c.need & needLayers,
-		Classes:     c.need >> needClass & 7,
-		Tuples:      uint32(len(c.tuples)),
-		Port:        uint32(at.port),
-		SlotMask:    uint32(l.g.slots - 1),
-		Mul:         l.secret.mul,
-		Fold:        l.secret.fold,
-		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
-		RankBase:    uint32(rankAt(l.g.units)) * 8,
-		CounterMask: uint32(l.g.counters-1) * 16,
-		Cpus:        uint32(l.g.cpus),
-		CpuBlock:    uint64(l.g.block),
-		Marks:       uint64(l.g.marksAt()),
-	}
-	var v4, v6 Key
-	v4.Out.Flags, v6.Out.Flags = FlagEth|FlagIPv4|FlagL4, FlagEth|FlagIPv6|FlagL4
-	if at.hook == HookEgress {
-		conf.Egress = uint32(FlagEgress)
-		v4.Out.Flags |= FlagEgress
-		v6.Out.Flags |= FlagEgress
-	}
-	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
-	if c.need&needLayers&^(needIPv4|needL4) == 0 {
-		conf.Plain = 1
-	}
-	if c.need&needTree != 0 {
-		conf.TreeMask = uint32(l.g.words - 1)
-	}
-	if conf.TreeMask == 0 && len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
-		conf.Shape = shapeExact
-		if c.tuples[0].Flags&tupleSingle != 0 {
-			conf.Shape = shapeOne
-		}
-	}
-	if at.layer3 {
-		conf.Layer3 = 1
-	}
-	if l.inOrder {
-		conf.InOrder = 1
-	}
-	for i, t := range c.tuples {
-		conf.Tuple[i] = t
-	}
-	return conf
-}
-
-// enum ft_shape
-const (
-	shapeOne   = 1
-	shapeExact = 2
-)
-
+// programName returns the name of the program in the object for the host's kernel.
 func (l *loader) programName(tcx bool) string {
 	switch {
 	case tcx && l.sees:
@@ -138,7 +95,7 @@ func (l *loader) programName(tcx bool) string {
 	return flowtallyProgFlowtallyXdp61
 }
 
-// seesContext says whether programs see behind their context, as they do from 6.2 on with BTF.
+// seesContext reports whether programs can read the kernel's structure behind their context, as they can from 6.2 on with BTF.
 var seesContext = sync.OnceValue(func() bool {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -151,39 +108,40 @@ var seesContext = sync.OnceValue(func() bool {
 // hasFrags is BPF_F_XDP_HAS_FRAGS. x/sys has it on Linux only.
 const hasFrags = 1 << 5
 
-// load verifies one program.
+// load loads the program for a site.
 func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
 	if l.spec == nil {
 		return nil, nil // the methods Clone and Close of a nil program do nothing
 	}
-	return l.named(c, at, l.programName(at.tcx))
+	return l.loadNamed(c, at, l.programName(at.tcx))
 }
 
-func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error) {
+// loadNamed loads a program of the object by its name.
+func (l *loader) loadNamed(c constants, at site, name string) (*ebpf.Program, error) {
 	spec := l.spec.Copy()
 	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, at)); err != nil {
 		return nil, fmt.Errorf("setting constants: %w", err)
 	}
-	for n := range spec.Programs {
-		if n != name {
-			delete(spec.Programs, n)
-		}
-	}
-	if at.tcx {
-		spec.Programs[name].AttachType = at.attachType()
-	}
-	if at.generic {
-		spec.Programs[name].Flags &^= hasFrags
-	}
-	if at.slot {
+	p := spec.Programs[name]
+	spec.Programs = map[string]*ebpf.ProgramSpec{name: p}
+	switch {
+	case at.tcx:
+		p.AttachType = at.attachType()
+	case at.generic:
+		p.Flags &^= hasFrags
+	case at.component:
 		mould, err := dispatcher.Mould()
 		if err != nil {
 			return nil, err
 		}
 		defer mould.Close()
-		p := spec.Programs[name]
-		p.Type, p.AttachType, p.AttachTarget, p.AttachTo, p.Flags = ebpf.Extension, ebpf.AttachNone, mould, dispatcher.Place, 0
+		p.Type = ebpf.Extension
+		p.AttachType = ebpf.AttachNone
+		p.AttachTarget = mould
+		p.AttachTo = dispatcher.Place
+		p.Flags = 0
 	}
+
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements(), Cache: l.types})
 	if err != nil {
 		var ve *ebpf.VerifierError

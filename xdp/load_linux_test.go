@@ -8,8 +8,8 @@ import (
 // TestLoadCost bounds the verifier's work for the greatest number of masks.
 func TestLoadCost(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32, maxTuples} {
-		rs := openTest(t, Options{MaxRules: 1024})
-		id := mustCounter(t, rs, "a")
+		dp := openTest(t, Options{MaxRules: 1024})
+		id := mustCounter(t, dp, "a")
 		var rules []Rule
 		for i := range n {
 			for j := range 2 {
@@ -21,14 +21,14 @@ func TestLoadCost(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		mustAdd(t, rs, rules...)
+		mustAdd(t, dp, rules...)
 		added := time.Since(start)
 		for _, h := range []Hook{HookIngress, HookEgress} {
 			start := time.Now()
-			program(t, rs, h, 1)
-			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v; %d rules added in %v", n, h, rs.Stats().Insns, time.Since(start), len(rules), added)
-			if rs.Stats().Insns > 500_000 {
-				t.Errorf("%d instructions for %d tuples, of 1,000,000 that the kernel allows", rs.Stats().Insns, n)
+			program(t, dp, h, 1)
+			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v; %d rules added in %v", n, h, dp.Stats().Insns, time.Since(start), len(rules), added)
+			if dp.Stats().Insns > 500_000 {
+				t.Errorf("%d instructions for %d tuples, of 1,000,000 that the kernel allows", dp.Stats().Insns, n)
 			}
 		}
 	}
@@ -37,8 +37,8 @@ func TestLoadCost(t *testing.T) {
 // TestLoadCostOfAllLayers does the same for rules that look at every layer.
 func TestLoadCostOfAllLayers(t *testing.T) {
 	for _, n := range []int{1, 30} {
-		rs := openTest(t, Options{MaxRules: 1024})
-		id := mustCounter(t, rs, "a")
+		dp := openTest(t, Options{MaxRules: 1024})
+		id := mustCounter(t, dp, "a")
 		var rules []Rule
 		for i := range 2 * n {
 			r := Rule{Counter: id, Order: uint32(i)}
@@ -48,13 +48,13 @@ func TestLoadCostOfAllLayers(t *testing.T) {
 			r.Key.words()[0] = uint64(i&1) << 63
 			rules = append(rules, r)
 		}
-		mustAdd(t, rs, rules...)
+		mustAdd(t, dp, rules...)
 		for _, h := range []Hook{HookIngress, HookEgress} {
 			start := time.Now()
-			program(t, rs, h, 1)
-			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v", n, h, rs.Stats().Insns, time.Since(start))
-			if rs.Stats().Insns > 500_000 {
-				t.Errorf("%d instructions, of 1,000,000 that the kernel allows", rs.Stats().Insns)
+			program(t, dp, h, 1)
+			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v", n, h, dp.Stats().Insns, time.Since(start))
+			if dp.Stats().Insns > 500_000 {
+				t.Errorf("%d instructions, of 1,000,000 that the kernel allows", dp.Stats().Insns)
 			}
 		}
 	}

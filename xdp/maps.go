@@ -12,20 +12,30 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// maps are the kernel memory of a rule set, each one value, mapped. All but
-// the meta map stand in for a data section of the object.
+// maps are the kernel memory of a datapath. Each map is an array of one value, which this process maps.
 type maps struct {
-	all                                                 []*sharedMap
-	counters, slots, entries, ranks, tree, ledger, meta *sharedMap
+	// These stand in for data sections of the object: programs read and write them.
+	counters *sharedMap
+	slots    *sharedMap
+	entries  *sharedMap
+	ranks    *sharedMap
+	tree     *sharedMap
+
+	// These are for user space.
+	ledger *sharedMap
+	meta   *sharedMap
+
+	all []*sharedMap // in the order in which they are pinned
 }
 
+// sharedMap is a map and its mapped value.
 type sharedMap struct {
-	name    string
-	section string // "" for the meta map
-	frozen  bool
-	m       kernel.Map // of the kernel of the host: an *ebpf.Map in a hostMap
-	mem     []byte
-	words   []uint64
+	name    string     // of its pin
+	section string     // of the object; "" if no program reads the map
+	frozen  bool       // no process may write it
+	m       kernel.Map // a hostMap, unless Options.Kernel is set
+	mem     []byte     // what munmap takes
+	words   []uint64   // the value
 }
 
 const mmapable = 1 << 10 // BPF_F_MMAPABLE, which x/sys has for Linux alone
@@ -40,16 +50,25 @@ func newMaps() *maps {
 		ledger:   &sharedMap{name: "ledger"},
 		meta:     &sharedMap{name: "meta"},
 	}
-	// The meta map is pinned last: where it is, all are.
+	// The meta map is pinned last: where its pin is, all are.
 	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.tree, s.ledger, s.meta}
 	return s
 }
 
+// sizes returns the bytes of each map of all.
 func (s *maps) sizes(g geometry) []int {
-	return []int{g.counterBytes() + epochBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), ledgerBytes(), metaBytes(g)}
+	return []int{
+		g.counterBytes() + epochBytes(),
+		g.slotBytes(),
+		g.entryBytes(),
+		pages(g.rankBytes()),
+		g.treeBytes(),
+		ledgerBytes(),
+		metaBytes(g),
+	}
 }
 
-// create makes and maps all maps.
+// create makes all maps, and maps them into this process.
 func (s *maps) create(g geometry, k kernel.Kernel) error {
 	for i, size := range s.sizes(g) {
 		m, err := newMap(k, "ft_"+s.all[i].name, size)
@@ -64,10 +83,10 @@ func (s *maps) create(g geometry, k kernel.Kernel) error {
 	return nil
 }
 
-// hostMap is a map of the kernel of the host. sharedMap maps its value.
+// hostMap is a map of the kernel of the host.
 type hostMap struct{ *ebpf.Map }
 
-// Memory implements kernel.Map.
+// Memory implements kernel.Map. It is nil: sharedMap.mmap maps the value.
 func (hostMap) Memory() []byte { return nil }
 
 // hostMap returns the map of the kernel of the host, or nil.
@@ -76,11 +95,19 @@ func (m *sharedMap) hostMap() *ebpf.Map {
 	return h.Map
 }
 
+// newMap makes an array of one value.
 func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
 	if k != nil {
 		return k.NewMap(name, size)
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name:       name,
+		Type:       ebpf.Array,
+		KeySize:    4,
+		ValueSize:  uint32(size),
+		MaxEntries: 1,
+		Flags:      mmapable,
+	})
 	return hostMap{m}, err
 }
 
@@ -92,8 +119,8 @@ func openMap(k kernel.Kernel, path string) (kernel.Map, error) {
 	return hostMap{m}, err
 }
 
-// mmap maps the value. The counters are frozen before: no process can write
-// them by system call or mapping from then on, this one included.
+// mmap maps the value into this process. It freezes the counters first: from then on no process, this one included, can write
+// them by a system call or a mapping.
 func (m *sharedMap) mmap() error {
 	host := m.hostMap()
 	if host == nil {
@@ -115,7 +142,7 @@ func (m *sharedMap) mmap() error {
 	return nil
 }
 
-// freeze is not repeated on a map that was adopted: the kernel returns EPERM.
+// freeze freezes the map, unless it is frozen: the kernel refuses a second time with EPERM.
 func (m *sharedMap) freeze() error {
 	host := m.hostMap()
 	info, err := host.Info()
@@ -131,7 +158,7 @@ func (m *sharedMap) freeze() error {
 	return nil
 }
 
-// pin makes the maps outlive the process.
+// pin pins all maps.
 func (s *maps) pin(dir string) error {
 	for _, m := range s.all {
 		if err := m.m.Pin(filepath.Join(dir, m.name)); err != nil {
@@ -141,14 +168,15 @@ func (s *maps) pin(dir string) error {
 	return nil
 }
 
-// adopt opens the pins of a process that is gone. os.ErrNotExist and errUnfinished say that there is nothing to adopt.
+// adopt opens and maps the pins of an earlier process, the meta map first, because it has the sizes of the others. If the error
+// satisfies os.ErrNotExist and not ErrIncompatible, or errUnfinished, there is nothing to adopt.
 func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 	var g geometry
 	for i := len(s.all) - 1; i >= 0; i-- {
 		m := s.all[i]
 		path := filepath.Join(dir, m.name)
 		pinned, err := openMap(k, path)
-		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // layout 10 had none: see addLedger
+		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // layout 10 had none; addLedger makes one
 			continue
 		}
 		if err != nil {
@@ -202,7 +230,7 @@ func (m *sharedMap) unmap() error {
 	return err
 }
 
-// close unmaps and closes; pins stay.
+// close unmaps the values and closes the maps. Pins stay.
 func (s *maps) close() error {
 	var errs []error
 	for _, m := range s.all {
@@ -215,7 +243,7 @@ func (s *maps) close() error {
 	return errors.Join(errs...)
 }
 
-// replacements stand in for the sections of the object.
+// replacements returns the maps that stand in for sections of the object, by section.
 func (s *maps) replacements() map[string]*ebpf.Map {
 	r := map[string]*ebpf.Map{}
 	for _, m := range s.all {
@@ -226,8 +254,8 @@ func (s *maps) replacements() map[string]*ebpf.Map {
 	return r
 }
 
-// stands says whether a map stands in for a section.
-func (s *maps) stands(section string) bool {
+// haveSection reports whether a map stands in for a section.
+func (s *maps) haveSection(section string) bool {
 	for _, m := range s.all {
 		if m.section == section {
 			return true

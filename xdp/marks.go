@@ -5,29 +5,33 @@ import "sync/atomic"
 // Marked is the number of adjacent counters that have one mark.
 const Marked = marked
 
-// Marks fills dst with the marks of the first len(dst) times Marked counters: dst[i] differs from the mark
-// of an earlier call if one of its counters was updated between, less than 2^32 times. A counter that is read afterwards has every update that dst has. It allocates nothing and makes no
-// system call. ErrNotFound: there are fewer counters. ErrClosed.
-func (rs *RuleSet) Marks(dst []uint32) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
-	if rs.closed {
+// Marks fills dst with the marks of the first len(dst)*Marked counters. A mark differs from that of an earlier call if one of its
+// counters was updated in between, less than 2^32 times. A counter that is read behind Marks has every update that dst shows.
+//
+// Marks allocates nothing and makes no system call. The error is ErrNotFound, if there are fewer counters, or ErrClosed.
+func (dp *Datapath) Marks(dst []uint32) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.readMarks(dst)
+	return dp.values.readMarks(dst)
 }
 
-// readMarks sums the marks of each CPU. A sum changes with each of them: they only rise.
+// readMarks sums the marks of all CPUs. Marks only rise, so a sum changes with each of them.
 func (v *values) readMarks(dst []uint32) error {
 	if len(dst) > (len(v.base)+marked-1)/marked {
 		return ErrNotFound
 	}
 	clear(dst)
-	four := len(dst) &^ 15 // marks that are added for four CPUs at once
+	four := len(dst) &^ 15               // marks that are added for four CPUs at once
+	quads := len(v.words) / v.block &^ 3 // CPUs in groups of four
 	for at, cpu := v.marks, 0; at < len(v.words); at, cpu = at+v.block, cpu+1 {
-		marks, n := marksOf(v.words[at:][:(len(dst)+1)/2])[:len(dst)], 0
-		if whole := len(v.words) / v.block &^ 3; canSum && four > 0 && cpu < whole {
-			if n = four; cpu%4 == 0 {
+		marks := marksOf(v.words[at:][:(len(dst)+1)/2])[:len(dst)]
+		n := 0
+		if canSum && four > 0 && cpu < quads {
+			n = four
+			if cpu%4 == 0 { // for this CPU and the next three
 				addMarks(dst[:n], &marks[0], uintptr(v.block)*8)
 			}
 		}

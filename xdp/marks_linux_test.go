@@ -19,15 +19,15 @@ func TestMarksLoseNoUpdate(t *testing.T) {
 		t.Run(order.name, func(t *testing.T) {
 			const flows, packets = 40, 100_000
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
-			rs.load.inOrder = order.keeps
-			ids := floodRules(t, rs, flows)
+			dp := openTest(t, Options{MaxRules: 1024})
+			dp.loader.inOrder = order.keeps
+			ids := floodRules(t, dp, flows)
 			for i, id := range ids {
 				if id != uint32(i) {
 					t.Fatalf("flow %d has counter %d", i, id)
 				}
 			}
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 			var senders []*lab.Sender
 			done := make(chan error, 2)
 			for cpu := range 2 {
@@ -35,7 +35,7 @@ func TestMarksLoseNoUpdate(t *testing.T) {
 				senders = append(senders, s)
 				go func() { done <- s.Run(context.Background(), packets) }()
 			}
-			p := markPoller{rs: rs, seen: make([]uint32, (flows+Marked-1)/Marked), now: make([]uint32, (flows+Marked-1)/Marked), rows: make([]Row, flows)}
+			p := markPoller{dp: dp, seen: make([]uint32, (flows+Marked-1)/Marked), now: make([]uint32, (flows+Marked-1)/Marked), rows: make([]Row, flows)}
 			for left := len(senders); left > 0; {
 				p.poll(t)
 				select {
@@ -77,7 +77,7 @@ func TestMarksLoseNoUpdate(t *testing.T) {
 
 // markPoller reads counters as a poller does that goes by marks.
 type markPoller struct {
-	rs            *RuleSet
+	dp            *Datapath
 	seen, now     []uint32
 	rows          []Row
 	read, skipped uint64
@@ -85,7 +85,7 @@ type markPoller struct {
 
 func (p *markPoller) poll(t *testing.T) {
 	t.Helper()
-	if err := p.rs.Marks(p.now); err != nil {
+	if err := p.dp.Marks(p.now); err != nil {
 		t.Fatal(err)
 	}
 	for i, m := range p.now {
@@ -94,7 +94,7 @@ func (p *markPoller) poll(t *testing.T) {
 			continue
 		}
 		from, to := i*Marked, min((i+1)*Marked, len(p.rows))
-		if err := ReadRows(p.rs, uint32(from), p.rows[from:to], 1); err != nil {
+		if err := ReadRows(p.dp, uint32(from), p.rows[from:to], 1); err != nil {
 			t.Fatal(err)
 		}
 		p.seen[i] = m

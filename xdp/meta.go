@@ -7,19 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// The meta map is one value that no program reads: the state that the next process needs to take
-// over the other maps. Records are committed by their first word, stored last. In 64-bit words:
+// The meta map is the state by which the next process takes over the other maps. No program reads it. A record is committed by
+// its first word, which is stored last. In 64-bit words:
 //
-//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees, changes under way, 22 of 0
-//	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
-//	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
-//	ports     1024 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, gaps (a byte for each hook, of earlier versions)
+//	header    magic, layout, rules, counters, slots, units, CPUs, bytes of a CPU's block, words of the trees, changes under way, 22 of 0
+//	secret    of the hash: multipliers of the halves of each word (36), of the tuples' ids, of the sum
+//	tuples    of the hashed masks, 8 of: used, mask (18), 0
+//	ports     1024 of: used, index of the interface, name (2), modes of ingress and egress, whether frames begin with IP,
+//	          gaps (a byte for each hook, of earlier versions)
 //	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each), 3 of 0
-//	entries   the directory: one word a unit
+//	entries   the directory: a word for each unit
 //
-// Words that are 0 are room: the header's for the number of the committed set, a counter's for the generations of its parts
-// and the clock of its birth. A cookie is random, so it also names a counter for ever.
+// Words that are 0 are room: in the header for the number of the committed set, in a counter for the generations of its parts
+// and the clock of its birth.
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
 	metaLayout = 11
@@ -35,18 +36,33 @@ const (
 	metaInterfaceSz = 16
 )
 
+// meta is the meta map, cut into its parts.
 type meta struct {
-	header, secret, tuples, ports, loaded, counters, dir []uint64
+	header   []uint64
+	secret   []uint64
+	tuples   []uint64
+	ports    []uint64
+	loaded   []uint64
+	counters []uint64
+	dir      []uint64
 
-	portByName map[string]uint16 // of the records of ports
+	portByName map[string]uint16 // from the records of ports
 }
 
 func metaBytes(g geometry) int {
 	s := metaSizes[g.layout]
-	return pages(8 * (s.header + secretWords + maxTuples*metaTupleWords + s.ports*metaPortWords + metaLoadedWords + g.counters*s.counter + g.units))
+	words := s.header +
+		secretWords +
+		maxTuples*metaTupleWords +
+		s.ports*metaPortWords +
+		metaLoadedWords +
+		g.counters*s.counter +
+		g.units
+	return pages(8 * words)
 }
 
-// metaOf returns the meta map in mem. The counters of an earlier layout are for copyFrom alone: their records are shorter.
+// metaOf returns the meta map in mem, of the layout of g. If the layout is an earlier one, the records of counters are shorter,
+// and only copyFrom may use them.
 func metaOf(mem []uint64, g geometry) *meta {
 	size := metaSizes[g.layout]
 	cut := func(n int) []uint64 {
@@ -72,7 +88,7 @@ func metaOf(mem []uint64, g geometry) *meta {
 	return m
 }
 
-// format draws the secret and writes the header; the maps are whole with its last word.
+// format draws the secret and writes the header. The store of the magic commits all maps.
 func (m *meta) format(g geometry) {
 	drawSecret(m.secret)
 	for i, v := range []int{g.layout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
@@ -81,7 +97,8 @@ func (m *meta) format(g geometry) {
 	atomic.StoreUint64(&m.header[0], metaMagic)
 }
 
-// geometryOf reads the header of a value that was found: of this layout, or of one that convert takes.
+// geometryOf reads the header of a pinned meta map, of this layout or of one that convert takes. errUnfinished: format did not
+// come to its end.
 func geometryOf(mem []uint64) (geometry, error) {
 	h := mem[:metaHeader]
 	if h[0] != metaMagic {
@@ -91,19 +108,24 @@ func geometryOf(mem []uint64) (geometry, error) {
 		return geometry{}, fmt.Errorf("%w: layout %d, this version has %d", ErrIncompatible, h[1], metaLayout)
 	}
 	return geometry{
-		layout: int(h[1]),
-		rules:  int(h[2]), counters: int(h[3]), slots: int(h[4]), units: int(h[5]), cpus: int(h[6]), block: int(h[7]),
-		words: int(h[8]),
+		layout:   int(h[1]),
+		rules:    int(h[2]),
+		counters: int(h[3]),
+		slots:    int(h[4]),
+		units:    int(h[5]),
+		cpus:     int(h[6]),
+		block:    int(h[7]),
+		words:    int(h[8]),
 	}, nil
 }
 
-// Changes under way, each a bit of the header's last word.
+// Changes under way, each a bit of one word of the header.
 const (
 	rulesComing = 1 << iota // entries of state entryComing are not committed
-	setChanging             // the caller has not ended a change of several calls; see RuleSet.NoteChange
+	setChanging             // the caller has not ended a change of several calls; see Datapath.NoteChange
 )
 
-// setUnderWay notes that a change begins or ends. Like every write of the header, it needs RuleSet.mu.
+// setUnderWay notes that a change begins or ends. The caller holds Datapath.mu.
 func (m *meta) setUnderWay(change uint64, is bool) {
 	word := m.header[metaUnderWay] &^ change
 	if is {
@@ -124,7 +146,7 @@ func (m *meta) setTuple(id uint8, mask *words) {
 
 func (m *meta) clearTuple(id uint8) { atomic.StoreUint64(&m.tuple(id)[0], 0) }
 
-// masks lists the tuples in use.
+// masks returns the hashed masks by the ids of their tuples.
 func (m *meta) masks() map[uint8]*words {
 	all := map[uint8]*words{}
 	for id := range uint8(maxTuples) {
@@ -135,8 +157,8 @@ func (m *meta) masks() map[uint8]*words {
 	return all
 }
 
-// setLoaded notes that every attached program is of the object that has this
-// hash, built with c. clearLoaded comes before the first of them is exchanged.
+// setLoaded notes that every attached program is of the object with this hash, with the constants c. clearLoaded comes before
+// the first program is exchanged, and setLoaded behind the last.
 func (m *meta) setLoaded(object uint64, c constants) {
 	m.loaded[1], m.loaded[2] = uint64(c.need), uint64(len(c.tuples))
 	for i, t := range c.tuples {
@@ -151,12 +173,12 @@ func (m *meta) loadedTuple(place int) []uint64 {
 	return m.loaded[3+place*(1+Words):][: 1+Words : 1+Words]
 }
 
-// object is the hash of setLoaded, or 0 while programs are exchanged.
+// object returns the hash of setLoaded, or 0 while programs are exchanged.
 func (m *meta) object() uint64 { return atomic.LoadUint64(&m.loaded[0]) }
 
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
 
-// loadedFrom returns the record of setLoaded, if it was for the same object.
+// loadedFrom returns what setLoaded has noted, if it was for this object.
 func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok bool) {
 	n := m.loaded[2]
 	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
@@ -164,14 +186,17 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 	}
 	for i := range int(n) {
 		r := m.loadedTuple(i)
-		tuples = append(tuples, loadedTuple{id: uint8(r[0]), single: r[0]>>32&tupleSingle != 0, key: words(r[1:])})
+		tuples = append(tuples, loadedTuple{
+			id:     uint8(r[0]),
+			single: r[0]>>32&tupleSingle != 0,
+			key:    words(r[1:]),
+		})
 	}
 	return uint32(m.loaded[1]), tuples, true
 }
 
-// counterRecord is a counter's record: its owner and the start of its count. It holds two owners.
-// The first word names the one that counts, so that an owner takes the place of another by one
-// store.
+// counterRecord is the record of a counter: its owner, and where its count began. It has room for two owners. The first word
+// tells which one is the owner, so that one store puts an owner in the place of another.
 type counterRecord []uint64
 
 func (m *meta) counter(id uint32) counterRecord {
@@ -182,11 +207,12 @@ func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
 func (r counterRecord) cookie() uint64 { return r[1] }
 func (r counterRecord) base() sums     { return sums{r[2], r[3]<<8 + r[2]} }
 
-// steps are the steps of bytes that the count has reached: the high bits of a word that is stored whole.
+// steps returns the steps of 2^54 bytes that the count has reached (KeepBytes). They are the high bits of a word that is stored
+// whole.
 func (r counterRecord) steps() uint64     { return r[3] >> 56 }
 func (r counterRecord) setSteps(n uint64) { atomic.StoreUint64(&r[3], n<<56|r[3]<<8>>8) }
 
-// ownerAt is the place of the first or the second owner.
+// ownerAt returns the room of the first (1) or the second (2) owner.
 func (r counterRecord) ownerAt(which uint64) []byte {
 	return bytesOf(r[4+int(which&1^1)*metaOwnerWords:][:metaOwnerWords])
 }
@@ -195,12 +221,13 @@ func (r counterRecord) owner() string {
 	return string(bytes.TrimRight(r.ownerAt(atomic.LoadUint64(&r[0])), "\x00"))
 }
 
+// take gives the counter to an owner.
 func (r counterRecord) take(owner string, cookie uint64, base Pair) {
 	r[1], r[2], r[3] = cookie, base.Packets, base.Bytes
 	r.setOwner(1, owner)
 }
 
-// rename changes the owner. A process that dies meanwhile leaves the one or the other.
+// rename changes the owner. If the process dies meanwhile, the counter has the one or the other.
 func (r counterRecord) rename(owner string) { r.setOwner(3-atomic.LoadUint64(&r[0]), owner) }
 
 func (r counterRecord) setOwner(which uint64, owner string) {
@@ -211,18 +238,18 @@ func (r counterRecord) setOwner(which uint64, owner string) {
 
 func (r counterRecord) release() { atomic.StoreUint64(&r[0], 0) }
 
-// portRecord is the record of an interface: its number is its place.
+// portRecord is the record of a numbered interface. The number is the place of the record.
 type portRecord []uint64
 
 func (m *meta) port(n uint16) portRecord { return m.ports[int(n)*metaPortWords:][:metaPortWords] }
 
-// portOf is the number of an interface, if it has one.
+// portOf returns the number of an interface, if it has one.
 func (m *meta) portOf(name string) (uint16, bool) {
 	n, ok := m.portByName[name]
 	return n, ok
 }
 
-// number gives an interface a number, which another one may have had.
+// number gives an interface a number, which another interface may have had.
 func (m *meta) number(n uint16, name string) {
 	r := m.port(n)
 	if r.used() {
@@ -244,7 +271,7 @@ func (r portRecord) take(name string) {
 	atomic.StoreUint64(&r[0], 1)
 }
 
-// setHook notes, before a link is pinned, where and how its program is attached.
+// setHook notes where and how a program is attached, before its link is pinned. mode is "" if none is.
 func (r portRecord) setHook(at site, ifindex int, mode string) {
 	layer3 := uint64(0)
 	if at.layer3 {
@@ -272,3 +299,10 @@ func hookWord(h Hook) int {
 }
 
 var modeNames = [...]string{"", "native", "generic", "tcx", "dispatcher"}
+
+// loadedTuple is a tuple of the attached programs, by the meta map.
+type loadedTuple struct {
+	id     uint8
+	single bool
+	key    words // of a single tuple: the key that programs compare with
+}

@@ -1,14 +1,23 @@
 package xdp
 
 import (
-	"fmt"
 	"net"
 	"slices"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
+)
+
+// Mode says how the program of an ingress hook is to be attached.
+type Mode uint8
+
+const (
+	// ModeAuto is the first that works of native, TCX and generic, or of TCX, native and generic on a device that makes
+	// socket buffers before XDP runs (Options.Early).
+	ModeAuto    Mode = iota
+	ModeNative       // in the driver, or not at all
+	ModeGeneric      // on socket buffers
+	ModeTCX          // TCX ingress: behind XDP, and behind the merging of segments (GRO)
 )
 
 // The modes of an attached program, as [Attachment].Mode has them.
@@ -19,11 +28,11 @@ const (
 	modeDispatcher = "dispatcher" // XDP, as a component of a libxdp dispatcher
 )
 
-// kindsEarly is the default of Options.Early, also for native XDP. TCX costs less there, and sees how many segments a
-// buffer has.
+// kindsEarly is the default of Options.Early. On these devices TCX costs less than XDP of either mode, and sees how many
+// segments a buffer has.
 var kindsEarly = []string{"veth", "tuntap"}
 
-// modes lists the modes to try on a hook, best first. early: the device is one of Options.Early.
+// modes lists the modes to try on a hook, best first. early: the device makes socket buffers before XDP runs.
 func modes(h Hook, m Mode, early bool) []string {
 	switch {
 	case h == HookEgress || m == ModeTCX:
@@ -38,38 +47,35 @@ func modes(h Hook, m Mode, early bool) []string {
 	return []string{modeNative, modeTCX, modeGeneric}
 }
 
-// modes is the function modes with the place in a libxdp dispatcher that holds the hook, if o prefers it to TCX. Such a
-// place outlives the process, as pins do.
-func (rs *RuleSet) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
+// modes is the function modes, with a place in the libxdp dispatcher first if o allows one and a dispatcher holds the hook.
+// Such a place outlives the process, so it takes pins.
+func (dp *Datapath) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
 	all := modes(h, o.Mode, early)
-	if rs.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && rs.dir != "" && dispatcher.Holds(ifindex) {
-		all = slices.Insert(all, 0, modeDispatcher)
+	allowed := dp.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && dp.dir != ""
+	if allowed && dispatcher.Holds(ifindex) {
+		return slices.Insert(all, 0, modeDispatcher)
 	}
 	return all
 }
 
-// satisfies reports whether a program that is attached in the mode have may stay.
+// satisfies reports whether a program attached in mode have may stay where mode want is asked for.
 func satisfies(have string, h Hook, want Mode) bool {
 	return want == ModeAuto || slices.Contains(modes(h, want, false), have)
 }
 
-// besideRefused returns an error if TCX would run behind an XDP program of another owner and o does not allow that.
-func (rs *RuleSet) besideRefused(ifi *net.Interface, o AttachOptions) error {
+// besideRefused returns an error if TCX would run behind an XDP program of another owner, which o does not allow.
+func (dp *Datapath) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	if o.Beside || o.Mode == ModeTCX {
 		return nil
 	}
-	if h := rs.holders.of(ifi.Index); h.program != 0 {
+	if h := dp.holders.of(ifi.Index); h.program != 0 {
 		return busyError("XDP", ifi, h)
 	}
 	return nil
 }
 
-func busyError(feature string, ifi *net.Interface, h holder) error {
-	return fmt.Errorf("%s on %s: %w by %s; %s", feature, ifi.Name, ErrBusy, h, h.freed(ifi.Index, ifi.Name))
-}
-
-// tcxIngressSupported returns an error if a program cannot compute the headers of merged segments, because it does not see
-// behind its context.
+// tcxIngressSupported returns an error if a program of TCX cannot tell how many segments a buffer has, because it does not
+// see behind its context.
 func (l *loader) tcxIngressSupported(ifname string) error {
 	if l.sees {
 		return nil
@@ -77,34 +83,4 @@ func (l *loader) tcxIngressSupported(ifname string) error {
 	return &probe.UnsupportedError{Feature: "TCX ingress", Object: ifname,
 		Reason: "the kernel is older than 6.6 or has no BTF, without which the bytes of merged segments are not known",
 		Fix:    "use a kernel of 6.6 or later with BTF (CONFIG_DEBUG_INFO_BTF), or free the XDP hook"}
-}
-
-// Holder describes the program of another owner on the XDP hook of an interface.
-type Holder struct {
-	Text string // its instance of flowtally, or its name and id
-	Fix  string // how to free the hook
-	// Dispatcher: it is a libxdp dispatcher.
-	Dispatcher bool
-}
-
-// HolderOf returns the holder of the XDP hook of an interface, for an interface on which this process has no XDP program.
-// ok is false if the hook is free. The interface is looked up in the network namespace of the calling thread.
-func (rs *RuleSet) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
-	if rs.enter() != nil {
-		return Holder{}, false
-	}
-	defer rs.mu.Unlock()
-	h := rs.holders.of(ifindex)
-	if h.program == 0 {
-		return Holder{}, false
-	}
-	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname), Dispatcher: rs.kernel == nil && dispatcher.Holds(ifindex)}, true
-}
-
-// attachType is the hook of a TCX program.
-func (at site) attachType() ebpf.AttachType {
-	if at.hook == HookEgress {
-		return ebpf.AttachTCXEgress
-	}
-	return ebpf.AttachTCXIngress
 }

@@ -7,25 +7,24 @@ import (
 	"path/filepath"
 )
 
-// move moves the ingress of an interface between XDP and TCX. It attaches the new program, and then detaches the old one.
+// move moves the ingress of an interface between XDP and TCX. It attaches the new program before it detaches the old one.
 //
-// Both programs count the packets of the time between. The other order would leave a moment without a program: packets of
-// dropping flows would reach the host, and another program could take the hook. After a refusal the interface would have
-// no program at all.
-//
-// A move is an outage, because of the packets that both count. It begins first, so that the next process knows of it after
-// a kill.
-func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
+// So both count the packets of the time between, which is an outage. The other order would be worse: for a moment, packets of
+// dropping flows would reach the host, and another program could take the hook; and after a refusal the interface would have
+// no program. The outage begins first, so that the next process knows of it after a kill.
+func (dp *Datapath) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site.in(mode)
 	failed := func(err error) (*hook, error) {
 		return nil, fmt.Errorf("moving %s from %s to %s: %w", ifi.Name, old.mode, mode, err)
 	}
+
+	// What can be refused without an outage comes first.
 	if at.tcx {
-		if err := rs.load.tcxIngressSupported(ifi.Name); err != nil {
+		if err := dp.loader.tcxIngressSupported(ifi.Name); err != nil {
 			return failed(err)
 		}
 	}
-	p, err := rs.programFor(rs.constants, rs.shared, at)
+	p, err := dp.programFor(dp.constants, dp.sharedPrograms, at)
 	if err != nil {
 		return failed(err)
 	}
@@ -34,82 +33,82 @@ func (rs *RuleSet) move(old *hook, ifi *net.Interface, mode string, last bool) (
 		name:     old.name,
 		ifindex:  old.ifindex,
 		mode:     mode,
-		pin:      rs.pinPath(at),
+		pin:      dp.pinPath(at),
 		prog:     p,
-		numbered: at.slot || rs.named.has(at.port),
+		numbered: at.component || dp.named.has(at.port),
 	}
 
-	r := rs.meta.port(at.port)
-	rs.ledger.begin(at.hookKey)
-	rs.step("noted")
+	r := dp.meta.port(at.port)
+	dp.ledger.begin(at.hookKey)
+	dp.step("noted")
 
-	if at.slot { // the slot outlives a process that dies after attachLink, so record it ahead
+	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
 		r.setHook(at, h.ifindex, mode)
 	}
-	if h.link, err = rs.attachLink(p, ifi.Index, at, mode, last); err != nil {
+	if h.link, err = dp.attachLink(p, ifi.Index, at, mode, last); err != nil {
 		r.setHook(old.site, old.ifindex, old.mode)
-		rs.ledger.revoke(at.hookKey)
-		return failed(errors.Join(rs.refusal(err, ifi, at.hook, mode), h.close()))
+		dp.ledger.revoke(at.hookKey)
+		return failed(errors.Join(dp.refusal(err, ifi, at.hook, mode), h.close()))
 	}
-	rs.step("attached")
+	dp.step("attached")
 
-	if !at.tcx {
-		rs.awaitPassed()
+	if !at.tcx { // the old program still drops packets that came before the new one
+		dp.awaitPassed()
 	}
-	if old.slot { // unlike a link, the dispatcher may refuse to let the program go
+	if old.component { // unlike a link, a dispatcher may refuse to let its component go
 		if err := old.detach(); err != nil {
 			err = errors.Join(err, h.detach(), h.close())
-			rs.ledger.cover(at.hookKey, old.ifindex) // both have counted
+			dp.ledger.cover(at.hookKey, old.ifindex) // both have counted
 			return failed(err)
 		}
 	}
-	rs.replace(old, h)
-	if at.tcx {
-		rs.awaitPassed()
+	dp.replace(old, h)
+	if at.tcx { // the outage ends behind the last packet that both count
+		dp.awaitPassed()
 	}
-	rs.ledger.cover(at.hookKey, h.ifindex)
-	rs.log.Info("moved", "interface", h.name, "from", old.mode, "to", h.mode)
+	dp.ledger.cover(at.hookKey, h.ifindex)
+	dp.log.Info("moved", "interface", h.name, "from", old.mode, "to", h.mode)
 	return h, nil
 }
 
 // awaitPassed waits until the packets between the hooks of XDP and TCX have passed both. Both hooks run within one softirq,
 // so a grace period is enough.
-//
-// A move to XDP waits before the old program goes: that one still drops packets that came before the new one. A move to TCX
-// waits after the old program has gone: so the caller declares the move after the last packet that both count.
-func (rs *RuleSet) awaitPassed() {
-	if err := rs.wait(); err != nil {
-		rs.log.Warn("waiting for a grace period", "error", err)
+func (dp *Datapath) awaitPassed() {
+	if err := dp.wait(); err != nil {
+		dp.log.Warn("waiting for a grace period", "error", err)
 	}
 }
 
-// replace puts h in the place of old, also in the pins, and detaches old. It unpins old first, so that old ends with this
-// process: a kill at any step leaves one program or none. A place in a dispatcher outlives the process, so a kill in a move
-// to one can leave both until the next start.
-func (rs *RuleSet) replace(old, h *hook) {
+// replace puts h in the place of old, also in the pins, and detaches old. It unpins old first: then old ends with this process,
+// and a kill at any step leaves one program or none. A component outlives the process, so a kill in a move to a dispatcher
+// can leave both until the next start.
+func (dp *Datapath) replace(old, h *hook) {
 	var errs []error
-	pins := rs.dir != "" && rs.inPlace() // else Repin makes the pin
+	pins := dp.dir != "" && dp.inPlace() // else Repin makes the pin
 	if pins && old.pin != "" {
-		errs = append(errs, unpin(rs.lock, filepath.Base(old.pin)))
+		errs = append(errs, unpin(dp.lock, filepath.Base(old.pin)))
 	}
-	rs.step("unpinned")
-	rs.meta.port(h.port).setHook(h.site, h.ifindex, h.mode)
-	rs.step("recorded")
+	dp.step("unpinned")
+
+	dp.meta.port(h.port).setHook(h.site, h.ifindex, h.mode)
+	dp.step("recorded")
+
 	if pins && h.pin != "" {
 		errs = append(errs, h.link.Pin(h.pin))
 	}
-	rs.step("pinned")
-	rs.hooks[h.hookKey] = h
+	dp.step("pinned")
+
+	dp.hooks[h.hookKey] = h
 	errs = append(errs, old.detach(), old.close())
-	rs.step("detached")
+	dp.step("detached")
 	if err := errors.Join(errs...); err != nil {
-		rs.log.Warn("replacing a hook", "interface", h.name, "from", old.mode, "to", h.mode, "error", err)
+		dp.log.Warn("replacing a hook", "interface", h.name, "from", old.mode, "to", h.mode, "error", err)
 	}
 }
 
 // step lets a test end the process at a step of a move.
-func (rs *RuleSet) step(name string) {
-	if rs.steps != nil {
-		rs.steps(name)
+func (dp *Datapath) step(name string) {
+	if dp.onStep != nil {
+		dp.onStep(name)
 	}
 }

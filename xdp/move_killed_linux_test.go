@@ -23,17 +23,17 @@ func moveUntilKilled(args string) error {
 	if _, err := fmt.Sscan(args, &dir, &ifname, &to, &step); err != nil {
 		return err
 	}
-	rs, err := Open(Options{PinDir: dir, MaxRules: 1024})
+	dp, err := Open(Options{PinDir: dir, MaxRules: 1024})
 	if err != nil {
 		return err
 	}
-	rs.steps = func(name string) {
+	dp.onStep = func(name string) {
 		if name == step {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
-	_, err = rs.Attach(ifname, AttachOptions{Mode: to, Ingress: true})
+	_, err = dp.Attach(ifname, AttachOptions{Mode: to, Ingress: true})
 	return errors.Join(err, errors.New("the move came to its end"))
 }
 
@@ -56,14 +56,14 @@ func TestMoveKilledAtAnyStepLeavesAtMostOneProgram(t *testing.T) {
 func testKillInMove(t *testing.T, from, to Mode, step string) {
 	w := testWire(t)
 	o := Options{PinDir: pinDir(t), MaxRules: 1024}
-	rs, err := Open(o)
+	dp, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := floodRules(t, rs, 2)
-	attach(t, rs, w.Near, AttachOptions{Mode: from, Ingress: true})
-	before := rs.Now()
-	if err := rs.Close(); err != nil {
+	ids := floodRules(t, dp, 2)
+	attach(t, dp, w.Near, AttachOptions{Mode: from, Ingress: true})
+	before := dp.Now()
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -76,20 +76,20 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	}
 
 	left := ingressPrograms(t, w.Near)
-	rs = openTest(t, o)
-	found := rs.Attachments()
+	dp = openTest(t, o)
+	found := dp.Attachments()
 	if len(found) != left || left > 1 {
 		t.Errorf("%d programs are left and %d found, want the same number, and 1 at most", left, len(found))
 	}
-	if last, open := rs.Lost(w.Near.Name, HookIngress); open != (len(found) == 0) || !open && !last.After(before) {
+	if last, open := dp.Lost(w.Near.Name, HookIngress); open != (len(found) == 0) || !open && !last.After(before) {
 		t.Errorf("the next process finds %+v, the last outage at %d, one under way: %t", found, last, open)
 	}
 	if byXDP := xdpHeld(t, w.Near); len(found) == 1 && byXDP == (found[0].Mode == modeTCX) {
 		t.Errorf("the next process finds %+v; a program on the hook of XDP: %t", found[0], byXDP)
 	}
 
-	a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
-	if last, open := rs.Lost(w.Near.Name, HookIngress); open || !last.After(before) {
+	a := attach(t, dp, w.Near, AttachOptions{Mode: to, Ingress: true})
+	if last, open := dp.Lost(w.Near.Name, HookIngress); open || !last.After(before) {
 		t.Errorf("attachment %+v, the last outage ended at %d, one is under way: %t", a[0], last, open)
 	}
 	if n := ingressPrograms(t, w.Near); n != 1 {
@@ -100,7 +100,7 @@ func testKillInMove(t *testing.T, from, to Mode, step string) {
 	if err := s.Run(t.Context(), 2000); err != nil {
 		t.Fatal(err)
 	}
-	compareCounts(t, rs, ids, s)
+	compareCounts(t, dp, ids, s)
 }
 
 // xdpHeld reports whether a program is on the XDP hook of an end.
@@ -115,31 +115,31 @@ func xdpHeld(t *testing.T, e *lab.End) (held bool) {
 // A move is an outage that ends with it. A hook that stays as it is has none, also if a move is refused.
 func TestAMoveIsAnOutage(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	last := rs.Now()
+	dp := openTest(t, Options{MaxRules: 1024})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	last := dp.Now()
 	check := func(doing string, outage bool) {
 		t.Helper()
 		was := last
 		var open bool
-		if last, open = rs.Lost(w.Near.Name, HookIngress); open || last.After(was) != outage {
+		if last, open = dp.Lost(w.Near.Name, HookIngress); open || last.After(was) != outage {
 			t.Errorf("%s: the last outage ended at %d, and it was %d before; want another one: %t; one is under way: %t",
 				doing, last, was, outage, open)
 		}
 	}
 	check("attached", false)
 	for _, to := range []Mode{ModeTCX, ModeNative, ModeTCX} {
-		if a := attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true}); a[0].Fresh {
+		if a := attach(t, dp, w.Near, AttachOptions{Mode: to, Ingress: true}); a[0].Fresh {
 			t.Errorf("attachment %+v, want a moved one", a[0])
 		}
 		check("moved", true)
-		attach(t, rs, w.Near, AttachOptions{Mode: to, Ingress: true})
+		attach(t, dp, w.Near, AttachOptions{Mode: to, Ingress: true})
 		check("a hook that stays", false)
 	}
 
 	owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
 	err := w.Near.NS.Do(func() error {
-		_, err := rs.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
+		_, err := dp.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
 		return err
 	})
 	if !errors.Is(err, ErrBusy) {

@@ -63,7 +63,7 @@ func behind(t testing.TB, e *lab.End) (passed func() uint64) {
 }
 
 // moveUnderTraffic moves an interface to a mode while packets flow, and returns when the last packet has arrived.
-func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode string, o AttachOptions) {
+func moveUnderTraffic(t *testing.T, dp *Datapath, e *lab.End, s *lab.Sender, mode string, o AttachOptions) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -76,11 +76,11 @@ func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode
 		lab.Eventually(t, "packets before and after a move", func() bool { return s.Sent()[0].Packets > was+100 })
 	}
 	awaitMore()
-	was := rs.Now()
-	if a := attach(t, rs, e, o)[0]; a.Mode != mode || a.Fresh {
+	was := dp.Now()
+	if a := attach(t, dp, e, o)[0]; a.Mode != mode || a.Fresh {
 		t.Fatalf("moving to %s: got %+v", mode, a)
 	}
-	if last, _ := rs.Lost(e.Name, HookIngress); !last.After(was) {
+	if last, _ := dp.Lost(e.Name, HookIngress); !last.After(was) {
 		t.Errorf("moving to %s is no outage", mode)
 	}
 	awaitMore()
@@ -92,13 +92,13 @@ func moveUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode
 }
 
 // movesUnderTraffic moves an interface from TCX to a mode of XDP and back, several times. It calls check after each move.
-func movesUnderTraffic(t *testing.T, rs *RuleSet, e *lab.End, s *lab.Sender, mode Mode, check func(to string)) {
+func movesUnderTraffic(t *testing.T, dp *Datapath, e *lab.End, s *lab.Sender, mode Mode, check func(to string)) {
 	t.Helper()
-	attach(t, rs, e, AttachOptions{Mode: ModeTCX, Ingress: true})
+	attach(t, dp, e, AttachOptions{Mode: ModeTCX, Ingress: true})
 	for range times.Brief(10, 3) {
 		for _, to := range []Mode{mode, ModeTCX} {
 			name := modes(HookIngress, to, false)[0]
-			moveUnderTraffic(t, rs, e, s, name, AttachOptions{Mode: to, Ingress: true})
+			moveUnderTraffic(t, dp, e, s, name, AttachOptions{Mode: to, Ingress: true})
 			check(name)
 		}
 	}
@@ -112,19 +112,19 @@ func TestMovesMissNoPacket(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
-			ids := floodRules(t, rs, flows)
+			dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+			ids := floodRules(t, dp, flows)
 			passed := behind(t, w.Near)
 			s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
 			all := func() (n uint64) {
 				for _, id := range ids {
-					n += readOne(t, rs, id).Packets
+					n += readOne(t, dp, id).Packets
 				}
 				return n
 			}
 
 			var twice uint64 // packets that the moves have counted twice
-			movesUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
+			movesUnderTraffic(t, dp, w.Near, s, mode, func(to string) {
 				if counted, passed := all(), passed(); counted < passed+twice {
 					t.Errorf("moved to %s: %d packets passed, %d of them counted", to, passed, counted-twice)
 				} else {
@@ -134,14 +134,14 @@ func TestMovesMissNoPacket(t *testing.T) {
 				was := s.Sent()
 				before := make([]Pair, flows)
 				for i, id := range ids {
-					before[i] = readOne(t, rs, id)
+					before[i] = readOne(t, dp, id)
 				}
 				if err := errors.Join(s.Run(t.Context(), 4000), s.Settle(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 
 				for i, id := range ids {
-					now := readOne(t, rs, id)
+					now := readOne(t, dp, id)
 					got := Pair{now.Packets - before[i].Packets, now.Bytes - before[i].Bytes}
 					sent := s.Sent()[i]
 					if want := (Pair{sent.Packets - was[i].Packets, sent.Bytes - was[i].Bytes}); got != want {
@@ -159,17 +159,17 @@ func TestADropHoldsOverMoves(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
-			floodRules(t, rs, 1)
-			count := rs.Rules()[0]
+			dp := openTest(t, Options{MaxRules: 1024})
+			floodRules(t, dp, 1)
+			count := dp.Rules()[0]
 			drop := count
 			drop.Drop = true
-			if err := rs.Exchange([]Rule{count}, []Rule{drop}); err != nil {
+			if err := dp.Exchange([]Rule{count}, []Rule{drop}); err != nil {
 				t.Fatal(err)
 			}
 			passed := behind(t, w.Near)
 			s := flood(t, w.Far, 1, 100, lab.SenderOptions{})
-			movesUnderTraffic(t, rs, w.Near, s, mode, func(to string) {
+			movesUnderTraffic(t, dp, w.Near, s, mode, func(to string) {
 				if n := passed(); n > 0 {
 					t.Fatalf("moved to %s: %d packets passed", to, n)
 				}

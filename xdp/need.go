@@ -25,7 +25,7 @@ const (
 
 	needLayers = 1<<needClass - 1
 
-	// needLevel stands in the place of VXLAN on the inner level: some inner header is looked at.
+	// needLevel, on the inner level: some inner header is looked at. A tunnel in a tunnel is not parsed, so the bit is free.
 	needLevel = needVXLAN
 )
 
@@ -45,30 +45,33 @@ const (
 
 const protoESP = 50
 
-// needOf returns the layers that the parser must read to decide a rule, and the classes of frames that it may match.
+// needOf returns the layers that the parser must read for a rule to be decided, and the classes of frames that it may match.
 func needOf(r *Rule) uint32 {
 	need := classesOf(r)<<needClass | needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
+
 	inner := r.Mask.words()[levelWords:]
+	inside := slices.Max(inner) != 0
 	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
 	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
-	if inside := slices.Max(inner) != 0; inside || tunnel != 0 || number {
-		if tunnel&FlagVXLAN != 0 || tunnel == 0 {
-			need |= needVXLAN
-		}
-		if tunnel&^FlagVXLAN != 0 || tunnel == 0 {
-			need |= needGRE
-		}
-		need |= needTags
-		if inside {
-			need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
-		}
-		need |= ipNeed(&r.Key.Out, &r.Mask.Out)
+	if !inside && tunnel == 0 && !number {
+		return need
+	}
+
+	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out)
+	if tunnel&FlagVXLAN != 0 || tunnel == 0 {
+		need |= needVXLAN
+	}
+	if tunnel&^FlagVXLAN != 0 || tunnel == 0 {
+		need |= needGRE
+	}
+	if inside {
+		need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
 	}
 	return need
 }
 
-// classesOf returns the classes of frames that a rule may match. In a class the flags of the IP versions are known,
-// and a frame without IP has no field of IP.
+// classesOf returns the classes of frames that a rule may match. The flags of the IP versions tell the class, and a frame without
+// IP has no field of IP.
 func classesOf(r *Rule) uint32 {
 	k, m := &r.Key.Out, &r.Mask.Out
 	if k.Flags&m.Flags&FlagIPv4 != 0 {
@@ -101,6 +104,7 @@ const (
 	classIPv6
 )
 
+// needOfLevel returns the layers of one level of headers. w is the words of mask.
 func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	var need uint32
 	if w[wordDst]|w[wordSrc] != 0 {
@@ -142,7 +146,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	return need
 }
 
-// ipNeed: both versions, unless the rule asks for one.
+// ipNeed returns the version of IP that a rule demands, or both.
 func ipNeed(key, mask *Headers) uint32 {
 	switch {
 	case key.Flags&mask.Flags&FlagIPv4 != 0:

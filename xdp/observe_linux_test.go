@@ -101,24 +101,24 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 		{hookKey: hookKey{1, HookIngress}, generic: true},
 	}
 	if features.HaveProgramType(ebpf.Extension) == nil { // as the machines of internal/lab/vm do
-		places = append(places, site{hookKey: hookKey{1, HookIngress}, slot: true})
+		places = append(places, site{hookKey: hookKey{1, HookIngress}, component: true})
 	}
 
 	symbols := kallsyms(t)
 	called := map[string]bool{}
 	for _, set := range sets {
-		rs := openTest(t, Options{MaxRules: 1024})
-		mustAdd(t, rs, set.rules(mustCounter(t, rs, "a"))...)
+		dp := openTest(t, Options{MaxRules: 1024})
+		mustAdd(t, dp, set.rules(mustCounter(t, dp, "a"))...)
 
 		for _, name := range programs {
 			tcx := strings.Contains(name, "tcx")
 			for _, at := range places {
-				if tcx && (at.generic || at.slot) {
+				if tcx && (at.generic || at.component) {
 					continue
 				}
 
 				at.tcx = tcx
-				p, err := rs.load.named(rs.constants, at, name)
+				p, err := dp.loader.loadNamed(dp.constants, at, name)
 				if err != nil {
 					t.Fatalf("%s, %s, %+v: %+v", set.name, name, at, err)
 				}

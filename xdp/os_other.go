@@ -35,9 +35,9 @@ type holder struct{ program uint32 }
 
 type holders struct{ kernel kernel.Kernel }
 
-func (*holders) of(int) holder          { return holder{} }
-func (holder) String() string           { return "another program" }
-func (holder) freed(int, string) string { return "" }
+func (*holders) of(int) holder        { return holder{} }
+func (holder) String() string         { return "another program" }
+func (holder) fix(int, string) string { return "" }
 
 // Probe says that nothing of this package works here.
 func Probe(ifname string) []probe.Result {

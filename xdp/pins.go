@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Repin checks whether the pins are where they were made, and makes again those that are gone
-// (removed, or their file system was unmounted) from the descriptors of this process. lost
-// says that some were gone. err says why they could not be made again.
-func (rs *RuleSet) Repin() (lost bool, err error) {
-	if err := rs.enter(); err != nil {
+// Repin checks whether the pins are where they were made. Pins that are gone (somebody has removed them, or unmounted their file
+// system) it makes again, from the descriptors of this process. lost: some were gone. err is the reason why they still are.
+func (dp *Datapath) Repin() (lost bool, err error) {
+	if err := dp.enter(); err != nil {
 		return false, err
 	}
-	defer rs.mu.Unlock()
-	return rs.repin()
+	defer dp.mu.Unlock()
+	return dp.repin()
 }
 
-// pin is an object of the kernel and its name in the pins' directory.
+// pin is a map or a link, and the name of its pin in the directory.
 type pin struct {
 	name   string
 	object interface {
@@ -30,84 +29,87 @@ type pin struct {
 	}
 }
 
-// pins lists all pins that there should be. The meta map is last: where its pin exists, all exist.
-func (rs *RuleSet) pins() []pin {
+// pins lists all pins that should exist. The meta map is last: if its pin exists, all exist.
+func (dp *Datapath) pins() []pin {
 	var all []pin
-	for _, h := range rs.hooks {
+	for _, h := range dp.hooks {
 		if h.pin != "" {
 			all = append(all, pin{filepath.Base(h.pin), h.link})
 		}
 	}
-	for _, m := range rs.maps.all {
+	for _, m := range dp.maps.all {
 		all = append(all, pin{m.name, m.m})
 	}
 	return all
 }
 
-func (rs *RuleSet) repin() (lost bool, err error) {
-	if rs.dir == "" {
+func (dp *Datapath) repin() (lost bool, err error) {
+	if dp.dir == "" {
 		return false, nil
 	}
-	here := rs.inPlace()
+
+	here := dp.inPlace()
 	var gone []pin
-	for _, p := range rs.pins() {
-		if _, err := os.Lstat(filepath.Join(rs.dir, p.name)); !here || errors.Is(err, os.ErrNotExist) {
+	for _, p := range dp.pins() {
+		if _, err := os.Lstat(filepath.Join(dp.dir, p.name)); !here || errors.Is(err, os.ErrNotExist) {
 			gone = append(gone, p)
 		}
 	}
 	if len(gone) == 0 {
 		return false, nil
 	}
+
 	if !here {
-		old := rs.lock
-		if rs.lock, err = rs.moveIn(); err != nil {
-			rs.lock = old
+		moved, err := dp.moveIn()
+		if err != nil {
 			return true, err
 		}
+		old := dp.lock
+		dp.lock = moved
 		defer func() { err = errors.Join(err, unpinAll(old), old.Close()) }() // it may be elsewhere, with its pins
 	}
 	for _, p := range gone {
-		// Unpin tells the object that its pin is gone; else Pin would find nothing to do.
-		path := filepath.Join(rs.dir, p.name)
+		// Without Unpin, the object takes itself for pinned, and Pin does nothing.
+		path := filepath.Join(dp.dir, p.name)
 		if err := errors.Join(p.object.Unpin(), p.object.Pin(path)); err != nil {
 			return true, fmt.Errorf("pinning %s again: %w", path, explain(err))
 		}
 	}
-	rs.log.Warn("pins were gone: pinned again", "dir", rs.dir, "pins", len(gone))
+	dp.log.Warn("pins were gone: pinned again", "dir", dp.dir, "pins", len(gone))
 	return true, nil
 }
 
-// inPlace says whether the path of the pins' directory leads to the one that is locked.
-func (rs *RuleSet) inPlace() bool {
-	there, err := os.Stat(rs.dir)
+// inPlace reports whether the path of the pins leads to the directory that this process has locked.
+func (dp *Datapath) inPlace() bool {
+	found, err := os.Stat(dp.dir)
 	if err != nil {
 		return false
 	}
-	locked, err := rs.lock.Stat()
-	return err == nil && os.SameFile(there, locked)
+	locked, err := dp.lock.Stat()
+	return err == nil && os.SameFile(found, locked)
 }
 
-// moveIn makes and locks another directory at the path of the pins. It refuses a directory that holds
-// pins: another instance, which may have ended, made them.
-func (rs *RuleSet) moveIn() (*os.File, error) {
-	lock, err := rs.lockPins()
+// moveIn makes and locks another directory at the path of the pins. It refuses a directory with files in it: another instance,
+// which may have ended, made them.
+func (dp *Datapath) moveIn() (*os.File, error) {
+	lock, err := dp.lockPins()
 	if err != nil {
 		return nil, err
 	}
 	names, err := lock.Readdirnames(1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		lock.Close()
-		return nil, fmt.Errorf("listing %s: %w", rs.dir, err)
+		return nil, fmt.Errorf("listing %s: %w", dp.dir, err)
 	}
 	if len(names) > 0 {
 		lock.Close()
 		return nil, fmt.Errorf("pinning in %s again: %w: another instance made %s there; stop that instance, then: flowtally clean --pin-dir %s",
-			rs.dir, ErrInUse, names[0], rs.dir)
+			dp.dir, ErrInUse, names[0], dp.dir)
 	}
 	return lock, nil
 }
 
-// unpin removes a pin from a directory that is open, wherever that is by now.
+// unpin removes a pin from an open directory, wherever the directory is by now.
 func unpin(dir *os.File, name string) error {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("unpinning %s: %w", filepath.Join(dir.Name(), name), explain(err))
@@ -115,7 +117,7 @@ func unpin(dir *os.File, name string) error {
 	return nil
 }
 
-// unpinAll removes all pins, the meta map's first: without it the others are leftovers.
+// unpinAll removes all pins of a directory. The meta map's is first: without it the others are leftovers.
 func unpinAll(dir *os.File) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("listing %s: %w", dir.Name(), err)

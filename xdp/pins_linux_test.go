@@ -70,9 +70,9 @@ func TestDirectoriesOfPins(t *testing.T) {
 			if err := c.make(parent); err != nil {
 				t.Fatal(err)
 			}
-			rs, err := Open(Options{PinDir: filepath.Join(parent, "pins"), MaxRules: 256})
+			dp, err := Open(Options{PinDir: filepath.Join(parent, "pins"), MaxRules: 256})
 			if err == nil {
-				err = rs.Destroy()
+				err = dp.Destroy()
 			}
 			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
@@ -88,8 +88,8 @@ func TestDirectoriesOfPins(t *testing.T) {
 func TestPinsThatWereMoved(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
-	rs := openTest(t, Options{PinDir: dir, MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	dp := openTest(t, Options{PinDir: dir, MaxRules: 256})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 	moved := dir + "-moved"
 	if err := os.Rename(dir, moved); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestPinsThatWereMoved(t *testing.T) {
 	if got := held(t, w.Near); len(got) != 2 {
 		t.Fatalf("programs on %q before the end", got)
 	}
-	if err := rs.Destroy(); err != nil {
+	if err := dp.Destroy(); err != nil {
 		t.Error(err)
 	}
 	if got := held(t, w.Near); len(got) != 0 {
@@ -134,22 +134,22 @@ func TestRepin(t *testing.T) {
 			fs := t.TempDir()
 			mountPins(t, fs, "mode=0700")
 			dir := filepath.Join(fs, "pins")
-			rs := openTest(t, Options{PinDir: dir, MaxRules: 2048})
-			id := floodRules(t, rs, 1)[0]
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
-			if lost, err := rs.Repin(); lost || err != nil {
+			dp := openTest(t, Options{PinDir: dir, MaxRules: 2048})
+			id := floodRules(t, dp, 1)[0]
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+			if lost, err := dp.Repin(); lost || err != nil {
 				t.Errorf("with all pins in place: %v, %v", lost, err)
 			}
 			if err := lose(fs, dir); err != nil {
 				t.Fatal(err)
 			}
-			if lost, err := rs.Repin(); !lost || err != nil {
+			if lost, err := dp.Repin(); !lost || err != nil {
 				t.Fatalf("got %v, %v", lost, err)
 			}
-			if lost, err := rs.Repin(); lost || err != nil {
+			if lost, err := dp.Repin(); lost || err != nil {
 				t.Errorf("once more: %v, %v", lost, err)
 			}
-			if err := rs.Close(); err != nil {
+			if err := dp.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if got := held(t, w.Near); len(got) != 2 {
@@ -159,8 +159,8 @@ func TestRepin(t *testing.T) {
 			if err := errors.Join(s.Run(t.Context(), 1000), s.Settle(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			rs = openTest(t, Options{PinDir: dir, MaxRules: 2048})
-			if got, want := readOne(t, rs, id), Pair(s.Sent()[0]); got != want {
+			dp = openTest(t, Options{PinDir: dir, MaxRules: 2048})
+			if got, want := readOne(t, dp, id), Pair(s.Sent()[0]); got != want {
 				t.Errorf("counted %+v, want %+v", got, want)
 			}
 		})
@@ -175,11 +175,11 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 			if err := os.Rename(dir, dir+"-moved"); err != nil {
 				return err
 			}
-			rs, err := Open(Options{PinDir: dir, MaxRules: 256})
+			dp, err := Open(Options{PinDir: dir, MaxRules: 256})
 			if err != nil {
 				return err
 			}
-			return rs.Close()
+			return dp.Close()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,18 +187,18 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 			fs := t.TempDir()
 			mountPins(t, fs, "mode=0700")
 			dir := filepath.Join(fs, "pins")
-			rs := openTest(t, Options{PinDir: dir, MaxRules: 256})
-			attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+			dp := openTest(t, Options{PinDir: dir, MaxRules: 256})
+			attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 			if err := take(fs, dir); err != nil {
 				t.Fatal(err)
 			}
-			if lost, err := rs.Repin(); !lost || err == nil {
+			if lost, err := dp.Repin(); !lost || err == nil {
 				t.Errorf("got %v, %v", lost, err)
 			}
 			if got := held(t, w.Near); len(got) != 2 {
 				t.Errorf("programs on %q while it runs", got)
 			}
-			if err := rs.Close(); err == nil || !strings.Contains(err.Error(), "closing detaches the programs") {
+			if err := dp.Close(); err == nil || !strings.Contains(err.Error(), "closing detaches the programs") {
 				t.Errorf("Close: %v", err)
 			}
 		})
@@ -210,20 +210,20 @@ func TestAttachWithoutPins(t *testing.T) {
 	w := testWire(t)
 	fs := t.TempDir()
 	mountPins(t, fs, "mode=0700")
-	rs := openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	dp := openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	if err := unix.Unmount(fs, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
-	if lost, err := rs.Repin(); !lost || err == nil {
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	if lost, err := dp.Repin(); !lost || err == nil {
 		t.Errorf("without a file system: %v, %v", lost, err)
 	}
 	mountPins(t, fs, "mode=0700")
-	if lost, err := rs.Repin(); !lost || err != nil {
+	if lost, err := dp.Repin(); !lost || err != nil {
 		t.Errorf("with one: %v, %v", lost, err)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Error(err)
 	}
 	if got := held(t, w.Near); len(got) != 2 {
@@ -240,12 +240,12 @@ func (stuck) Detach() error { return nil }
 // A program that is attached after Destroy is an error of Destroy.
 func TestDestroyChecksThatItDetached(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	for _, h := range rs.hooks {
+	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	for _, h := range dp.hooks {
 		h.link = stuck{h.link}
 	}
-	if err := rs.Destroy(); err == nil || !strings.Contains(err.Error(), "the kernel still has it on interface") {
+	if err := dp.Destroy(); err == nil || !strings.Contains(err.Error(), "the kernel still has it on interface") {
 		t.Errorf("got %v", err)
 	}
 }

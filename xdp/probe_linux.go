@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -17,14 +16,14 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Probe reports which features of this package work here and on an interface of the calling
-// thread's network namespace. It attaches no program: a driver may reset its queues for one.
+// Probe reports which features of this package work on this host, and on an interface of the calling thread's network namespace. It
+// attaches no program, because a driver may reset its queues for one.
 func Probe(ifname string) []probe.Result { return new(Prober).Probe(ifname) }
 
-// Prober makes Probe for many interfaces. What it has to list, it lists for all of them.
+// Prober probes many interfaces. It shares lists of the kernel's state between them.
 type Prober struct{ holders holders }
 
-// Probe is as the function of that name.
+// Probe is the function Probe.
 func (p *Prober) Probe(ifname string) []probe.Result {
 	all := []probe.Result{
 		probe.Ask("eBPF maps", "", probeMap()),
@@ -34,7 +33,13 @@ func (p *Prober) Probe(ifname string) []probe.Result {
 	}
 	ifi, _, err := interfaceByName(ifname)
 	if err != nil {
-		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error() + "; " + Listed(), Fix: "name one that is there"})
+		return append(all, probe.Result{
+			Feature: "interface",
+			Object:  ifname,
+			Answer:  probe.No,
+			Reason:  err.Error() + "; " + Listed(),
+			Fix:     "name one that is there",
+		})
 	}
 	native := probe.Ask("native XDP", ifname, probeNative(ifi))
 	return append(all, native, p.probeHook(ifi))
@@ -63,7 +68,7 @@ func probeMap() error {
 // probeTCX asks for the programs of a hook, which changes nothing.
 func probeTCX() error {
 	if err := probeMap(); err != nil {
-		return err // without the right to use eBPF the kernel, and with it the library, reports that TCX is missing
+		return err // to a process without the right to use eBPF, the library reports that TCX is missing
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -71,32 +76,13 @@ func probeTCX() error {
 	}
 	_, err = link.QueryPrograms(link.QueryOptions{Target: lo.Attrs().Index, Attach: ebpf.AttachTCXEgress})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
-		return &probe.UnsupportedError{Feature: "TCX", Reason: "the kernel has none: " + err.Error(), Fix: "use a kernel of 6.6 or later, or count ingress only"}
+		return &probe.UnsupportedError{
+			Feature: "TCX",
+			Reason:  "the kernel has none: " + err.Error(),
+			Fix:     "use a kernel of 6.6 or later, or count ingress only",
+		}
 	}
 	return permission(err)
-}
-
-// bpffs is where the pins are by default.
-const bpffs = "/sys/fs/bpf"
-
-// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to this bpffs, because
-// flowtally trusts the pins there.
-func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
-
-// onBPFFS reports whether a directory is on a bpffs.
-func onBPFFS(dir *os.File) bool {
-	var fs unix.Statfs_t
-	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
-}
-
-// notOnBPFFS is the error for such a directory of pins. It proposes no mount but at the kernel's own place for one: a
-// mount on a directory like /tmp hides its files.
-func notOnBPFFS(dir string) error {
-	step := "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
-	if missing := (*probe.UnsupportedError)(nil); errors.As(probeBPFFS(), &missing) {
-		step += "; and mount one there: " + missing.Fix
-	}
-	return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s", dir, ErrInvalid, step)
 }
 
 func probeBPFFS() error {
@@ -105,23 +91,30 @@ func probeBPFFS() error {
 		return fmt.Errorf("looking at %s: %w", bpffs, err)
 	}
 	if fs.Type != unix.BPF_FS_MAGIC {
-		return &probe.UnsupportedError{Feature: "bpffs", Object: bpffs, Reason: "not mounted (ip netns exec hides it)", Fix: mountBPFFS(bpffs)}
+		return &probe.UnsupportedError{
+			Feature: "bpffs",
+			Object:  bpffs,
+			Reason:  "not mounted (ip netns exec hides it)",
+			Fix:     mountBPFFS(bpffs),
+		}
 	}
 	return nil
 }
 
-// probeHook says whether the XDP hook of an interface is free, or an instance of flowtally has it:
-// the one that is asked about, or another one.
+// probeHook reports whether the XDP hook of an interface is free. A hook of an instance of flowtally counts as free: it may be the
+// one that is asked about.
 func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
 	h := p.holders.of(ifi.Index)
 	switch {
 	case h.program == 0:
-	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":
+	case h.instance != "" || programName(ebpf.ProgramID(h.program)) == "flowtally_xdp":
 		r.Reason = "held by " + h.String()
 	default:
-		r.Answer, r.Fix = probe.No, h.freed(ifi.Index, ifi.Name)
-		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, without those that it drops, redirects or sends back"
+		r.Answer = probe.No
+		r.Fix = h.fix(ifi.Index, ifi.Name)
+		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, " +
+			"without those that it drops, redirects or sends back"
 	}
 	return r
 }
@@ -134,7 +127,7 @@ const (
 	netdevFeatureXDPPass = 1 // NETDEV_XDP_ACT_BASIC
 )
 
-// probeNative asks the driver's own statement.
+// probeNative asks the driver whether it has native XDP.
 func probeNative(ifi *net.Interface) error {
 	netdev, err := genl.Find("netdev")
 	if err != nil {
@@ -160,3 +153,5 @@ func probeNative(ifi *net.Interface) error {
 	}
 	return errors.New("asking for XDP features: no reply")
 }
+
+func supported() error { return nil }

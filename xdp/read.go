@@ -6,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// readTries bounds the attempts at one slot. Two are rare, but a CPU may stop
-// between its two stores for as long as an interrupt, or a hypervisor, likes.
+// readTries bounds the attempts to read one slot. A second attempt is rare. But a CPU may stop between its two stores for as long
+// as an interrupt or a hypervisor takes.
 const readTries = 1 << 20
 
-// inOrder says that stores of one CPU become visible to others in their order.
+// inOrder: the stores of one CPU become visible to others in their order.
 const inOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 
-// values is the mapped counters' memory and where each count began. Reading
-// takes no lock, makes no system call and allocates nothing.
+// values is the mapped memory of the counters, and where each count began. Reads take no lock of it, make no system call and
+// allocate nothing. A CPU's block is its slots, two words each, and behind them its marks.
 type values struct {
-	words []uint64 // all CPUs' blocks
-	block int      // words of one CPU's block
-	marks int      // words before the marks in a block
-	base  []sums
-	least []uint64 // bytes that each count has reached, in steps of 2^54; nil: none has reached one step
+	words []uint64 // the blocks of all CPUs
+	block int      // words of a block
+	marks int      // words of a block before its marks
+	base  []sums   // by counter
+	least []uint64 // by counter: a number of bytes that its count has reached, in steps of 2^54; nil: 0 for all
 }
 
-// sums are the sums of a slot's first and second words over all CPUs, from when the map was made. Bytes are in 56 bits of
-// the second: of a slot that served many flows they wrap around, and their difference to an earlier sum is right.
+// sums are the sums of the first and of the second words of a counter's slots, since the map was made. The second words have 56
+// bits of bytes. The bytes of a counter that has served many flows wrap around; their difference to an earlier sum is right.
 type sums struct{ packets, seconds uint64 }
 
 // since returns the count from an earlier sum on.
@@ -33,16 +33,23 @@ func (s sums) since(base sums) Pair {
 	return Pair{Packets: packets, Bytes: (s.seconds - base.seconds - packets) >> 8}
 }
 
-// values returns the counters in the memory of the counters' map. Their bases are 0.
+// values returns the values in the memory of the counters' map. Each base is 0.
 func (g geometry) values(words []uint64) values {
-	return values{words: words[:g.counterBytes()/8], block: g.block / 8, marks: g.marksAt() / 8, base: make([]sums, g.counters)}
+	return values{
+		words: words[:g.counterBytes()/8],
+		block: g.block / 8,
+		marks: g.marksAt() / 8,
+		base:  make([]sums, g.counters),
+	}
 }
 
-// pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The second word changes
-// with every update. If it is unchanged around the load of the first word, the first is at most one update away, of at
-// most 255 packets, and the low bytes give the difference. On processors that keep the order of stores the first word
-// is ahead by that difference, and its earlier value belongs to the second word. Go's atomic loads keep their order on
-// every architecture.
+// pair reads one slot: its first word, packets, and its second word, which is 256 times the bytes of exactly these packets, plus
+// packets.
+//
+// The second word changes with every update. If it is the same before and after the load of the first word, the first word is
+// at most one update away, of at most 255 packets, and the low bytes give the difference. On a CPU that keeps the order of
+// stores the first word is ahead by that difference: its earlier value belongs to the second word. On others pair tries
+// again. Go's atomic loads keep their order on every architecture.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	w := v.words[at : at+2 : at+2]
 	for try := range readTries {
@@ -61,7 +68,7 @@ func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	return 0, 0, false
 }
 
-// raw sums a counter over all CPUs.
+// raw sums the slots of a counter over all CPUs.
 func (v *values) raw(id uint32) (all sums, err error) {
 	for at := int(id) * 2; at < len(v.words); at += v.block {
 		p, s, ok := v.pair(at)
@@ -74,7 +81,7 @@ func (v *values) raw(id uint32) (all sums, err error) {
 	return all, nil
 }
 
-// whole returns the bytes of a count from their low 56 bits.
+// whole returns the bytes of a count from their low 56 bits. It is at least least, and less than 2^56 above it.
 func (v *values) whole(id uint32, bytes uint64) uint64 {
 	if v.least == nil {
 		return bytes
@@ -83,7 +90,8 @@ func (v *values) whole(id uint32, bytes uint64) uint64 {
 	return least + (bytes-least)<<8>>8
 }
 
-// setLeast notes the steps of bytes that a count has reached. No other call reads it, or with steps above 0 any count.
+// setLeast notes the steps of bytes that a count has reached. Nobody reads this count meanwhile, and with steps above 0 nobody
+// reads any count.
 func (v *values) setLeast(id uint32, steps uint64) {
 	if v.least == nil && steps > 0 {
 		v.least = make([]uint64, len(v.base))
@@ -93,27 +101,27 @@ func (v *values) setLeast(id uint32, steps uint64) {
 	}
 }
 
-// KeepBytes notes the bytes that counters have reached, for Read and for the next process: the counts in the kernel have 56
-// bits of them. Call it before a counter has had 2^55 bytes (36 PB) since the last call; Open calls it for counters that
-// it adopts.
-func (rs *RuleSet) KeepBytes() {
-	if rs.enter() != nil {
+// KeepBytes notes how many bytes counters have reached, for Read and for the next process. The slots have only 56 bits of them.
+// It must be called before a counter has had 2^55 bytes (36 PB) since the last call. Open calls it.
+func (dp *Datapath) KeepBytes() {
+	if dp.enter() != nil {
 		return
 	}
-	defer rs.mu.Unlock()
-	for _, id := range rs.pool.owners {
-		s, err := rs.values.raw(id)
-		steps, r := rs.values.whole(id, s.since(rs.values.base[id]).Bytes)>>54, rs.meta.counter(id)
+	defer dp.mu.Unlock()
+	for _, id := range dp.pool.idByOwner {
+		s, err := dp.values.raw(id)
+		steps := dp.values.whole(id, s.since(dp.values.base[id]).Bytes) >> 54
+		r := dp.meta.counter(id)
 		if err == nil && steps > r.steps() && steps < 256 {
 			r.setSteps(steps)
-			rs.life.Lock() // Read has not begun, or has ended
-			rs.values.setLeast(id, steps)
-			rs.life.Unlock()
+			dp.reads.Lock() // no read is under way
+			dp.values.setLeast(id, steps)
+			dp.reads.Unlock()
 		}
 	}
 }
 
-// read sums adjacent counters, which most are, eight at a time where the CPU can.
+// read fills dst with the counters ids. It sums adjacent ones, which most are, eight at a time if the CPU can.
 func (v *values) read(ids []uint32, dst []Pair) error {
 	dst = dst[:len(ids)]
 	for len(ids) > 0 {
@@ -136,7 +144,7 @@ func (v *values) read(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// adjacent is how many of the first ids, at least one, follow one another.
+// adjacent returns how many of the first ids follow one another, at least one.
 func adjacent(ids []uint32) int {
 	for i := 1; i < len(ids); i++ {
 		if ids[i] != ids[0]+uint32(i) {
@@ -146,8 +154,8 @@ func adjacent(ids []uint32) int {
 	return len(ids)
 }
 
-// sum fills dst with the counters from id on, and returns false if a slot was in the middle of an update. The length of
-// dst is a multiple of 8; the caller has checked that the last counter exists.
+// sum fills dst with the counters from id on, and returns false if it met a slot in the middle of an update. The length of dst is
+// a multiple of 8. The caller has checked that the last counter exists.
 func (v *values) sum(id uint32, dst []Pair) bool {
 	cpus := len(v.words) / v.block
 	slots := v.words[int(id)*2 : (cpus-1)*v.block+(int(id)+len(dst))*2]
@@ -178,24 +186,25 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// Read fills dst with the values of ids, each a consistent pair, summed over CPUs, since its
-// allocation; see KeepBytes. It may be called from any goroutine, also while rules and counters change. The error is
-// ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
-func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
-	if rs.closed {
+// Read fills dst with the values of the counters ids: what each has counted since its allocation on all CPUs, as a consistent
+// pair. It may be called from any goroutine, also while rules and counters change. The error is ErrTorn, ErrNotFound or
+// ErrClosed; then dst is undefined.
+func (dp *Datapath) Read(ids []uint32, dst []Pair) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.read(ids, dst)
+	return dp.values.read(ids, dst)
 }
 
 // ReadPairs fills dst with the values of ids, as Read does.
-func ReadPairs[P ~struct{ Packets, Bytes uint64 }](rs *RuleSet, ids []uint32, dst []P) error {
-	return rs.Read(ids, pairsOf(dst))
+func ReadPairs[P ~struct{ Packets, Bytes uint64 }](dp *Datapath, ids []uint32, dst []P) error {
+	return dp.Read(ids, pairsOf(dst))
 }
 
-// rows fills dst with the counters from id on, each with the sample time at. A row that cannot be read stays as it was.
+// rows fills dst with the counters from id on, each with the sample time at. At a counter that cannot be read it returns the
+// error; that row and those behind it stay as they were.
 func (v *values) rows(id uint32, dst []Row, at int64) error {
 	if uint64(id)+uint64(len(dst)) > uint64(len(v.base)) {
 		return fmt.Errorf("reading counters %d to %d: %w", id, int(id)+len(dst)-1, ErrNotFound)
@@ -223,21 +232,20 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 	return nil
 }
 
-// ReadRows fills dst with the values of the counters from first on, as Read does, each with
-// the sample time at, in ns of CLOCK_MONOTONIC. Where it returns an error, each row holds the value that Read
-// would have returned, or the value that it held before.
+// ReadRows fills dst with the values of the counters from first on, as Read does, each with the sample time at, in ns of
+// CLOCK_MONOTONIC. If it returns an error, each row has a value that Read would have returned, or the value of before.
 func ReadRows[R ~struct {
 	Packets, Bytes uint64
 	SampledAt      int64
-}](rs *RuleSet, first uint32, dst []R, at int64) error {
-	return rs.readRows(first, rowsOf(dst), at)
+}](dp *Datapath, first uint32, dst []R, at int64) error {
+	return dp.readRows(first, rowsOf(dst), at)
 }
 
-func (rs *RuleSet) readRows(first uint32, dst []Row, at int64) error {
-	rs.life.RLock()
-	defer rs.life.RUnlock()
-	if rs.closed {
+func (dp *Datapath) readRows(first uint32, dst []Row, at int64) error {
+	dp.reads.RLock()
+	defer dp.reads.RUnlock()
+	if dp.closed {
 		return ErrClosed
 	}
-	return rs.values.rows(first, dst, at)
+	return dp.values.rows(first, dst, at)
 }

@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// recover takes up tables that a process left behind, perhaps in the middle of a change, while programs count on them. Live
-// entries are the rules. Entries that the change was adding are live if it was committed, else dead. recover removes the
-// dead ones, and makes every slot lead to a live one. Any program of that process reads the tables right then. The caller
-// loads new programs, for which constants decides anew, and calls finishLoad.
+// recover takes up tables that an earlier process has left, perhaps in the middle of a change, while programs count by them.
+//
+// Live entries are the rules. Entries that the change was adding are live if it was committed, else dead. recover removes the
+// dead ones, and leads every slot to the best live entry of its key. Behind it, all programs of the earlier process find the
+// rules, and the caller decides with adopt whether they stay. The trees are built anew.
 func (t *tables) recover(masks map[uint8]*words) error {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
@@ -17,6 +18,7 @@ func (t *tables) recover(masks map[uint8]*words) error {
 	for id, m := range masks {
 		t.tuples[id] = newTuple(id, m)
 	}
+
 	dead := t.recoverEntries()
 	t.store.setUnderWay(rulesComing, false)
 	t.recoverSlots()
@@ -26,11 +28,12 @@ func (t *tables) recover(masks map[uint8]*words) error {
 			t.recoverTuple(u)
 		}
 	}
-	for _, e := range dead {
+	for _, e := range dead { // no slot leads to them any more
 		t.entries.retire(e)
 	}
+
 	var chains []*chain
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		for _, c := range u.chains {
 			chains = append(chains, c)
 		}
@@ -38,6 +41,8 @@ func (t *tables) recover(masks map[uint8]*words) error {
 	return t.forest.rebuild(chains)
 }
 
+// recoverEntries reads the directory. It takes the units of entries, makes the chains of the live ones, and returns the dead
+// ones. A word that describes no entry of the tables frees its unit.
 func (t *tables) recoverEntries() (dead []uint32) {
 	for unit := uint32(0); int(unit) < t.entries.units(); {
 		d := t.entries.dirWord(unit)
@@ -65,6 +70,7 @@ func (t *tables) recoverEntries() (dead []uint32) {
 		}
 		unit += uint32(size)
 	}
+
 	t.everyTuple(func(u *tuple) {
 		for _, c := range u.chains {
 			slices.SortFunc(c.entries, func(a, b uint32) int {
@@ -75,12 +81,12 @@ func (t *tables) recoverEntries() (dead []uint32) {
 	return dead
 }
 
-// tupleAt returns the tuple of the entry at a unit, or nil.
+// tupleAt returns the tuple of the entry at a unit, whose directory word is d, or nil.
 func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	switch {
 	case d.state() == entryFree || int(unit) >= t.entries.units():
 		return nil
-	case d.tuple() == treeTuple:
+	case d.tuple() == treeID:
 		var r Rule
 		t.entries.readTree(unit, &r)
 		return t.treeTuple(r.Mask.words())
@@ -90,13 +96,15 @@ func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	return t.tuples[d.tuple()]
 }
 
+// entrySize returns the number of units that an entry of u takes.
 func (t *tables) entrySize(u *tuple, unit uint32) int {
 	if u.inTree() {
 		return t.entries.treeUnits(unit)
 	}
-	return sizeFor(len(u.word))
+	return sizeFor(len(u.maskWords))
 }
 
+// recoverEntry puts a live entry into the chain of its key.
 func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
 	r := t.rule(u, unit)
 	var buf keyBuffer
@@ -115,7 +123,8 @@ func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
 	t.counted(u, d.counter(), 1)
 }
 
-// chainOf is the chain of the key of an entry that is hashed, live or dead, or nil.
+// chainOf returns the tuple and the chain of an entry's key. The entry may be live or dead. The results are nil for an entry of
+// the trees, and the chain is nil if the key has no live entry.
 func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	if int(unit) >= t.entries.units() {
 		return nil, nil
@@ -124,11 +133,11 @@ func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	if u == nil || u.inTree() {
 		return nil, nil
 	}
-	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.word))))]
+	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.maskWords))))]
 }
 
-// recoverSlots makes every slot of the table point at the best live entry of
-// its key, and takes away the slots of keys without one and second slots of a key.
+// recoverSlots leads every slot of the hash table to the best live entry of its key. It takes away slots of keys without a live
+// entry, and second slots of a key, which insertFrom leaves if the process dies in it.
 func (t *tables) recoverSlots() {
 	seen := map[*chain]bool{}
 	for i := range uint64(len(t.table.slots)) {
@@ -149,6 +158,7 @@ func (t *tables) recoverSlots() {
 	}
 }
 
+// recoverSingles does the same for the single slots.
 func (t *tables) recoverSingles() {
 	for id := range t.singles {
 		s := atomic.LoadUint64(&t.singles[id])
@@ -164,11 +174,10 @@ func (t *tables) recoverSingles() {
 	}
 }
 
-// recoverTuple makes every key of a tuple findable, by the programs that run
-// and by the next ones.
+// recoverTuple lets attached programs, and the next ones, find every key of a tuple.
 func (t *tables) recoverTuple(u *tuple) {
 	for key, c := range u.chains {
-		// Only the key that the programs were built with is ever in the single slot.
+		// A single slot never holds another key than the one that is a constant of the attached programs.
 		if !t.owns(u, c.entries[0]) || len(u.chains) > 1 {
 			u.hashed = true
 		} else {
@@ -182,7 +191,7 @@ func (t *tables) recoverTuple(u *tuple) {
 		if _, ok := t.table.find(c.hash, c.entries[0]); ok {
 			continue
 		}
-		// It held before, so it fits; a rule whose adding was cut short may not.
+		// A rule that was in force had a slot, so there is a place. A rule whose adding was cut short may have none.
 		if !t.table.insert(c.hash, t.entries.slot(c.entries[0], c.hash)) {
 			for _, e := range c.entries {
 				d := t.entries.dirWord(e)
@@ -198,8 +207,7 @@ func (t *tables) recoverTuple(u *tuple) {
 	}
 }
 
-// isLoaded reports whether programs that know a tuple as l find its rules. A tuple without rules
-// becomes the tuple that they expect.
+// isLoaded reports whether programs that know the tuple as l find its rules. A tuple without rules becomes what they know.
 func (u *tuple) isLoaded(l loadedTuple) bool {
 	var buf words
 	key := string(bytesOf(u.pack(buf[:0], &l.key)))
@@ -209,7 +217,8 @@ func (u *tuple) isLoaded(l loadedTuple) bool {
 	return u.hashed == !l.single && (u.hashed || u.key == key)
 }
 
-// adopt takes the running programs as programs of these constants, if they find every rule.
+// adopt ends a recover without a load, if the attached programs find every rule. need and loaded are their constants, by the
+// meta map. It returns these constants.
 func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 	var places []*tuple
 	for _, l := range loaded {
@@ -219,21 +228,29 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 		}
 		places = append(places, u)
 	}
-	served := true
+
+	found := true
 	t.everyTuple(func(u *tuple) {
-		if u.rules > 0 && (u.need&^need != 0 || !u.inTree() && !slices.Contains(places, u) || u.inTree() && need&needTree == 0) {
-			served = false
+		if u.rules == 0 {
+			return
 		}
+		looked := slices.Contains(places, u)
+		if u.inTree() {
+			looked = need&needTree != 0
+		}
+		found = found && looked && u.need&^need == 0
 	})
-	if !served {
+	if !found {
 		return constants{}, false
 	}
+
 	c := constants{need: need}
 	for _, u := range places {
 		u.best = t.bestRank(u)
 		c.tuples = append(c.tuples, u.constants(t.secret, !u.hashed))
 	}
-	t.next, t.nextNeed = places, need
+	t.next = places
+	t.nextNeed = need
 	t.finishLoad()
 	return c, true
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Release takes the programs and the pins of an instance away, by the directory of its pins. ErrInUse: a process has
-// them, and o.Held was not asked for. Without a directory there is nothing to do.
+// Release takes the programs and the pins of an instance away. dir is the directory of the pins; if it does not exist, there is
+// nothing to do. The error is ErrInUse if a process has the pins, and neither o.Held nor o.Own is set.
 func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	f, err := openTrusted(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,7 +28,7 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	}
 	defer f.Close()
 	if !onBPFFS(f) {
-		return done, nil // files of somebody, whatever their names are
+		return done, nil // no pins, whatever the names of the files are
 	}
 
 	if !o.Held && !o.Own {
@@ -42,8 +42,8 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	}
 
 	var errs []error
-	if o.Held {
-		errs = append(errs, markDetached(dir, names)) // first: a live process would take the hooks again
+	if o.Held { // the mark is first: without it a live process would attach its programs again
+		errs = append(errs, markDetached(dir, names))
 	}
 	done.Programs, err = detachAll(dir, names, o.Keep)
 	errs = append(errs, err)
@@ -68,8 +68,8 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	return done, errors.Join(errs...)
 }
 
-// detachAll takes the programs of pinned links off their hooks, except those of keep. Without keep it also empties the
-// places in libxdp dispatchers, of which no name tells the interface.
+// detachAll takes the programs of pinned links off their hooks, except those in keep. If keep is empty, it also empties the places
+// in libxdp dispatchers, whose names do not tell the interface.
 func detachAll(dir string, names, keep []string) (programs int, err error) {
 	var errs []error
 	if len(keep) == 0 && slices.Contains(names, "counters") {
@@ -90,8 +90,7 @@ func detachAll(dir string, names, keep []string) (programs int, err error) {
 	return programs, errors.Join(errs...)
 }
 
-// evict takes programs of another build off their hooks, for a start that fails: nobody knows what they do to a packet.
-// The maps stay pinned with their counts.
+// evict takes programs of another build off their hooks, for a start that fails. The maps stay pinned, with their counts.
 func evict(lock *os.File, dir string) (programs int, err error) {
 	names, err := PinsIn(dir)
 	if err != nil {
@@ -136,6 +135,7 @@ func OtherBuild(dir string) (bool, error) {
 	return object != 0 && object != objectHash(), nil // 0: in the middle of an exchange
 }
 
+// metaFirst orders the meta map's pin before all others.
 func metaFirst(name string) int {
 	if name == "meta" {
 		return 0
@@ -143,7 +143,7 @@ func metaFirst(name string) int {
 	return 1
 }
 
-// lockWithin locks a directory of pins that a process may hold for a moment still.
+// lockWithin locks a directory of pins. A process that is ending may hold the lock for a moment.
 func lockWithin(f *os.File, dir string, patience time.Duration) error {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -158,8 +158,8 @@ func lockWithin(f *os.File, dir string, patience time.Duration) error {
 	}
 }
 
-// detachPinned takes the program of a pinned link off its hook. The pin alone would do, but for a process that holds the
-// link too.
+// detachPinned takes the program of a pinned link off its hook. To remove the pin would not be enough if a process has the link
+// open.
 func detachPinned(path string) (attached bool, err error) {
 	l, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -189,7 +189,7 @@ func leaveDispatchers(counters string) (int, error) {
 	return dispatcher.LeaveAll(m)
 }
 
-// markDetached pins the meta map a second time. Without a meta map no process counts by these pins.
+// markDetached makes the mark that the instance is detached. Without a meta map no process counts by these pins.
 func markDetached(dir string, names []string) error {
 	if !slices.Contains(names, "meta") || slices.Contains(names, detachedPin) {
 		return nil
@@ -199,7 +199,7 @@ func markDetached(dir string, names []string) error {
 		return fmt.Errorf("marking the instance as detached: %w", explain(err))
 	}
 	defer m.Close()
-	mark, err := m.Clone() // Pin would move the pin of m
+	mark, err := m.Clone() // Pin moves the pin of an object that has one
 	if err != nil {
 		return fmt.Errorf("marking the instance as detached: %w", err)
 	}

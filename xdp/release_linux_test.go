@@ -15,16 +15,16 @@ import (
 func pinnedSet(t *testing.T, rules int) (dir string, w *lab.Wire) {
 	t.Helper()
 	w, dir = testWire(t), pinDir(t)
-	rs, err := Open(Options{MaxRules: 4096, PinDir: dir})
+	dp, err := Open(Options{MaxRules: 4096, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := mustCounter(t, rs, "a")
+	id := mustCounter(t, dp, "a")
 	for n := range rules {
-		mustAdd(t, rs, exact4(uint32(n), 1, 2, 3, id))
+		mustAdd(t, dp, exact4(uint32(n), 1, 2, 3, id))
 	}
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	if err := rs.Close(); err != nil {
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return dir, w
@@ -65,7 +65,7 @@ func TestReleaseTakesAllAwayByPath(t *testing.T) {
 // next Open, and not even then if that is to stay detached.
 func TestReleaseRespectsTheLock(t *testing.T) {
 	dir, w := pinnedSet(t, 1)
-	rs, err := Open(Options{MaxRules: 4096, PinDir: dir})
+	dp, err := Open(Options{MaxRules: 4096, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,27 +75,27 @@ func TestReleaseRespectsTheLock(t *testing.T) {
 	if done, err := Release(dir, ReleaseOptions{Held: true}); err != nil || done.Programs != 1 || holdsProgram(t, w) {
 		t.Errorf("with Held: %+v, %v, program attached: %v", done, err, holdsProgram(t, w))
 	}
-	take := func(rs *RuleSet) error {
+	take := func(dp *Datapath) error {
 		return w.Near.NS.Do(func() error {
-			_, err := rs.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
+			_, err := dp.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
 			return err
 		})
 	}
-	if err := take(rs); !errors.Is(err, ErrDetached) {
+	if err := take(dp); !errors.Is(err, ErrDetached) {
 		t.Errorf("taking the hook again: %v, want ErrDetached", err)
 	}
 	for _, stays := range []bool{true, false} {
-		if err := rs.Close(); err != nil {
+		if err := dp.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if rs, err = Open(Options{MaxRules: 4096, PinDir: dir, StayDetached: stays}); err != nil {
+		if dp, err = Open(Options{MaxRules: 4096, PinDir: dir, StayDetached: stays}); err != nil {
 			t.Fatal(err)
 		}
-		if err := take(rs); errors.Is(err, ErrDetached) != stays || holdsProgram(t, w) == stays {
+		if err := take(dp); errors.Is(err, ErrDetached) != stays || holdsProgram(t, w) == stays {
 			t.Errorf("after an Open with StayDetached %v: %v, program attached: %v", stays, err, holdsProgram(t, w))
 		}
 	}
-	if err := rs.Destroy(); err != nil {
+	if err := dp.Destroy(); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,14 +135,14 @@ func TestAFailedStartLeavesNoProgramOfAnotherBuild(t *testing.T) {
 		if holdsProgram(t, w) == other {
 			t.Errorf("another build: %v; after a failed start a program is attached: %v", other, holdsProgram(t, w))
 		}
-		rs, err := Open(Options{MaxRules: 4096, PinDir: dir})
+		dp, err := Open(Options{MaxRules: 4096, PinDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(rs.Counters()) != 1 {
-			t.Errorf("another build: %v; the next start finds %d counters, want 1", other, len(rs.Counters()))
+		if len(dp.Counters()) != 1 {
+			t.Errorf("another build: %v; the next start finds %d counters, want 1", other, len(dp.Counters()))
 		}
-		if err := rs.Destroy(); err != nil {
+		if err := dp.Destroy(); err != nil {
 			t.Error(err)
 		}
 	}

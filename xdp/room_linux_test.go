@@ -8,18 +8,18 @@ import (
 // TestAnEntryOfTheTreesIsNotUsedAgain removes and moves rules of the trees while no unit is free: the memory of a removed
 // rule is used again only when the trees lead to it no more, and each rule moves.
 func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 256})
-	rs.class.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
-	s := stages{rs: rs}
-	rules := s.tree(mustCounter(t, rs, "a"), 5, 2)
-	mustAdd(t, rs, rules...)
-	for rs.class.entries.free > 0 {
-		rs.class.entries.alloc(1, 1)
+	dp := openTest(t, Options{MaxRules: 256})
+	dp.tables.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
+	s := stages{dp: dp}
+	rules := s.tree(mustCounter(t, dp, "a"), 5, 2)
+	mustAdd(t, dp, rules...)
+	for dp.tables.entries.free > 0 {
+		dp.tables.entries.alloc(1, 1)
 	}
-	grace := rs.class.grace
-	rs.class.grace = func() error {
-		for _, c := range rs.class.forest.changed {
-			if c.node != 0 && slices.Contains(rs.class.entries.retired, unitOfTree(c.node)) {
+	grace := dp.tables.grace
+	dp.tables.grace = func() error {
+		for _, c := range dp.tables.forest.changed {
+			if c.node != 0 && slices.Contains(dp.tables.entries.retired, unitOfTree(c.node)) {
 				t.Errorf("unit %d becomes free while the trees lead to it", unitOfTree(c.node))
 			}
 		}
@@ -28,7 +28,7 @@ func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
 	moved := rules[1]
 	moved.Priority = 7
 	s.exchange(t, rules[1:], []Rule{moved})
-	if got := rs.Rules(); len(got) != 2 || got[1] != moved {
+	if got := dp.Rules(); len(got) != 2 || got[1] != moved {
 		t.Errorf("%d rules, the last one of priority %d", len(got), got[len(got)-1].Priority)
 	}
 }
@@ -36,19 +36,19 @@ func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
 // TestARuleWithoutAPlaceHasItsFields adds a rule of a known mask of which the slot table has no place for the key. The rule
 // needs a layer that no program reads before.
 func TestARuleWithoutAPlaceHasItsFields(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 256})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 256})
+	id := mustCounter(t, dp, "a")
 	v4 := exact4(1, 2, 3, 4, id)
 	v4.Mask.Out.Flags |= FlagIPv6
 	v6 := v4
 	v6.Key.Out.Flags = FlagIPv6 | FlagL4
-	mustAdd(t, rs, v4)
-	mustAdd(t, rs, stages{rs: rs}.tree(id, 5, 0)...)
-	for i := range rs.class.table.slots {
-		rs.class.table.slots[i] = rs.class.singles[0]
+	mustAdd(t, dp, v4)
+	mustAdd(t, dp, stages{dp: dp}.tree(id, 5, 0)...)
+	for i := range dp.tables.table.slots {
+		dp.tables.table.slots[i] = dp.tables.singles[0]
 	}
-	mustAdd(t, rs, v6)
-	if need := needOf(&v6); need&^rs.class.need != 0 || rs.class.treed[*v6.Mask.words()] == nil {
-		t.Errorf("programs read %#x, want %#x", rs.class.need, need)
+	mustAdd(t, dp, v6)
+	if need := needOf(&v6); need&^dp.tables.need != 0 || dp.tables.treeTuples[*v6.Mask.words()] == nil {
+		t.Errorf("programs read %#x, want %#x", dp.tables.need, need)
 	}
 }

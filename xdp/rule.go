@@ -1,49 +1,91 @@
 package xdp
 
-import "github.com/flowtally/flowtally/xdp/tree"
+import (
+	"encoding/binary"
 
-// Rule counts the packets whose key equals Key under Mask and which no rule of
-// a lower Priority, or of equal Priority and lower Order, matches. Key has no
-// bit outside Mask.
+	"github.com/flowtally/flowtally/xdp/tree"
+)
+
+// Rule matches the packets whose keys equal Key under Mask, and whose ports are in Ports. Of the rules that match a packet,
+// the one with the lowest (Priority, Order) counts it. Rules that overlap differ in (Priority, Order).
 type Rule struct {
-	Key, Mask Key
-	// Ports are ranges of the outer and the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
+	Key, Mask Key // Key has no bit outside Mask
+
+	// Ports are ranges of the outer and of the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
 	// and no bit of the port in Mask.
-	Ports    [2]Ports
+	Ports [2]Ports
+
 	Priority uint16
-	// Order breaks ties between equal priorities: lower first. Two rules that
-	// overlap have different (Priority, Order).
-	Order   uint32
-	Counter uint32
-	Drop    bool
+	Order    uint32
+	Counter  uint32 // its number
+	Drop     bool
 }
 
-// Ports are the ranges of the ports of one level of headers.
+// Ports are ranges of the source and the destination ports of one level of headers.
 type Ports = tree.Ranges
 
-// Range of ports, in host order, both inclusive. The zero Range is every port.
+// Range is a range of ports in host order, with both ends. The zero Range is every port.
 type Range = tree.Range
 
-// Counter is a slot of the counters' map and its count since it was given to its owner.
-type Counter struct {
-	ID     uint32
-	Cookie uint64 // random, new with every allocation: names this run of counting
-	// Adopted says that the counter was there already, in this process or from
-	// before a restart: its value goes on.
-	Adopted bool
+// rank is (Priority, Order) as one number. The lowest wins.
+func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
+
+// noRank is above the rank of every rule.
+const noRank = ^uint64(0)
+
+// WinsOver reports whether r would count a packet that both rules match, and whether there may be such a packet.
+func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.Overlaps(o) }
+
+// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
+func (r *Rule) Overlaps(o *Rule) bool {
+	rk, rm, ok, om := r.Key.words(), r.Mask.words(), o.Key.words(), o.Mask.words()
+	for w := range rk {
+		if (rk[w]^ok[w])&rm[w]&om[w] != 0 {
+			return false
+		}
+	}
+	return classesOf(r)&classesOf(o) != 0
 }
 
-// CounterInfo is an allocated counter and its owner.
-type CounterInfo struct {
-	Counter
-	Owner string
+// ranged reports whether the rule has a range that is not every port.
+func (r *Rule) ranged() bool {
+	for _, p := range r.Ports {
+		for _, at := range []Range{p.Src, p.Dst} {
+			if at.First != 0 || lastOf(at) != anyPort {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-// Pair is the value of a counter: the bytes of exactly these packets, layer 2 without FCS.
-type Pair struct{ Packets, Bytes uint64 }
+// matches reports whether the rule matches a packet. The linear matcher, by which trees are checked, compares so.
+func (r *Rule) matches(key *words) bool {
+	k, m := r.Key.words(), r.Mask.words()
+	for w := range k {
+		if key[w]&m[w] != k[w] {
+			return false
+		}
+	}
+	for level, p := range r.Ports {
+		ports := bytesOf(key[level*levelWords:][:1])
+		if !within(p.Src, ports) || !within(p.Dst, ports[2:]) {
+			return false
+		}
+	}
+	return true
+}
 
-// Row is the value of a counter and the time of its sample, in the layout of a row of a mirror.
-type Row struct {
-	Packets, Bytes uint64
-	SampledAt      int64 // ns of CLOCK_MONOTONIC
+// within reports whether a port, which is in network order, is in a range.
+func within(r Range, port []byte) bool {
+	n := binary.BigEndian.Uint16(port)
+	return r == Range{} || n >= r.First && n <= r.Last
+}
+
+// lastOf returns the last port of a range.
+func lastOf(r Range) uint16 {
+	if r == (Range{}) {
+		return anyPort
+	}
+	return r.Last
 }

@@ -26,8 +26,8 @@ func HasSCTP() bool {
 }
 
 // harmOfGeneric refuses generic XDP where it would crash the kernel: see Attachment.HarmsSCTP.
-func (rs *RuleSet) harmOfGeneric(dev device, o AttachOptions) error {
-	if !dev.local() || o.GenericBesideSCTP || !rs.hasSCTP() {
+func (dp *Datapath) harmOfGeneric(dev device, o AttachOptions) error {
+	if !dev.local() || o.GenericBesideSCTP || !dp.hasSCTP() {
 		return nil
 	}
 	return &probe.UnsupportedError{

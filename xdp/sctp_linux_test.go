@@ -14,10 +14,10 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	w := testWire(t)
 	generic := AttachOptions{Mode: ModeGeneric, Ingress: true}
 
-	rs := openTest(t, Options{MaxRules: 64})
-	rs.hasSCTP = func() bool { return true }
+	dp := openTest(t, Options{MaxRules: 64})
+	dp.hasSCTP = func() bool { return true }
 	err := w.Near.NS.Do(func() error {
-		_, err := rs.Attach(w.Near.Name, generic)
+		_, err := dp.Attach(w.Near.Name, generic)
 		return err
 	})
 	var unsupported *probe.UnsupportedError
@@ -29,25 +29,25 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 
 	// A hook that counts in another mode stays.
 	for _, m := range []Mode{ModeNative, ModeTCX} {
-		attach(t, rs, w.Near, AttachOptions{Mode: m, Ingress: true})
+		attach(t, dp, w.Near, AttachOptions{Mode: m, Ingress: true})
 		err := w.Near.NS.Do(func() error {
-			_, err := rs.Attach(w.Near.Name, generic)
+			_, err := dp.Attach(w.Near.Name, generic)
 			return err
 		})
-		if !errors.As(err, &unsupported) || rs.Held() != 1 {
-			t.Errorf("from mode %d: %v, %d hooks held; want a refusal, and the hook", m, err, rs.Held())
+		if !errors.As(err, &unsupported) || dp.Held() != 1 {
+			t.Errorf("from mode %d: %v, %d hooks held; want a refusal, and the hook", m, err, dp.Held())
 		}
 	}
 
-	rs.hasSCTP = func() bool { return false }
-	a := attach(t, rs, w.Near, generic)
+	dp.hasSCTP = func() bool { return false }
+	a := attach(t, dp, w.Near, generic)
 	if !a[0].HarmsSCTP {
 		t.Errorf("%+v does not say that it harms SCTP once the kernel has it", a[0])
 	}
 
 	// A held hook stays: the condition names it.
-	rs.hasSCTP = func() bool { return true }
-	if a = attach(t, rs, w.Near, generic); a[0].Fresh || !a[0].HarmsSCTP {
+	dp.hasSCTP = func() bool { return true }
+	if a = attach(t, dp, w.Near, generic); a[0].Fresh || !a[0].HarmsSCTP {
 		t.Errorf("%+v, want the held hook", a[0])
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// secret holds the multipliers of the hash of a rule set. They are random: an attacker chooses the keys
-// of rules that ban the attacker's addresses, and cannot choose keys that collide. The secret lives as
-// long as the pins, because the slots were filled by it.
+// secret is the multipliers of the hash. They are random: who sends packets, or gets the sender's addresses banned by rules,
+// cannot choose keys that collide. The secret lives as long as the pins, because the slots were filled by it.
 type secret struct {
-	mul  [Words][2]uint64 // of the halves of each word
-	seed uint64           // of the number of the tuple
+	mul  [Words][2]uint64 // by word: of its low and its high half
+	seed uint64           // of the id of the tuple
 	fold uint64           // of the sum; odd
 }
 
@@ -34,7 +33,7 @@ func secretOf(mem []uint64) *secret {
 	return s
 }
 
-// hash is ft_hash of bpf/tables.h: of the words of a tuple, packed.
+// hash returns the hash of a packed key, as ft_hash of bpf/tables.h computes it. word is the words that the key has.
 func (s *secret) hash(id uint8, word []uint8, packed []uint64) uint64 {
 	h := s.tupleSeed(id)
 	for i, w := range word {

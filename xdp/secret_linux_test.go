@@ -37,7 +37,7 @@ func collide(s *secret, n, slots int) (all [][16]byte) {
 		binary.BigEndian.PutUint64(src[8:], i)
 		r.Key.Out.Addr = [32]byte(append(src[:], make([]byte, 16)...))
 		var buf words
-		h := s.hash(u.id, u.word, u.pack(buf[:0], r.Key.words()))
+		h := s.hash(u.id, u.maskWords, u.pack(buf[:0], r.Key.words()))
 		// The first tag and home that are asked for: any will do.
 		if tagOf(h) == 1 && h&uint64(slots-1)/slotProbes == 3 {
 			all = append(all, src)
@@ -54,10 +54,10 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
 	known, other := openTest(t, Options{MaxRules: 256}), openTest(t, Options{MaxRules: 256, PinDir: dir})
-	if *known.load.secret == *other.load.secret {
+	if *known.loader.secret == *other.loader.secret {
 		t.Fatal("two rule sets have one secret")
 	}
-	addrs := collide(known.load.secret, n, known.g.slots)
+	addrs := collide(known.loader.secret, n, known.g.slots)
 	first := from6([16]byte{1}, mustCounter(t, known, "a")) // a second key: the mask is hashed
 	mustAdd(t, known, first)
 	for i, a := range addrs {
@@ -66,7 +66,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 		}
 	}
 	treed := 0
-	for _, u := range known.class.treed {
+	for _, u := range known.tables.treeTuples {
 		treed += u.rules
 	}
 	if treed < n/2 {
@@ -89,13 +89,13 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 			t.Errorf("address %d of %d: %v", i+1, n, err)
 		}
 	}
-	for _, u := range other.class.treed {
+	for _, u := range other.tables.treeTuples {
 		if u.rules > 0 {
 			t.Errorf("%d addresses have no place in the hash table of another secret", u.rules)
 		}
 	}
 	attach(t, other, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	secret, loads := *other.load.secret, 0
+	secret, loads := *other.loader.secret, 0
 	for round := range 2 {
 		p := attachedProgram(t, other)
 		for _, a := range addrs {
@@ -111,7 +111,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 			t.Fatal(err)
 		}
 		other = openTest(t, Options{MaxRules: 256, PinDir: dir})
-		if *other.load.secret != secret {
+		if *other.loader.secret != secret {
 			t.Error("another secret after the pins were taken up")
 		}
 		loads += int(other.Stats().Programs)
@@ -137,7 +137,7 @@ func TestKeysWithoutAPlace(t *testing.T) {
 	}
 	for i := range rules { // one by one, as in TestNobodyChoosesAddressesThatCollide
 		rules[i].Order = uint32(i)
-		if err := tab.come(t.Context(), []move{{nil, &rules[i]}}); err != nil {
+		if err := tab.come(t.Context(), []swap{{nil, &rules[i]}}); err != nil {
 			t.Fatal(err)
 		}
 	}

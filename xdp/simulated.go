@@ -1,20 +1,20 @@
 package xdp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// Simulated is for the bench only: counters of a machine that has another number of CPUs, in memory of this process.
+// Simulated is counters in memory of this process, as programs would leave them. The bench reads those of a machine with another
+// number of CPUs; tests of the whole engine count packets with them.
 type Simulated struct {
 	values values
 	mem    []byte
 }
 
-// NewSimulated makes counters of so many CPUs. They are 0.
+// NewSimulated makes counters of so many CPUs. All are 0.
 func NewSimulated(counters, cpus int) (*Simulated, error) {
 	g, err := newGeometry(Options{MaxCounters: counters}, cpus)
 	if err != nil {
@@ -30,7 +30,7 @@ func NewSimulated(counters, cpus int) (*Simulated, error) {
 // Close unmaps the counters. No other method is called after it.
 func (s *Simulated) Close() error { return unix.Munmap(s.mem) }
 
-// Update counts packets, at most 255, as the program on that CPU does.
+// Update counts packets, at most 255, as a program on a CPU does.
 func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 	block := s.values.words[cpu*s.values.block:][:s.values.block]
 	slot := s.slot(cpu, id)
@@ -39,13 +39,13 @@ func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 	marksOf(block[s.values.marks:])[id/marked]++
 }
 
-// slot is the slot of a counter on one CPU.
+// slot returns the slot of a counter on a CPU.
 func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
 }
 
-// SimulatedOver returns the counters of a rule set over the memory of its maps: Options.Kernel may hand in such memory.
-// decide finds the rule that counts a packet, as the programs do: that of the lowest rank among the live entries.
+// SimulatedOver returns the counters of a datapath in the memory of its maps, which Options.Kernel has handed out. decide finds the
+// rule that counts a packet: as programs do, the one with the lowest rank among the entries that they find.
 func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
 	g, err := geometryOf(wordsOf(meta))
 	if err != nil {
@@ -71,25 +71,20 @@ func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*K
 
 // matches reports whether the rule of an entry matches a packet. masks are those of the tuples, by id.
 func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, packet *Key) bool {
-	if d.tuple() == treeTuple {
+	if d.tuple() == treeID {
 		var r Rule
 		s.readTree(unit, &r)
-		return packet.Under(r.Mask) == r.Key && inRange(r.Ports[0].Src, packet.Out.L4[:2]) && inRange(r.Ports[0].Dst, packet.Out.L4[2:])
+		return r.matches(packet.words())
 	}
 	mask := masks[d.tuple()]
 	if mask == nil {
 		return false
 	}
 	u := newTuple(d.tuple(), mask)
-	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.word)))
+	return slices.Equal(u.pack(nil, packet.words()), s.packed(unit, len(u.maskWords)))
 }
 
-func inRange(r Range, port []byte) bool {
-	p := binary.BigEndian.Uint16(port)
-	return r == (Range{}) || r.First <= p && p <= r.Last
-}
-
-// Slot returns the two words of a counter on one CPU.
+// Slot returns the two words of a counter on a CPU.
 func (s *Simulated) Slot(cpu int, id uint32) [2]uint64 { return [2]uint64(s.slot(cpu, id)) }
 
 // SimulatedPairs fills dst with the counters ids, as ReadPairs does.
@@ -105,5 +100,5 @@ func SimulatedRows[R ~struct {
 	return s.values.rows(first, rowsOf(dst), at)
 }
 
-// Marks fills dst as RuleSet.Marks does.
+// Marks fills dst as Datapath.Marks does.
 func (s *Simulated) Marks(dst []uint32) error { return s.values.readMarks(dst) }

@@ -10,21 +10,21 @@ import (
 
 // stages is a rule set under traffic of one flow, which the rule base counts when no other rule does.
 type stages struct {
-	rs   *RuleSet
+	dp   *Datapath
 	base uint32
 }
 
 func newStages(t *testing.T) stages {
 	t.Helper()
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 4096})
-	s := stages{rs, mustCounter(t, rs, "base")}
-	other := mustCounter(t, rs, "other")
-	mustAdd(t, rs, exact4(1, 2, 3, 4, other), exact4(1, 2, 3, 5, other)) // the mask is hashed
+	dp := openTest(t, Options{MaxRules: 4096})
+	s := stages{dp, mustCounter(t, dp, "base")}
+	other := mustCounter(t, dp, "other")
+	mustAdd(t, dp, exact4(1, 2, 3, 4, other), exact4(1, 2, 3, 5, other)) // the mask is hashed
 	base := s.tree(s.base, 9, 0)[0]
 	base.Ports[0].Dst.Last++
-	mustAdd(t, rs, base)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	mustAdd(t, dp, base)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	sender := flood(t, w.Far, 1, 100, lab.SenderOptions{})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -85,13 +85,13 @@ func (s stages) fresh(counter uint32, priority uint16, _ int) []Rule {
 // counts waits until a counter counts.
 func (s stages) counts(t *testing.T, id uint32) {
 	t.Helper()
-	was := readOne(t, s.rs, id)
-	lab.Eventually(t, "packets", func() bool { return readOne(t, s.rs, id).Packets > was.Packets+100 })
+	was := readOne(t, s.dp, id)
+	lab.Eventually(t, "packets", func() bool { return readOne(t, s.dp, id).Packets > was.Packets+100 })
 }
 
 func (s stages) exchange(t *testing.T, old, fresh []Rule) {
 	t.Helper()
-	if err := s.rs.Exchange(old, fresh); err != nil {
+	if err := s.dp.Exchange(old, fresh); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,17 +114,17 @@ func TestTheWorseOfTwoNewRulesNeverCounts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStages(t)
-			better, worse := mustCounter(t, s.rs, "better"), mustCounter(t, s.rs, "worse")
+			better, worse := mustCounter(t, s.dp, "better"), mustCounter(t, s.dp, "worse")
 			both := append(tt.worse(s, worse, 5, tt.more), tt.better(s, better, 4, tt.more)...)
 			for round := range times.Brief(10, 3) {
 				s.counts(t, s.base)
 				s.exchange(t, nil, both)
-				if got := readOne(t, s.rs, worse); got != (Pair{}) {
+				if got := readOne(t, s.dp, worse); got != (Pair{}) {
 					t.Fatalf("round %d: after both came, the worse rule has counted %d packets", round, got.Packets)
 				}
 				s.counts(t, better)
 				s.exchange(t, both, nil)
-				if got := readOne(t, s.rs, worse); got != (Pair{}) {
+				if got := readOne(t, s.dp, worse); got != (Pair{}) {
 					t.Fatalf("round %d: after both went, the worse rule has counted %d packets", round, got.Packets)
 				}
 			}
@@ -151,7 +151,7 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStages(t)
-			first, never := mustCounter(t, s.rs, "first"), mustCounter(t, s.rs, "never")
+			first, never := mustCounter(t, s.dp, "first"), mustCounter(t, s.dp, "never")
 			above := append(tt.first(s, first, 3, more), tt.never(s, never, 4, more)...)
 			var below []Rule
 			if tt.firstMoves {
@@ -164,12 +164,12 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 			for round := range times.Brief(20, 5) {
 				s.counts(t, first)
 				s.exchange(t, above, below)
-				if got := readOne(t, s.rs, never); got != (Pair{}) {
+				if got := readOne(t, s.dp, never); got != (Pair{}) {
 					t.Fatalf("round %d: on the way down the other rule has counted %d packets", round, got.Packets)
 				}
 				s.counts(t, s.base)
 				s.exchange(t, below, above)
-				if got := readOne(t, s.rs, never); got != (Pair{}) {
+				if got := readOne(t, s.dp, never); got != (Pair{}) {
 					t.Fatalf("round %d: on the way up the other rule has counted %d packets", round, got.Packets)
 				}
 			}
@@ -181,19 +181,19 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 // not 0.
 func TestANewFieldThatMustBeZero(t *testing.T) {
 	s := newStages(t)
-	id := mustCounter(t, s.rs, "zero")
+	id := mustCounter(t, s.dp, "zero")
 	r := s.tree(id, 5, 0)[0]
 	r.Mask.Out.TTL = 0xff
 	for round := range times.Brief(10, 3) {
 		s.counts(t, s.base)
 		s.exchange(t, nil, []Rule{r})
-		if got := readOne(t, s.rs, id); got != (Pair{}) {
+		if got := readOne(t, s.dp, id); got != (Pair{}) {
 			t.Fatalf("round %d: the rule has counted %d packets", round, got.Packets)
 		}
 		s.exchange(t, []Rule{r}, nil)
-		s.rs.mu.Lock()
-		err := s.rs.reload() // with programs that do not read the field
-		s.rs.mu.Unlock()
+		s.dp.mu.Lock()
+		err := s.dp.reload() // with programs that do not read the field
+		s.dp.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,13 +43,13 @@ func TestStream(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			rs := openTest(t, Options{MaxRules: 1024})
-			id := mustCounter(t, rs, "stream")
-			mustAdd(t, rs, tcpTo(5001, id))
+			dp := openTest(t, Options{MaxRules: 1024})
+			id := mustCounter(t, dp, "stream")
+			mustAdd(t, dp, tcpTo(5001, id))
 			if tc.egress {
-				attach(t, rs, w.Far, AttachOptions{Egress: true})
+				attach(t, dp, w.Far, AttachOptions{Egress: true})
 			} else {
-				attach(t, rs, w.Near, AttachOptions{Mode: tc.mode, Ingress: true})
+				attach(t, dp, w.Near, AttachOptions{Mode: tc.mode, Ingress: true})
 			}
 			o, err := w.Far.Observe(5001, true)
 			if err != nil {
@@ -64,12 +64,12 @@ func TestStream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := readOne(t, rs, id)
-			for end := time.Now().Add(20 * time.Second); got != Pair(left) && time.Now().Before(end); got = readOne(t, rs, id) {
+			got := readOne(t, dp, id)
+			for end := time.Now().Add(20 * time.Second); got != Pair(left) && time.Now().Before(end); got = readOne(t, dp, id) {
 				time.Sleep(time.Millisecond) // the last segment may be on its way
 			}
-			err = rs.grace.wait()
-			if got = readOne(t, rs, id); got != Pair(left) || err != nil {
+			err = dp.grace.wait()
+			if got = readOne(t, dp, id); got != Pair(left) || err != nil {
 				t.Errorf("counted %+v, on the wire were %+v, %v", got, left, err)
 			}
 			if merged := o.Merged() > 0; merged != tc.tso {

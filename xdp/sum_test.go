@@ -124,20 +124,20 @@ func TestBytesOfASlotWrapAround(t *testing.T) {
 func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
 	const cpus, block, counters = 2, 64, 8 + 4 + 3
 	words, m := mapped(t, cpus*block), &meta{counters: make([]uint64, counters*metaCountWords)}
-	open := func() *RuleSet { // as build does
-		rs := &RuleSet{meta: m, pool: newCounterPool(m, counters), values: values{words: words, block: block, base: make([]sums, counters)}}
-		for _, id := range rs.pool.owners {
-			rs.values.base[id] = m.counter(id).base()
-			rs.values.setLeast(id, m.counter(id).steps())
+	open := func() *Datapath { // as build does
+		dp := &Datapath{meta: m, pool: newCounterPool(m, counters), values: values{words: words, block: block, base: make([]sums, counters)}}
+		for _, id := range dp.pool.idByOwner {
+			dp.values.base[id] = m.counter(id).base()
+			dp.values.setLeast(id, m.counter(id).steps())
 		}
-		return rs
+		return dp
 	}
-	rs := open()
+	dp := open()
 	var ids []uint32
 	for id := range uint32(counters) {
 		ids = append(ids, id)
 		words[2*id+1] = (1<<56 - uint64(id)) << 8 // of an earlier count
-		if _, err := rs.AllocCounter(fmt.Sprint(id)); err != nil {
+		if _, err := dp.AllocCounter(fmt.Sprint(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
 	check := func() {
 		t.Helper()
 		all, rows := make([]Pair, counters), make([]Row, counters)
-		if err := errors.Join(rs.Read(ids, all), rs.readRows(0, rows, 7)); err != nil {
+		if err := errors.Join(dp.Read(ids, all), dp.readRows(0, rows, 7)); err != nil {
 			t.Fatal(err)
 		}
 		for id := range want {
@@ -165,20 +165,20 @@ func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
 		}
 		check()
 		if n%7 == 3 {
-			rs = open()
+			dp = open()
 			check()
 		}
-		rs.KeepBytes()
+		dp.KeepBytes()
 		check()
 	}
-	rs.pool.free(counters - 1)
-	rs.pool.graceful()
+	dp.pool.release(counters - 1)
+	dp.pool.cooled()
 	want[counters-1] = Pair{}
-	if c, err := rs.AllocCounter("next"); err != nil || c.ID != counters-1 {
+	if c, err := dp.AllocCounter("next"); err != nil || c.ID != counters-1 {
 		t.Fatal(c, err)
 	}
 	check()
-	rs = open()
+	dp = open()
 	check()
 }
 

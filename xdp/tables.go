@@ -2,65 +2,87 @@ package xdp
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// tables is the classifier of bpf/tables.h: tuple space search over a few masks, and trees. The maps hold
-// everything that the next process needs after a crash: entries, their directory and the masks that are hashed.
+// tables is the classifier of bpf/tables.h: a hash table for a few masks (tuple space search), and decision trees for the
+// other rules. The maps hold all that the next process needs: entries, their directory and the hashed masks.
 //
-// A change has three parts: pair, come and leave. Rules come into the memory of the attached programs, or of the
-// programs loaded next: load loads these with constants and, an RCU grace period after the last hook runs the new ones,
-// calls finishLoad. All calls come from one goroutine at a time.
+// A tuple is the rules of one mask. An entry is one rule in memory. A chain is the entries of one key, of which programs see
+// the best.
+//
+// A change of rules has three parts: pair, come and leave (exchange.go). Some rules can be found by attached programs at
+// once. For others, load makes programs with other constants (tables_load.go). One goroutine at a time calls any method.
 type tables struct {
-	g       geometry
+	g      geometry
+	log    *slog.Logger
+	secret *secret
+	store  tableStore
+
+	// Memory that programs read.
 	entries *entryStore
-	table   slotTable
-	singles []uint64 // slots of the tuples of one rule, by id
-	ranks   []uint64 // by place
-	store   tableStore
-	secret  *secret
-	grace   func() error      // returns when no program runs that ran before
-	load    func() error      // exchanges all programs
-	hooks   map[hookKey]*hook // that run programs
-	log     *slog.Logger
+	table   hashTable
+	singles []uint64 // the slots of single tuples, by id
+	ranks   []uint64 // by place of a tuple in the programs; see setRanks
+	forest  forest
 
-	tuples   [maxTuples]*tuple // that are hashed, by id
-	treed    map[words]*tuple  // in the trees, by mask
-	forest   forest
-	places   []*tuple // by place in the programs that run
-	need     uint32   // of the programs that run
-	next     []*tuple // the same of those being loaded
+	// What the owner of the tables does for them.
+	grace func() error      // returns when every program that runs now has ended
+	load  func() error      // exchanges all programs; see constants
+	hooks map[hookKey]*hook // with programs that read the tables
+
+	tuples         [maxTuples]*tuple // hashed or single, by id
+	treeTuples     map[words]*tuple  // in the trees, by mask
+	count          int               // of rules
+	rulesByCounter []uint32
+
+	// Of the attached programs.
+	places []*tuple // by place
+	need   uint32   // layers that they read, and whether they walk the trees
+	rehash []*tuple // single there, and hashed in the next programs
+
+	// Of the programs that are being loaded.
+	next     []*tuple // by place; nil: no load is under way
 	nextNeed uint32
-	rehash   []*tuple // single in the programs that run, hashed in the next
-	count    int
-	refs     []uint32        // rules by counter
-	leaving  map[uint32]bool // entries that a change under way moves or removes
-	chosen   map[words]bool  // masks that are to be hashed
-	unhashed bool            // no mask is to be hashed
-	dropped  []Rule          // by recover: the last process was adding them; see RuleSet.Unfinished
-	// worstCost is Options.WorstCost.
-	worstCost int
 
-	// Of the change under way:
-	coming   []uint32 // entries of added rules, live once the change is committed
-	pending  []*Rule  // that come or go when the trees are changed, if the change keeps to an order
-	unloaded []*Rule  // that come with the next load
-	wanted   uint32   // layers of all rules that come
-	loads    int      // that may still be made for the order; 0: it keeps to none
-	found    bool     // programs may have found a rule of it
+	// How rules are placed.
+	chosen     map[words]bool // masks that are to be hashed
+	allInTrees bool           // no mask is to be hashed
+	worstCost  int            // Options.WorstCost
+
+	// dropped are the rules that the earlier process was adding when it died; see Datapath.Unfinished.
+	dropped []Rule
+
+	// Of the change under way.
+	leaving  map[uint32]bool // entries that it removes or swaps: their ranks are free for others
+	coming   []uint32        // entries of added rules, live once the change is committed
+	pending  []*Rule         // rules that wait for a change of the trees, if the order is kept
+	unloaded []*Rule         // rules that programs find after the next load
+	wanted   uint32          // needOf all rules that come
+	loads    int             // loads that may still be made to keep the order; 0: the order is not kept
+	found    bool            // a packet may have found a rule of the change
 }
 
 // newTables makes tables without rules over the memory of the maps.
 func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, set *tree.Set) *tables {
 	t := &tables{
-		g: g, entries: newEntryStore(entries, m.dir, g.units), singles: slots[:maxTuples], ranks: ranks[:maxTuples+1], treed: map[words]*tuple{},
-		store: m, secret: s, refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
+		g:              g,
+		secret:         s,
+		store:          m,
+		entries:        newEntryStore(entries, m.dir, g.units),
+		singles:        slots[:maxTuples],
+		ranks:          ranks[:maxTuples+1],
+		treeTuples:     map[words]*tuple{},
+		rulesByCounter: make([]uint32, g.counters),
+		leaving:        map[uint32]bool{},
+	}
+	t.table = hashTable{
+		slots: slots[maxTuples:][:g.slots],
+		mask:  uint64(g.slots - 1),
+		hash:  t.unitHash,
 	}
 	t.forest = forest{
 		set:     set,
@@ -71,11 +93,10 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 		outside: func(fn func()) { fn() },
 		costly:  t.costly,
 	}
-	t.table = slotTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
 	return t
 }
 
-// tableStore keeps what must outlive the process: the masks by id, and the changes under way.
+// tableStore keeps what the next process needs beside the entries: the masks by id, and which changes are under way.
 type tableStore interface {
 	setTuple(id uint8, mask *words)
 	clearTuple(id uint8)
@@ -83,43 +104,8 @@ type tableStore interface {
 	underWay(change uint64) bool
 }
 
-// rank orders rules: lower wins.
-func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
-
-const noRank = ^uint64(0)
-
-// hashedTuple returns the tuple of a mask whose rules are in the slot table, or nil.
-func (t *tables) hashedTuple(mask *words) *tuple {
-	for _, u := range t.tuples {
-		if u != nil && u.mask == *mask {
-			return u
-		}
-	}
-	return nil
-}
-
-// tuplesOf returns the tuples that may hold r.
-func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
-	if !r.ranged() {
-		all[0] = t.hashedTuple(r.Mask.words())
-	}
-	all[1] = t.treed[*r.Mask.words()]
-	return all
-}
-
-// everyTuple calls f for every tuple.
-func (t *tables) everyTuple(f func(u *tuple)) {
-	for _, u := range t.tuples {
-		if u != nil {
-			f(u)
-		}
-	}
-	for _, u := range t.treed {
-		f(u)
-	}
-}
-
-// tupleFor returns the tuple that takes r. A mask without rules is hashed if choose has chosen it.
+// tupleFor returns the tuple that takes r, and makes it if need be. A mask without rules is hashed if choose has chosen it,
+// and an id is left.
 func (t *tables) tupleFor(r *Rule) *tuple {
 	mask := r.Mask.words()
 	if !t.goesIntoTrees(r) {
@@ -133,23 +119,43 @@ func (t *tables) tupleFor(r *Rule) *tuple {
 	return t.treeTuple(mask)
 }
 
-// goesIntoTrees reports whether r, which is to be added, comes into the trees. A rule for whose mask no id is left does so
-// too.
+// goesIntoTrees reports whether r, which is to be added, goes into the trees. If it returns false and no id is left for the
+// mask, r goes into the trees all the same.
 func (t *tables) goesIntoTrees(r *Rule) bool {
 	mask := r.Mask.words()
-	return r.ranged() || t.hashedTuple(mask) == nil && (!t.chosen[*mask] || t.treed[*mask] != nil)
+	return r.ranged() || t.hashedTuple(mask) == nil && (!t.chosen[*mask] || t.treeTuples[*mask] != nil)
 }
 
+// tuplesOf returns the tuples that may hold r, or nil in their places.
+func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
+	if !r.ranged() {
+		all[0] = t.hashedTuple(r.Mask.words())
+	}
+	all[1] = t.treeTuples[*r.Mask.words()]
+	return all
+}
+
+// hashedTuple returns the tuple of a mask that is not in the trees, or nil.
+func (t *tables) hashedTuple(mask *words) *tuple {
+	for _, u := range t.tuples {
+		if u != nil && u.mask == *mask {
+			return u
+		}
+	}
+	return nil
+}
+
+// treeTuple returns the tuple of a mask in the trees, and makes it if need be.
 func (t *tables) treeTuple(mask *words) *tuple {
-	u := t.treed[*mask]
+	u := t.treeTuples[*mask]
 	if u == nil {
-		u = newTuple(treeTuple, mask)
-		t.treed[*mask] = u
+		u = newTuple(treeID, mask)
+		t.treeTuples[*mask] = u
 	}
 	return u
 }
 
-// newTuple takes an id that no program knows, or returns nil when all are taken.
+// newTuple makes a tuple with an id that no program knows, or returns nil if all ids are taken.
 func (t *tables) newTuple(mask *words) *tuple {
 	for id, u := range t.tuples {
 		if u == nil {
@@ -165,283 +171,92 @@ func (t *tables) newTuple(mask *words) *tuple {
 // dropTuple forgets a tuple without rules that no program knows.
 func (t *tables) dropTuple(u *tuple) {
 	if u.inTree() {
-		delete(t.treed, u.mask)
+		delete(t.treeTuples, u.mask)
 		return
 	}
 	t.tuples[u.id] = nil
 	t.store.clearTuple(u.id)
 }
 
-// add puts a rule where programs find it, at once, after the flush or after the next load.
-func (t *tables) add(r *Rule) error {
-	if t.count >= t.g.rules {
-		return fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
-	}
-	for _, u := range t.tuplesOf(r) {
-		if err := t.vacant(u, r); err != nil {
-			return err
+// everyTuple calls f for every tuple.
+func (t *tables) everyTuple(f func(u *tuple)) {
+	for _, u := range t.tuples {
+		if u != nil {
+			f(u)
 		}
 	}
-	u := t.tupleFor(r)
-	if t.knows(u, r) {
-		if err := t.await(r); err != nil {
-			return err
-		}
-		u = t.tupleFor(r) // a load forgets a tuple without rules
+	for _, u := range t.treeTuples {
+		f(u)
 	}
-	err := t.addTo(u, r)
-	if errors.Is(err, errBucket) {
-		// The trees take a rule of which the slot table has no place for the key.
-		if err = t.await(r); err == nil {
-			u = t.treeTuple(&u.mask)
-			err = t.addTo(u, r)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	switch known := t.knows(u, r); {
-	case !known:
-		t.unloaded = append(t.unloaded, r)
-	case !u.inTree():
-		t.found = true
-	}
-	return nil
 }
 
-// knows reports whether the programs that run look for the key of r among the rules of u.
-func (t *tables) knows(u *tuple, r *Rule) bool {
-	if u.inTree() {
-		return t.need&needTree != 0
-	}
-	if u.hashed && !slices.Contains(t.rehash, u) {
-		return u.place >= 0
-	}
-	var buf keyBuffer
-	return u.place >= 0 && u.key == string(bytesOf(u.keyOf(buf[:0], r)))
-}
-
-func (t *tables) addTo(u *tuple, r *Rule) error {
-	t.keepOrder(u, r)
-	var buf keyBuffer
-	packed := u.keyOf(buf[:0], r)
-	key := string(bytesOf(packed))
-	c := u.chains[key]
-	at := 0
-	if c != nil {
-		at = t.placeIn(c, r.rank())
-	}
-	unit, err := t.newEntry(u, r, packed, entryComing)
-	if err != nil {
-		return err
-	}
-	t.coming = append(t.coming, unit)
-	t.lowerRanks(u, r.rank())
-	if c == nil {
-		c = &chain{}
-		if !u.inTree() {
-			c.hash = t.hashOf(u, packed)
-		}
-		if err := t.insert(u, key, c, unit); err != nil {
-			t.dropEntry(unit)
-			return err
-		}
-		u.chains[key] = c
-	} else if at == 0 {
-		t.replace(u, c, c.entries[0], unit)
-	}
-	c.entries = slices.Insert(c.entries, at, unit)
-	u.need |= needOf(r)
-	t.counted(u, r.Counter, 1)
-	return nil
-}
-
-// placeIn is the place in a chain of the first entry whose rank is not below rank.
-func (t *tables) placeIn(c *chain, rank uint64) int {
-	at, _ := slices.BinarySearchFunc(c.entries, rank, func(e uint32, rank uint64) int {
-		return cmp.Compare(t.entries.rank(e), rank)
-	})
-	return at
-}
-
-// newEntry writes an entry for r in this state. No slot and no tree leads to it yet.
-func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint32, error) {
-	align := 1
-	if u.inTree() {
-		var buf [treeEntryWords]uint64
-		packed, align = treeEntry(buf[:0], r), treeAlign
-	}
-	size := sizeFor(len(packed))
-	unit, ok := t.entries.alloc(size, align)
-	if !ok && t.entries.waiting > 0 {
-		err := t.forest.flush() // the trees may lead to an entry that was retired
-		if err == nil {
-			err = t.reclaim()
-		}
-		if err != nil {
-			return 0, err
-		}
-		unit, ok = t.entries.alloc(size, align)
-	}
-	if !ok {
-		return 0, fmt.Errorf("adding a rule: %w: no room for an entry of %d words", ErrFull, len(packed))
-	}
-	t.entries.write(unit, r.rank(), packed, newDirWord(state, u.id, uint8(size), r.Drop, r.Counter))
-	return unit, nil
-}
-
-// dropEntry frees an entry that no slot ever pointed at.
-func (t *tables) dropEntry(unit uint32) {
-	d := t.entries.dirWord(unit)
-	t.entries.setDir(unit, 0)
-	t.entries.release(int(unit), int(d.size()))
-}
-
-func (t *tables) counted(u *tuple, counter uint32, n int) {
-	u.rules += n
-	t.count += n
-	t.refs[counter] += uint32(n)
-}
-
-func (t *tables) reclaim() error {
-	if err := t.grace(); err != nil {
-		return err
-	}
-	t.entries.reclaim()
-	t.forest.set.Reclaim()
-	return nil
-}
-
-// insert makes the first entry of a key findable. A tuple that has been one key, and gets another, is hashed from the
-// next load on; until then its first key is in both places.
-func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
-	if u.inTree() {
-		t.forest.touch(c)
-		return nil
-	}
-	if !u.hashed && len(u.chains) == 0 && (u.place < 0 || u.key == key) {
-		u.key = key
-		atomic.StoreUint64(&t.singles[u.id], t.entries.slot(unit, c.hash))
-		return nil
-	}
-	if !u.hashed {
-		for _, first := range u.chains {
-			if !t.table.insert(first.hash, t.entries.slot(first.entries[0], first.hash)) {
-				return errBucket
+// rules lists the rules, best first.
+func (t *tables) rules() []Rule {
+	all := make([]Rule, 0, t.count)
+	t.everyTuple(func(u *tuple) {
+		for _, c := range u.chains {
+			for _, e := range c.entries {
+				all = append(all, t.rule(u, e))
 			}
 		}
-		u.hashed = true
-		t.rehash = append(t.rehash, u)
-	}
-	if !t.table.insert(c.hash, t.entries.slot(unit, c.hash)) {
-		return errBucket
-	}
-	return nil
+	})
+	slices.SortFunc(all, func(a, b Rule) int { return cmp.Compare(a.rank(), b.rank()) })
+	return all
 }
 
-// errBucket: the slot table has no free slot within slotProbes of the place of a key.
-var errBucket = errors.New("no slot near the place of a key")
-
-// replace points the slot of a key, which points at the entry from, at the entry to.
-func (t *tables) replace(u *tuple, c *chain, from, to uint32) {
+// rule reads the rule of the entry at a unit, which is one of u.
+func (t *tables) rule(u *tuple, unit uint32) Rule {
 	if u.inTree() {
-		t.forest.touch(c)
-		return
+		return t.treeRule(unit)
 	}
-	s := t.entries.slot(to, c.hash)
-	if u.hashed {
-		if i, ok := t.table.find(c.hash, from); ok {
-			t.table.set(i, s)
-		}
+	r := t.ruleWithoutKey(unit)
+	*r.Mask.words() = u.mask
+	packed := t.entries.packed(unit, len(u.maskWords))
+	for i, w := range u.maskWords {
+		r.Key.words()[w] = packed[i]
 	}
-	if t.owns(u, from) {
-		atomic.StoreUint64(&t.singles[u.id], s)
+	return r
+}
+
+// treeRule reads the rule of the entry at a unit, which is one of the trees.
+func (t *tables) treeRule(unit uint32) Rule {
+	r := t.ruleWithoutKey(unit)
+	t.entries.readTree(unit, &r)
+	return r
+}
+
+// ruleWithoutKey reads rank, counter and action of the entry at a unit.
+func (t *tables) ruleWithoutKey(unit uint32) Rule {
+	d := t.entries.dirWord(unit)
+	rank := t.entries.rank(unit)
+	return Rule{
+		Priority: uint16(rank >> 32),
+		Order:    uint32(rank),
+		Counter:  d.counter(),
+		Drop:     d.drop(),
 	}
 }
 
-// owns says whether the single slot of a tuple points at unit.
-func (t *tables) owns(u *tuple, unit uint32) bool {
-	s := t.singles[u.id]
-	return !free(s) && unitOf(s) == unit
-}
+// uses reports whether a rule counts on a counter.
+func (t *tables) uses(counter uint32) bool { return t.rulesByCounter[counter] != 0 }
 
-// clear takes the slot of a key away.
-func (t *tables) clear(u *tuple, c *chain) {
-	if u.inTree() {
-		t.forest.touch(c)
-		return
-	}
-	if u.hashed {
-		if i, ok := t.table.find(c.hash, c.entries[0]); ok {
-			t.table.remove(i)
-		}
-	}
-	if t.owns(u, c.entries[0]) {
-		atomic.StoreUint64(&t.singles[u.id], 0)
-	}
-}
-
-// abandon takes changes of come back, and with them tuples that no program knows.
-func (t *tables) abandon(moves []move) {
-	for _, m := range slices.Backward(moves) {
-		if m.from == nil {
-			t.removeRule(m.to)
-		} else {
-			t.moveRule(move{m.to, m.from})
-		}
-	}
-	t.rehash = slices.DeleteFunc(t.rehash, t.unhash)
-	if err := t.forest.flush(); err != nil {
-		t.log.Error("taking rules out of the trees", "error", err)
-	}
+// stats fills in what Stats tells about rules.
+func (t *tables) stats(s *Stats) {
+	s.Rules = t.count
+	s.MaxRules = t.g.rules
+	s.Built = t.forest.set.Built()
 	t.everyTuple(func(u *tuple) {
-		if u.rules == 0 && u.place < 0 {
-			t.dropTuple(u)
+		if u.rules == 0 {
+			return
+		}
+		s.Tuples++
+		if !u.inTree() {
+			s.Hashed++
 		}
 	})
-	if t.next != nil {
-		t.next = nil
-		t.setRanks()
-	}
 }
 
-// unhash makes a tuple of at most one key single again. Programs know it as single, and the key is in its single slot too.
-func (t *tables) unhash(u *tuple) bool {
-	if len(u.chains) > 1 {
-		return false
-	}
-	for _, c := range u.chains {
-		if !t.owns(u, c.entries[0]) {
-			return false
-		}
-		if i, ok := t.table.find(c.hash, c.entries[0]); ok {
-			t.table.remove(i)
-		}
-	}
-	u.hashed = false
-	return true
-}
-
-// hashOf is the hash of a key of a tuple.
-func (t *tables) hashOf(u *tuple, packed []uint64) uint64 {
-	return t.secret.hash(u.id, u.word, packed)
-}
-
-// unitHash is the hash of the entry at unit.
-func (t *tables) unitHash(unit uint32) uint64 {
-	u := t.tuples[t.entries.dirWord(unit).tuple()]
-	return t.hashOf(u, t.entries.packed(unit, len(u.word)))
-}
-
-// treeBound is the part of worstCost that hashed masks leave to the trees.
-func (t *tables) treeBound() int {
-	if t.worstCost == 0 {
-		return 0
-	}
-	return max(1, t.worstCost-t.hashedCost().Steps())
-}
-
-// hashed is the number of masks that are hashed.
+// hashed returns the number of masks with rules that are not in the trees.
 func (t *tables) hashed() (n int) {
 	for _, u := range t.tuples {
 		if u != nil && u.rules > 0 {
@@ -454,10 +269,39 @@ func (t *tables) hashed() (n int) {
 // check compares the trees with a linear matcher.
 func (t *tables) check() error {
 	heads := make([]Rule, 0, t.count)
-	for _, u := range t.treed {
+	for _, u := range t.treeTuples {
 		for _, c := range u.chains {
 			heads = append(heads, t.rule(u, c.entries[0]))
 		}
 	}
 	return t.forest.check(heads)
+}
+
+// reclaim frees the memory of removed rules behind a grace period.
+func (t *tables) reclaim() error {
+	if err := t.grace(); err != nil {
+		return err
+	}
+	t.entries.reclaim()
+	t.forest.set.Reclaim()
+	return nil
+}
+
+// hashOf returns the hash of a key of a tuple.
+func (t *tables) hashOf(u *tuple, packed []uint64) uint64 {
+	return t.secret.hash(u.id, u.maskWords, packed)
+}
+
+// unitHash returns the hash of the entry at a unit.
+func (t *tables) unitHash(unit uint32) uint64 {
+	u := t.tuples[t.entries.dirWord(unit).tuple()]
+	return t.hashOf(u, t.entries.packed(unit, len(u.maskWords)))
+}
+
+// treeBound returns the part of worstCost that hashed masks leave to the trees. 0: no bound.
+func (t *tables) treeBound() int {
+	if t.worstCost == 0 {
+		return 0
+	}
+	return max(1, t.worstCost-t.hashedCost().Steps())
 }

@@ -13,27 +13,27 @@ import (
 // TestACounterWaitsForAGracePeriod: a slot that was given back is another owner's when no program
 // runs any more that may still count for the last one, and not before.
 func TestACounterWaitsForAGracePeriod(t *testing.T) {
-	rs := openTest(t, Options{MaxRules: 256, MaxCounters: 2})
-	a, b := mustCounter(t, rs, "a"), mustCounter(t, rs, "b")
-	if err := rs.FreeCounter(a); err != nil {
+	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 2})
+	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
+	if err := dp.FreeCounter(a); err != nil {
 		t.Fatal(err)
 	}
-	if id, ok := rs.pool.next(); ok {
+	if id, ok := dp.pool.next(); ok {
 		t.Fatalf("counter %d may be taken at once", id)
 	}
-	good := rs.grace
+	good := dp.grace
 	bad, err := newGrace(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad.close()
-	rs.grace = bad
-	c, err := rs.AllocCounter("c")
-	rs.grace = good
+	dp.grace = bad
+	c, err := dp.AllocCounter("c")
+	dp.grace = good
 	if err == nil {
 		t.Fatalf("counter %d was given out although the wait failed", c.ID)
 	}
-	if c, err = rs.AllocCounter("c"); err != nil || c.ID != a || c.ID == b {
+	if c, err = dp.AllocCounter("c"); err != nil || c.ID != a || c.ID == b {
 		t.Errorf("after a grace period: counter %+v, %v; want %d", c, err, a)
 	}
 }
@@ -41,11 +41,11 @@ func TestACounterWaitsForAGracePeriod(t *testing.T) {
 // TestPinsOfAnotherNumberOfCPUs are refused: a CPU that they have no block for would not be counted.
 func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
 	dir := pinDir(t)
-	rs, err := Open(Options{MaxRules: 256, PinDir: dir}) // makes the directory
+	dp, err := Open(Options{MaxRules: 256, PinDir: dir}) // makes the directory
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := removePins(dir); err != nil {
@@ -74,9 +74,9 @@ func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
 		if err := m.close(); err != nil {
 			t.Fatal(err)
 		}
-		rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+		dp, err := Open(Options{MaxRules: 256, PinDir: dir})
 		if err == nil {
-			rs.Close()
+			dp.Close()
 		}
 		if !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), "CPUs") {
 			t.Errorf("pins for %d CPUs on a machine of %d: %v", n, cpus, err)
@@ -92,39 +92,39 @@ func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
 func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
-	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
-	id := mustCounter(t, rs, "a")
+	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	id := mustCounter(t, dp, "a")
 	rule := func(proto uint8, flags Flags) Rule {
 		r := Rule{Counter: id}
 		r.Key.Out.Flags, r.Mask.Out.Flags = flags, FlagIPv4
 		r.Key.Out.Proto, r.Mask.Out.Proto = proto, 0xff
 		return r
 	}
-	mustAdd(t, rs, rule(6, FlagIPv4), rule(1, FlagIPv4)) // two keys, so that the mask is hashed
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	if rs.constants.need&needIPv6 != 0 {
+	mustAdd(t, dp, rule(6, FlagIPv4), rule(1, FlagIPv4)) // two keys, so that the mask is hashed
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if dp.constants.need&needIPv6 != 0 {
 		t.Fatal("the programs parse IPv6 already: the test shows nothing")
 	}
 	late := rule(17, 0)
-	rs.mu.Lock()
+	dp.mu.Lock()
 	loads := 0
-	rs.class.load = func() error { loads++; return nil }
-	err := rs.class.come(t.Context(), []move{{nil, &late}})
-	rs.mu.Unlock()
+	dp.tables.load = func() error { loads++; return nil }
+	err := dp.tables.come(t.Context(), []swap{{nil, &late}})
+	dp.mu.Unlock()
 	if err != nil || loads != 1 {
 		t.Fatalf("a rule that needs IPv6: %d loads, %v", loads, err)
 	}
-	if err := rs.Close(); err != nil {
+	if err := dp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rs = openTest(t, Options{MaxRules: 256, PinDir: dir})
-	p := attachedProgram(t, rs)
+	dp = openTest(t, Options{MaxRules: 256, PinDir: dir})
+	p := attachedProgram(t, dp)
 	defer p.Close()
 	runFrame(t, p, udp6([16]byte{0x20}))
-	if got := readOne(t, rs, id); got != (Pair{1, 80}) {
+	if got := readOne(t, dp, id); got != (Pair{1, 80}) {
 		t.Errorf("a packet of the rule that was added last: counted %+v", got)
 	}
-	if n := rs.Stats().Programs; n != 1 {
+	if n := dp.Stats().Programs; n != 1 {
 		t.Errorf("%d programs were loaded, want 1", n)
 	}
 }

@@ -26,11 +26,11 @@ func flood(t testing.TB, e *lab.End, flows, size int, o lab.SenderOptions) *lab.
 	return s
 }
 
-func floodRules(t testing.TB, rs *RuleSet, flows int) (ids []uint32) {
+func floodRules(t testing.TB, dp *Datapath, flows int) (ids []uint32) {
 	t.Helper()
 	var rules []Rule
 	for i := range flows {
-		id := mustCounter(t, rs, ownerName(i))
+		id := mustCounter(t, dp, ownerName(i))
 		ids = append(ids, id)
 		r := exact4(0x0a000001, 0x0a000002, uint16(1000+i), 53, id)
 		r.Order = uint32(i)
@@ -42,11 +42,11 @@ func floodRules(t testing.TB, rs *RuleSet, flows int) (ids []uint32) {
 		}
 		rules = append(rules, r)
 	}
-	mustAdd(t, rs, rules...)
+	mustAdd(t, dp, rules...)
 	return ids
 }
 
-func compareCounts(t testing.TB, rs *RuleSet, ids []uint32, s *lab.Sender) {
+func compareCounts(t testing.TB, dp *Datapath, ids []uint32, s *lab.Sender) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -54,7 +54,7 @@ func compareCounts(t testing.TB, rs *RuleSet, ids []uint32, s *lab.Sender) {
 		t.Fatal(err)
 	}
 	got := make([]Pair, len(ids))
-	if err := rs.Read(ids, got); err != nil {
+	if err := dp.Read(ids, got); err != nil {
 		t.Fatal(err)
 	}
 	for i, sent := range s.Sent() {
@@ -74,23 +74,23 @@ func TestVeth(t *testing.T) {
 	}{{"native", ModeNative}, {"generic", ModeGeneric}, {"tcx", ModeTCX}, {"tcx", ModeAuto}} {
 		t.Run(mode.name, func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
-			ids := floodRules(t, rs, flows)
-			if got := attach(t, rs, w.Near, AttachOptions{Mode: mode.mode, Ingress: true}); len(got) != 1 || got[0].Mode != mode.name {
+			dp := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, dp, flows)
+			if got := attach(t, dp, w.Near, AttachOptions{Mode: mode.mode, Ingress: true}); len(got) != 1 || got[0].Mode != mode.name {
 				t.Fatalf("attachments: got %+v", got)
 			}
 			s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
 			if err := s.Run(context.Background(), packets); err != nil {
 				t.Fatal(err)
 			}
-			compareCounts(t, rs, ids, s)
+			compareCounts(t, dp, ids, s)
 		})
 	}
 	t.Run("egress", func(t *testing.T) {
 		w := testWire(t)
-		rs := openTest(t, Options{MaxRules: 1024})
-		ids := floodRules(t, rs, flows)
-		attach(t, rs, w.Far, AttachOptions{Egress: true})
+		dp := openTest(t, Options{MaxRules: 1024})
+		ids := floodRules(t, dp, flows)
+		attach(t, dp, w.Far, AttachOptions{Egress: true})
 		s := flood(t, w.Far, flows, 100, lab.SenderOptions{Stack: true})
 		if err := s.Run(context.Background(), packets); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestVeth(t *testing.T) {
 		if n := s.Refused(); n != 0 {
 			t.Fatalf("%d frames were refused behind the hook", n)
 		}
-		compareCounts(t, rs, ids, s)
+		compareCounts(t, dp, ids, s)
 	})
 }
 
@@ -107,9 +107,9 @@ func TestVeth(t *testing.T) {
 func TestPairsBelongTogether(t *testing.T) {
 	const flows, size = 16, 100 // enough to be summed in vectors
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024})
-	ids := floodRules(t, rs, flows)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	dp := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, dp, flows)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	ctx, enough := context.WithCancel(context.Background())
 	defer enough()
 	done := make(chan error, 2)
@@ -128,7 +128,7 @@ func TestPairsBelongTogether(t *testing.T) {
 			t.Fatalf("only %d of %d reads met a new value", changes, reads)
 		}
 		for range 1000 {
-			if err := rs.Read(ids, got); err != nil {
+			if err := dp.Read(ids, got); err != nil {
 				t.Fatal(err)
 			}
 			for i, p := range got {
@@ -162,7 +162,7 @@ func TestPairsBelongTogether(t *testing.T) {
 			sent[i].Bytes += x.Bytes
 		}
 	}
-	if err := rs.Read(ids, got); err != nil {
+	if err := dp.Read(ids, got); err != nil {
 		t.Fatal(err)
 	}
 	for i := range sent {
@@ -179,10 +179,10 @@ func TestRulesChangeUnderTraffic(t *testing.T) {
 	packets := times.Brief(uint64(1_500_000), 300_000)
 	rng := seed.Rand(t)
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 4096})
-	ids := floodRules(t, rs, flows)
-	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
-	other := mustCounter(t, rs, "other")
+	dp := openTest(t, Options{MaxRules: 4096})
+	ids := floodRules(t, dp, flows)
+	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	other := mustCounter(t, dp, "other")
 	s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
 	var stop atomic.Bool
 	done := make(chan error, 1)
@@ -211,13 +211,13 @@ func TestRulesChangeUnderTraffic(t *testing.T) {
 			}
 			add = append(add, r)
 		}
-		if err := rs.Add(add...); err != nil {
+		if err := dp.Add(add...); err != nil {
 			t.Fatal(err)
 		}
 		live = append(live, add...)
 		if len(live) > 200 {
 			rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
-			if err := rs.Remove(live[50:]...); err != nil {
+			if err := dp.Remove(live[50:]...); err != nil {
 				t.Fatal(err)
 			}
 			live = live[:50]
@@ -226,6 +226,6 @@ func TestRulesChangeUnderTraffic(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d rounds of changes, %d loads of programs", rounds, rs.Stats().Programs)
-	compareCounts(t, rs, ids, s)
+	t.Logf("%d rounds of changes, %d loads of programs", rounds, dp.Stats().Programs)
+	compareCounts(t, dp, ids, s)
 }

@@ -45,17 +45,17 @@ func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
 		"taken":      {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rs := openTest(t, Options{MaxRules: 2 * rules, WorstCost: test.bound})
-			before, winner := mustCounter(t, rs, "before"), mustCounter(t, rs, "winner")
+			dp := openTest(t, Options{MaxRules: 2 * rules, WorstCost: test.bound})
+			before, winner := mustCounter(t, dp, "before"), mustCounter(t, dp, "winner")
 			first := exact4(1, 2, 3, 4, before)
 			first.Priority = 5
-			mustAdd(t, rs, first)
-			p := program(t, rs, HookIngress, 0)
+			mustAdd(t, dp, first)
+			p := program(t, dp, HookIngress, 0)
 			frame := udp4(1, 2, 3, 4, 64)
 
 			come := append(wide(rules, winner), exact4(1, 2, 3, 4, winner))
 			sent := uint64(0)
-			err := rs.ExchangeContext(asked{t.Context(), func() error {
+			err := dp.ExchangeContext(asked{t.Context(), func() error {
 				runFrame(t, p, frame)
 				if sent++; test.asks > 0 && sent >= uint64(test.asks) {
 					return context.Canceled
@@ -65,13 +65,13 @@ func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
 			if !errors.Is(err, test.want) || errors.Is(err, ErrUndone) {
 				t.Fatalf("the call returns %v", err)
 			}
-			if got := readOne(t, rs, before).Packets; sent < 2 || err != nil && got != sent || err == nil && got+1 < sent {
+			if got := readOne(t, dp, before).Packets; sent < 2 || err != nil && got != sent || err == nil && got+1 < sent {
 				t.Errorf("%d packets of %d were decided by the rule from before", got, sent)
 			}
-			if n := rs.Stats().Rules; err != nil && n != 1 || err == nil && n != 1+len(come) {
+			if n := dp.Stats().Rules; err != nil && n != 1 || err == nil && n != 1+len(come) {
 				t.Errorf("%d rules are left", n)
 			}
-			if err := rs.verify(); err != nil {
+			if err := dp.verify(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -81,26 +81,26 @@ func TestNoPacketIsDecidedByAChangeThatTheTreesRefuse(t *testing.T) {
 // A hook is attached while the trees of many rules are built. It counts by these rules as soon as they are there.
 func TestAHookIsAttachedWhileTreesAreBuilt(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 4096})
-	counter := mustCounter(t, rs, "many")
+	dp := openTest(t, Options{MaxRules: 4096})
+	counter := mustCounter(t, dp, "many")
 	attached := false
-	err := rs.ExchangeContext(asked{t.Context(), func() error {
-		if attached || !rs.mu.TryLock() {
+	err := dp.ExchangeContext(asked{t.Context(), func() error {
+		if attached || !dp.mu.TryLock() {
 			return nil
 		}
-		rs.mu.Unlock()
+		dp.mu.Unlock()
 		attached = true
-		attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+		attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 		return nil
 	}}, nil, wide(2100, counter))
 	if err != nil || !attached {
 		t.Fatalf("the call returns %v; attached meanwhile: %t", err, attached)
 	}
 
-	ids := floodRules(t, rs, 2)
+	ids := floodRules(t, dp, 2)
 	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
 	if err := s.Run(t.Context(), 2000); err != nil {
 		t.Fatal(err)
 	}
-	compareCounts(t, rs, ids, s)
+	compareCounts(t, dp, ids, s)
 }

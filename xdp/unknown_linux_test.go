@@ -16,10 +16,10 @@ import (
 // it cannot be seen. As long as that is so, the interface gets no second program, which would count each packet again.
 func TestUnknownDispatcher(t *testing.T) {
 	w := testWire(t)
-	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
 	o := AttachOptions{Ingress: true, Beside: true, Dispatcher: true}
-	k := hookKey{port: attach(t, rs, w.Near, o)[0].Port, hook: HookIngress}
-	if err := rs.Detach(w.Near.Name); err != nil {
+	k := hookKey{port: attach(t, dp, w.Near, o)[0].Port, hook: HookIngress}
+	if err := dp.Detach(w.Near.Name); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(dispatcher.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -40,19 +40,19 @@ func TestUnknownDispatcher(t *testing.T) {
 			return err
 		}
 		defer foreign.Close()
-		r := rs.meta.port(k.port)
-		r.setHook(site{hookKey: k, slot: true}, ifi.Index, modeDispatcher)
-		if err := rs.adoptSlot(k, r); err == nil {
+		r := dp.meta.port(k.port)
+		r.setHook(site{hookKey: k, component: true}, ifi.Index, modeDispatcher)
+		if err := dp.adoptComponent(k, r); err == nil {
 			t.Error("a slot was adopted that cannot be seen")
 		}
-		if a, err := rs.Attach(w.Near.Name, o); err == nil {
+		if a, err := dp.Attach(w.Near.Name, o); err == nil {
 			t.Errorf("attached %+v beside a program that may count", a)
 		}
 		chain, err := link.QueryPrograms(link.QueryOptions{Target: ifi.Index, Attach: ebpf.AttachTCXIngress})
 		if err == nil && len(chain.Programs) > 0 {
 			t.Errorf("%d TCX programs", len(chain.Programs))
 		}
-		if err := rs.hooks[k].detach(); err == nil {
+		if err := dp.hooks[k].detach(); err == nil {
 			t.Error("a program was detached that cannot be seen")
 		}
 		return err
@@ -60,7 +60,7 @@ func TestUnknownDispatcher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := attach(t, rs, w.Near, o); !a[0].Fresh || a[0].Mode == modeDispatcher {
+	if a := attach(t, dp, w.Near, o); !a[0].Fresh || a[0].Mode == modeDispatcher {
 		t.Errorf("behind the dispatcher: %+v", a[0])
 	}
 }

@@ -2,13 +2,12 @@ package xdp
 
 import "unsafe"
 
-// words views a key as the words that the classifier works on. Key begins with
-// a zero-length array of uint64, so it is aligned for them, and is made of
-// nothing but bytes and integers, so every pattern is a valid word.
+// words views a key as the words that the classifier works on. A Key begins with an array of no uint64, so it is aligned for them. It
+// is made of bytes and integers alone, so every pattern of bits is valid.
 func (k *Key) words() *words { return (*words)(unsafe.Pointer(k)) }
 
-// wordsOf views mapped memory as words. mmap returns whole pages, so the first
-// byte is aligned; the caller keeps the mapping for as long as the words are used.
+// wordsOf views mapped memory as words. mmap returns whole pages, so the first byte is aligned. The caller keeps the mapping as long
+// as the words are used.
 func wordsOf(b []byte) []uint64 {
 	if len(b) < 8 {
 		return nil
@@ -16,12 +15,12 @@ func wordsOf(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
-// marksOf views words as the marks that they hold, two each.
+// marksOf views words as marks, two in each word.
 func marksOf(w []uint64) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*2)
 }
 
-// bytesOf views words as bytes, for strings that are kept in them.
+// bytesOf views words as bytes.
 func bytesOf(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }

@@ -69,12 +69,12 @@ func TestTagBesideTheFrame(t *testing.T) {
 	}{{"one tag", false}, {"two tags", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := testWire(t)
-			rs := openTest(t, Options{MaxRules: 1024})
+			dp := openTest(t, Options{MaxRules: 1024})
 			right, wrong := tagged(wire, c.inside), tagged(swapped, c.inside)
-			right.Counter, wrong.Counter = mustCounter(t, rs, "right"), mustCounter(t, rs, "wrong")
+			right.Counter, wrong.Counter = mustCounter(t, dp, "right"), mustCounter(t, dp, "wrong")
 			wrong.Order = 1
-			mustAdd(t, rs, right, wrong)
-			attach(t, rs, w.Far, AttachOptions{Egress: true})
+			mustAdd(t, dp, right, wrong)
+			attach(t, dp, w.Far, AttachOptions{Egress: true})
 			pushTag(t, w.Far, 1<<13|100)
 			frame := udp4(0x0a000001, 0x0a000002, 1000, 53, size)
 			if c.inside {
@@ -88,10 +88,10 @@ func TestTagBesideTheFrame(t *testing.T) {
 			if err := s.Run(context.Background(), packets); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := readOne(t, rs, right.Counter), (Pair{packets, packets * uint64(len(frame)+4)}); got != want {
+			if got, want := readOne(t, dp, right.Counter), (Pair{packets, packets * uint64(len(frame)+4)}); got != want {
 				t.Errorf("vlan id 100 pcp 1: got %+v, want %+v", got, want)
 			}
-			if got := readOne(t, rs, wrong.Counter); got != (Pair{}) {
+			if got := readOne(t, dp, wrong.Counter); got != (Pair{}) {
 				t.Errorf("vlan id 1056 pcp 3: got %+v, want none", got)
 			}
 		})

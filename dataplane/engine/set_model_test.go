@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // Rename implements renamer.
@@ -222,15 +222,15 @@ func TestSetFlowsAsAMap(t *testing.T) {
 					}
 				}
 			}
-			oracle := linear.New(m.live)
+			matcher := oracle.New(m.live)
 			for range 20 {
-				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
+				p := oracle.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
 				if alone {
 					w.under.see(p)
 				} else {
 					w.send(p)
 				}
-				if i, ok := oracle.Match(p); ok {
+				if i, ok := matcher.Match(p); ok {
 					name := m.live[i].Name
 					m.truth[name] = backend.Add(m.truth[name], backend.Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
 				}

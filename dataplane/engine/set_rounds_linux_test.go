@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/lab/times"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -121,10 +121,10 @@ func TestSetFlowsWithPackets(t *testing.T) {
 		if err := snd.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		oracle, now := linear.New(m.live), snd.Sent()
+		matcher, now := oracle.New(m.live), snd.Sent()
 		for i, port := range []uint16{2000, 2001, 2002, 2003} {
-			p := linear.Packet{Frame: udpTo(port, 60), Interface: b.wire.Near.Name}
-			if at, ok := oracle.Match(p); ok {
+			p := oracle.Packet{Frame: udpTo(port, 60), Interface: b.wire.Near.Name}
+			if at, ok := matcher.Match(p); ok {
 				name := m.live[at].Name
 				m.truth[name] = backend.Add(m.truth[name], backend.Sub(backend.Pair(now[i]), backend.Pair(before[i])))
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // world is a host with one interface: a device with flow tables before XDP's hook.
@@ -21,7 +21,7 @@ type world struct {
 	under *fakeSoftware
 }
 
-func (w *world) send(p linear.Packet) {
+func (w *world) send(p oracle.Packet) {
 	w.over.see(p)
 	w.under.see(p)
 }
@@ -57,20 +57,20 @@ func (t *table) put(f backend.Placed) uint32 {
 	return id
 }
 
-func (t *table) count(name string, p linear.Packet) {
+func (t *table) count(name string, p oracle.Packet) {
 	c := &t.pairs[t.ids[name]]
 	c.Packets++
 	c.Bytes += uint64(len(p.Frame))
 }
 
 // first counts the packet by the flow that the linear matcher names.
-func (t *table) first(p linear.Packet) {
+func (t *table) first(p oracle.Packet) {
 	all := t.ordered()
 	flows := make([]flow.Flow, len(all))
 	for i, f := range all {
 		flows[i] = f.Flow
 	}
-	if i, ok := linear.New(flows).Match(p); ok {
+	if i, ok := oracle.New(flows).Match(p); ok {
 		t.count(flows[i].Name, p)
 	}
 }
@@ -104,7 +104,7 @@ func (o *fakeHardware) lose() {
 	}
 }
 
-func (o *fakeHardware) see(p linear.Packet) {
+func (o *fakeHardware) see(p oracle.Packet) {
 	switch {
 	case o.down != nil:
 	case o.exclusive:
@@ -117,7 +117,7 @@ func (o *fakeHardware) see(p linear.Packet) {
 		t.first(p)
 	default:
 		for name, f := range o.flows {
-			if _, ok := linear.New([]flow.Flow{f.Flow}).Match(p); ok && o.gone[name] == nil {
+			if _, ok := oracle.New([]flow.Flow{f.Flow}).Match(p); ok && o.gone[name] == nil {
 				o.count(name, p)
 			}
 		}
@@ -225,7 +225,7 @@ func newFakeSoftware() *fakeSoftware {
 	return &fakeSoftware{table: newTable(), served: make(map[string]bool), left: make(map[string]uint32)}
 }
 
-func (u *fakeSoftware) see(p linear.Packet) {
+func (u *fakeSoftware) see(p oracle.Packet) {
 	if u.attached {
 		u.first(p)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // The model: flows come and go, devices are lost and return, packets pass, and at
@@ -84,11 +84,11 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 				w.over.down = nil
 				s.refresh(t)
 			}
-			oracle := linear.New(live)
+			matcher := oracle.New(live)
 			for range 20 {
-				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
+				p := oracle.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
 				w.send(p)
-				if i, ok := oracle.Match(p); ok {
+				if i, ok := matcher.Match(p); ok {
 					truth[live[i].Name] = backend.Add(truth[live[i].Name], backend.Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
 				}
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // Where a flow is counted, and why not elsewhere, follows from the flows that there are, and not from how

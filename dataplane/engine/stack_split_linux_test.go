@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // TestSplitSetsCountEachPacketOnce draws overlapping sets of flows, lets the engine split
@@ -94,7 +94,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 			s.xdp++
 		}
 	}
-	oracle := linear.New(flows)
+	matcher := oracle.New(flows)
 	want := make([]backend.Pair, len(flows))
 	sent := make(map[flow.Direction][][]byte)
 	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
@@ -108,7 +108,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 				continue // a NIC counts it as MPLS by its EtherType: docs/flows.md
 			}
 			frames = append(frames, f)
-			i, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
+			i, ok := matcher.Match(oracle.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
 			switch {
 			case !ok:
 			case placed[i].Source.Backend == "rdma" && d == flow.Ingress && cutTag(f):
@@ -127,7 +127,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 		}
 	}
 	if t.Failed() {
-		b.blame(t, oracle, placed, sent)
+		b.blame(t, matcher, placed, sent)
 		for _, p := range placed {
 			t.Logf("%s: priority %d %v %s: %s %v", p.Flow.Name, p.Flow.Priority, p.Flow.Direction, p.Flow.Match, p.Source.String(), p.Rejected)
 		}
@@ -141,7 +141,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 
 // blame sends frames again, one by one, and shows the first that goes to other flows than
 // the linear matcher names.
-func (b *softBench) blame(t *testing.T, oracle *linear.Matcher, placed []dataplane.Placement, sent map[flow.Direction][][]byte) {
+func (b *softBench) blame(t *testing.T, matcher *oracle.Matcher, placed []dataplane.Placement, sent map[flow.Direction][][]byte) {
 	totals := func() []uint64 {
 		out := make([]uint64, len(placed))
 		for i, p := range placed {
@@ -152,7 +152,7 @@ func (b *softBench) blame(t *testing.T, oracle *linear.Matcher, placed []datapla
 	was := totals()
 	for d, frames := range sent {
 		for _, f := range frames {
-			want, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
+			want, ok := matcher.Match(oracle.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
 			b.pass(t, d, [][]byte{f})
 			now := totals()
 			for i, p := range placed {

@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/internal/lab/frame"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // stacked is an engine over a world, polled and refreshed by the test alone.
@@ -132,8 +132,8 @@ func udpTo(port uint16, size int) []byte {
 		frame.IPv4{Src: frame.Addr("198.51.100.1"), Dst: frame.Addr("192.0.2.1")}, frame.UDP{Src: 9, Dst: port})
 }
 
-func packetTo(port uint16) linear.Packet {
-	return linear.Packet{Frame: udpTo(port, 60), Interface: "v0"}
+func packetTo(port uint16) oracle.Packet {
+	return oracle.Packet{Frame: udpTo(port, 60), Interface: "v0"}
 }
 
 // A flow that only XDP can count displaces those below it that it overlaps, and

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // No packet matches two flows that do not overlap. The packets are drawn to hit
@@ -18,14 +18,14 @@ func TestNoPacketMatchesFlowsThatDoNotOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
 		flows := gen.Flows(rng, 2+rng.IntN(12))
-		alone := make([]*linear.Matcher, len(flows))
+		alone := make([]*oracle.Matcher, len(flows))
 		for i := range flows {
 			flows[i].Direction = flow.Ingress
-			alone[i] = linear.New(flows[i : i+1])
+			alone[i] = oracle.New(flows[i : i+1])
 		}
 		both := make(map[[2]int]bool)
 		for range 60 {
-			p := linear.Packet{Frame: gen.Packet(rng, flows)}
+			p := oracle.Packet{Frame: gen.Packet(rng, flows)}
 			var hit []int
 			for i, m := range alone {
 				if _, ok := m.Match(p); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // The matching, without a netdev, under sanitizers.
@@ -68,9 +68,9 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 			flows = append(flows, f)
 		}
 		flowsSeen += len(flows)
-		oracle := linear.New(flows)
+		matcher := oracle.New(flows)
 		for range 100 {
-			p := linear.Packet{Frame: gen.Packet(rng, flows), Direction: flow.Direction(rng.IntN(2))}
+			p := oracle.Packet{Frame: gen.Packet(rng, flows), Direction: flow.Direction(rng.IntN(2))}
 			ask := fmt.Sprintf("count %d %d %x", p.Direction, len(p.Frame), p.Frame)
 			words := d.must("%s", ask)
 			if again := d.must("%s", ask); !slices.Equal(again, words) {
@@ -81,7 +81,7 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 				t.Fatalf("a header is cut, though all is at hand:\n%s", hex.Dump(p.Frame))
 			}
 			want := ""
-			if i, ok := oracle.Match(p); ok {
+			if i, ok := matcher.Match(p); ok {
 				want = fmt.Sprint(i)
 				hits++
 			}

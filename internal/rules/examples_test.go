@@ -19,7 +19,7 @@ var mainCalls = map[string][]string{
 	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
 	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Find"},
 	"shm":              {"Open", "OpenReader", "Create", "Reader_Wait", "Reader_History"},
-	"xdp":              {"Open", "RuleSet_Exchange", "Probe"},
+	"xdp":              {"Open", "Datapath_Exchange", "Probe"},
 	"xdp/links":        {"Watch"},
 }
 

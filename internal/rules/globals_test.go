@@ -22,7 +22,7 @@ var settled = map[string]string{
 	"ibv/ibvtest.sources":             "embedded",
 	"ibv/internal/abi.verbs":          "embedded",
 	"dataplane/flow.full":             "computed from the table of clauses, never changed",
-	"internal/linear.be":              "a short name for binary.BigEndian",
+	"internal/oracle.be":              "a short name for binary.BigEndian",
 	"shm.anchor":                      "the one offset between Go's clock and CLOCK_MONOTONIC",
 }
 

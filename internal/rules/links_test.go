@@ -19,7 +19,7 @@ var listing = map[string]string{
 	"dataplane/engine/backend/patterns.go Interfaces":  "once in a control call",
 	"dataplane/engine/probe.go up":                     "once in a probe",
 	"plugin/start_bound.go configureTimeout":           "once at a start",
-	"xdp/attach.go Listed":                             "in the error of a start, once",
+	"xdp/interfaces.go Listed":                         "in the error of a start, once",
 	"xdp/links/watch_linux.go List":                    "once in a check",
 }
 

@@ -113,7 +113,7 @@ func TestImportDirections(t *testing.T) {
 		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/confine", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
 		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
-		"internal/linear":            {"dataplane/flow"},
+		"internal/oracle":            {"dataplane/flow"},
 		"internal/tick":              {},
 		"internal/trust":             {},
 		"internal/verbpage":          {},
@@ -139,9 +139,9 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/reload":     {"cmd/internal/cost", "cmd/internal/format", "configs", "dataplane", "shm"},
 		"cmd/internal/capture":    {},
 		"cmd/internal/completion": {},
-		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/linear", "probe", "shm"},
+		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/oracle", "probe", "shm"},
 		"cmd/internal/selftest":   {"cmd/internal/format", "dataplane", "dataplane/flow", "probe", "shm"},
-		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/cost", "cmd/internal/format", "cmd/internal/replay", "dataplane/engine/xdp", "dataplane/flow", "internal/lab/frame", "internal/linear"},
+		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/cost", "cmd/internal/format", "cmd/internal/replay", "dataplane/engine/xdp", "dataplane/flow", "internal/lab/frame", "internal/oracle"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

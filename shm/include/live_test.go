@@ -16,7 +16,7 @@ import (
 
 // counted is a kernel that counts UDP packets to port 1 in one counter and to port 2 in another.
 type counted struct {
-	rules   *xdp.RuleSet
+	rules   *xdp.Datapath
 	program *xdp.Program
 	ids     [2]uint32
 	at      shm.LiveSlot // without slot and base

@@ -98,7 +98,7 @@ static __always_inline void ft_copy_xdp(struct ft_copy *copy, struct xdp_md *ctx
 	copy->len = len;
 }
 
-/* Can a header lie behind the linear part of a frame of len bytes? */
+/* Reports whether a header may lie behind the linear part of a frame of len bytes. */
 static __always_inline _Bool ft_is_cut(void *data, void *end, __u64 len)
 {
 	__u64 linear = end - data;

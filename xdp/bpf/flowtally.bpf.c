@@ -14,8 +14,8 @@
 #define FT_NEXT -1
 #define FT_SHOT 2
 
-/* Emitted for its BTF, with which a test compares the Go declarations. No program refers to it, so
- * it is never loaded. */
+/* Emitted for its BTF, with which a test compares the Go declarations. It is never loaded, because
+ * no program refers to it. */
 struct {
 	struct ft_headers headers;
 	enum ft_flags flags;
@@ -58,7 +58,7 @@ int flowtally_xdp(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
-/* The same for kernels before 6.2, which do not let a program see behind its context. */
+/* flowtally_xdp for kernels before 6.2, where a program does not see behind its context. */
 SEC("xdp.frags")
 int flowtally_xdp61(struct xdp_md *ctx)
 {
@@ -98,7 +98,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 	return ft_tcx(skb, 1);
 }
 
-/* The same for kernels without BTF, which do not let a program see behind its context. */
+/* flowtally_tcx for kernels without BTF, where a program does not see behind its context. */
 SEC("tcx/egress")
 int flowtally_tcx_nobtf(struct __sk_buff *skb)
 {

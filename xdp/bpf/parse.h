@@ -2,7 +2,7 @@
 #pragma once
 /*
  * Headers of a packet into a key. docs/flows.md specifies each header and when it is
- * present. This is one reading of that specification, and internal/linear is the other.
+ * present. This is one reading of that specification, and internal/oracle is the other.
  *
  * Every need is a constant of the load, so a test of one costs an instruction
  * or two and the layer behind it nothing when it is not needed. Layers that a
@@ -68,8 +68,8 @@ static __always_inline void *ft_rebase(struct ft_frame f, void *p)
 }
 
 /*
- * The same value, of which the verifier knows nothing: a frame is shorter than 4 GiB, but
- * that it does not know either. A constant that a branch depends on keeps states apart.
+ * Returns v, and lets the verifier forget its value: a frame is shorter than 4 GiB, but the
+ * verifier does not know that. A known value on which a branch depends keeps states apart.
  */
 static __always_inline __u32 ft_forget(void *data, void *end, __u32 v)
 {
@@ -88,9 +88,9 @@ static __always_inline _Bool ft_is_ext(__u8 nh)
 #define FT_WALK_FLAGS 24       /* shift, of FT_FRAG and FT_LATER */
 
 /*
- * Over extension headers from off on, of which nh is the first. No upper
- * protocol, or no more than its number: it is not there, the walk ran out, or ended
- * behind the header of a later fragment.
+ * Walks over extension headers from off on, of which nh is the first. The result has no upper
+ * protocol, or its number alone, if the protocol is not in the frame, if the walk ran out, or if
+ * it ended behind the header of a later fragment.
  */
 static __always_inline __u32 ft_walk_ext(struct ft_frame f, __u32 off, __u8 nh)
 {
@@ -100,8 +100,8 @@ static __always_inline __u32 ft_walk_ext(struct ft_frame f, __u32 off, __u8 nh)
 		if (off > f.reach)
 			break;
 		/*
-		 * Or the compiler leaves out the mask, which it knows to do nothing. The
-		 * verifier of 6.1 does not: it forgets the bound with a 32-bit copy of the value.
+		 * Without this the compiler leaves out the mask, because it changes nothing. The
+		 * verifier of 6.1 needs it: it forgets the bound with a 32-bit copy of the value.
 		 */
 		asm volatile("" : "+r"(off));
 		void *p = f.data + (off & f.reach);

@@ -38,9 +38,9 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
 
 /*
- * Do the data begin behind the Ethernet header? TCX shows the frame from mac_len before IP on. A generic XDP program that
- * takes frames of several buffers makes the kernel (from 6.9) copy the socket buffer (skb_pp_cow_data), and the copy
- * has mac_len 0. Its mac_header is right. The kernel sets mac_len again where it takes a tag out of the frame (skb_vlan_untag).
+ * Reports whether the data begin behind the Ethernet header. TCX shows the frame from mac_len before IP on. If a generic XDP
+ * program takes frames of several buffers, the kernel (from 6.9) copies the socket buffer (skb_pp_cow_data). The copy has
+ * mac_len 0, and the right mac_header. The kernel sets mac_len again where it takes a tag out of the frame (skb_vlan_untag).
  */
 static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, struct __sk_buff *skb)
 {
@@ -55,7 +55,7 @@ static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, stru
 #define FT_JUMBO_LEN 8
 #define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no buffer up to this length has the header */
 
-/* Is the first header behind IPv6 the one that the kernel takes out again? */
+/* Reports whether the first header behind IPv6 is the one that the kernel takes out again. */
 static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
 {
 	__u32 ip = 0, option = 0;
@@ -135,8 +135,8 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 #define FT_GUESSES 32
 
 /*
- * The same for a kernel without BTF, where a program does not see behind its context: the number of segments and the length
- * of their headers of which wire_len was made. It is not exact behind a program that has changed the frame.
+ * ft_segments for a kernel without BTF, where a program does not see behind its context. It looks for the number of segments
+ * and the length of their headers that give wire_len. Behind a program that has changed the frame it is not exact.
  */
 static __always_inline void ft_guess_segments(struct __sk_buff *skb, struct ft_wire *w)
 {

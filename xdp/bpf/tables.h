@@ -68,11 +68,11 @@ static __always_inline __u64 ft_fold(const volatile struct ft_config *c, __u64 h
 }
 
 /*
- * Hash and comparison, twice. The first form has the two hottest words in registers, is unrolled
- * over the common words and cut down by the verifier to the words of one mask: it serves the
- * first tuple, where most packets of most rule sets end. The second is a loop and serves the
- * others: unrolled for all words of every tuple the program is so long that its jumps do not
- * reach.
+ * Hash and comparison, twice. The first form has the two hottest words in registers. It is unrolled
+ * over the common words, and the verifier cuts it down to the words of one mask. It serves the
+ * first tuple, where most packets of most rule sets end. The second form is a loop, and serves the
+ * others: if it were unrolled for all words of every tuple, the program would be so long that its
+ * jumps do not reach.
  */
 static __always_inline __u64 ft_hash(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
 				     const volatile struct ft_tuple *t, const __u32 words)
@@ -145,9 +145,9 @@ static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
 }
 
 /*
- * The slot of this key in one tuple, or 0. Global, so that the verifier looks
- * at it once, by itself, for any place: inlined or static it would be verified
- * again for every tuple and every way to the search, which grows beyond a million instructions.
+ * Returns the slot of a key in one tuple, or 0. Global, so that the verifier looks
+ * at it once, by itself, for any place. Inlined or static, it would be verified again
+ * for every tuple and every way to the search, which makes more than a million instructions.
  */
 __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 {
@@ -165,7 +165,7 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 			if (w >= FT_WORDS || (k->w[w] & t->mask[w]) != t->key[w])
 				return 0;
 		}
-		/* Which tuple this is the verifier does not know. */
+		/* The verifier does not know which tuple this is. */
 		return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
 	}
 	__u64 pos = ft_hash_loop(c, k, t);
@@ -179,7 +179,7 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 	return 0;
 }
 
-/* The tuples from place on. found, rank: the result of the tuples before. */
+/* Looks at the tuples from place on. found and rank are the result of the tuples before. */
 static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 found, __u64 rank)
 {
 	const volatile struct ft_config *c = ft_config();
@@ -230,7 +230,7 @@ static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, c
 	return 0;
 }
 
-/* The rule that wins over found, which has rank: of the tuples from place on and of the trees. */
+/* Returns the slot of the rule of the tuples from place on, or of the trees, that wins over found, which has rank; else found. */
 static __always_inline __u64 ft_classify(const volatile struct ft_config *c, struct ft_key *k, __u32 class, __u32 place, __u64 found,
 					 __u64 rank)
 {
@@ -246,7 +246,7 @@ static __always_inline __u64 ft_classify(const volatile struct ft_config *c, str
 	return found;
 }
 
-/* The slot of the rule that wins, or 0; for a key of which hot and addr are in registers. */
+/* Returns the slot of the rule that wins, or 0, for a key of which hot and addr are in registers. */
 static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr, __u32 class)
 {
 	const volatile struct ft_tuple *t = &c->tuple[0];
@@ -287,7 +287,7 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 	return ft_classify(c, k, class, again ? 0 : 1, slot, rank);
 }
 
-/* By its EtherType alone: no rule may match the frame. */
+/* Reports whether the EtherType alone tells that no rule matches the frame. */
 static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void *p, void *end)
 {
 	const __u32 classes = c->classes;
@@ -308,7 +308,7 @@ static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void
 	return 1;
 }
 
-/* Is the frame a common one? Then also the slot of the rule that wins on it, or 0. */
+/* Reports whether the frame is a common one. If so, slot is the slot of the rule that wins, or 0. */
 static __always_inline _Bool ft_match_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *slot)
 {
 	__u64 hot, addr;

@@ -66,7 +66,7 @@ static __always_inline __u32 ft_class_of(const struct ft_key *k)
 	return flags & FT_IPV4 ? FT_C_IPV4 : flags & FT_IPV6 ? FT_C_IPV6 : FT_C_OTHER;
 }
 
-/* The entry of a rule; of a list's first rule, if at is a list. */
+/* Returns the entry of a rule, or of the first rule of a list. */
 static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct ft_config *c, __u64 at)
 {
 	return (void *)ft_opaque(ft_entries) + (at & c->entry_mask);
@@ -120,7 +120,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 rule)
 	return 1;
 }
 
-/* No rule: the walk takes a word of the key that the caller does not have, or a list of more rules than ft_far follows. */
+/* In place of a rule: the walk takes a word of the key that the caller lacks, or a list of more rules than ft_far follows. */
 #define FT_AGAIN 2
 
 /* The two hot words of a key, and its ports. */
@@ -129,15 +129,15 @@ struct ft_hot_key {
 };
 
 /*
- * Not 0 if the entry does not match the addresses, the ports or the protocol. Few rules differ in the rest of FT_W_HOT
- * alone, so only a rule that matches this much is compared with all of it.
+ * Returns 0 if the entry matches the addresses, the ports and the protocol. Few rules differ in the rest of FT_W_HOT alone,
+ * so only a rule that matches this much is compared with all of it.
  */
 static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft_hot_key *h)
 {
 	return ((h->addr & e[2]) ^ e[3]) | ft_outside_bounds(h->ports, e + 4);
 }
 
-/* The rule if it matches, or 0. Without k also FT_AGAIN. */
+/* Returns the rule if it matches, or 0. Without k also FT_AGAIN. */
 static __always_inline __u64 ft_one(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
 {
 	const volatile __u64 *e = ft_tree_entry(c, rule);
@@ -151,7 +151,7 @@ static __always_inline __u64 ft_one(const volatile struct ft_config *c, const st
 	return ft_rest(k, rule) ? rule : 0;
 }
 
-/* The first rule that matches of those from at on, of which n are left in a list, or 0; of the first most. Without k also FT_AGAIN. */
+/* Returns the first rule that matches, or 0, of the next n of a list from at on, at most most. Without k also FT_AGAIN. */
 static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 at,
 				     __u32 n, const __u32 most)
 {
@@ -168,7 +168,7 @@ static __always_inline __u64 ft_near(const volatile struct ft_config *c, const s
 	return 0;
 }
 
-/* The same of at most FT_TREE_STEP rules behind the first FT_TREE_NEAR: global, so that the verifier looks at it once. */
+/* ft_near for at most FT_TREE_STEP rules behind the first FT_TREE_NEAR. Global, so that the verifier looks at it once. */
 __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 {
 	if (!k)
@@ -179,8 +179,8 @@ __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 }
 
 /*
- * The same of a key of which only hot and addr are known, of at most FT_TREE_FAR rules: the verifier would follow the
- * path behind the list once for each of them.
+ * ft_near for a key of which only hot and addr are known, and at most FT_TREE_FAR rules. A function, because the verifier
+ * would follow the path behind an inlined list once for each of its rules.
  */
 __noinline __u64 ft_far(__u64 hot, __u64 addr, __u32 at, __u32 n)
 {
@@ -266,7 +266,7 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 	return found;
 }
 
-/* The same, for any key: global, so that the verifier looks at it once. */
+/* ft_trees for any key. Global, so that the verifier looks at it once. */
 __noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64 rank)
 {
 	if (!k || class >= FT_CLASSES)

@@ -28,11 +28,11 @@ type Member struct {
 	Program  *ebpf.Program
 	Name     string // of the program
 	Priority uint32 // the lowest runs first
-	Actions  uint32 // bit V: after the verdict V the next component runs
+	Actions  uint32 // bit v: behind verdict v the next component runs
 	Frags    bool   // takes frames of several buffers
 }
 
-// dispatcher is the dispatcher that holds a hook, with its components.
+// dispatcher is a dispatcher that holds a hook, and its components. close closes its programs.
 type dispatcher struct {
 	id      ebpf.ProgramID
 	program *ebpf.Program
@@ -52,6 +52,7 @@ func closeAll(members []Member) {
 	}
 }
 
+// dir returns the directory in which libxdp pins the components of a dispatcher.
 func (h *Hook) dir(id ebpf.ProgramID) string {
 	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
 }
@@ -65,6 +66,7 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	if id == 0 {
 		return nil, ErrNone
 	}
+
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return nil, fmt.Errorf("opening the program of the hook: %w", err)
@@ -83,14 +85,19 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 		return nil, errors.New("the dispatcher runs in the device, or in two modes")
 	}
 	d.version = c.Version
+
 	for i := range int(c.Programs) {
-		member, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(id), place(i)+"-prog"), nil)
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(id), place(i)+"-prog"), nil)
 		if err != nil {
 			return nil, fmt.Errorf("opening program %d of the dispatcher, which was not pinned by libxdp in %s: %w", i, Dir, err)
 		}
-		m := Member{Program: member, Priority: c.Priorities[i], Actions: c.Actions[i], Frags: c.Flags[i]&hasFrags != 0}
-		d.members = append(d.members, m)
-		info, err := member.Info()
+		d.members = append(d.members, Member{ // from here on close closes the program
+			Program:  p,
+			Priority: c.Priorities[i],
+			Actions:  c.Actions[i],
+			Frags:    c.Flags[i]&hasFrags != 0,
+		})
+		info, err := p.Info()
 		if err != nil {
 			return nil, fmt.Errorf("asking for program %d of the dispatcher: %w", i, err)
 		}
@@ -121,7 +128,7 @@ func configured(p *ebpf.Program) (config, error) {
 	return decode(value)
 }
 
-// Edit changes the list of components. It may be called several times, and closes no program.
+// Edit returns another list of components. It may be called several times, and closes no program.
 type Edit func([]Member) ([]Member, error)
 
 // Change exchanges the dispatcher that holds the hook for one with the components that edit returns, and returns its id.
@@ -136,17 +143,19 @@ func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
 		if id, err = h.change(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 			return id, err
 		}
-		time.Sleep(50 * time.Millisecond) // libxdp exchanged it meanwhile, and pins without the lock
+		time.Sleep(50 * time.Millisecond) // libxdp has exchanged it meanwhile: it pins without the lock
 	}
 	return 0, fmt.Errorf("%w: %w", ErrBusy, err)
 }
 
+// change is one attempt of Change.
 func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	old, err := h.read()
 	if err != nil {
 		return 0, err
 	}
 	defer old.close()
+
 	members, err := edit(slices.Clone(old.members))
 	if err != nil {
 		return 0, err
@@ -164,6 +173,7 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 		h.discard(old)
 		return 0, nil
 	}
+
 	fresh, err := load(configOf(old.version, members))
 	if err != nil {
 		return 0, err
@@ -174,6 +184,7 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 		return 0, fmt.Errorf("asking for a dispatcher: %w", err)
 	}
 	id, _ := info.ID()
+
 	err = h.pin(h.dir(id), fresh, members)
 	if err == nil {
 		err = h.exchange(fresh, old)
@@ -185,8 +196,8 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// discard takes a dispatcher apart when no packet runs through it any more: its places become empty. Without a grace
-// period it leaves the pins, which cost memory alone: libxdp leaves such pins too.
+// discard removes the pins of an old dispatcher when no packet runs through it any more: its places become empty then. If it cannot
+// wait for a grace period, it leaves the pins, which cost memory alone. libxdp leaves such pins too.
 func (h *Hook) discard(old *dispatcher) {
 	if h.grace() == nil {
 		os.RemoveAll(h.dir(old.id))
@@ -224,8 +235,8 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook, and closes it. Without an interface or a dispatcher it does nothing.
-// It does not take the lock of the pins: a process that hangs with the lock would stop every look at every hook.
+// look calls f with the dispatcher that holds the hook. If there is no interface or no dispatcher, it does nothing. It does not take
+// the lock of the pins, because a process that hangs with the lock would stop every look at every hook.
 func (h *Hook) look(f func(*dispatcher) error) error {
 	d, err := h.settled()
 	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
@@ -238,8 +249,8 @@ func (h *Hook) look(f func(*dispatcher) error) error {
 	return f(d)
 }
 
-// settled reads the dispatcher that holds the hook. If another process exchanges it meanwhile, the pins of the old one are
-// gone, and settled reads the new one. An exchange takes milliseconds, so three tries are enough.
+// settled reads the dispatcher that holds the hook. If another process exchanges it meanwhile, the pins of the old one are gone, and
+// settled reads the new one. An exchange takes milliseconds, so three tries are enough.
 func (h *Hook) settled() (d *dispatcher, err error) {
 	pins, err := openTrusted()
 	if errors.Is(err, os.ErrNotExist) {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // slotOn returns the slot of a map in the dispatcher of a new interface, and gives the interface's hook to a program.
-func slotOn(t *testing.T, p *ebpf.Program) *Slot {
+func slotOn(t *testing.T, p *ebpf.Program) *Link {
 	t.Helper()
 	need.Root(t)
 	need.BPF(t)
@@ -39,14 +39,14 @@ func slotOn(t *testing.T, p *ebpf.Program) *Slot {
 	}
 	t.Cleanup(func() { own.Close() })
 
-	var s *Slot
+	var s *Link
 	err = w.Near.NS.Do(func() error {
 		l, err := netlink.LinkByName(w.Near.Name)
 		if err == nil && p != nil {
 			err = netlink.LinkSetXdpFdWithFlags(l, p.FD(), unix.XDP_FLAGS_SKB_MODE)
 		}
 		if err == nil {
-			s, err = NewSlot(l.Attrs().Index, own, func() error { return nil })
+			s, err = NewLink(l.Attrs().Index, own, func() error { return nil })
 		}
 		return err
 	})
@@ -71,8 +71,8 @@ func TestLooksWaitForNoLock(t *testing.T) {
 	}
 	defer hangs()
 
-	if filled, err := s.Filled(); filled || err != nil {
-		t.Errorf("filled: %t, %v", filled, err)
+	if attached, err := s.Attached(); attached || err != nil {
+		t.Errorf("attached: %t, %v", attached, err)
 	}
 	if err := s.Before(func(string, ebpf.ProgramID) {}); err != nil {
 		t.Error(err)
@@ -102,8 +102,8 @@ func TestOddDispatchersAreLeftAlone(t *testing.T) {
 			defer m.Close()
 			p := named(t, m)
 			s := slotOn(t, p)
-			if filled, err := s.Filled(); filled || (err != nil) != c.say {
-				t.Errorf("filled: %t, %v", filled, err)
+			if attached, err := s.Attached(); attached || (err != nil) != c.say {
+				t.Errorf("attached: %t, %v", attached, err)
 			}
 			if err := s.Update(p); err == nil {
 				t.Error("it was changed")
@@ -121,8 +121,8 @@ func TestOddDispatchersAreLeftAlone(t *testing.T) {
 		}
 		defer p.Close()
 		s := slotOn(t, p)
-		if filled, err := s.Filled(); filled || !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("filled: %t, %v", filled, err)
+		if attached, err := s.Attached(); attached || !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("attached: %t, %v", attached, err)
 		}
 		if err := s.Detach(); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("detaching: %v", err)

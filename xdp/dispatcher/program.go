@@ -23,8 +23,13 @@ func place(i int) string { return fmt.Sprintf("prog%d", i) }
 func load(c *config) (*ebpf.Program, error) {
 	value := c.encode()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "xdp_disp_rodata", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(value)), MaxEntries: 1, Flags: readOnlyProgram,
-		Contents: []ebpf.MapKV{{Key: uint32(0), Value: value}},
+		Name:       "xdp_disp_rodata",
+		Type:       ebpf.Array,
+		KeySize:    4,
+		ValueSize:  uint32(len(value)),
+		MaxEntries: 1,
+		Flags:      readOnlyProgram,
+		Contents:   []ebpf.MapKV{{Key: uint32(0), Value: value}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the configuration of a dispatcher: %w", err)
@@ -33,7 +38,14 @@ func load(c *config) (*ebpf.Program, error) {
 	if err := m.Freeze(); err != nil {
 		return nil, fmt.Errorf("freezing the configuration of a dispatcher: %w", err)
 	}
-	spec := &ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL", Instructions: instructions(c, m.FD())}
+
+	spec := &ebpf.ProgramSpec{
+		Name:         name,
+		Type:         ebpf.XDP,
+		AttachType:   ebpf.AttachXDP,
+		License:      "GPL",
+		Instructions: instructions(c, m.FD()),
+	}
 	if c.Frags != 0 {
 		spec.Flags = hasFrags
 	}
@@ -89,8 +101,8 @@ func instructions(c *config, configuration int) asm.Instructions {
 	return code
 }
 
-// Mould loads a dispatcher with one place, Place, for which programs are loaded: an extension is verified for the function that it
-// replaces, and may then replace the same function of every dispatcher.
+// Mould loads a dispatcher with one place, Place, for which programs are loaded. The verifier checks an extension against the
+// function that it replaces. Then the extension may replace the function of each place of each dispatcher.
 func Mould() (*ebpf.Program, error) {
 	return load(configOf(oldVersion, make([]Member, 1)))
 }

@@ -2,11 +2,11 @@ package tree
 
 import "slices"
 
-// Adopt makes a set without rules in memory that an earlier process left and that programs may walk. Their trees
-// stay until Build puts others in their place. Memory that is not of this format is emptied.
+// Adopt makes a set without rules in a memory that an earlier process has left, and that programs may walk. The trees of that
+// process stay until Build puts others in their places. A memory of another format is emptied.
 //
-// A grace period passes between the end of that process and Adopt: a program may be in nodes to which no root
-// leads any more.
+// A grace period passes between the end of that process and Adopt, because a program may be in nodes to which no root leads any
+// more.
 func Adopt(mem []uint64, o Options) *Set {
 	m := &memory{words: mem}
 	s := newSet(m, o)
@@ -18,7 +18,8 @@ func Adopt(mem []uint64, o Options) *Set {
 	return s
 }
 
-// adopt marks the blocks to which nodes lead as used, and the others as free. false: the nodes are not a tree.
+// adopt marks the blocks to which nodes lead as used, and the others as free. It returns false, and has written nothing to the
+// words, if the nodes are not trees.
 func (m *memory) adopt() bool {
 	m.state, m.refs = make([]uint8, len(m.words)/2), map[uint32]int32{}
 	var blocks []uint32
@@ -46,7 +47,7 @@ func (m *memory) adopt() bool {
 	return true
 }
 
-// mark notes the blocks of a tree.
+// mark marks the blocks of a tree as used, and appends them to blocks. It returns false at a node that cannot be of a tree.
 func (m *memory) mark(n Node, depth int, blocks *[]uint32) bool {
 	if n.Kind() == KindRule {
 		return true

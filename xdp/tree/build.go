@@ -6,66 +6,76 @@ import (
 	"slices"
 )
 
-// builder makes trees in free blocks, one group of one class after the other.
+// builder makes trees in free blocks, one after the other: the groups of a class, or its single tree. No program sees a block
+// before the caller stores a root. The first error ends the build; undo frees the blocks.
 type builder struct {
-	mem    *memory
-	region region
-	rules  []*rule // of the group, ascending rank
-	depth  int     // cuts above the node that is being built
+	mem *memory
+	err error
 
-	// Bounds of the group.
-	last   bool         // there is no next group
-	copies int          // leaves of a rule
-	nsWord float64      // weight of memory
-	words  float64      // nodes of a cut for each of its rules
-	leaf   int          // rules that are a list without a look for a cut
-	quota  int          // words that are left
-	work   int          // that may be done still: copies of rules, and a 32nd of those by which windows are judged
-	stop   func() error // Set.stopped
-	steps  int          // since the last call of stop
-	built  int          // nodes, of all groups and of all changes
+	// The tree that is being built.
+	rules  []*rule // ascending rank; places in this slice stand for rules
+	region region  // of the node that is being built
+	depth  int     // cuts above that node
+	last   bool    // no group follows that could take rules
 
-	blocks []uint32         // allocated
-	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
-	err    error
+	// Its bounds.
+	copies int     // leaves of a rule
+	words  float64 // nodes of a cut, for each of its rules
+	leaf   int     // rules that become a list without a look for a cut
+	nsWord float64 // weight of a word of memory
+	quota  int     // words that are left
+	work   int     // that is left: copies of rules, and a 32nd of those by which windows are judged
 
-	// Of a set that is one tree.
-	chosen map[uint64]choice // by hash: many nodes have equal rules; nil in a group
-	levels int
-	leaves leaves
+	// Its blocks.
+	blocks     []uint32         // of all trees since newBuilder
+	listByHash map[uint64]int32 // base of a list; only blocks that an undo frees together
 
+	// Of a single tree.
+	choiceByHash map[uint64]choice // many nodes have equal rules; nil in a group
+	levels       int               // cuts of most ways
+	leaves       leaves
+
+	stop  func() error // Set.stopped
+	steps int          // since the last call of stop
+	built int          // nodes, of all trees and of all changes
+
+	// Scratch memory.
 	sample  [sampled]int32
-	stack   []int32
+	stack   []int32 // see push
 	counts  []bitCount
 	windows []window
 	nodes   []Node
-	hist    []uint16
+	hist    []uint16 // by value of a window; all 0 between two uses
 	touched []uint32
 	spans   []int32
 }
 
-// stepsPerStop is the number of steps between two calls of Set.Stop, a fraction of a millisecond. A step is a rule in a child
-// of a window. A node takes stepsOfNode and, near a root, millions more.
+// stepsPerStop is the number of steps between two calls of Set.Stop, which take a fraction of a millisecond. A step is a rule in
+// a child of a window. A node takes stepsOfNode and, near a root, millions more.
 const (
 	stepsPerStop = 1 << 14
 	stepsOfNode  = stepsPerStop / 64
 )
 
-// errQuota ends the build of a group that takes too many words.
+// errQuota ends the build of a tree that takes too many words or too much work.
 var errQuota = errors.New("tree: over the quota")
 
-// newBuilder returns a builder without blocks, with the scratch memory of the builder before.
+// newBuilder returns a builder without blocks. It has the scratch memory of the last builder.
 func (s *Set) newBuilder() *builder {
 	b := s.builder
 	if b == nil {
 		b = &builder{mem: s.mem, hist: make([]uint16, 1<<MaxBits)}
 		s.builder = b
 	}
-	b.blocks, b.err, b.depth, b.rules = b.blocks[:0], nil, 0, nil
+	b.err = nil
+	b.rules = nil
+	b.depth = 0
+	b.blocks = b.blocks[:0]
 	b.stop = s.stopped
 	return b
 }
 
+// alloc returns the base of a new block, or -1 behind an error.
 func (b *builder) alloc(n int) int {
 	base, ok := b.mem.alloc(n)
 	if !ok {
@@ -82,12 +92,13 @@ func (b *builder) alloc(n int) int {
 // stopped notes steps, and reports whether the build has ended with an error, perhaps that of Set.Stop.
 func (b *builder) stopped(steps int) bool {
 	if b.steps += steps; b.steps >= stepsPerStop && b.err == nil {
-		b.steps, b.err = 0, b.stop()
+		b.steps = 0
+		b.err = b.stop()
 	}
 	return b.err != nil
 }
 
-// size is the words of all blocks.
+// size returns the words of all blocks.
 func (b *builder) size() (words int) {
 	for _, base := range b.blocks {
 		words += 2 << (b.mem.state[base/2] - 1)
@@ -95,7 +106,7 @@ func (b *builder) size() (words int) {
 	return words
 }
 
-// undo frees the blocks from mark on, of an unfinished build.
+// undo frees the blocks from mark on.
 func (b *builder) undo(mark int) {
 	b.free(b.blocks[mark:])
 	b.blocks = b.blocks[:mark]
@@ -109,7 +120,7 @@ func (b *builder) free(blocks []uint32) {
 	}
 }
 
-// room is the number of children in which a rule may be.
+// room returns the number of children of the node in which a rule may be.
 func (b *builder) room(r *rule) int {
 	if b.depth == 0 && !b.last {
 		return rootCopies
@@ -117,13 +128,13 @@ func (b *builder) room(r *rule) int {
 	return b.copies - int(r.copies) + 1
 }
 
-// build returns the node of the region for the rules that are in it.
+// build returns a node for the rules of the region. hid is hidden if a rule above, which covers the region, has hidden others.
 func (b *builder) build(rules []int32, hid Node) Node {
 	b.built++
 	if b.stopped(stepsOfNode + len(rules)) {
 		return 0
 	}
-	// A rule that covers all packets of a class goes to the next group instead.
+	// At the root of a group, a rule that covers the class goes to the next group instead of hiding the rules behind it.
 	if b.depth > 0 || b.last {
 		rules, hid = b.prune(rules, hid)
 	}
@@ -134,32 +145,33 @@ func (b *builder) build(rules []int32, hid Node) Node {
 		b.leave(rules)
 		return b.rules[rules[0]].entry | hid
 	}
-	if b.chosen != nil && b.depth >= b.levels-1 {
+	if b.choiceByHash != nil && b.depth >= b.levels-1 {
 		b.moveAhead(rules)
 	}
 	if b.depth >= MaxDepth || len(rules) <= b.leaf {
 		return b.list(rules, hid)
 	}
+
 	w, cost, ok := b.choose(rules)
 	if b.err != nil {
 		return 0
 	}
-	if !ok || b.better(rules, cost) {
+	if !ok || b.betterAsList(rules, cost) {
 		return b.list(rules, hid)
 	}
 	return b.cut(rules, w, hid)
 }
 
-// better reports whether the rules are better a list than a cut of this cost.
-func (b *builder) better(rules []int32, cost float64) bool {
-	if b.chosen != nil {
-		return b.depth >= b.levels-1 && cost >= b.listOfOne(rules)
+// betterAsList reports whether a packet passes a list of the rules sooner than a cut of this cost.
+func (b *builder) betterAsList(rules []int32, cost float64) bool {
+	if b.choiceByHash != nil {
+		return b.depth >= b.levels-1 && cost >= b.listOfSingle(rules)
 	}
 	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
 }
 
-// prune leaves out the rules behind one that matches every key of the region. That rule stays in the tree: when it
-// is removed, its leaves tell that there were others.
+// prune leaves out the rules behind one that matches every key of the region. Then the leaves are marked as hidden: when that rule
+// is removed, the others return.
 func (b *builder) prune(rules []int32, hid Node) ([]int32, Node) {
 	for i, r := range rules {
 		if b.rules[r].covers(&b.region) {
@@ -172,34 +184,26 @@ func (b *builder) prune(rules []int32, hid Node) ([]int32, Node) {
 	return rules, hid
 }
 
-// cut distributes the rules over the children of a window, and builds these.
+// cut distributes the rules over the children of a window, builds the children, and returns the cut.
 func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	size := 1 << w.bits
 	mark := len(b.stack)
 	defer func() { b.stack = b.stack[:mark] }()
+
+	// Count the rules of each child, and the children of each rule.
 	ends := b.push(size + 1)
 	kept := b.push(len(rules))[:0]
-	children := b.push(len(rules))[:0] // of each
+	children := b.push(len(rules))[:0] // of each rule in kept
 	total := int32(0)
 	for _, i := range rules {
 		r := b.rules[i]
-		n := int32(0)
-		limit := math.MaxInt
-		if !b.last {
-			limit = b.room(r)
+		if !b.childrenOf(r, w) {
+			r.ejected = true
+			continue
 		}
-		b.touched = b.touched[:0]
-		if !b.region.values(r, w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
-			if b.depth == 0 || !r.covers(&b.region) {
-				r.ejected = true
-				continue
-			}
-			b.touched = b.touched[:0]
-			b.region.values(r, w, math.MaxInt, func(v uint32) { b.touched = append(b.touched, v) })
-		}
+		n := int32(len(b.touched))
 		for _, v := range b.touched {
 			ends[v+1]++
-			n++
 		}
 		if b.stopped(int(n)) {
 			return 0
@@ -216,6 +220,8 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 		b.err = errQuota
 		return 0
 	}
+
+	// Sort the rules by child: those of child v are items[ends[v]:ends[v+1]].
 	items := b.push(int(total))
 	next := b.push(size)
 	copy(next, ends)
@@ -228,27 +234,47 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 			return 0
 		}
 	}
+
 	base := b.alloc(size)
 	if base < 0 {
 		return 0
 	}
-	b.divide(kept, children)
+	b.divideShares(kept, children)
 	outer := b.region.enter(w)
 	b.depth++
 	for v := range size {
 		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
-		if b.chosen != nil && b.depth == 1 && b.work < workOfOne/2 && ends[v+1] < total/8 {
-			b.err = errQuota // the rest will take more than is left
+		if b.choiceByHash != nil && b.depth == 1 && b.work < workOfSingle/2 && ends[v+1] < total/8 {
+			b.err = errQuota // an eighth of the rules took half of the work: the rest would take more than is left
 		}
 	}
 	b.depth--
 	b.region.leave(w, outer)
-	b.unite(kept, children)
+	b.uniteShares(kept, children)
 	return newCut(w.word, w.shift, w.bits, base)
 }
 
-// push returns n zeros of the stack.
+// childrenOf puts the children of a window that r is in into touched. It returns false if they are too many, and r goes to the
+// next group. Below the root, a rule that covers the region stays in any number of children: it hides the rules behind it.
+func (b *builder) childrenOf(r *rule, w window) bool {
+	note := func(v uint32) { b.touched = append(b.touched, v) }
+	limit := math.MaxInt
+	if !b.last {
+		limit = b.room(r)
+	}
+	b.touched = b.touched[:0]
+	if b.region.values(r, w, limit, note) {
+		return true
+	}
+	if b.depth == 0 || !r.covers(&b.region) {
+		return false
+	}
+	b.touched = b.touched[:0]
+	return b.region.values(r, w, math.MaxInt, note)
+}
+
+// push returns n zeros from the stack. cut takes them off again. When the stack grows, slices of before keep their memory.
 func (b *builder) push(n int) []int32 {
 	at := len(b.stack)
 	if at+n > cap(b.stack) {
@@ -259,7 +285,7 @@ func (b *builder) push(n int) []int32 {
 	return b.stack[at : at+n : at+n]
 }
 
-// list returns the rules as a list. Lists that are equal behind their first rules share a block.
+// list returns a list of the rules. Lists that are equal behind their first rules share a block.
 func (b *builder) list(rules []int32, hid Node) Node {
 	rules, hid = b.prune(rules, hid)
 	if len(rules) == 1 {
@@ -278,33 +304,45 @@ func (b *builder) list(rules []int32, hid Node) Node {
 		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
 	}
 	b.leave(rules)
+
 	nodes := b.nodes[:0]
-	hash := uint64(14695981039346656037)
 	for _, r := range rules {
 		nodes = append(nodes, b.rules[r].entry)
 	}
 	nodes[len(nodes)-1] |= hid
 	b.nodes = nodes
+	hash := uint64(fnvOffset)
 	for _, n := range nodes[1:] {
-		hash = (hash ^ uint64(n)) * 1099511628211
-		hash ^= hash >> 29
+		hash = mix(hash, uint64(n))
 	}
-	if base, ok := b.lists[hash]; ok && b.same(int(base), nodes) {
+	if base, ok := b.listByHash[hash]; ok && b.isList(int(base), nodes) {
 		b.mem.share(int(base))
 		return newList(nodes[0], int(base), len(nodes))
 	}
+
 	n := newList(nodes[0], 0, len(nodes))
 	base := b.alloc(n.size())
 	if base < 0 {
 		return 0
 	}
 	putRules(b.mem.words[base:][:n.size()], nodes[1:])
-	b.lists[hash] = int32(base)
+	b.listByHash[hash] = int32(base)
 	return newList(nodes[0], base, len(nodes))
 }
 
-// same reports whether the words at base are the rules of a list behind its first.
-func (b *builder) same(base int, rules []Node) bool {
+// The hash by which equal lists and equal nodes are found: FNV-1a over words, with a fold.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func mix(hash, v uint64) uint64 {
+	hash = (hash ^ v) * fnvPrime
+	return hash ^ hash>>29
+}
+
+// isList reports whether the words at base are the rules of a list behind its first.
+func (b *builder) isList(base int, rules []Node) bool {
 	n := newList(rules[0], base, len(rules))
 	if 2<<(b.mem.state[base/2]-1) < n.size() {
 		return false
@@ -315,4 +353,30 @@ func (b *builder) same(base int, rules []Node) bool {
 		}
 	}
 	return true
+}
+
+// begin prepares the build of a tree of rules, without bounds of memory and work.
+func (b *builder) begin(rules []*rule, last bool) {
+	b.rules = rules
+	b.last = last
+	b.copies = copies
+	b.nsWord = nsWord
+	b.work = math.MaxInt
+	b.listByHash = map[uint64]int32{}
+	b.choiceByHash = nil
+	b.leaves = leaves{}
+	for _, r := range rules {
+		r.copies = 1
+		r.ejected = false
+		r.share = 1
+	}
+}
+
+// order returns the places of all rules.
+func (b *builder) order() []int32 {
+	order := make([]int32, len(b.rules))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	return order
 }

@@ -5,14 +5,14 @@ import "sync/atomic"
 // Match compares a key with an entry, and returns the rank of its rule.
 type Match func(entry Entry, key *Key) (rank uint64, matches bool)
 
-// ClassBits are the bits of a key that tell its class: the bits of the IPv4 flag and of the IPv6 flag, as the host
-// loads the word. A key never has both.
+// ClassBits are the bits of a key that tell its class: the IPv4 flag and the IPv6 flag, in a word as the host loads it. A key
+// never has both.
 type ClassBits struct {
 	Word       int
 	IPv4, IPv6 uint64
 }
 
-// Of is the class of a key.
+// Of returns the class of a key.
 func (c ClassBits) Of(k *Key) int {
 	switch w := k[c.Word]; {
 	case w&c.IPv4 != 0:
@@ -23,15 +23,18 @@ func (c ClassBits) Of(k *Key) int {
 	return 0
 }
 
-// Walk is the work of one lookup.
+// Walk counts the work of lookups.
 type Walk struct {
-	Groups, Cuts, Lists, Entries int
-	Leaves                       int // rules and lists
-	Nodes                        int // that the lookup loaded: roots, what cuts lead to, and forks
+	Groups  int // trees
+	Cuts    int
+	Lists   int
+	Leaves  int // rules and lists
+	Entries int // that the key was compared with
+	Nodes   int // that were loaded: forks, roots, and what cuts lead to
 }
 
-// Lookup walks the memory as bpf/tree.h does, and returns the entry of the rule that wins, or 0. It may be called
-// while the set changes; the memory of blocks that it may see is not reused before a grace period.
+// Lookup walks the memory as bpf/tree.h does, and returns the entry of the rule that wins, or 0. It may be called while the set
+// changes, from another goroutine: memory that it may see is not used again before the caller calls Reclaim.
 func Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	var w Walk
 	return w.Lookup(mem, c, key, match)
@@ -59,6 +62,7 @@ func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	return found
 }
 
+// leaf walks one tree, and returns the first rule of its leaf that matches.
 func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, rank uint64) {
 	w.Groups++
 	w.Nodes++
@@ -86,9 +90,17 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, r
 	return 0, NoRank
 }
 
-// NS estimates the time of the lookups, in nanoseconds above the parser, for packets that find nodes and entries in
-// the second level of the cache.
+// NS estimates the time of the lookups in nanoseconds, without the parser. It takes nodes and entries to be in the second level of
+// the cache.
 func (w *Walk) NS() float64 {
 	return nsWalk*float64(w.Groups) + nsCut*float64(w.Cuts) + nsList*float64(w.Lists) +
 		nsEntry*float64(w.Leaves) + nsNext*float64(w.Entries-w.Leaves)
 }
+
+// Walk is the method Lookup, and adds its work to w.
+func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
+	return w.Lookup(s.mem.words, s.class, key, match)
+}
+
+// Lookup finds the rule of a key in the memory, for tests and explanations.
+func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }

@@ -9,20 +9,19 @@ import (
 // ErrFull is returned when the memory does not hold the change. The set is as before.
 var ErrFull = errors.New("tree: no room in the memory")
 
-// memory hands out blocks of the words: a buddy allocator, in units of two words. A free block is linked into
-// the list of its order by its first word, which no program reads any more.
+// memory hands out blocks of words. It is a buddy allocator, in units of two words: a block of order n has 1<<n units. A free
+// block is in the list of its order, linked by its words, which no program reads any more.
 type memory struct {
 	words []uint64
-	// state of a unit: 0 inside of a block, order+1 at the start of a used block, |freeBit of a free one.
-	state []uint8
-	heads [32]uint32 // of the lists of free blocks, unit+1; 0 ends a list
-	refs  map[uint32]int32
-	// retired blocks are free after a grace period.
-	retired []uint32
-	free    int // words
-	waiting int // words of retired blocks
+	state []uint8          // by unit: 0 inside of a block, order+1 at the start of a used block, |freeBit of a free one
+	heads [32]uint32       // by order: the first free block, unit+1; 0 ends a list
+	refs  map[uint32]int32 // by base of a shared list: how many nodes lead to it, less one
 
-	stored func() // for tests: runs after each store that programs may see
+	retired []uint32 // blocks that are free after a grace period
+	free    int      // words of free blocks
+	waiting int      // words of retired blocks
+
+	stored func() // for tests: called behind each store that programs may see
 }
 
 const freeBit = 0x80
@@ -33,7 +32,7 @@ func newMemory(words []uint64) *memory {
 	return m
 }
 
-// most is the greatest number of words that trees take: the next trees must find room beside them.
+// most returns the greatest number of words that trees may take: the next trees must find room beside them.
 func (m *memory) most() int { return len(m.words) * 9 / 20 }
 
 // reset makes everything but the header free.

@@ -5,10 +5,11 @@ import "math/bits"
 // window is a part of a word as a big-endian number.
 type window struct{ word, shift, bits int }
 
-// region is the set of keys that come to a node: those that have value in the known bits.
+// region is the keys that come to a node: those that have value in the known bits.
 type region struct{ known, value [Words]uint64 }
 
-// enter, child and leave go to a child of a cut, to the next child, and back. enter returns the word of before.
+// enter makes the bits of a cut's window known: behind it, child goes to a child of the cut, and leave back to the cut. enter
+// returns what leave needs.
 func (g *region) enter(w window) (outer [2]uint64) {
 	outer = [2]uint64{g.known[w.word], g.value[w.word]}
 	g.known[w.word] |= (1<<w.bits - 1) << w.shift
@@ -23,7 +24,7 @@ func (g *region) leave(w window, outer [2]uint64) {
 	g.known[w.word], g.value[w.word] = outer[0], outer[1]
 }
 
-// in reports whether some key of the region matches.
+// in reports whether some key of the region matches the rule.
 func (r *rule) in(g *region) bool {
 	for i := range r.fields {
 		f := &r.fields[i]
@@ -39,7 +40,7 @@ func (r *rule) in(g *region) bool {
 	return true
 }
 
-// in reports whether the range has a port of which the known bits, and the bits that r demands, are these.
+// in reports whether a port of the range has the known bits of value, and the bits that r demands.
 func (p *portRange) in(r *rule, known, value uint64) bool {
 	key, mask := r.at(p.word)
 	m := (known | mask) >> p.shift & 0xffff
@@ -67,7 +68,7 @@ func atLeast(first, mask, v uint64) (uint64, bool) {
 	return first&^(1<<(top+1)-1) | v&(1<<(top+1)-1), true
 }
 
-// covers reports whether every key of the region matches. The rule is in the region.
+// covers reports whether every key of the region matches the rule, which is in the region.
 func (r *rule) covers(g *region) bool {
 	for i := range r.fields {
 		if f := &r.fields[i]; f.mask&^g.known[f.word] != 0 {
@@ -84,8 +85,8 @@ func (r *rule) covers(g *region) bool {
 	return true
 }
 
-// values calls f with each value of the window of which a key of the region matches the rule. It returns false if
-// they are more than limit.
+// values calls f with each value of a window that a key of the region has which matches the rule. If there are more than limit, it
+// returns false, and may have called f with some.
 func (g *region) values(r *rule, w window, limit int, f func(v uint32)) bool {
 	key, mask := r.at(w.word)
 	known := g.known[w.word]
@@ -116,7 +117,7 @@ func (g *region) values(r *rule, w window, limit int, f func(v uint32)) bool {
 	}
 }
 
-// inRanges reports whether the ranges of the rule have ports in the child v.
+// inRanges reports whether the ranges of the rule have ports in child v of a window.
 func (g *region) inRanges(r *rule, w window, v uint64) bool {
 	known := g.known[w.word] | (1<<w.bits-1)<<w.shift
 	value := g.value[w.word]&^((1<<w.bits-1)<<w.shift) | v<<w.shift

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// ErrDense is returned when more than MaxList rules match one key, on the way of every group, so that a program
-// would have to compare more entries than it can. The set is as before.
+// ErrDense means that more than MaxList rules match one key in each group, so that a program would have to compare more entries
+// than it can. The set is as before.
 var ErrDense = errors.New("tree: too many rules match one packet")
 
-// CostError is returned when the worst path of a class would be longer than Set.Bound. The set is as before.
+// CostError means that the worst path of a class would be longer than Set.Bound. The set is as before.
 type CostError struct {
 	Class   int
 	Worst   Path
@@ -21,7 +21,8 @@ type CostError struct {
 
 // Error implements error.
 func (e *CostError) Error() string {
-	return fmt.Sprintf("tree: a key of class %d may touch %d nodes and %d entries, %d in all: more than %d", e.Class, e.Worst.Nodes, e.Worst.Entries, e.Worst.Steps(), e.Bound)
+	return fmt.Sprintf("tree: a key of class %d may touch %d nodes and %d entries, %d in all: more than %d",
+		e.Class, e.Worst.Nodes, e.Worst.Entries, e.Worst.Steps(), e.Bound)
 }
 
 // Options of a Set.
@@ -29,29 +30,30 @@ type Options struct {
 	Class ClassBits
 }
 
-// Set is the builder's side of the memory: it has all rules, and changes the trees. One goroutine uses it at a time.
+// Set is a set of rules and their trees in a memory that programs walk. One goroutine uses it at a time.
 type Set struct {
-	mem     *memory
-	class   ClassBits
-	regions [Classes]region
-	rules   map[Node]*rule // by entry
-	builder *builder       // of the last change
-	changes int            // rules added and removed since the trees were built
-	one     bool           // the trees were built without groups
-	divided bool           // they are not to be built so: the set changes much
-	built   int            // how often they were built
-
-	// Bound is the most steps of the worst path of a class that Exchange makes when it adds more rules than it removes.
-	// Where the worst path is above it already, such an exchange does not make it longer. 0: no bound.
+	// Bound is the most steps of the worst path of a class. Only an Exchange that adds more rules than it removes keeps to
+	// it. If the worst path is above Bound already, such an exchange does not make it longer. 0: no bound.
 	Bound int
-	// Stop is called again and again while Build and Exchange work. Its error ends them, and the set stays as it is. nil:
-	// nothing ends them.
+
+	// Stop is called again and again while Build and Exchange work. If it returns an error, they end with this error, and
+	// the set stays as it is. nil: nothing ends them.
 	Stop func() error
-	// paths are at least as long as the longest way through each tree.
-	paths paths
+
+	mem         *memory
+	class       ClassBits
+	regions     [Classes]region // all keys of each class
+	ruleByEntry map[Node]*rule
+	paths       paths    // at least as long as the longest way through each tree
+	builder     *builder // of the last change, for its scratch memory
+
+	built   int  // how often the trees were built
+	single  bool // the last time each class got a single tree
+	divided bool // the next time each class gets groups: the set changes too much for a single tree
+	changes int  // rules added and removed since
 }
 
-// New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
+// New makes an empty set in a memory that no program walks yet. The memory is a multiple of 32 words.
 func New(mem []uint64, o Options) *Set {
 	s := newSet(newMemory(mem), o)
 	s.clear()
@@ -60,11 +62,17 @@ func New(mem []uint64, o Options) *Set {
 }
 
 func newSet(mem *memory, o Options) *Set {
-	s := &Set{mem: mem, class: o.Class, rules: map[Node]*rule{}}
+	s := &Set{
+		mem:         mem,
+		class:       o.Class,
+		ruleByEntry: map[Node]*rule{},
+	}
+
 	w := o.Class.Word
 	v4, v6 := be64(o.Class.IPv4), be64(o.Class.IPv6)
 	for c, value := range [Classes]uint64{0, v4, v6} {
-		s.regions[c].known[w], s.regions[c].value[w] = v4|v6, value
+		s.regions[c].known[w] = v4 | v6
+		s.regions[c].value[w] = value
 	}
 	return s
 }
@@ -77,21 +85,14 @@ func (s *Set) stopped() error {
 	return s.Stop()
 }
 
-// clear empties the header: no program finds a rule.
+// clear empties the trees: no program finds a rule.
 func (s *Set) clear() {
 	clear(s.mem.words[:headerWords])
 	s.mem.words[versionWord] = Version
 }
 
-// Len is the number of rules.
-func (s *Set) Len() int { return len(s.rules) }
-
-// Lookup finds the rule of a key in the memory, for tests and explanations.
-func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }
-
-// Build makes these the rules of the set. Programs find either the rules of before or these; which of both may
-// differ between classes until it returns. The memory of the trees of before is retired. Without room, or with too
-// many rules in one place, the set stays as it is.
+// Build makes these rules the rules of the set. Each class has its old rules until its root is stored, and the new ones behind
+// that. The memory of the old trees is retired. If there is no room, or too many rules match one key, the set stays as it is.
 func (s *Set) Build(rules []Rule) error {
 	made := make([]*rule, len(rules))
 	byEntry := make(map[Node]*rule, len(rules))
@@ -109,10 +110,11 @@ func (s *Set) Build(rules []Rule) error {
 	if err := s.replace(made, 0); err != nil {
 		return err
 	}
-	s.rules = byEntry
+	s.ruleByEntry = byEntry
 	return nil
 }
 
+// newRule checks a rule, and finds its classes.
 func (s *Set) newRule(r *Rule) (*rule, error) {
 	if Node(r.Entry)&^entryBits != 1 || r.Rank == NoRank {
 		return nil, fmt.Errorf("tree: entry %#x or rank %#x is reserved", r.Entry, r.Rank)
@@ -126,39 +128,36 @@ func (s *Set) newRule(r *Rule) (*rule, error) {
 	return n, nil
 }
 
-// rearrange builds the trees anew from the rules, into free memory.
+// rearrange builds the trees of the set anew, into free memory.
 func (s *Set) rearrange() error {
-	rules := make([]*rule, 0, len(s.rules))
-	for _, r := range s.rules {
+	rules := make([]*rule, 0, len(s.ruleByEntry))
+	for _, r := range s.ruleByEntry {
 		rules = append(rules, r)
 	}
 	return s.replace(rules, 0)
 }
 
-// replace builds the trees of rules, stores their roots, and retires the trees of before. bound is as Set.Bound.
+// replace builds the trees of rules, stores their roots, and retires the old trees. It tries one quota of memory after the
+// other: the first gives the fastest trees. bound is as Set.Bound.
 func (s *Set) replace(rules []*rule, bound int) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
+
 	var err error
-	var costly *CostError // of the trees with the shortest worst path
+	var costly *CostError // of the try with the shortest worst path
 	for _, quota := range quotas {
-		if quota == oneTree && (s.divided || len(rules) > oneTreeRules) {
+		if quota == singleTree && (s.divided || len(rules) > singleTreeRules) {
 			continue
 		}
 		if err := s.stopped(); err != nil {
 			return err
 		}
+
 		b := s.newBuilder()
-		var roots [Classes]Node
-		for c := range roots {
-			roots[c] = b.class(rules, c, s.regions[c], quota)
-		}
-		if b.err == nil && quota > 0 && b.size() > s.mem.most() {
-			b.err = errQuota
-		}
+		roots := b.roots(rules, &s.regions, quota)
 		if err = b.err; err != nil {
 			b.undo(0)
 			if errors.Is(err, ErrFull) && s.mem.waiting > 0 {
-				return err // retired memory would make better trees
+				return err // the caller reclaims retired memory, which makes better trees than the next quota
 			}
 			continue
 		}
@@ -169,17 +168,9 @@ func (s *Set) replace(rules []*rule, bound int) error {
 			b.undo(0)
 			continue
 		}
-		for c, root := range roots {
-			old := s.mem.load(c)
-			s.mem.store(c, root)
-			s.retireTree(old)
-		}
-		s.paths.measure(s.mem)
-		for _, r := range rules {
-			r.groups = r.planned
-		}
-		s.changes, s.one = 0, quota == oneTree
-		s.built++
+
+		s.install(roots, rules)
+		s.single = quota == singleTree
 		return nil
 	}
 	if costly != nil {
@@ -188,18 +179,38 @@ func (s *Set) replace(rules []*rule, bound int) error {
 	return err
 }
 
-// over returns an error if a class of these roots has a worst path above the bound, and a longer one than it has now.
+// install stores the roots of trees that were built for rules, and retires the old trees.
+func (s *Set) install(roots [Classes]Node, rules []*rule) {
+	for c, root := range roots {
+		old := s.mem.load(c)
+		s.mem.store(c, root)
+		s.retireTree(old)
+	}
+	for _, r := range rules {
+		r.groups = r.planned
+	}
+	s.paths.measure(s.mem)
+	s.changes = 0
+	s.built++
+}
+
+// over returns an error if one of these roots has a worst path above the bound, and a longer one than its class has now.
 func (s *Set) over(roots [Classes]Node, bound int) *CostError {
 	for c, root := range roots {
 		worst := longest(s.mem.words, root, nil)
 		if bound > 0 && worst.Steps() > bound && worst.Steps() > longest(s.mem.words, s.mem.load(c), nil).Steps() {
-			return &CostError{c, worst, bound, s.onLongest(root)}
+			return &CostError{
+				Class:   c,
+				Worst:   worst,
+				Bound:   bound,
+				Entries: s.onLongest(root),
+			}
 		}
 	}
 	return nil
 }
 
-// retireTree retires every block of a tree that has no parent any more.
+// retireTree retires all blocks of a tree to which no word leads any more.
 func (s *Set) retireTree(n Node) {
 	if n.Kind() == KindRule {
 		return
@@ -217,8 +228,9 @@ func (s *Set) retireTree(n Node) {
 	s.mem.retire(n.Base())
 }
 
-// decayed reports whether so many rules came and went since the trees were built that they should be built again.
-func (s *Set) decayed() bool { return s.changes > max(64, len(s.rules)) }
+// decayed reports whether so many rules have come and gone since the trees were built that they should be built again: changes of
+// leaves do not choose better cuts.
+func (s *Set) decayed() bool { return s.changes > max(64, len(s.ruleByEntry)) }
 
-// Reclaim frees retired memory. Every program that ran when the last change returned has ended.
+// Reclaim frees retired memory. The caller knows that every program which ran when the last change returned has ended.
 func (s *Set) Reclaim() { s.mem.reclaim() }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Estimates in ns of the steps of a walk over spread packets. They choose between shapes of a tree.
+// Times in ns of the steps of a walk, estimated over spread packets. The builder compares shapes of a tree by them.
 const (
 	nsCut     = 5.0
 	nsEntry   = 9.0
@@ -15,24 +15,24 @@ const (
 	nsWord    = 0.3  // for each word of a cut's nodes and each rule
 )
 
-// The time of a packet among 1,000 rules, by a profile. The builder's weights of a group and of an entry are greater:
-// with these figures it makes longer lists for 10,000 rules.
+// Times in ns of a packet among 1,000 rules, by a profile. Walk.NS takes them. The builder's weights of a group and of an entry
+// are greater: with these figures it would make longer lists for 10,000 rules.
 const (
 	nsWalk = 12.0 // a walk of a tree
 	nsNext = 3.0  // each further entry of a list
 )
 
-// wildLoss weighs the copies that a bit makes of the rules without it against the rules that it tells apart.
+// wildLoss weighs what a bit costs, a copy of each rule that lacks it in its mask, against what it brings, rules told apart.
 const wildLoss = 0.5
 
 const (
-	sampled   = 128 // rules that a window is judged by
-	perWidth  = 3   // windows of one width that are judged in a set that is one tree,
-	perGroup  = 2   // and in a group
-	listsUpTo = 16  // rules of a group that may become a list instead of a cut
+	sampled   = 128 // rules by which a window is judged
+	perWidth  = 3   // windows of one width that are judged for a single tree,
+	perGroup  = 2   // and for a group
+	listsUpTo = 16  // rules of a group that may become a list in place of a cut
 )
 
-// below estimates the walk below a node of m rules.
+// below estimates the time of the walk below a node of m rules.
 func below(m float64) float64 {
 	if m <= 1 {
 		return nsEntry * m
@@ -40,31 +40,33 @@ func below(m float64) float64 {
 	return nsEntry + nsCut*(1+log2(m))
 }
 
-// log2 is the logarithm of a number above 0, a straight line between powers of two.
+// log2 returns the logarithm of a number above 0, as a straight line between powers of two.
 func log2(m float64) float64 {
 	b := math.Float64bits(m)
 	return float64(int(b>>52)-1023) + float64(b&(1<<52-1))/(1<<52)
 }
 
-// curved is the logarithm with a parabola between powers of two: it is at most 0.01 off.
+// curved returns the logarithm as a parabola between powers of two. It is at most 0.01 off.
 func curved(m float64) float64 {
 	f := float64(math.Float64bits(m)&(1<<52-1)) / (1 << 52)
 	return log2(m) + 0.345*f*(1-f)
 }
 
+// listCost estimates the time of a list of m rules.
 func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
 
-// choose returns the window by which the rules are best cut, and its cost. false: no window makes progress.
+// choose returns the window by which the rules are best cut, and its cost. ok is false if every window leaves some child with all
+// rules.
 func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
 	n := len(rules)
-	var hash uint64
-	if b.chosen != nil {
-		hash = b.hash(rules)
-		if c, ok := b.chosen[hash]; ok {
+	if b.choiceByHash != nil {
+		hash := b.hash(rules)
+		if c, ok := b.choiceByHash[hash]; ok {
 			return c.window, c.cost, c.ok
 		}
-		defer func() { b.chosen[hash] = choice{best, cost, ok} }()
+		defer func() { b.choiceByHash[hash] = choice{best, cost, ok} }()
 	}
+
 	sample := rules
 	if n > sampled {
 		sample = b.sample[:0]
@@ -72,6 +74,7 @@ func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
 			sample = append(sample, rules[i*n/sampled])
 		}
 	}
+
 	widest := min(MaxBits, max(1, bits.Len(uint(float64(n)*b.words))-1))
 	b.countBits(sample)
 	cost = math.Inf(1)
@@ -99,29 +102,28 @@ type choice struct {
 	ok     bool
 }
 
-// hash is of the rules and of the bits that are known in the region.
+// hash returns a hash of the rules, and of the bits that are known in the region.
 func (b *builder) hash(rules []int32) uint64 {
-	h := uint64(14695981039346656037)
-	mix := func(v uint64) {
-		h = (h ^ v) * 1099511628211
-		h ^= h >> 29
-	}
+	h := uint64(fnvOffset)
 	for _, known := range b.region.known {
-		mix(known)
+		h = mix(h, known)
 	}
 	for _, i := range rules {
-		mix(uint64(i))
+		h = mix(h, uint64(i))
 	}
 	return h
 }
 
-// bitCount is, for each bit of a word, how many rules of a sample have it in their masks, and have it set.
+// bitCount counts, for each bit of a word, the rules of a sample that have it in their masks, and those that have it set.
 type bitCount struct {
-	word      int
-	spec, one [64]uint16
-	score     [65]float64 // sums of the bits below
+	word   int
+	masked [64]uint16
+	set    [64]uint16
+	score  [65]float64 // sums of the scores of the bits below
 }
 
+// countBits counts the bits of all words, and scores them: by the information of a bit, less the copies that it makes of rules
+// which lack it.
 func (b *builder) countBits(sample []int32) {
 	b.counts = b.counts[:0]
 	var at [Words]int8
@@ -140,8 +142,8 @@ func (b *builder) countBits(sample []int32) {
 			c := &b.counts[at[f.word]-1]
 			for ; m != 0; m &= m - 1 {
 				bit := bits.TrailingZeros64(m)
-				c.spec[bit]++
-				c.one[bit] += uint16(f.key >> bit & 1)
+				c.masked[bit]++
+				c.set[bit] += uint16(f.key >> bit & 1)
 			}
 		}
 		for j := range r.ranges {
@@ -151,14 +153,15 @@ func (b *builder) countBits(sample []int32) {
 			}
 		}
 	}
+
 	n := float64(len(sample))
 	for i := range b.counts {
 		c := &b.counts[i]
 		for bit := range 64 {
 			score := -wildLoss
-			if spec := float64(c.spec[bit]); spec > 0 {
-				p := float64(c.one[bit]) / spec
-				wild := 1 - spec/n
+			if masked := float64(c.masked[bit]); masked > 0 {
+				p := float64(c.set[bit]) / masked
+				wild := 1 - masked/n
 				score = -curved(wild+(1-wild)*(p*p+(1-p)*(1-p))) - wildLoss*curved(1+wild)
 			}
 			c.score[bit+1] = c.score[bit] + score
@@ -166,12 +169,12 @@ func (b *builder) countBits(sample []int32) {
 	}
 }
 
-// promising returns the windows of a width with the best sums of their bits.
+// promising returns the windows of a width with the best sums of scores, best first.
 func (b *builder) promising(width int) []window {
 	var found [perWidth]window
 	var score [perWidth]float64
 	n, most := 0, perGroup
-	if b.chosen != nil {
+	if b.choiceByHash != nil {
 		most = perWidth
 	}
 	for i := range b.counts {
@@ -195,13 +198,16 @@ func (b *builder) promising(width int) []window {
 	return b.windows
 }
 
-// judge estimates the walk from a cut by this window on, by a sample of n rules.
+// judge estimates the time of the walk from a cut by this window on, by a sample of n rules. progress is false if a child would
+// have all rules.
 func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress bool) {
 	size := 1 << w.bits
 	estimate := below
-	if b.chosen != nil {
+	if b.choiceByHash != nil {
 		estimate = b.levelled
 	}
+
+	// hist counts the rules of each child. spans ends the children of each rule in touched.
 	b.touched = b.touched[:0]
 	b.spans = b.spans[:0]
 	ejected := 0
@@ -216,8 +222,11 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 		}
 		b.spans = append(b.spans, int32(len(b.touched)))
 	}
+
+	// A packet of a rule comes to one of the rule's children, and meets the rules that are there.
 	scale := float64(n) / float64(len(sample))
-	most, mass := 0.0, 0.0
+	most := 0.0 // rules of a child
+	mass := 0.0 // packets of the rules
 	start := int32(0)
 	for i, end := range b.spans {
 		if end > start {
@@ -233,6 +242,7 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 		}
 		start = end
 	}
+
 	copies := float64(len(b.touched))
 	b.work -= len(b.touched) / 32
 	for _, v := range b.touched {
@@ -241,8 +251,9 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 	if mass == 0 {
 		return 0, false
 	}
+
 	memory := b.nsWord * (float64(size) + copies*scale)
-	if b.chosen == nil {
+	if b.choiceByHash == nil {
 		memory /= float64(n)
 	} else {
 		memory /= mass * scale

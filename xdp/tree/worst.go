@@ -5,33 +5,32 @@ import (
 	"slices"
 )
 
-// Path is what one packet touches on its way: nodes, and entries of rules that it is compared with. Both are counts, so a
-// path is the same on every host.
+// Path counts what a packet touches on its way. It is the same on every host.
 type Path struct {
-	Nodes, Entries int
-	Trees          int // that it walks, for NS
+	Nodes   int
+	Entries int // of rules with which the packet is compared
+	Trees   int // for NS
 }
 
-// Steps is the length of a path, by which paths are compared and bounded.
+// Steps returns the length of the path. Paths are compared and bounded by it.
 func (p Path) Steps() int { return p.Nodes + p.Entries }
 
-// Plus is one path behind another.
+// Plus returns one path behind another.
 func (p Path) Plus(o Path) Path {
 	return Path{p.Nodes + o.Nodes, p.Entries + o.Entries, p.Trees + o.Trees}
 }
 
-// NS estimates the time of the path on this kind of host, in nanoseconds, with the weights of Walk.NS: nodes and entries are in
-// the second level of the cache. Each tree ends in a list.
+// NS estimates the time of the path in nanoseconds, with the weights of Walk.NS: nodes and entries are in the second level of the
+// cache. It takes each tree to end in a list.
 func (p Path) NS() float64 {
 	return nsCut*float64(p.Nodes) + nsNext*float64(p.Entries) + (nsWalk+nsList+nsEntry-nsNext)*float64(p.Trees)
 }
 
-// Path is the path of the lookups.
+// Path returns what the lookups have touched.
 func (w *Walk) Path() Path { return Path{w.Nodes, w.Entries, w.Groups} }
 
-// Worst returns a path for each class of keys. No key of the class touches more, whatever rules it matches: the path is
-// the sum of the longest ways through all trees of the class. Some keys touch as much only if one key takes all of
-// these ways.
+// Worst returns a path for each class of keys. No key of the class touches more, whatever rules it matches. The path is the sum of
+// the longest ways through all trees of the class, so a key touches as much only if it takes all of these ways.
 func Worst(mem []uint64) (worst [Classes]Path) {
 	for c := range worst {
 		root := Node(mem[c])
@@ -61,7 +60,7 @@ func (s *Set) onLongest(root Node) (entries []Entry) {
 	return entries
 }
 
-// rules is the number of rules of a leaf.
+// rules returns the number of rules of a leaf.
 func (n Node) rules() int {
 	switch {
 	case n == 0:
@@ -72,8 +71,8 @@ func (n Node) rules() int {
 	return 1
 }
 
-// longest returns the longest path from a node to a leaf. It appends the leaf to leaves, if that is not nil; behind a fork
-// the leaf of each tree.
+// longest returns the longest path from a node on. If leaves is not nil, it appends the leaf at which the path ends; from a fork
+// on, the leaf of each tree.
 func longest(mem []uint64, n Node, leaves *[]Node) Path {
 	switch n.Kind() {
 	case KindFork:
@@ -102,8 +101,8 @@ func longest(mem []uint64, n Node, leaves *[]Node) Path {
 	return Path{Nodes: 1, Entries: n.rules()}
 }
 
-// paths are bounds of the longest way through each tree of each class, so that a change of some leaves does not look at
-// all nodes.
+// paths bound the longest way through each tree of each class from above. With them, the cost of a change does not grow with the
+// number of nodes.
 type paths [Classes][MaxGroups]Path
 
 // measure makes the bounds exact.
@@ -121,7 +120,7 @@ func (p *paths) measure(m *memory) {
 	}
 }
 
-// raise notes a leaf that an edit stores.
+// raise notes the new leaf of an edit.
 func (p *paths) raise(m *memory, e *edit) {
 	way := longest(m.words, e.node, nil).Plus(Path{Nodes: e.depth})
 	if at := &p[e.class][e.group]; way.Steps() > at.Steps() {
@@ -129,7 +128,7 @@ func (p *paths) raise(m *memory, e *edit) {
 	}
 }
 
-// sum is the worst path of a class of so many trees.
+// sum returns the worst path of a class with so many trees.
 func (p *paths) sum(class, trees int) (sum Path) {
 	if trees > 1 {
 		sum.Nodes++ // the fork
@@ -138,4 +137,56 @@ func (p *paths) sum(class, trees int) (sum Path) {
 		sum = sum.Plus(way)
 	}
 	return sum
+}
+
+// lower lowers the ranks of a class's fork so that programs look into a group for a rule of this rank. It comes before the rule.
+func (s *Set) lower(c, group int, rank uint64) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	for g := range group + 1 {
+		at := root.Base() + 2*g + 1
+		if s.mem.load(at) > Node(rank) {
+			s.mem.store(at, Node(rank))
+		}
+	}
+}
+
+// isBest reports whether a fork of the class has the rank of the rule.
+func (s *Set) isBest(c int, r *rule) bool {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork || r.groups[c] == 0 {
+		return false
+	}
+	for g := range root.Count() {
+		if s.mem.load(root.Base()+2*g+1) == Node(r.rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// raise stores the exact ranks of a class's fork, when rules have gone.
+func (s *Set) raise(c int) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	var ranks [MaxGroups]uint64
+	for g := range ranks {
+		ranks[g] = NoRank
+	}
+	for _, r := range s.ruleByEntry {
+		for g := range root.Count() {
+			if r.groups[c]>>g&1 != 0 {
+				ranks[g] = min(ranks[g], r.rank)
+			}
+		}
+	}
+	best := NoRank
+	for g := root.Count() - 1; g >= 0; g-- {
+		best = min(best, ranks[g])
+		s.mem.store(root.Base()+2*g+1, Node(best))
+	}
 }

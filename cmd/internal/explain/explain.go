@@ -7,7 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/replay"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // ErrPacket: the text names no packet.
@@ -65,7 +65,7 @@ func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Explainer{flows: flows, order: linear.Order(flows), d: d}, nil
+	return &Explainer{flows: flows, order: oracle.Order(flows), d: d}, nil
 }
 
 // Close frees the classifier. Idempotent.
@@ -84,7 +84,7 @@ func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 
 	x := &Explanation{
 		Packet:  p,
-		Headers: linear.Describe(p),
+		Headers: oracle.Describe(p),
 		Winner:  -1,
 		Drop:    v.Drop,
 		NoBPF:   e.d.NoBPF(),
@@ -115,7 +115,7 @@ func (x *Explanation) whyNot(f flow.Flow) Reason {
 
 	r.Result = Shadowed
 	for _, term := range f.Match.Terms() {
-		if !linear.Matches(term, x.Packet) {
+		if !oracle.Matches(term, x.Packet) {
 			r.Result = NoMatch
 			r.Term = term
 			r.Has = term.ValuesIn(x.Headers)

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // TestExplainsAsTheLinearMatcher explains 10,000 random and broken packets by random sets of flows. Explain itself
@@ -66,14 +66,14 @@ func TestExplainsAsTheLinearMatcher(t *testing.T) {
 func checkReasons(t *testing.T, x *Explanation, p replay.Packet) {
 	t.Helper()
 	for i, r := range x.Reasons {
-		matches := linear.Matches(r.Flow.Match, p) && r.Flow.Direction == p.Direction && (r.Flow.Interface == "" || r.Flow.Interface == p.Interface)
+		matches := oracle.Matches(r.Flow.Match, p) && r.Flow.Direction == p.Direction && (r.Flow.Interface == "" || r.Flow.Interface == p.Interface)
 		if is := r.Result == Wins || r.Result == Shadowed; is != matches {
 			t.Fatalf("%s (%s): %s, and it matches: %t\nframe %x", r.Flow.Name, r.Flow.Match, r.Result, matches, p.Frame)
 		}
 		if r.Result == Wins != (i == x.Winner) || r.Result == Shadowed && i < x.Winner {
 			t.Fatalf("flow %d is %q, and flow %d wins", i, r.Result, x.Winner)
 		}
-		if r.Result == NoMatch && (linear.Matches(r.Term, p) || r.Term.String() == r.Has.String()) {
+		if r.Result == NoMatch && (oracle.Matches(r.Term, p) || r.Term.String() == r.Has.String()) {
 			t.Fatalf("%s: the term %s is given as the reason, the packet has %s\nframe %x", r.Flow.Match, r.Term, r.Has, p.Frame)
 		}
 		if text := x.why(r); text == "" || strings.Contains(text, "has any") {
@@ -128,7 +128,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if got := linear.Describe(linear.Packet{Frame: b}).String(); !strings.Contains(got, c.want) {
+		if got := oracle.Describe(oracle.Packet{Frame: b}).String(); !strings.Contains(got, c.want) {
 			t.Errorf("%s: the packet has %s, want %s", c.text, got, c.want)
 		}
 	}
@@ -156,7 +156,7 @@ func TestBuildsOrRefuses(t *testing.T) {
 			}
 			if err == nil {
 				built++
-				if !linear.Matches(f.Match, linear.Packet{Frame: b}) {
+				if !oracle.Matches(f.Match, oracle.Packet{Frame: b}) {
 					t.Fatalf("%s: the frame %x does not match", f.Match, b)
 				}
 			}

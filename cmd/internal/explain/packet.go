@@ -9,7 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/frame"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // hexOffset is the offset that begins a line of a hex dump.
@@ -35,7 +35,7 @@ func Build(m flow.Match) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
 	}
 	b := frame.Build(append(layersOf(m, true), frame.Payload(18))...)
-	got := linear.Describe(linear.Packet{Frame: b})
+	got := oracle.Describe(oracle.Packet{Frame: b})
 	for _, t := range m.Terms() {
 		if t.Untagged || t.Inner() != nil && t.Inner().Untagged {
 			continue // a packet without a vlan clause has no tag, and its description no word for it

@@ -7,12 +7,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 	"github.com/flowtally/flowtally/probe"
 )
 
 // Packet is a frame on one side of one interface.
-type Packet = linear.Packet
+type Packet = oracle.Packet
 
 // Verdict is the decision about a packet.
 type Verdict struct {
@@ -26,14 +26,14 @@ type Decider struct {
 	flows  []flow.Flow
 	class  *xdp.Classifier // nil: the machine cannot load BPF
 	noBPF  error
-	linear *linear.Matcher
+	linear *oracle.Matcher
 	others []Count // of the classifier's counts, by flow: those that count did not make since begin
 }
 
 // NewDecider loads flows into the classifier. Where the process may not or cannot load BPF, the linear matcher
 // decides, and NoBPF returns the reason. Flows that the classifier's tables do not hold are an error.
 func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
-	d := &Decider{flows: flows, linear: linear.New(flows), others: make([]Count, len(flows))}
+	d := &Decider{flows: flows, linear: oracle.New(flows), others: make([]Count, len(flows))}
 	d.class, d.noBPF = xdp.NewClassifier(flows, log)
 	if d.noBPF == nil {
 		// A first run shows whether the kernel runs the program too.

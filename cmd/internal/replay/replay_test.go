@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // file is a capture of Ethernet frames, each with the bytes that were captured and the length of the frame.
@@ -74,7 +74,7 @@ func TestCountsEveryRecord(t *testing.T) {
 		if layer3 {
 			f = newFile(101)
 		}
-		m := linear.New(flows)
+		m := oracle.New(flows)
 		want := &Report{Counts: make([]Count, len(flows))}
 		for range 2000 {
 			data := gen.Packet(rng, flows)
@@ -93,7 +93,7 @@ func TestCountsEveryRecord(t *testing.T) {
 			}
 			f.add(data, length)
 			want.Records.add(length)
-			p := linear.Packet{Frame: data[:min(len(data), 3000)], Layer3: layer3, Direction: o.Direction}
+			p := oracle.Packet{Frame: data[:min(len(data), 3000)], Layer3: layer3, Direction: o.Direction}
 			if i, ok := m.Match(p); ok {
 				hits++
 				want.Counts[i].add(length)

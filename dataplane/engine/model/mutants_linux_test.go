@@ -21,14 +21,14 @@ var mutants = []mutant{
 	{"dataplane/engine/backend/overlay.go", `return int32(m-o) > 0`, `return int32(m-o) >= 0`},                                    // the clock has no order
 	{"xdp/ledger.go", `case counts && !covered:`, `case false:`},                                                                  // a kill behind the attaching
 	{"xdp/ledger.go", `case covered && !counts:`, `case false:`},                                                                  // a hook that was lost while no process ran
-	{"xdp/ledger.go", `rs.ledger.leave(h.hookKey, false)`, `rs.ledger.begin(h.hookKey)`},                                          // an interface that goes is an outage
+	{"xdp/ledger.go", `dp.ledger.leave(h.hookKey, false)`, `dp.ledger.begin(h.hookKey)`},                                          // an interface that goes is an outage
 	{"xdp/ledger.go", `l.set(k, lost, siteCovered)`, `l.set(k, lost, r.state())`},                                                 // an outage never ends
-	{"xdp/attach.go", `rs.ledger.cover(h.hookKey, h.ifindex)`, `_ = h`},                                                           // an attachment is not noted
+	{"xdp/attach.go", `dp.ledger.cover(h.hookKey, h.ifindex)`, `_ = h`},                                                           // an attachment is not noted
 	{"dataplane/engine/source.go", `	return last.After(c.seen())`, `	return last != last`},                                        // nothing is declared
 	{"dataplane/engine/move.go", `past.Seen = uint32(seen)`, `_ = seen`},                                                          // one loss is declared again and again
 	{"dataplane/engine/publish.go", `last.After(backend.Moment(old.Continuity.Seen))`, `last.After(u.Now())`},                     // a restart declares nothing
 	{"xdp/ledger.go", `l.lost[at] = r.lost()`, `_ = r`},                                                                           // a start forgets the latest loss
-	{"xdp/move.go", `	rs.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
+	{"xdp/move.go", `	dp.ledger.begin(at.hookKey)`, ``},                                                                           // a move is no outage
 	{"shm/entry.go", `s.discontinuities, s.seen = c.Discontinuities, c.Seen`, `s.discontinuities, s.seen = c.Discontinuities, 0`}, // the mirror forgets what it has declared
 	{"dataplane/engine/publish.go", `in.Gap = in.Gap || last.After(`, `in.Gap = in.Gap || last == last || last.After(`},           // it declares always
 	{"dataplane/engine/publish.go", `covered && !since.After(backend.Moment(old.Continuity.Seen))`, `(covered || since == 0)`},    // a shadow is always complete

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
 // candidates calls visit with the values that Overlapping compares with f.

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	labseed "github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -188,15 +188,15 @@ func TestRulesAreTheFlow(t *testing.T) {
 		}
 		for range 20 {
 			frame := gen.Packet(rng, []flow.Flow{f})
-			packet := linear.Packet{Frame: frame}
-			_, want := linear.New([]flow.Flow{f}).Match(packet)
+			packet := oracle.Packet{Frame: frame}
+			_, want := oracle.New([]flow.Flow{f}).Match(packet)
 			n := 0
 			for _, r := range rules {
 				one := r.Match
 				if r.inner != nil {
 					one = one.WithInner(r.inner.Match)
 				}
-				if _, ok := linear.New([]flow.Flow{{Match: one}}).Match(packet); ok && tagged(frame, r.tags) {
+				if _, ok := oracle.New([]flow.Flow{{Match: one}}).Match(packet); ok && tagged(frame, r.tags) {
 					n++
 				}
 			}

@@ -41,7 +41,7 @@ type Backend struct {
 	maxFlows  int
 	worstCost int
 	log       *slog.Logger
-	rules     *xdp.RuleSet
+	rules     *xdp.Datapath
 	adopted   bool   // the pins held counters, whose counts go on
 	next      uint32 // the place, among the flows of its priority, of the flow whose Order is ordered
 	ordered   uint32 // the first Order that no configured flow has
@@ -319,7 +319,7 @@ func (b *Backend) trim() error {
 
 // State is the part of a Backend's state that tests of the whole engine check.
 type State struct {
-	Rules  *xdp.RuleSet
+	Rules  *xdp.Datapath
 	Demand int // how many needs of hooks there are
 	Kept   int // pinned rules in memory that no installed flow has; 0 after RemoveStale
 	// Refreshes is how often the held hooks were listed, which costs a system call for each.

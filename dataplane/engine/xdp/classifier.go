@@ -13,7 +13,7 @@ import (
 // Classifier decides frames of its caller by the program that counts packets, on no hook: BPF_PROG_TEST_RUN runs it.
 // It holds its flows in a rule set of its own, without pins. Its methods may be called from one goroutine at a time.
 type Classifier struct {
-	rules    *xdp.RuleSet
+	rules    *xdp.Datapath
 	ports    map[string]uint16 // of the interfaces that a flow names
 	counters []uint32
 	programs map[site]*xdp.Program

@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/lab/times"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -62,15 +62,15 @@ func countCut(t *testing.T, dir flow.Direction) {
 			t.Fatal(err)
 		}
 
-		oracle := linear.New(d.flows)
+		matcher := oracle.New(d.flows)
 		want := slices.Clone(d.before)
 		for range packets {
 			frame := gen.Packet(rng, d.flows)
 			frame = slices.Concat(frame, make([]byte, max(0, 4200-len(frame)))) // below a page, a socket buffer is linear
 
-			p := linear.Packet{Frame: frame[:copied], Direction: dir, Interface: wire.Near.Name}
+			p := oracle.Packet{Frame: frame[:copied], Direction: dir, Interface: wire.Near.Name}
 			var refused error
-			if i, ok := oracle.Match(p); ok {
+			if i, ok := matcher.Match(p); ok {
 				hits++
 				want[i].Packets++
 				want[i].Bytes += uint64(len(frame))

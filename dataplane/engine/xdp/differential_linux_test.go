@@ -20,8 +20,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/lab/times"
-	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -90,7 +90,7 @@ func (d differ) run(t *testing.T, sets int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		oracle := linear.New(d.flows)
+		matcher := oracle.New(d.flows)
 		for range packets {
 			frame := gen.Packet(rng, d.flows)
 			if d.layer3 {
@@ -102,7 +102,7 @@ func (d differ) run(t *testing.T, sets int) {
 			if d.cut && len(frame) > copied {
 				continue // the headers behind are absent
 			}
-			want, ok := oracle.Match(linear.Packet{Frame: frame, Layer3: d.layer3, Direction: d.dir, Interface: wire.Near.Name})
+			want, ok := matcher.Match(oracle.Packet{Frame: frame, Layer3: d.layer3, Direction: d.dir, Interface: wire.Near.Name})
 			if !ok {
 				want = -1
 			} else {
@@ -129,7 +129,7 @@ type differ struct {
 	mode     xdp.Mode // of ingress
 	layer3   bool     // on a device whose frames begin with IP
 	cut      bool     // each frame is in several buffers, and its headers end anywhere in them
-	rules    *xdp.RuleSet
+	rules    *xdp.Datapath
 	ifname   string
 	ifindex  int
 	program  *ebpf.Program // that is attached

@@ -27,7 +27,7 @@ type hooks struct {
 	degraded   bool                                   // a refused interface does not end the start
 	config     dataplane.XDPConfig
 	log        *slog.Logger
-	rules      *xdp.RuleSet
+	rules      *xdp.Datapath
 	ns         namespace // of the interfaces
 	changed    chan struct{}
 	stop       context.CancelFunc // nil: the watcher does not run
@@ -97,7 +97,7 @@ type hookName struct {
 	hook   xdp.Hook
 }
 
-func newHooks(o Options, rules *xdp.RuleSet, ns namespace, mu *sync.Mutex) (*hooks, error) {
+func newHooks(o Options, rules *xdp.Datapath, ns namespace, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
 		patterns: o.Interfaces,
 		degraded: o.Degraded,

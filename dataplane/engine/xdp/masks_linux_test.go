@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -85,7 +85,7 @@ type manyMasksTest struct {
 	*testing.T
 	rng     *rand.Rand
 	wire    *lab.Wire
-	rules   *xdp.RuleSet
+	rules   *xdp.Datapath
 	order   uint32
 	frames  [][]byte
 	matched []map[*maskedFlow]bool // by frame: live flows
@@ -134,7 +134,7 @@ func (m *manyMasksTest) open(of ...[]*maskedFlow) {
 			streams = append(streams, lab.Stream{Name: fmt.Sprint(len(streams)), Frames: [][]byte{frame}})
 			matched := map[*maskedFlow]bool{}
 			for f := range m.live {
-				if linear.Matches(f.match, linear.Packet{Frame: frame, Interface: near.Name}) {
+				if oracle.Matches(f.match, oracle.Packet{Frame: frame, Interface: near.Name}) {
 					matched[f] = true
 				}
 			}
@@ -326,7 +326,7 @@ func (m *manyMasksTest) exchange(old, fresh []*maskedFlow) {
 	for _, f := range fresh {
 		m.live[f] = true
 		for i, frame := range m.frames {
-			if linear.Matches(f.match, linear.Packet{Frame: frame, Interface: m.wire.Near.Name}) {
+			if oracle.Matches(f.match, oracle.Packet{Frame: frame, Interface: m.wire.Near.Name}) {
 				m.matched[i][f] = true
 			}
 		}

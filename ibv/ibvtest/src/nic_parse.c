@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nic_parse.c: a frame's headers as a struct nic_key. It follows the package comment of
- * dataplane/flow rule by rule; a test compares it with internal/linear.
+ * dataplane/flow rule by rule; a test compares it with internal/oracle.
  */
 #include <string.h>
 

@@ -15,7 +15,7 @@ import (
 // counters in a BPF map, read as that backend reads them. It attaches nothing,
 // so that the bench needs no interface and disturbs none.
 type kernelCounters struct {
-	rules *xdp.RuleSet
+	rules *xdp.Datapath
 	gate  gate
 	still bool   // the marks are the true ones, of counters without packets; else every mark changes in every cycle
 	cycle uint32 // the next one

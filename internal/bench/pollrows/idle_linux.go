@@ -61,7 +61,7 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 }
 
 // startAttached starts an engine whose flows XDP counts on a veth.
-func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.Reader, rules *kernel.RuleSet, err error) {
+func startAttached(ctx context.Context, open *bench.Closers, flows int) (r *shm.Reader, rules *kernel.Datapath, err error) {
 	dir, err := open.MirrorDir()
 	if err != nil {
 		return nil, nil, err

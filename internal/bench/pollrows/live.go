@@ -40,8 +40,8 @@ type liveCounter struct {
 const apart = 8
 
 // liveCounters makes n counters in the kernel, and a mirror that shows where they are.
-func liveCounters(open *bench.Closers, n int) (*xdp.RuleSet, []liveCounter, shm.LiveMap, error) {
-	fail := func(err error) (*xdp.RuleSet, []liveCounter, shm.LiveMap, error) {
+func liveCounters(open *bench.Closers, n int) (*xdp.Datapath, []liveCounter, shm.LiveMap, error) {
+	fail := func(err error) (*xdp.Datapath, []liveCounter, shm.LiveMap, error) {
 		return nil, nil, shm.LiveMap{}, err
 	}
 	rules, err := xdp.Open(xdp.Options{MaxRules: 4096})
@@ -84,7 +84,7 @@ func liveCounters(open *bench.Closers, n int) (*xdp.RuleSet, []liveCounter, shm.
 }
 
 // newLiveCounter makes counter i, and as many behind it as lie between two.
-func newLiveCounter(rules *xdp.RuleSet, of xdp.LiveMap, w *shm.Writer, r *shm.Reader, i int) (c liveCounter, err error) {
+func newLiveCounter(rules *xdp.Datapath, of xdp.LiveMap, w *shm.Writer, r *shm.Reader, i int) (c liveCounter, err error) {
 	for j := range apart {
 		k, err := rules.AllocCounter(fmt.Sprintf("live%d.%d", i, j))
 		if err != nil {

@@ -29,7 +29,7 @@ type wire struct {
 }
 
 // newWire loads the program over counters of rules.
-func newWire(open *bench.Closers, rules *xdp.RuleSet, ids []uint32) (*wire, error) {
+func newWire(open *bench.Closers, rules *xdp.Datapath, ids []uint32) (*wire, error) {
 	spec, err := loadWire()
 	if err != nil {
 		return nil, fmt.Errorf("reading the bench's object: %w", err)

@@ -223,7 +223,7 @@ func (s *site) inside(f func() error) error {
 
 // counted are the counters of flows.
 type counted struct {
-	rules *xdp.RuleSet
+	rules *xdp.Datapath
 	ids   []uint32
 }
 

@@ -72,7 +72,7 @@ func updates(open *bench.Closers, n, masks int) (bench.Side, error) {
 }
 
 // attach attaches a rule set to a veth in a namespace of its own.
-func attach(open *bench.Closers, rs *xdp.RuleSet) error {
+func attach(open *bench.Closers, rs *xdp.Datapath) error {
 	ns, err := lab.NewNetns("")
 	if err != nil {
 		return err

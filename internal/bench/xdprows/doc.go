@@ -28,6 +28,6 @@
 //     somebody chose to make the classifier slow; the whole program against an empty one. xdp.worst.ipv6.extensions: eight
 //     extension headers, against none.
 //   - xdp.nonip.24, xdp.otherip.1: a frame that no rule can match, of ARP or of IPv6.
-//   - xdp.update.10k: RuleSet.Add of one of 64 rules in turns, to 10,000 rules over 24 masks, against the same with 100.
+//   - xdp.update.10k: Datapath.Add of one of 64 rules in turns, to 10,000 rules over 24 masks, against the same with 100.
 //   - xdp.load.16k: 16,000 rules over 200 masks from nothing to a veth, against one second.
 package xdprows

@@ -14,7 +14,7 @@ import (
 
 // rig is the bench's object with the rules of n flows.
 type rig struct {
-	rules    *xdp.RuleSet
+	rules    *xdp.Datapath
 	coll     *ebpf.Collection
 	counters []uint32
 	frame    []byte

@@ -22,7 +22,7 @@ const (
 
 // set is a generated rule set in the kernel, and a trace.
 type set struct {
-	rules    *xdp.RuleSet
+	rules    *xdp.Datapath
 	ours     *ebpf.Collection // the classifier, of the bench's object
 	trace    *ebpf.Collection
 	counters []uint32 // of the rules, in their order
@@ -47,7 +47,7 @@ func newSet(rules []classbench.Rule, packets []classbench.Packet) (_ *set, err e
 }
 
 // install opens a rule set and adds rules to it, the first with the highest priority.
-func install(rules []classbench.Rule) (_ *xdp.RuleSet, counters []uint32, err error) {
+func install(rules []classbench.Rule) (_ *xdp.Datapath, counters []uint32, err error) {
 	rs, err := xdp.Open(xdp.Options{MaxRules: max(len(rules)+spares, 1<<16)})
 	if err != nil {
 		return nil, nil, err
@@ -102,7 +102,7 @@ func translate(from *classbench.Rule, order int, counter uint32) xdp.Rule {
 }
 
 // loadOurs loads the classifier of rs and the empty program.
-func loadOurs(rs *xdp.RuleSet) (*ebpf.Collection, error) {
+func loadOurs(rs *xdp.Datapath) (*ebpf.Collection, error) {
 	spec, err := loadRows()
 	if err != nil {
 		return nil, fmt.Errorf("reading the bench's object: %w", err)

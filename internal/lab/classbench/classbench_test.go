@@ -8,7 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/classbench"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // sets are one set of each kind, by name.
@@ -85,9 +85,9 @@ func TestFramesMatch(t *testing.T) {
 		for i := range rules {
 			flows[i] = flow.Flow{Name: fmt.Sprint("f", i), Match: rules[i].Match()}
 		}
-		matcher := linear.New(flows)
+		matcher := oracle.New(flows)
 		for _, p := range append(classbench.Points(rules, 300, 3), classbench.Trace(rules, 300, classbench.Locality{}, 3)...) {
-			got, ok := matcher.Match(linear.Packet{Frame: p.Frame()})
+			got, ok := matcher.Match(oracle.Packet{Frame: p.Frame()})
 			if want := classbench.First(rules, p); !ok || got != want {
 				t.Fatalf("%s: %+v: rule %d (%t), want %d", name, p, got, ok, want)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/oracle"
 )
 
 // The traffic has enough flows of every kind, valid, uniquely named, and each frame
@@ -58,15 +58,15 @@ func TestFramesBelongToTheirFlows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := linear.New(flows)
+		m := oracle.New(flows)
 		for _, s := range streams {
 			for i, frame := range s.Frames {
-				p := linear.Packet{Frame: frame, Direction: d, Interface: "eth0"}
+				p := oracle.Packet{Frame: frame, Direction: d, Interface: "eth0"}
 				if at, ok := m.Match(p); !ok || flows[at].Name != s.Name {
 					t.Errorf("frame %d of %s: matched %t, place %d", i, s.Name, ok, at)
 				}
 				for j := range flows {
-					if _, also := linear.New(flows[j : j+1]).Match(p); also && flows[j].Name != s.Name {
+					if _, also := oracle.New(flows[j : j+1]).Match(p); also && flows[j].Name != s.Name {
 						overlaps++
 					}
 				}

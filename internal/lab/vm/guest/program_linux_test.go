@@ -90,7 +90,7 @@ const streamPort = 5001
 // A tally is a rule set of flowtally that counts the packets of each direction: those of a stream, and the others. It
 // does not count what the hosts say to each other by themselves, by ARP and ICMPv6.
 type tally struct {
-	rules               *xdp.RuleSet
+	rules               *xdp.Datapath
 	in, out             uint32 // of SCTP, or to the port of the streams
 	othersIn, othersOut uint32
 }

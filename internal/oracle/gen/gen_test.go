@@ -1,0 +1,120 @@
+package gen_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/oracle"
+	"github.com/flowtally/flowtally/internal/oracle/gen"
+)
+
+// A generator that never hits, always hits or never overlaps tests nothing:
+// this test holds it to the mixture that a differential test needs.
+func TestDrawsHitAndMiss(t *testing.T) {
+	const sets, packets = 200, 100
+	var hit, contested, missed int
+	kinds := map[string]int{}
+	for seed := range uint64(sets) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		flows := gen.Flows(rng, 1+rng.IntN(40))
+		for i := range flows {
+			if err := flows[i].Validate(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			flows[i].Direction = flow.Ingress
+			m := flows[i].Match
+			for kind, has := range map[string]bool{
+				"eth": m.Eth != nil, "vlan": len(m.VLAN) == 1, "qinq": len(m.VLAN) == 2, "ipv4": m.IPv4 != nil, "ipv6": m.IPv6 != nil,
+				"tcp": m.TCP != nil, "udp": m.UDP != nil, "icmp": m.ICMP != nil, "vxlan": m.VXLAN != nil, "gre": m.GRE != nil,
+				"incomplete":  m.Incomplete,
+				"inner":       m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
+				"frag":        m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
+				"frag6":       m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
+				"untagged":    m.Untagged,
+				"flags":       m.TCP != nil && m.TCP.Flags.Mask != 0,
+				"esp":         m.ESP != nil,
+				"spi":         m.ESP != nil && m.ESP.SPI.Mask != 0,
+				"mpls":        m.MPLS != nil,
+				"mpls inside": m.Inner() != nil && m.Inner().MPLS != nil,
+				"range":       m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
+			} {
+				if has {
+					kinds[kind]++
+				}
+			}
+		}
+		m := oracle.New(flows)
+		for range packets {
+			frame := gen.Packet(rng, flows)
+			if len(frame) < 14 {
+				t.Fatalf("seed %d: frame of %d bytes", seed, len(frame))
+			}
+			first, ok := m.Match(oracle.Packet{Frame: frame})
+			if !ok {
+				missed++
+				continue
+			}
+			hit++
+			kinds["hit "+shapeOf(flows[first].Match)]++
+			rest := append(append([]flow.Flow{}, flows[:first]...), flows[first+1:]...)
+			if _, ok := oracle.New(rest).Match(oracle.Packet{Frame: frame}); ok {
+				contested++
+			}
+		}
+	}
+	t.Logf("%d hit, of them %d contested; %d missed; %v", hit, contested, missed, kinds)
+	for kind, n := range map[string]int{"hit": hit, "contested": contested, "missed": missed} {
+		if n < sets*packets/10 {
+			t.Errorf("%s: %d of %d packets, want a tenth at least", kind, n, sets*packets)
+		}
+	}
+	for _, kind := range []string{
+		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
+		"hit esp", "hit mpls", "hit mpls inside",
+		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
+	} {
+		if kinds[kind] < 20 {
+			t.Errorf("%s: drawn %d times", kind, kinds[kind])
+		}
+	}
+}
+
+func shapeOf(m flow.Match) string {
+	switch {
+	case m.Incomplete:
+		return "incomplete"
+	case m.Inner() != nil && m.Inner().MPLS != nil:
+		return "mpls inside"
+	case m.VXLAN != nil && m.VXLAN.Inner != nil:
+		return "vxlan inner"
+	case m.GRE != nil && m.GRE.Inner != nil:
+		return "gre inner"
+	case m.TCP != nil:
+		return "tcp"
+	case m.UDP != nil:
+		return "udp"
+	case m.ICMP != nil:
+		return "icmp"
+	case m.ESP != nil:
+		return "esp"
+	case m.MPLS != nil:
+		return "mpls"
+	}
+	return "other"
+}
+
+func TestSeedDecides(t *testing.T) {
+	draw := func() ([]flow.Flow, []byte) {
+		rng := rand.New(rand.NewPCG(7, 7))
+		flows := gen.Flows(rng, 100)
+		return flows, gen.Packet(rng, flows)
+	}
+	flows, frame := draw()
+	again, frameAgain := draw()
+	if !reflect.DeepEqual(flows, again) || !bytes.Equal(frame, frameAgain) {
+		t.Error("the same seed drew something else")
+	}
+}

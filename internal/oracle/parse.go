@@ -1,0 +1,301 @@
+package oracle
+
+import "encoding/binary"
+
+// headers are the headers of a frame, or of a packet inside a tunnel. A header that is absent, or cut off, is nil.
+type headers struct {
+	eth  *ethHeader
+	tags []tagHeader
+	mpls *mplsHeader
+	ip4  *ip4Header
+	ip6  *ip6Header
+
+	// Announced headers, which may be absent all the same: see incomplete.
+	link    bool   // Ethernet
+	network uint16 // by its EtherType; 0: none
+	upper   int    // by its protocol above IP; -1: none
+
+	later bool // a fragment at an offset above 0
+	room  int  // in a first fragment: bytes above IP, by the lengths of IP
+
+	ports *portsHeader // of TCP and UDP
+	flags *uint16      // of TCP, 12 bits
+	spi   *uint32      // of ESP
+	icmp  *icmpHeader
+	vxlan *tunnelHeader
+	gre   *tunnelHeader
+}
+
+type ethHeader struct {
+	dst, src []byte
+	typ      uint16 // behind the tags
+}
+
+type tagHeader struct {
+	pcp, dei uint8
+	id       uint16
+}
+
+// mplsHeader is the first entry of the label stack.
+type mplsHeader struct {
+	label           uint32
+	tc, bottom, ttl uint8
+}
+
+type ip4Header struct {
+	src, dst        []byte
+	proto, tos, ttl uint8
+	more            bool
+	offset          uint16
+}
+
+type ip6Header struct {
+	src, dst                    []byte
+	label                       uint32
+	nextHeader, class, hopLimit uint8
+	more                        bool // a fragment header says that more fragments follow
+}
+
+type portsHeader struct{ src, dst uint16 }
+
+type icmpHeader struct{ typ, code uint8 }
+
+type tunnelHeader struct {
+	hasKey bool
+	key    uint32 // GRE key or VNI
+	inner  *headers
+}
+
+var be = binary.BigEndian
+
+// parseFrame reads an Ethernet frame. tunnels: it looks into a tunnel.
+func parseFrame(b []byte, tunnels bool) *headers {
+	h := &headers{upper: -1, link: true}
+	if len(b) < 14 {
+		return h
+	}
+	h.eth = &ethHeader{
+		dst: b[0:6],
+		src: b[6:12],
+		typ: be.Uint16(b[12:]),
+	}
+	b = b[14:]
+
+	for len(h.tags) < 2 && (h.eth.typ == 0x8100 || h.eth.typ == 0x88a8) && len(b) >= 4 {
+		tci := be.Uint16(b)
+		h.tags = append(h.tags, tagHeader{pcp: uint8(tci >> 13), dei: uint8(tci >> 12 & 1), id: tci & 0x0fff})
+		h.eth.typ = be.Uint16(b[2:])
+		b = b[4:]
+	}
+	h.parseNetwork(h.eth.typ, b, tunnels)
+	return h
+}
+
+// parseIP reads a frame that begins with IP. The version is in its first byte.
+func parseIP(b []byte, tunnels bool) *headers {
+	h := &headers{upper: -1}
+	if len(b) == 0 {
+		return h
+	}
+	h.parseNetwork(map[byte]uint16{4: 0x0800, 6: 0x86dd}[b[0]>>4], b, tunnels)
+	return h
+}
+
+// parseNetwork reads the header that an EtherType announces.
+func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
+	h.network = typ
+	switch typ {
+	case 0x0800:
+		h.parseIPv4(b, tunnels)
+	case 0x86dd:
+		h.parseIPv6(b, tunnels)
+	case 0x8847, 0x8848:
+		if len(b) >= 4 {
+			entry := be.Uint32(b)
+			h.mpls = &mplsHeader{
+				label:  entry >> 12,
+				tc:     uint8(entry >> 9 & 7),
+				bottom: uint8(entry >> 8 & 1),
+				ttl:    uint8(entry),
+			}
+		}
+	}
+}
+
+// incomplete reports whether an announced header is absent, or was not reached.
+func (h *headers) incomplete() bool {
+	switch {
+	case h.link && h.eth == nil:
+		return true
+	case h.network == 0x8100, h.network == 0x88a8:
+		return true
+	case h.network == 0x8847, h.network == 0x8848:
+		return h.mpls == nil
+	case h.network == 0x0800 && h.ip4 == nil, h.network == 0x86dd && h.ip6 == nil:
+		return true
+	case h.ip6 != nil && h.upper < 0:
+		return true
+	case h.later:
+		return false
+	case h.upper == 6:
+		return h.flags == nil
+	case h.upper == 17:
+		return h.ports == nil
+	case h.upper == 50:
+		return h.spi == nil
+	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
+		return h.icmp == nil
+	}
+	return false
+}
+
+func (h *headers) parseIPv4(b []byte, tunnels bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return
+	}
+	length := int(b[0]&0x0f) * 4
+	if length < 20 || len(b) < length {
+		return
+	}
+	frag := be.Uint16(b[6:])
+	h.ip4 = &ip4Header{
+		tos:    b[1],
+		ttl:    b[8],
+		proto:  b[9],
+		src:    b[12:16],
+		dst:    b[16:20],
+		more:   frag&0x2000 != 0,
+		offset: frag & 0x1fff,
+	}
+	h.upper = int(b[9])
+	h.later = h.ip4.offset > 0
+	h.room = int(be.Uint16(b[2:])) - length
+	h.parseUpper(b[length:], tunnels)
+}
+
+func (h *headers) parseIPv6(b []byte, tunnels bool) {
+	if len(b) < 40 || b[0]>>4 != 6 {
+		return
+	}
+	first := be.Uint32(b)
+	h.ip6 = &ip6Header{
+		class:      uint8(first >> 20),
+		label:      first & 0xfffff,
+		nextHeader: b[6],
+		hopLimit:   b[7],
+		src:        b[8:24],
+		dst:        b[24:40],
+	}
+	end := 40 + int(be.Uint16(b[4:])) - len(b) // below 0: bytes follow the packet
+
+	// Walk over the extension headers, at most eight.
+	next, b := b[6], b[40:]
+	for walked := 0; ; walked++ {
+		length := 0
+		switch next {
+		case 0, 43, 60, 135, 139, 140:
+			if len(b) >= 8 {
+				length = (int(b[1]) + 1) * 8
+			}
+		case 51:
+			if len(b) >= 8 {
+				length = (int(b[1]) + 2) * 4
+			}
+		case 44:
+			length = 8
+		default:
+			h.upper, h.room = int(next), len(b)+end
+			h.parseUpper(b, tunnels)
+			return
+		}
+		if walked == 8 || length == 0 || len(b) < length {
+			return
+		}
+
+		fragment := next == 44
+		word := be.Uint16(b[2:])
+		next, b = b[0], b[length:]
+		if fragment && word&1 != 0 {
+			h.ip6.more = true
+		}
+		if fragment && word>>3 > 0 {
+			h.upper, h.later = int(next), true
+			return
+		}
+	}
+}
+
+// parseUpper reads the header above IP.
+func (h *headers) parseUpper(b []byte, tunnels bool) {
+	if h.later {
+		return
+	}
+	switch {
+	case h.upper == 6 || h.upper == 17:
+		if len(b) < 4 {
+			return
+		}
+		h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
+		first := h.ip4 != nil && h.ip4.more || h.ip6 != nil && h.ip6.more
+		if h.upper == 6 && len(b) >= 14 && !(first && h.room < 14) {
+			flags := be.Uint16(b[12:]) & 0xfff
+			h.flags = &flags
+		}
+		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
+			h.parseVXLAN(b[4:])
+		}
+	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
+		if len(b) >= 2 {
+			h.icmp = &icmpHeader{typ: b[0], code: b[1]}
+		}
+	case h.upper == 50:
+		if len(b) >= 4 {
+			spi := be.Uint32(b)
+			h.spi = &spi
+		}
+	case h.upper == 47 && tunnels:
+		h.parseGRE(b)
+	}
+}
+
+// parseVXLAN reads from the length field of UDP on.
+func (h *headers) parseVXLAN(b []byte) {
+	if len(b) < 4+8 {
+		return
+	}
+	b = b[4:]
+	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
+}
+
+// parseGRE reads a header of GRE version 0 without routing, and the packet inside.
+func (h *headers) parseGRE(b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	flags, typ := be.Uint16(b), be.Uint16(b[2:])
+	if flags&0x0007 != 0 || flags&0x4000 != 0 {
+		return
+	}
+
+	b = b[4:]
+	t := &tunnelHeader{inner: &headers{upper: -1}}
+	for _, word := range []uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence
+		if flags&word == 0 {
+			continue
+		}
+		if len(b) < 4 {
+			return
+		}
+		if word == 0x2000 {
+			t.hasKey, t.key = true, be.Uint32(b)
+		}
+		b = b[4:]
+	}
+
+	if typ == 0x6558 {
+		t.inner = parseFrame(b, false)
+	} else {
+		t.inner.parseNetwork(typ, b, false)
+	}
+	h.gre = t
+}

@@ -1,0 +1,29 @@
+package xdp
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Specialize is for the bench only. It gives an object that includes bpf/tables.h the constants of the attached programs, for a hook
+// of the interface with the number port. It returns the maps that stand in for the object's sections. Nobody exchanges such a
+// program when constants change, so it may not find later rules.
+func (dp *Datapath) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
+	if err := dp.enter(); err != nil {
+		return nil, err
+	}
+	defer dp.mu.Unlock()
+
+	if err := fitSections(spec, dp.maps); err != nil {
+		return nil, err
+	}
+	v := spec.Variables[flowtallyVarFtConf]
+	if v == nil {
+		return nil, fmt.Errorf("specializing an object: %w: it has no variable %s", ErrIncompatible, flowtallyVarFtConf)
+	}
+	if err := v.Set(dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}})); err != nil {
+		return nil, fmt.Errorf("specializing an object: %w", err)
+	}
+	return dp.maps.replacements(), nil
+}

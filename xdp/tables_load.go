@@ -1,0 +1,65 @@
+package xdp
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// A load exchanges all programs: Datapath.reload asks for the constants, loads and exchanges the programs, waits for a grace
+// period, and calls finishLoad. In between, programs of both kinds run.
+
+// constants returns the constants of the next load: the tuples with rules, best first, and the layers that the parser must
+// read. Old and new programs have different tuples at a place, and the ranks are by place. So from here until finishLoad the
+// ranks are 0, and every packet is looked up under all masks.
+func (t *tables) constants() constants {
+	for i := range t.ranks {
+		atomic.StoreUint64(&t.ranks[i], 0)
+	}
+
+	t.next = []*tuple{}
+	t.nextNeed = t.wanted
+	t.everyTuple(func(u *tuple) {
+		if u.rules == 0 {
+			return
+		}
+		t.nextNeed |= u.need
+		if u.inTree() {
+			t.nextNeed |= needTree
+			return
+		}
+		u.best = t.bestRank(u)
+		t.next = append(t.next, u)
+	})
+	slices.SortFunc(t.next, func(a, b *tuple) int {
+		return cmp.Or(cmp.Compare(a.best, b.best), cmp.Compare(a.id, b.id))
+	})
+
+	c := constants{need: t.nextNeed}
+	for _, u := range t.next {
+		c.tuples = append(c.tuples, u.constants(t.secret, !u.hashed))
+	}
+	return c
+}
+
+// finishLoad ends a load: all attached programs have the constants of the last call of constants, and the others have ended.
+func (t *tables) finishLoad() {
+	for _, u := range t.rehash {
+		atomic.StoreUint64(&t.singles[u.id], 0)
+	}
+	t.rehash = nil
+
+	t.places = t.next
+	t.need = t.nextNeed
+	t.next = nil
+	t.everyTuple(func(u *tuple) {
+		u.place = slices.Index(t.places, u)
+		if u.place < 0 && u.rules == 0 {
+			t.dropTuple(u)
+		}
+	})
+
+	t.setRanks()
+	t.entries.reclaim()
+	t.forest.set.Reclaim()
+}
