@@ -31,7 +31,7 @@ func Check(path string) (ps []Problem, err error) {
 	defer f.Close()
 	var v *view
 	fault := Guard(func() error {
-		if v, err = attach(fileStore{f, false}); err != nil {
+		if v, err = attach(fileStore{File: f}); err != nil {
 			object := "header"
 			if errors.Is(err, ErrTruncated) {
 				object = "file"

@@ -104,13 +104,13 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err := w.keepLock(); err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.step)
+	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.reserve, w.step)
 	if err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
 	var v *view
 	err = Guard(func() (err error) {
-		v, err = formatFile(d.f, history, kinds, file)
+		v, err = formatFile(d.store(), history, kinds, file)
 		if err == nil {
 			err = v.fill(entries)
 		}
