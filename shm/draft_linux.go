@@ -102,9 +102,15 @@ func (s fileStore) nextWritten(off uint64) uint64 {
 	return uint64(at)
 }
 
-// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
+// populate maps the pages of n bytes of m at offset off, so that no store of a cycle has to: from Linux 5.14. An
 // older one maps them as they are written to.
-func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
+func populate(m *mapping, off, n uint64) {
+	if n == 0 {
+		return
+	}
+	first := off &^ uint64(os.Getpagesize()-1)
+	_ = unix.Madvise(m.b[first:off+n], unix.MADV_POPULATE_WRITE)
+}
 
 // name gives the draft its name, in the place of the file that has it.
 func (d *draft) name() error {
