@@ -331,8 +331,8 @@ func play(t *testing.T, text string, c *counts) (err error) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	host := memkernel.NewHost()
-	defer closeHost(t, host)
+	host := memkernel.NewHost(&pages)
+	defer host.Close()
 	now := time.Now().UnixNano()
 	synctest.Test(t, func(t *testing.T) {
 		trace := func(string, ...any) {}
@@ -369,13 +369,8 @@ func play(t *testing.T, text string, c *counts) (err error) {
 	return err
 }
 
-// closeHost frees a host whose processes have all ended.
-func closeHost(t *testing.T, host *memkernel.Host) {
-	t.Helper()
-	if err := host.Close(); err != nil {
-		t.Error(err)
-	}
-}
+// pages are of the hosts of all histories, which are played one after another.
+var pages memkernel.Pages
 
 // memory is a tmpfs, so that no write of a mirror waits for a disk.
 const memory = "/dev/shm"

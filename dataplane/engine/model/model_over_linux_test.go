@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -122,13 +121,5 @@ func TestModelWithDevices(t *testing.T) {
 		preset["rapid.checks"] = "300"
 	}
 	presetRapid(t, preset)
-	var c counts
-	began := time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		h := drawOver(rt)
-		if err := play(t, h, &c); err != nil {
-			rt.Fatalf("%v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", err, h)
-		}
-	})
-	t.Logf("%+v in %v", c, time.Since(began).Round(time.Millisecond))
+	playDrawn(t, drawOver)
 }
