@@ -17,7 +17,7 @@ func drawOver(t *rapid.T) string {
 		"detach", "refuse", "allow", "stop", "start", "start", "kill", "kill@", "kill@", "cancel@",
 		"amid@", "amid@", "amid@", "amid@",
 	}
-	var steps []string
+	steps := drawPace(t)
 	if rapid.IntRange(0, 4).Draw(t, "tight") == 0 {
 		steps = append(steps, "tight")
 	}

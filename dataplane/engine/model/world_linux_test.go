@@ -36,6 +36,7 @@ type world struct {
 	dir     string // of the incarnations
 	boots   int    // incarnations
 	room    int    // xdp.max_flows
+	slow    bool   // the process polls, and looks after its hooks, every 250 ms
 	process *memkernel.Process
 	engine  *engine.Engine // nil: no process runs
 	log     *slog.Logger
@@ -147,11 +148,15 @@ func (w *world) home(n int) string { return filepath.Join(w.dir, fmt.Sprint(n)) 
 
 func (w *world) config() dataplane.Config {
 	home := w.home(w.boots)
+	period := 100 * time.Millisecond
+	if w.slow {
+		period = 250 * time.Millisecond
+	}
 	cfg := dataplane.Config{
 		Instance: "model", Backend: flow.XDP, Flows: slices.Clone(w.wanted), Start: dataplane.StartDegraded,
 		Mirror: dataplane.MirrorConfig{Path: filepath.Join(home, "mirror"), Counters: max(64, 2*w.room), History: -1},
 		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(home, "pins"), MaxFlows: w.room, KeepPins: w.keep},
-		Poll:   dataplane.PollConfig{Period: 100 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
+		Poll:   dataplane.PollConfig{Period: period, IdlePeriod: period},
 	}
 	if w.strict {
 		cfg.Start = ""
@@ -187,7 +192,9 @@ func (w *world) start() error {
 		return fmt.Errorf("opening the backend: %w", err)
 	}
 
-	backends := []backend.Backend{&stepped{Backend: b, step: w.step}}
+	s := &stepped{Backend: b, step: w.step, slow: w.slow}
+	s.SetIdle(false)
+	backends := []backend.Backend{s}
 	if w.rack != nil {
 		d, err := w.openDevices(cfg)
 		if err != nil {
