@@ -54,6 +54,9 @@ type checker struct {
 	v       *view
 	ps      []Problem
 	written []uint32 // by segment: all slots from there on were in a hole of the file
+	// holes are where the hole of the file begins and ends that is behind the first and the second copies in use, of the
+	// segment that is being checked.
+	holes [2][2]uint64
 }
 
 func (c *checker) full() bool { return len(c.ps) >= maxProblems }
