@@ -31,7 +31,7 @@ func Check(path string) (ps []Problem, err error) {
 	defer f.Close()
 	var v *view
 	fault := Guard(func() error {
-		if v, err = attach(fileStore{f, false}); err != nil {
+		if v, err = attach(fileStore{File: f}); err != nil {
 			object := "header"
 			if errors.Is(err, ErrTruncated) {
 				object = "file"
@@ -54,6 +54,9 @@ type checker struct {
 	v       *view
 	ps      []Problem
 	written []uint32 // by segment: all slots from there on were in a hole of the file
+	// holes are where the hole of the file begins and ends that is behind the first and the second copies in use, of the
+	// segment that is being checked.
+	holes [2][2]uint64
 }
 
 func (c *checker) full() bool { return len(c.ps) >= maxProblems }

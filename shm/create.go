@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/flowtally/flowtally/internal/space"
 )
 
 // Options shape a mirror and its writer. The zero value makes or takes over the default instance's.
@@ -40,6 +42,8 @@ type Options struct {
 	Replace bool
 	// Logger; nil discards.
 	Logger *slog.Logger
+	// Reserve is nil, for fallocate. Tests have others.
+	Reserve space.Reserve
 
 	hook
 }
@@ -96,7 +100,7 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook,
+	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook, reserve: o.Reserve,
 		heartbeat: o.HeartbeatPeriod, limits: [2]uint32{uint32(o.Counters), uint32(o.LatencyCounters)}} // -1 is noneAllowed
 	now := Now()
 	w.step("adopt-begin")

@@ -67,7 +67,7 @@ func refuseForeign(o Options) error {
 		return err
 	}
 	defer f.Close()
-	if err := (fileStore{f, false}).foreign(); err != nil {
+	if err := (fileStore{File: f}).foreign(); err != nil {
 		return refused(o.Path, err)
 	}
 	if st.Size < headerSize {
@@ -150,7 +150,7 @@ func openExisting(o Options) (v *view, err error) {
 		return nil, fmt.Errorf("%s: taking over mirror: belongs to user %d, not to user %d: remove it or run as its owner: %w",
 			o.Path, st.Uid, uid, ErrPermission)
 	}
-	if err := Guard(func() (err error) { v, err = attach(fileStore{f, true}); return err }); err != nil {
+	if err := Guard(func() (err error) { v, err = attach(fileStore{f, true, o.Reserve}); return err }); err != nil {
 		f.Close()
 		return nil, refused(o.Path, err)
 	}
@@ -190,7 +190,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDraft(o.Path, segmentOffset(history, uint32(len(kinds))), o.Mode, o.step)
+	d, err := newDraft(o.Path, segmentOffset(history, uint32(len(kinds))), o.Mode, o.Reserve, o.step)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 			d.drop()
 		}
 	}()
-	v, err := formatFile(d.f, history, kinds, file)
+	v, err := formatFile(d.store(), history, kinds, file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
 	}
@@ -216,9 +216,8 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	return w, nil
 }
 
-// formatFile makes f, which is zero, a mirror with segments of those kinds that is not ready yet.
-func formatFile(f *os.File, history uint32, kinds []uint32, file uint64) (*view, error) {
-	s := fileStore{f, true}
+// formatFile makes s, which is zero, a mirror with segments of those kinds that is not ready yet.
+func formatFile(s fileStore, history uint32, kinds []uint32, file uint64) (*view, error) {
 	head, err := s.window(0, headerSize)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ func Create(o Options) (*Writer, error) {
 // onTmpfs returns false: no mirror is made here.
 func onTmpfs(string) bool { return false }
 
-func populate(*mapping) {}
+func populate(*mapping, uint64, uint64) {}
 
 func (fileStore) reserve(off, n uint64) error { return ErrNotSupported }
 

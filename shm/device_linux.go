@@ -24,7 +24,7 @@ func (w *Writer) deviceSegment(slots int) (*DeviceSegment, error) {
 	case w.device != nil:
 		return w.device, nil
 	}
-	d, err := newDraft(path, deviceLength(uint32(slots)), w.mode, w.step)
+	d, err := newDraft(path, deviceLength(uint32(slots)), w.mode, w.reserve, w.step)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/space"
 	"github.com/flowtally/flowtally/shm/words"
 )
 
@@ -22,12 +23,17 @@ import (
 type draft struct {
 	path, tmp string
 	f         *os.File
+	space     space.Reserve // nil: fallocate
 }
 
 // newDraft makes a file of length zero bytes, whose space is reserved, to be
-// named path. step is told how far it came.
-func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (_ *draft, err error) {
-	d := &draft{path: path, tmp: filepath.Join(filepath.Dir(path), tempPrefix(path)+strings.ToLower(rand.Text()))}
+// named path. step is told how far it came. reserve may be nil, for fallocate.
+func newDraft(path string, length uint64, mode fs.FileMode, reserve space.Reserve, step func(string)) (_ *draft, err error) {
+	d := &draft{
+		path:  path,
+		tmp:   filepath.Join(filepath.Dir(path), tempPrefix(path)+strings.ToLower(rand.Text())),
+		space: reserve,
+	}
 	step("create-begin")
 	f, err := os.OpenFile(d.tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
 	if err != nil {
@@ -40,7 +46,7 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 		}
 	}()
 	step("create-opened")
-	if err := (fileStore{f, true}).reserve(0, length); err != nil {
+	if err := d.store().reserve(0, length); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := f.Chmod(mode); err != nil { // newDraft's caller chooses the mode, not the umask
@@ -49,6 +55,9 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	step("create-allocated")
 	return d, nil
 }
+
+// store is the draft as the store of a mirror.
+func (d *draft) store() fileStore { return fileStore{d.f, true, d.space} }
 
 // reserve makes the file end at off + n.
 func (s fileStore) reserve(off, n uint64) error {
@@ -64,7 +73,11 @@ func (s fileStore) reserve(off, n uint64) error {
 			return fmt.Errorf("setting length: %w", err)
 		}
 	}
-	err = unix.Fallocate(int(s.Fd()), 0, int64(off), int64(n))
+	allocate := s.space
+	if allocate == nil {
+		allocate = fallocate
+	}
+	err = allocate(s.File, int64(off), int64(n))
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
 		at := mountPoint(filepath.Dir(s.Name()))
 		return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
@@ -75,6 +88,8 @@ func (s fileStore) reserve(off, n uint64) error {
 	}
 	return nil
 }
+
+func fallocate(f *os.File, off, n int64) error { return unix.Fallocate(int(f.Fd()), 0, off, n) }
 
 func (s fileStore) nextWritten(off uint64) uint64 {
 	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
@@ -87,9 +102,15 @@ func (s fileStore) nextWritten(off uint64) uint64 {
 	return uint64(at)
 }
 
-// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
+// populate maps the pages of n bytes of m at offset off, so that no store of a cycle has to: from Linux 5.14. An
 // older one maps them as they are written to.
-func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
+func populate(m *mapping, off, n uint64) {
+	if n == 0 {
+		return
+	}
+	first := off &^ uint64(os.Getpagesize()-1)
+	_ = unix.Madvise(m.b[first:off+n], unix.MADV_POPULATE_WRITE)
+}
 
 // name gives the draft its name, in the place of the file that has it.
 func (d *draft) name() error {

@@ -78,7 +78,7 @@ func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	populate(m)
+	populate(m, 0, segmentSize)
 	w.step("grow-mapped")
 	return newSegment(kind, m), nil
 }

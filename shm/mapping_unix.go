@@ -11,6 +11,8 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/space"
 )
 
 // mapping is a part of a file that is mapped, or heap memory in tests. It is unmapped
@@ -52,6 +54,7 @@ func (v *view) unmap() {
 type fileStore struct {
 	*os.File
 	writable bool
+	space    space.Reserve // nil: fallocate
 }
 
 func (s fileStore) window(off, n uint64) (*mapping, error) {

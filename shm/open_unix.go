@@ -50,7 +50,7 @@ func openView(path string, o ReaderOptions) (v *view, id fileID, err error) {
 	if err != nil {
 		return nil, id, err
 	}
-	if err = Guard(func() (err error) { v, err = attach(fileStore{f, false}); return err }); err != nil {
+	if err = Guard(func() (err error) { v, err = attach(fileStore{File: f}); return err }); err != nil {
 		f.Close()
 		return nil, id, fmt.Errorf("%s: opening mirror: %w", path, err)
 	}

@@ -104,13 +104,13 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err := w.keepLock(); err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.step)
+	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.reserve, w.step)
 	if err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
 	var v *view
 	err = Guard(func() (err error) {
-		v, err = formatFile(d.f, history, kinds, file)
+		v, err = formatFile(d.store(), history, kinds, file)
 		if err == nil {
 			err = v.fill(entries)
 		}
@@ -164,9 +164,16 @@ func (v *view) fill(entries []Entry) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range list {
-		populate(s.m)
+	high := make([]uint32, len(list)) // slots in use, by segment
+	for _, e := range entries {
+		if n := int(e.Handle.Index / SegmentLen); n < len(high) {
+			high[n] = max(high[n], e.Handle.Index%SegmentLen+1)
+		}
 	}
+	for n, s := range list {
+		s.populate(high[n])
+	}
+
 	var scratch entryMem
 	for _, e := range entries {
 		p, err := v.place(e.Handle.Index)
@@ -191,6 +198,21 @@ func (v *view) fill(entries []Entry) error {
 		b.copy(1).live |= 1 << (p.n % BlockLen)
 	}
 	return nil
+}
+
+// populate maps the pages of the slots below high, so that no store of a cycle has to. The others are mapped as they are used.
+func (s *segment) populate(high uint32) {
+	if high == 0 {
+		return
+	}
+	populate(s.m, segEntries, uint64(high)*entrySize)
+	if s.kind == kindRecords {
+		populate(s.m, segRecords, uint64(high)*recordSize)
+		return
+	}
+	copies := uint64(blocksUsed(high)) * copySize
+	populate(s.m, segSeq, segCopy0-segSeq+copies) // the words of all blocks: two pages
+	populate(s.m, segCopy1, copies)
 }
 
 // exchange gives the draft the mirror's name and makes v the writer's view.

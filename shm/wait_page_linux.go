@@ -77,7 +77,7 @@ func (k *waker) keep() {
 
 // newPage makes a page in the place of the file that has its name.
 func (k *waker) newPage(generation uint64) (*waitPage, error) {
-	d, err := newDraft(k.path, pageSize, 0o600, hook(nil).step)
+	d, err := newDraft(k.path, pageSize, 0o600, nil, hook(nil).step)
 	if err != nil {
 		return nil, fmt.Errorf("making the page of waiters: %w", err)
 	}

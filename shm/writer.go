@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/flowtally/flowtally/internal/space"
 )
 
 // Writer owns a mirror. Control methods may be called from any goroutine; they
@@ -26,6 +28,7 @@ type Writer struct {
 	heartbeat             time.Duration
 	limits                [2]uint32 // by class
 	log                   *slog.Logger
+	reserve               space.Reserve // nil: fallocate
 	hook
 	made    bool // Create made the file, and took none over
 	madeDir bool // and the directory

@@ -49,9 +49,20 @@ func (dp *Datapath) repin() (lost bool, err error) {
 	}
 
 	here := dp.inPlace()
+	there := make(map[string]bool)
+	if here {
+		// One listing takes three system calls, and a look at each pin takes one for each hook.
+		names, err := list(dp.lock)
+		if err != nil {
+			return false, err
+		}
+		for _, n := range names {
+			there[n] = true
+		}
+	}
 	var gone []pin
 	for _, p := range dp.pins() {
-		if _, err := os.Lstat(filepath.Join(dp.dir, p.name)); !here || errors.Is(err, os.ErrNotExist) {
+		if !there[p.name] {
 			gone = append(gone, p)
 		}
 	}
@@ -117,17 +128,26 @@ func unpin(dir *os.File, name string) error {
 	return nil
 }
 
-// unpinAll removes all pins of a directory. The meta map's is first: without it the others are leftovers.
-func unpinAll(dir *os.File) error {
+// list lists a directory that is open.
+func list(dir *os.File) ([]string, error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("listing %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("listing %s: %w", dir.Name(), err)
 	}
 	names, err := dir.Readdirnames(-1)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // the directory was removed, and was empty then
+		return nil, nil // the directory was removed, and was empty then
 	}
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("listing %s: %w", dir.Name(), err)
+	}
+	return names, nil
+}
+
+// unpinAll removes all pins, the meta map's first: without it the others are leftovers.
+func unpinAll(dir *os.File) error {
+	names, err := list(dir)
+	if err != nil {
+		return err
 	}
 	errs := []error{unpin(dir, "meta")}
 	for _, n := range names {

@@ -49,7 +49,9 @@ func (t *tables) recoverEntries() (dead []uint32) {
 		size := max(int(d.size()), 1)
 		u := t.tupleAt(unit, d)
 		if u == nil || size != t.entrySize(u, unit) {
-			t.entries.setDir(unit, 0)
+			if d != 0 { // most units are free, and a store would make their pages
+				t.entries.setDir(unit, 0)
+			}
 			unit++
 			continue
 		}

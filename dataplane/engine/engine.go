@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 			err = errors.Join(err, undoStart(e.cfg, before))
 		}
 	}()
-	if e.writer, err = catalogue.Create(e.cfg.Mirror, e.log); err != nil {
+	if e.writer, err = catalogue.Create(e.cfg.Mirror, inject.ReserveFrom(ctx), e.log); err != nil {
 		return nil, err
 	}
 	var absent map[string]error // why backends have nothing to count with

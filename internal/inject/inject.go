@@ -1,18 +1,20 @@
-// Package inject hands things of tests and benchmarks to engine.New: backends and a ticker in place of the built-in ones, and an
-// observer of its lock.
+// Package inject hands things of tests and benchmarks to engine.New: backends and a ticker in place of the built-in ones, an
+// observer of its lock, and what reserves the space of the mirror.
 package inject
 
 import (
 	"context"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/space"
 	"github.com/flowtally/flowtally/internal/tick"
 )
 
 type (
-	key       struct{}
-	tickerKey struct{}
-	closedKey struct{}
+	key        struct{}
+	tickerKey  struct{}
+	closedKey  struct{}
+	reserveKey struct{}
 )
 
 // Backends returns a context with which engine.New opens no backend and uses these.
@@ -47,4 +49,15 @@ func Closed(ctx context.Context, observe func(closed bool)) context.Context {
 func ClosedFrom(ctx context.Context) func(closed bool) {
 	observe, _ := ctx.Value(closedKey{}).(func(closed bool))
 	return observe
+}
+
+// Reserve returns a context with which engine.New reserves the space of the mirror by reserve.
+func Reserve(ctx context.Context, reserve space.Reserve) context.Context {
+	return context.WithValue(ctx, reserveKey{}, reserve)
+}
+
+// ReserveFrom returns what reserves the space of the mirror, or nil, for fallocate.
+func ReserveFrom(ctx context.Context) space.Reserve {
+	reserve, _ := ctx.Value(reserveKey{}).(space.Reserve)
+	return reserve
 }

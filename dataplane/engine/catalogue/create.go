@@ -12,18 +12,19 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/live"
+	"github.com/flowtally/flowtally/internal/space"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Create creates the mirror, or takes over the mirror of an earlier process.
-func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
+// Create creates the mirror, or takes over the mirror of an earlier process. reserve may be nil.
+func Create(cfg dataplane.MirrorConfig, reserve space.Reserve, log *slog.Logger) (*shm.Writer, error) {
 	group, err := GroupOf("wait_group", cfg.WaitGroup)
 	if err != nil {
 		return nil, err
 	}
 	w, err := shm.Create(shm.Options{
 		Path: cfg.Path, Counters: cfg.Counters, LatencyCounters: cfg.LatencyCounters,
-		History: cfg.History, Mode: cfg.Mode, WaitGroup: group, Logger: log,
+		History: cfg.History, Mode: cfg.Mode, WaitGroup: group, Logger: log, Reserve: reserve,
 	})
 	switch {
 	case errors.Is(err, shm.ErrFormat):

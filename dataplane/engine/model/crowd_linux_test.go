@@ -40,8 +40,8 @@ func beforeCrowd(t *testing.T, f func(w *world)) {
 	}
 	defer os.RemoveAll(dir)
 	now := time.Now().UnixNano()
-	host := memkernel.NewHost()
-	defer closeHost(t, host)
+	host := memkernel.NewHost(&pages)
+	defer host.Close()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Duration(now-time.Now().UnixNano()) + time.Hour)
 		w := newWorld(host, dir, t.Logf)

@@ -40,6 +40,8 @@ import (
 //	delete v0, add v0     the interface goes, and comes with another index
 //	unlink, unpin         somebody removes the mirror, or the directory of the pins, of a process that runs
 //	tight                 the tables have room for two flows; ahead of the first start
+//	slow                  the process polls, and looks after its hooks, every 250 ms, as one does that has many or is idle;
+//	                      otherwise it polls every 100 ms, and looks every 20 ms; ahead of the first start
 //	keep, drop            the next start has xdp.keep_pins, or not
 //	strict, degraded      the next start ends if something is refused, or goes on
 //	wait 40s              time passes
@@ -140,7 +142,7 @@ func parseHistory(text string) (steps []step, err error) {
 var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
-		{"audit", "tight", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
+		{"audit", "tight", "slow", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
 		{"lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset", "detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus", "only"},
 		{"rename", "device"},
 		{"send"},
@@ -221,6 +223,10 @@ func (w *world) do(s step) error {
 	case "tight":
 		if w.counts.starts == w.began {
 			w.room = 2
+		}
+	case "slow":
+		if w.counts.starts == w.began {
+			w.slow = true
 		}
 	case "device":
 		if w.rack == nil {
@@ -331,8 +337,8 @@ func play(t *testing.T, text string, c *counts) (err error) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	host := memkernel.NewHost()
-	defer closeHost(t, host)
+	host := memkernel.NewHost(&pages)
+	defer host.Close()
 	now := time.Now().UnixNano()
 	synctest.Test(t, func(t *testing.T) {
 		trace := func(string, ...any) {}
@@ -369,13 +375,8 @@ func play(t *testing.T, text string, c *counts) (err error) {
 	return err
 }
 
-// closeHost frees a host whose processes have all ended.
-func closeHost(t *testing.T, host *memkernel.Host) {
-	t.Helper()
-	if err := host.Close(); err != nil {
-		t.Error(err)
-	}
-}
+// pages are of the hosts of all histories, which are played one after another.
+var pages memkernel.Pages
 
 // memory is a tmpfs, so that no write of a mirror waits for a disk.
 const memory = "/dev/shm"

@@ -4,10 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -22,6 +25,7 @@ func drawHistory(t *rapid.T) string {
 	if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
 		steps = append([]string{"tight"}, steps...)
 	}
+	steps = append(drawPace(t), steps...)
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
 		step := drawStep(t, rapid.SampledFrom(verbs).Draw(t, "verb"), verbs)
 		switch verb, at, _ := strings.Cut(step, " "); {
@@ -38,6 +42,14 @@ func drawHistory(t *rapid.T) string {
 		steps = append(steps, step)
 	}
 	return strings.Join(append(steps, "allow v0", "allow v1", "allow> v0", "allow> v1", "start"), "; ")
+}
+
+// drawPace makes three of four processes slow: most looks of the others find what they found 20 ms before.
+func drawPace(t *rapid.T) []string {
+	if rapid.IntRange(0, 3).Draw(t, "pace") == 0 {
+		return nil
+	}
+	return []string{"slow"}
 }
 
 func drawStep(t *rapid.T, verb string, verbs []string) string {
@@ -114,18 +126,47 @@ func TestModel(t *testing.T) {
 	case os.Getenv("FLOWTALLY_STRESS") != "":
 		preset = map[string]string{"rapid.checks": "100000"}
 	case !testing.Short():
-		preset["rapid.checks"] = "1000" // about ten seconds
+		preset["rapid.checks"] = "16000" // 35 s of CPU
 	}
 	presetRapid(t, preset)
+	playDrawn(t, drawHistory)
+}
+
+// playDrawn plays histories that draw draws.
+//
+// One in eight has all CPUs, and the others one: with an idle CPU beside it, each goroutine that wakes another one wakes a
+// thread first, which takes longer than what most of them do.
+func playDrawn(t *testing.T, draw func(*rapid.T) string) {
+	t.Helper()
+	cpus := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(cpus)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // histories leave a heap of a few megabytes
+
 	var c counts
-	began := time.Now()
+	began, used := time.Now(), usedCPU(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		h := drawHistory(rt)
+		h := draw(rt)
+		if c.histories%8 == 0 {
+			runtime.GOMAXPROCS(cpus)
+		} else {
+			runtime.GOMAXPROCS(1)
+		}
 		if err := play(t, h, &c); err != nil {
 			rt.Fatalf("%v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", err, h)
 		}
 	})
-	t.Logf("%+v in %v", c, time.Since(began).Round(time.Millisecond))
+	each := (usedCPU(t) - used) / time.Duration(max(1, c.histories))
+	t.Logf("%+v in %v, %v of CPU each", c, time.Since(began).Round(time.Millisecond), each.Round(time.Microsecond))
+}
+
+// usedCPU returns the time that this process has had a CPU.
+func usedCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // presetRapid sets flags of rapid for a test, except those on the command line.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -18,7 +17,7 @@ func drawOver(t *rapid.T) string {
 		"detach", "refuse", "allow", "stop", "start", "start", "kill", "kill@", "kill@", "cancel@",
 		"amid@", "amid@", "amid@", "amid@",
 	}
-	var steps []string
+	steps := drawPace(t)
 	if rapid.IntRange(0, 4).Draw(t, "tight") == 0 {
 		steps = append(steps, "tight")
 	}
@@ -119,16 +118,8 @@ func TestModelWithDevices(t *testing.T) {
 	case os.Getenv("FLOWTALLY_STRESS") != "":
 		preset = map[string]string{"rapid.checks": "20000"}
 	case !testing.Short():
-		preset["rapid.checks"] = "300"
+		preset["rapid.checks"] = "4000" // 20 s of CPU
 	}
 	presetRapid(t, preset)
-	var c counts
-	began := time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		h := drawOver(rt)
-		if err := play(t, h, &c); err != nil {
-			rt.Fatalf("%v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", err, h)
-		}
-	})
-	t.Logf("%+v in %v", c, time.Since(began).Round(time.Millisecond))
+	playDrawn(t, drawOver)
 }

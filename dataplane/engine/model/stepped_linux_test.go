@@ -13,7 +13,11 @@ import (
 type stepped struct {
 	*xdp.Backend
 	step func(what string)
+	slow bool // world.slow
 }
+
+// SetIdle implements backend.Idler.
+func (s *stepped) SetIdle(idle bool) { s.Backend.SetIdle(idle || s.slow) }
 
 // Install implements backend.Backend.
 func (s *stepped) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {

@@ -36,6 +36,7 @@ type world struct {
 	dir     string // of the incarnations
 	boots   int    // incarnations
 	room    int    // xdp.max_flows
+	slow    bool   // the process polls, and looks after its hooks, every 250 ms
 	process *memkernel.Process
 	engine  *engine.Engine // nil: no process runs
 	log     *slog.Logger
@@ -147,11 +148,15 @@ func (w *world) home(n int) string { return filepath.Join(w.dir, fmt.Sprint(n)) 
 
 func (w *world) config() dataplane.Config {
 	home := w.home(w.boots)
+	period := 100 * time.Millisecond
+	if w.slow {
+		period = 250 * time.Millisecond
+	}
 	cfg := dataplane.Config{
 		Instance: "model", Backend: flow.XDP, Flows: slices.Clone(w.wanted), Start: dataplane.StartDegraded,
 		Mirror: dataplane.MirrorConfig{Path: filepath.Join(home, "mirror"), Counters: max(64, 2*w.room), History: -1},
 		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(home, "pins"), MaxFlows: w.room, KeepPins: w.keep},
-		Poll:   dataplane.PollConfig{Period: 100 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
+		Poll:   dataplane.PollConfig{Period: period, IdlePeriod: period},
 	}
 	if w.strict {
 		cfg.Start = ""
@@ -187,7 +192,9 @@ func (w *world) start() error {
 		return fmt.Errorf("opening the backend: %w", err)
 	}
 
-	backends := []backend.Backend{&stepped{Backend: b, step: w.step}}
+	s := &stepped{Backend: b, step: w.step, slow: w.slow}
+	s.SetIdle(false)
+	backends := []backend.Backend{s}
 	if w.rack != nil {
 		d, err := w.openDevices(cfg)
 		if err != nil {
@@ -202,6 +209,7 @@ func (w *world) start() error {
 	}
 
 	ctx := inject.Ticker(inject.Backends(context.Background(), backends...), tick.NewRuntime())
+	ctx = inject.Reserve(ctx, leaveHole)
 	e, err := engine.New(ctx, cfg, engine.Options{Logger: w.log})
 	if err != nil {
 		_ = b.Close(w.keep) // idempotent: most failures have closed it
@@ -214,6 +222,10 @@ func (w *world) start() error {
 	w.adopt(w.wanted)
 	return w.noteStarted()
 }
+
+// leaveHole makes a mirror longer without reserving its space: no history fills the disk, and to reserve and free a segment
+// takes a third of the time of a history.
+func leaveHole(f *os.File, off, n int64) error { return f.Truncate(off + n) }
 
 // step is called before each step of the process: most write to what is durable.
 func (w *world) step(what string) {

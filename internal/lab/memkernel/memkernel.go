@@ -41,7 +41,45 @@ type Host struct {
 	objects    map[int]any // *memory or *hook, by id
 	next       int         // id of an object or an interface
 	watchers   map[chan links.Event]*Process
+	pages      *Pages
 	mapped     [][]byte // of all maps
+}
+
+// Pages are the memory of maps. Hosts that follow one another use the same Pages: a page that was used once costs no fault
+// again. The zero value works. Hosts that run at the same time have Pages of their own.
+type Pages struct{ free map[int][][]byte } // by size, zero
+
+// take returns memory that is zero. A page of it costs nothing until it is used: a process uses few pages of its maps.
+func (p *Pages) take(size int) ([]byte, error) {
+	if list := p.free[size]; len(list) > 0 {
+		p.free[size] = list[:len(list)-1]
+		return list[len(list)-1], nil
+	}
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
+	}
+	return m, nil
+}
+
+// give takes memory back that nobody uses any more.
+func (p *Pages) give(m []byte) {
+	eachWritten(m, func(_ int, page []byte) { clear(page) })
+	if p.free == nil {
+		p.free = make(map[int][][]byte)
+	}
+	p.free[len(m)] = append(p.free[len(m)], m)
+}
+
+// eachWritten calls fn with the pages of m that are not zero, and where they begin.
+func eachWritten(m []byte, fn func(at int, page []byte)) {
+	var zero [4096]byte
+	for at := 0; at < len(m); at += len(zero) {
+		page := m[at:min(at+len(zero), len(m))]
+		if !bytes.Equal(page, zero[:len(page)]) {
+			fn(at, page)
+		}
+	}
 }
 
 // Interface is a network interface of a Host.
@@ -77,9 +115,10 @@ type hook struct {
 	pin   string     // path
 }
 
-// NewHost returns a host without interfaces.
-func NewHost() *Host {
+// NewHost returns a host without interfaces, whose maps are in these pages.
+func NewHost(pages *Pages) *Host {
 	return &Host{
+		pages:      pages,
 		interfaces: make(map[string]*Interface),
 		objects:    make(map[int]any),
 		watchers:   make(map[chan links.Event]*Process),
@@ -87,41 +126,32 @@ func NewHost() *Host {
 	}
 }
 
-// Close frees the maps of the host. No process may run any more, also no killed one.
-func (h *Host) Close() error {
+// Close gives the maps of the host back to its pages. No process may run any more, also no killed one.
+func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var err error
 	for _, m := range h.mapped {
-		err = errors.Join(err, unix.Munmap(m))
+		h.pages.give(m)
 	}
 	h.mapped = nil
-	return err
 }
 
-// mmap returns memory that is zero. A page of it costs nothing until it is written: a process uses few pages of its maps.
+// mmap returns memory that is zero.
 func (h *Host) mmap(size int) ([]byte, error) {
-	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
+	m, err := h.pages.take(size)
+	if err == nil {
+		h.mapped = append(h.mapped, m)
 	}
-	h.mapped = append(h.mapped, m)
-	return m, nil
+	return m, err
 }
 
-// copyOf returns a copy of memory, without the pages that are zero.
+// copyOf returns a copy of memory. It does not use the pages that are zero.
 func (h *Host) copyOf(from []byte) ([]byte, error) {
 	to, err := h.mmap(len(from))
 	if err != nil {
 		return nil, err
 	}
-	var zero [4096]byte
-	for at := 0; at < len(from); at += len(zero) {
-		page := from[at:min(at+len(zero), len(from))]
-		if !bytes.Equal(page, zero[:len(page)]) {
-			copy(to[at:], page)
-		}
-	}
+	eachWritten(from, func(at int, page []byte) { copy(to[at:], page) })
 	return to, nil
 }
 
@@ -225,23 +255,16 @@ func (p *Process) Kill(from, to string) error {
 	return nil
 }
 
-// pinAt writes the id of an object to its pin.
-func pinAt(path string, id int) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strconv.Itoa(id))
-	return errors.Join(err, f.Close())
-}
+// pinAt makes a pin: a symbolic link to the id of its object, which takes one system call to make and one to read.
+func pinAt(path string, id int) error { return os.Symlink(strconv.Itoa(id), path) }
 
 // pinned returns the id of the object of a pin.
 func pinned(path string) (int, error) {
-	b, err := os.ReadFile(path)
+	id, err := os.Readlink(path)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(string(b))
+	return strconv.Atoi(id)
 }
 
 // CPUs implements kernel.Kernel.
