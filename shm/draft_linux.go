@@ -2,11 +2,9 @@ package shm
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,47 +47,6 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	step("create-allocated")
 	return d, nil
 }
-
-// reserve makes the file end at off + n.
-func (s fileStore) reserve(off, n uint64) error {
-	st, err := s.Stat()
-	if err != nil {
-		return err
-	}
-	switch size := uint64(st.Size()); {
-	case size < off: // fallocate would hide it
-		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
-	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
-		if err := s.Truncate(int64(off)); err != nil {
-			return fmt.Errorf("setting length: %w", err)
-		}
-	}
-	err = unix.Fallocate(int(s.Fd()), 0, int64(off), int64(n))
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
-		at := mountPoint(filepath.Dir(s.Name()))
-		return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
-			n, err, at, at, ErrFull)
-	}
-	if err != nil {
-		return fmt.Errorf("reserving %d bytes: %w", n, err)
-	}
-	return nil
-}
-
-func (s fileStore) nextWritten(off uint64) uint64 {
-	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
-	switch {
-	case errors.Is(err, unix.ENXIO): // nothing is written behind off
-		return math.MaxUint64
-	case err != nil:
-		return off
-	}
-	return uint64(at)
-}
-
-// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
-// older one maps them as they are written to.
-func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
 
 // name gives the draft its name, in the place of the file that has it.
 func (d *draft) name() error {

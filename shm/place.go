@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -101,27 +100,4 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 	}
 	return "", fmt.Errorf("instance %s: locating mirror: no file %s in %s: %w: start its writer (flowtally run), or open the file by its path",
 		cmp.Or(instance, "default"), name, strings.Join(dirs, ", "), fs.ErrNotExist)
-}
-
-// trusts tells whether the files of a user are trusted to hold true numbers.
-func (o ReaderOptions) trusts(uid uint32) bool {
-	return o.AnyOwner || uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid)
-}
-
-// trustDir returns why the files in dir may have been put there by a user who is not trusted.
-func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s: locating mirror: not a directory (links are not followed): %w", dir, ErrPermission)
-	case !o.trusts(st.Uid):
-		return fmt.Errorf("%s: locating mirror: the directory belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
-			dir, st.Uid, os.Geteuid(), ErrPermission)
-	}
-	return nil
-}
-
-// ownedBy tells whether dir is a directory of the user uid.
-func ownedBy(dir string, uid int) bool {
-	var st unix.Stat_t
-	return unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }

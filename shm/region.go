@@ -123,3 +123,10 @@ func nextSeq(s uint64, free bool) uint64 {
 	}
 	return e<<epochShift | (s+1)&countMask
 }
+
+// segmentOffset is where segment n lies in the file.
+func (v *view) segmentOffset(n int) uint64 { return segmentOffset(v.fixed.history, uint32(n)) }
+
+func (v *view) entryOffset(i uint32) uint64 {
+	return v.segmentOffset(int(i/SegmentLen)) + uint64(i%SegmentLen)*entrySize
+}

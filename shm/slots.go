@@ -177,13 +177,3 @@ func (w *Writer) countUsed(at place, by int) {
 	}
 	atomic.StoreUint32(p, uint32(int(*p)+by))
 }
-
-// changed tells readers to look at the catalogue again (barrier changes-release).
-func (w *Writer) changed() { atomic.AddUint64(&w.v.hdr.catalogueChanges, 1) }
-
-// setSwapping tells readers that counters of an Exchange are missing from now on, or no longer (barrier changes-release).
-func (w *Writer) setSwapping(on bool) {
-	if p := &w.v.hdr.catalogueChanges; *p&swapping != 0 != on {
-		atomic.AddUint64(p, swapping)
-	}
-}

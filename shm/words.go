@@ -41,11 +41,3 @@ func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	r.apart[number] = m
 	return m, nil
 }
-
-// trustsPeer returns an error if the user at the other end of a socket is not trusted.
-func (o ReaderOptions) trustsPeer(uid uint32) error {
-	if o.trusts(uid) {
-		return nil
-	}
-	return fmt.Errorf("the other end belongs to user %d, not to root or this process's user: name that user if its numbers are to be trusted: %w", uid, ErrPermission)
-}

@@ -1,0 +1,63 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// reserve makes the file end at off + n.
+func (s fileStore) reserve(off, n uint64) error {
+	st, err := s.Stat()
+	if err != nil {
+		return err
+	}
+	switch size := uint64(st.Size()); {
+	case size < off: // fallocate would hide it
+		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
+	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
+		if err := s.Truncate(int64(off)); err != nil {
+			return fmt.Errorf("setting length: %w", err)
+		}
+	}
+	err = unix.Fallocate(int(s.Fd()), 0, int64(off), int64(n))
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+		at := mountPoint(filepath.Dir(s.Name()))
+		return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
+			n, err, at, at, ErrFull)
+	}
+	if err != nil {
+		return fmt.Errorf("reserving %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+func (s fileStore) nextWritten(off uint64) uint64 {
+	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // nothing is written behind off
+		return math.MaxUint64
+	case err != nil:
+		return off
+	}
+	return uint64(at)
+}
+
+// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
+// older one maps them as they are written to.
+func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
+
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device
+// numbers tell.
+func mountPoint(dir string) string {
+	var here, above unix.Stat_t
+	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
+		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
+			break
+		}
+	}
+	return dir
+}
