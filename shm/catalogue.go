@@ -45,14 +45,15 @@ func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
 	if c.changes == atomic.LoadUint64(&c.v.hdr.catalogueChanges)+1 {
 		return nil
 	}
-	for l, first := (looks{}), true; l.again(c.v); first = false {
+	var s scans
+	for first := true; s.next(c.v); first = false {
 		c.moved = c.moved || !first
-		complete, err := c.scan(l.word, changed, removed)
+		complete, err := c.scan(s.changes, changed, removed)
 		if err != nil {
 			return err
 		}
 		if complete {
-			c.changes = l.word + 1
+			c.changes = s.changes + 1
 		}
 	}
 	return nil

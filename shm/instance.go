@@ -123,7 +123,7 @@ func (in *Instance) reopen(was *Reader) error {
 		return fmt.Errorf("%s: %w", was.path, ErrStale)
 	}
 	in.now.Store(r)
-	was.left.Store(true)
+	was.superseded.Store(true)
 	return nil // was stays open: a Snapshot or a Wait may be using it
 }
 

@@ -11,7 +11,7 @@ type Status struct {
 	State      State
 	File       uint64 // random: names this file
 	Replaced   bool   // the file was given up for ever (ErrStale): open it again
-	Generation uint64 // random, of this writer: another number means another one
+	Generation uint64 // random: names this writer
 	Takeovers  uint64
 	Started    time.Time
 	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and the file not replaced.
@@ -36,7 +36,10 @@ type Status struct {
 // Status reads the header. It costs one look at the clock.
 func (r *Reader) Status() Status {
 	var s Status
-	_ = Guard(func() error { s = r.v.status(Now()); return nil })
+	_ = Guard(func() error {
+		s = r.v.status(Now())
+		return nil
+	})
 	runtime.KeepAlive(r)
 	return s
 }
@@ -64,16 +67,18 @@ func (v *view) status(now int64) Status {
 		Refused:          atomic.LoadUint64(&h.refused),
 	}
 	s.Counters, s.Records = v.capacity()
-	if at := atomic.LoadInt64(&h.cycleDoneAt); at != 0 {
-		s.CycleAge = age(now, at)
+	if doneAt := atomic.LoadInt64(&h.cycleDoneAt); doneAt != 0 {
+		s.CycleAge = age(now, doneAt)
 	}
-	s.Alive = (s.State == Boot || s.State == Run) && !tooOld(s.Age, s.HeartbeatPeriod) && !s.Replaced
+
+	running := s.State == Boot || s.State == Run
+	s.Alive = running && !tooOld(s.Age, s.HeartbeatPeriod) && !s.Replaced
 	return s
 }
 
-// tooOld tells whether a writer with a heartbeat of that age is dead: it is older than two periods. The
-// period comes from the file: twice the number may overflow.
+// tooOld reports whether a heartbeat of that age means a dead writer: it is older than two periods. The age is
+// halved because twice the period may overflow: the period comes from the file.
 func tooOld(age, period time.Duration) bool { return uint64(age)/2 > uint64(period) }
 
-// age is now - at, not below 0: two processes' looks at one clock may cross.
+// age is now - at, but never below 0: two processes may read one clock in the other order.
 func age(now, at int64) time.Duration { return time.Duration(max(0, now-at)) }

@@ -129,7 +129,7 @@ func (r *Reader) dead(now int64) error {
 	switch {
 	case r.closed.Load():
 		return ErrClosed
-	case r.left.Load(), r.v.stale() != nil:
+	case r.superseded.Load(), r.v.stale() != nil:
 		return fmt.Errorf("%s: waiting: %w: open it again: %w", r.path, ErrStale, ErrNotAlive)
 	case r.v.overwritten():
 		return fmt.Errorf("%s: waiting: the header was overwritten: open it again: %w: %w", r.path, ErrFormat, ErrNotAlive)

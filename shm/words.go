@@ -24,7 +24,7 @@ const mostWordsFiles = 64
 // wordsFile returns the words file of that number, mapped read-only.
 func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	r.mu.RLock()
-	m := r.apart[number]
+	m := r.wordsByNumber[number]
 	r.mu.RUnlock()
 	if m != nil {
 		return m, nil
@@ -35,9 +35,9 @@ func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.apart == nil || len(r.apart) >= mostWordsFiles {
-		r.apart = make(map[uint64]*words.Mapping)
+	if r.wordsByNumber == nil || len(r.wordsByNumber) >= mostWordsFiles {
+		r.wordsByNumber = make(map[uint64]*words.Mapping)
 	}
-	r.apart[number] = m
+	r.wordsByNumber[number] = m
 	return m, nil
 }
