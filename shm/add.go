@@ -6,13 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// Add adds a counter. It shows as never sampled until it is published. e.Handle and e.AddedAt are ignored. A mirror in
-// which no slot is free grows by a segment, which cycles do not wait for. ErrExists, ErrInvalid; ErrFull: the limit of
-// Options is reached, or no space is left for a segment.
+// Add adds a counter, which shows as never sampled until it is published. Add ignores e.Handle and e.AddedAt. If no
+// slot is free the mirror grows by a segment, and cycles do not wait for that. ErrExists, ErrInvalid; ErrFull: the
+// limit of Options is reached, or no space is left for a segment.
 func (w *Writer) Add(e Entry) (Handle, error) {
 	for {
 		var h Handle
-		err := w.control(func() (err error) { h, err = w.add(e); return err })
+		err := w.control(func() (err error) {
+			h, err = w.add(e)
+			return err
+		})
 		if !errors.Is(err, errNoSlot) {
 			return h, err
 		}
@@ -22,7 +25,7 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 	}
 }
 
-// add is Add where a slot is free; errNoSlot: none is.
+// add is Add in the slots that are there. errNoSlot: none is free.
 func (w *Writer) add(e Entry) (Handle, error) {
 	if _, ok := w.names[e.Name]; ok {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, ErrExists)
@@ -35,15 +38,17 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
 	}
+
 	h, err := w.build(i, e, now, 0, Value{}, 0)
-	if err == nil {
-		w.reveal(h)
+	if err != nil {
+		return h, err
 	}
-	return h, err
+	w.reveal(h)
+	return h, nil
 }
 
-// build makes e the counter of slot i up to the store that shows it to readers. freedAt is not 0 in an Exchange. v was
-// published in cycle, or is absent.
+// build makes e the counter of slot i, up to the store that shows it to readers, which is reveal's. v is the value
+// that the counter shows, of cycle, or absent. freedAt is not 0 in an Exchange: see exchanging.
 func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uint64) (Handle, error) {
 	p, err := w.v.place(i)
 	if err != nil {
@@ -57,10 +62,10 @@ func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uin
 		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
 	}
 	w.scratch.freedAt = freedAt
-	w.scratch.live = ent.live // goes on: readers of the slot's last counter hold it
+	w.scratch.live = ent.live // goes on counting: readers of the slot's last counter still compare it
 
-	// From here on every state that a kill can leave is one that takeover knows: BUILDING becomes RETIRED (or LIVE:
-	// Exchange), and a row that is set live without a LIVE entry is cleared.
+	// From here on a takeover knows every state that a kill can leave. It makes a BUILDING entry RETIRED (or LIVE, in
+	// an Exchange), and clears a row whose live bit is set without a LIVE entry.
 	w.step("add-begin")
 	w.raiseHigh(i)
 	w.step("add-raised")
@@ -74,13 +79,14 @@ func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uin
 	return e.Handle, nil
 }
 
-// reveal shows the counter that build has made.
+// reveal shows readers the counter that build has made.
 func (w *Writer) reveal(h Handle) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
 	// barrier live-release (idle in Add: the publish of the row has a store fence; in Exchange it orders RETIRED before LIVE)
 	publish64(&ent.identity, identity(entLive, h.Generation))
 	w.step("add-live")
+
 	w.names[getString(ent.name[:])] = h.Index
 	w.countUsed(p, 1)
 	w.changed()
@@ -88,19 +94,20 @@ func (w *Writer) reveal(h Handle) {
 	w.step("add-done")
 }
 
-// Remove ends a counter. Readers that hold it get ErrGone from here on; the slot cools down before it serves another.
+// Remove ends a counter. From here on readers of its handle get ErrGone. The slot cools down before it serves
+// another counter.
 func (w *Writer) Remove(h Handle) error {
 	return w.control(func() error {
-		_, err := w.place(h)
-		if err == nil {
-			w.retire(h, Now())
-			w.clear(h)
+		if _, err := w.place(h); err != nil {
+			return err
 		}
-		return err
+		w.retire(h, Now())
+		w.clear(h)
+		return nil
 	})
 }
 
-// retire ends the counter for readers. clear follows.
+// retire ends a counter for readers. clear follows.
 func (w *Writer) retire(h Handle, now int64) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
@@ -110,17 +117,18 @@ func (w *Writer) retire(h Handle, now int64) {
 	// barrier retire-release (idle in Remove: the publish that follows has a store fence; in Exchange: setSwapping)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
+
 	delete(w.names, getString(ent.name[:]))
 	w.countUsed(p, -1)
 	w.changed()
 }
 
-// clear publishes the slot of a counter that retire has ended as free.
+// clear publishes a retired slot as free.
 func (w *Writer) clear(h Handle) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
 	if s := w.slotOf(ent); s != nil {
-		s.withdraw() // after RETIRED: its readers look there for the reason
+		s.withdraw() // after RETIRED, where readers of the slot then find the reason
 	}
 	w.publishRow(h.Index, p, Value{}, 0, false, true)
 	w.step("remove-absent")
@@ -128,9 +136,11 @@ func (w *Writer) clear(h Handle) {
 	w.step("remove-done")
 }
 
-// publishRow sets whether index i belongs to a counter, and publishes its block or record with v, of cycle, as i's
-// value, the other values as they are, and the epoch raised when i was freed. A block is published twice, or once where
-// its parity was another than the segment's: then both are the same.
+// publishRow sets the live bit of index i, and publishes its block or record: v, of cycle, becomes the value of i,
+// and the other values stay. freed raises the epoch.
+//
+// A block is published a second time, without a change, if the first time moved its parity away from its segment's:
+// a snapshot copies blocks of one parity in one piece.
 func (w *Writer) publishRow(i uint32, p place, v Value, cycle uint64, live, freed bool) {
 	if p.latency() {
 		w.setLive(i, live)
@@ -138,8 +148,9 @@ func (w *Writer) publishRow(i uint32, p place, v Value, cycle uint64, live, free
 		w.putRecord(r, nextSeq(r.seq, freed), v, cycle)
 		return
 	}
+
 	b := p.block()
-	parity, ok := w.parity(int(i / SegmentLen))
+	parity, ok := w.parity(int(i / SegmentLen)) // before i is in use, and counts
 	if !ok {
 		parity = *b.seq() & 1
 	}

@@ -9,23 +9,30 @@ func (w *Writer) SetSource(h Handle, source, basis string) error {
 
 // SetFlags stores how far the counter's value can be trusted.
 func (w *Writer) SetFlags(h Handle, valid, stale, ambiguous bool) error {
-	return w.update(h, func(s *slotMem) error { s.setFlags(valid, stale, ambiguous); return nil })
+	return w.update(h, func(s *slotMem) error {
+		s.setFlags(valid, stale, ambiguous)
+		return nil
+	})
 }
 
 // SetContinuity stores the base from which the next writer goes on with the total.
 func (w *Writer) SetContinuity(h Handle, c Continuity) error {
-	return w.update(h, func(s *slotMem) error { s.setContinuity(c); return nil })
+	return w.update(h, func(s *slotMem) error {
+		s.setContinuity(c)
+		return nil
+	})
 }
 
-// update changes the two-slot part of an entry: whole or not at all.
+// update changes the two-slot part of an entry, whole or not at all. Nothing is stored if change changes nothing.
 func (w *Writer) update(h Handle, change func(*slotMem) error) error {
 	return w.onEntry(h, func(ent *entryMem) error {
-		s := ent.slots[ent.seq&1]
-		if err := change(&s); err != nil {
+		current := ent.slots[ent.seq&1]
+		next := current
+		if err := change(&next); err != nil {
 			return fmt.Errorf("%s: changing counter %q: %w", w.path, getString(ent.name[:]), err)
 		}
-		if s != ent.slots[ent.seq&1] {
-			w.putSlot(ent, &s)
+		if next != current {
+			w.putSlot(ent, &next)
 		}
 		return nil
 	})

@@ -104,8 +104,7 @@ func (v *view) declared() int { return int(min(atomic.LoadUint32(&v.hdr.segments
 
 // segments returns all segments that the header declares. With an error it returns those that could be mapped.
 func (v *view) segments() ([]*segment, error) {
-	list := *v.list.Load()
-	n := v.declared()
+	list, n := *v.list.Load(), v.declared()
 	if n <= len(list) {
 		return list, nil
 	}

@@ -12,50 +12,53 @@ import (
 	"time"
 )
 
-// Writer owns a mirror. Control methods may be called from any goroutine; they
-// wait for the end of a cycle. See the package comment for the publishing ones.
+// Writer owns a mirror. The package comment says which goroutine may publish. Any goroutine may call the other
+// methods, the control methods: they wait for the end of a cycle.
 type Writer struct {
 	path     string
-	mode     fs.FileMode // of the files beside it
-	lock     *os.File    // holds the flock; nil over a heap region
+	mode     fs.FileMode // of the files beside the mirror
+	lock     *os.File    // holds the flock; nil over a heap region. Changed under growing and mu.
 	v        *view
 	coolDown time.Duration
-	// words of the header that describe this writer
+
+	// The words of the header that describe this writer: see introduce.
 	generation, takeovers uint64
 	started, startedWall  int64
-	heartbeat             time.Duration
-	limits                [2]uint32 // by class
-	log                   *slog.Logger
+	heartbeat             time.Duration // from one heartbeat to the next
+	limits                [2]uint32     // by class
+
+	log *slog.Logger
 	hook
 	made    bool // Create made the file, and took none over
-	madeDir bool // and the directory
+	madeDir bool // Create made the directory too
 
-	// growing is held while a segment is made, which holds mu at its end only.
+	// growing is held while the mirror grows or is made anew. It is taken before mu, and only the end of such work
+	// holds both: cycles do not wait for the rest.
 	growing sync.Mutex
 
-	// mu is held from BeginCycle to EndCycle and by every control method. It guards everything below, and v.
-	mu      sync.Mutex
-	closed  bool
-	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
-	state   State
-	// pollPeriod is the time between two cycles that the header tells.
-	pollPeriod time.Duration
+	// mu is held from BeginCycle to EndCycle and by every control method. It guards v, limits and all fields
+	// below.
+	mu         sync.Mutex
+	closed     bool
+	inCycle    bool // the goroutine between BeginCycle and EndCycle reads it without mu
+	state      State
+	pollPeriod time.Duration // as the header tells it
 	tables
 	scratch    entryMem
-	device     *DeviceSegment // nil: none was asked for
-	lastDevice map[Handle][2]uint64
-	waker      *waker // nil: there is no page of waiters
-	sampled    int    // how often sampleEntries has looked
-	faulted    bool   // an access to the mapped file faulted; Remake clears it
+	device     *DeviceSegment       // nil: none was asked for
+	lastDevice map[Handle][2]uint64 // the totals that the devices of a former writer reached
+	waker      *waker               // nil: there is no page of waiters
+	sampled    int                  // how often sampleEntries has looked
+	faulted    bool                 // an access to the mapped file faulted; Remake clears it
 }
 
-// tables hold the writer's knowledge of the mirror that is not in the file. adopt makes them from the catalogue.
+// tables hold what the writer knows of the mirror and the file does not say. adopt makes them from the catalogue.
 type tables struct {
 	cycle uint64
-	names map[string]uint32
-	live  []uint64    // a bit for each index: it belongs to a counter
-	spent uint32      // the highest generation that a handle has had
-	free  [2]freeList // block counters, records
+	names map[string]uint32 // index by name
+	live  []uint64          // a bit for each index: it belongs to a counter
+	spent uint32            // the highest generation that a handle has had
+	free  [2]freeList       // by class
 }
 
 // Path is the file's name.
@@ -64,9 +67,9 @@ func (w *Writer) Path() string { return w.path }
 // Generation is the random number in the header that names this writer.
 func (w *Writer) Generation() uint64 { return w.generation }
 
-// control calls fn, which touches the mirror, as a control method: cycles wait. ErrTruncated: the file
-// was cut short (Remake). The changes that fn had made by then are in the old file alone, or the
-// entries that Remake is given undo them.
+// control calls fn, which touches the mirror, while no cycle goes on. ErrTruncated: the file was cut short, and
+// Remake follows. What fn had changed by then is in the old file alone, or is undone by the entries that Remake
+// is given.
 func (w *Writer) control(fn func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +79,7 @@ func (w *Writer) control(fn func() error) error {
 	return w.guard(fn)
 }
 
-// guard is Guard, and Intact knows of a fault. It is called with mu held.
+// guard is Guard, and notes a fault for Intact. The caller holds mu.
 func (w *Writer) guard(fn func() error) error {
 	err := Guard(fn)
 	if errors.Is(err, ErrTruncated) {
@@ -87,7 +90,10 @@ func (w *Writer) guard(fn func() error) error {
 
 // Entries lists the live counters in the order of their indices. A writer that took over goes on with them.
 func (w *Writer) Entries() (es []Entry) {
-	_ = w.control(func() (err error) { es, err = w.v.entries(nil); return err }) // all segments are mapped
+	_ = w.control(func() (err error) { // a writer has all segments mapped: only a fault is an error
+		es, err = w.v.entries(nil)
+		return err
+	})
 	return es
 }
 
@@ -95,10 +101,11 @@ func (w *Writer) Entries() (es []Entry) {
 func (w *Writer) Last(h Handle) (v Value, err error) {
 	err = w.control(func() error {
 		p, err := w.place(h)
-		if err == nil {
-			v = *p.values()[*p.seq()&1]
+		if err != nil {
+			return err
 		}
-		return err
+		v = *p.values()[*p.seq()&1]
+		return nil
 	})
 	return v, err
 }
@@ -124,14 +131,14 @@ func (w *Writer) entry(h Handle) (*entryMem, error) {
 	return p.entry(), nil
 }
 
-// onEntry calls fn, as control does, with the entry of a live handle.
+// onEntry calls fn with the entry of a live handle, as a control method.
 func (w *Writer) onEntry(h Handle, fn func(*entryMem) error) error {
 	return w.control(func() error {
 		ent, err := w.entry(h)
-		if err == nil {
-			err = fn(ent)
+		if err != nil {
+			return err
 		}
-		return err
+		return fn(ent)
 	})
 }
 
@@ -143,13 +150,16 @@ func (w *Writer) SetState(s State) {
 		return
 	}
 	w.state = s
-	_ = Guard(func() error { atomic.StoreUint32(&w.v.hdr.state, uint32(s)); return nil })
+	_ = Guard(func() error { // a file that was cut short has no readers to tell
+		atomic.StoreUint32(&w.v.hdr.state, uint32(s))
+		return nil
+	})
 	w.waker.serve(w.generation)
 }
 
-// SetPollPeriod tells readers the time from one cycle to the next, from now on. 0 means that cycles follow each
-// other without a pause, or at no fixed time; it is the value at first. A writer stores a longer period before the
-// pause that is longer.
+// SetPollPeriod tells readers the time from one cycle to the next, from now on. 0, the value at first, means that
+// cycles follow each other without a pause, or at no fixed time. A writer stores a longer period before the first
+// pause of that length.
 func (w *Writer) SetPollPeriod(period time.Duration) error {
 	return w.control(func() error {
 		w.pollPeriod = max(period, 0)
@@ -158,7 +168,7 @@ func (w *Writer) SetPollPeriod(period time.Duration) error {
 	})
 }
 
-// WokenAt returns the time, on the clock of Now, at which a cycle woke a process that waited; 0: none has.
+// WokenAt returns the time, on the clock of Now, at which a cycle last woke a waiting process; 0: none has.
 func (w *Writer) WokenAt() int64 {
 	if w.waker == nil {
 		return 0
@@ -166,22 +176,28 @@ func (w *Writer) WokenAt() int64 {
 	return w.waker.wokenAt.Load()
 }
 
-// SetLimits changes the limits of Options.Counters and Options.LatencyCounters. A mirror that holds more keeps them.
+// SetLimits changes the limits of Options.Counters and Options.LatencyCounters. A mirror that holds more counters
+// keeps them.
 func (w *Writer) SetLimits(counters, latency int) error {
-	if err := (&Options{Counters: counters, LatencyCounters: latency}).valid(); err != nil {
+	o := Options{Counters: counters, LatencyCounters: latency}
+	if err := o.valid(); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.path, ErrClosed)
 	}
 	w.limits = [2]uint32{uint32(counters), uint32(latency)} // -1 is noneAllowed
-	return Guard(func() error { w.introduceLimits(w.v.hdr); return nil })
+	return Guard(func() error {
+		w.introduceLimits(w.v.hdr)
+		return nil
+	})
 }
 
-// Close ends the writer in good order: state Halt (a Fail stays), values
-// readable. It waits for the end of a cycle. Idempotent.
+// Close ends the writer in good order: the state becomes Halt (Fail stays), and values stay readable. Close waits
+// for the end of a cycle. Idempotent.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,6 +205,7 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	w.closed = true
+
 	if w.state == Boot || w.state == Run {
 		w.state = Halt
 	}
@@ -199,31 +216,33 @@ func (w *Writer) Close() error {
 	})
 	w.waker.serve(w.generation)
 	w.step("close-halted")
+
 	err := w.v.close()
 	if w.lock == nil {
 		return err
 	}
-	return errors.Join(err, w.lock.Close()) // and with it the flock
+	return errors.Join(err, w.lock.Close()) // the flock ends with its descriptor
 }
 
-// Discard is Close for a writer that is given up before it was of use: it also removes a
-// mirror that Create made, with the files beside it, and the directory if Create made
-// that too. A mirror that was taken over stays. Idempotent; after Close it does nothing.
+// Discard is Close for a writer that is given up before it was of use. It also removes a mirror that Create made,
+// the files beside it, and the directory if Create made that. A mirror that was taken over stays. Idempotent;
+// after Close it does nothing.
 func (w *Writer) Discard() error {
 	w.mu.Lock()
-	made := w.made && !w.closed
+	remove := w.made && !w.closed
 	w.mu.Unlock()
+
 	var errs []error
-	if made {
-		for _, path := range Files(w.path) { // the lock, which is held, among them
-			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+	if remove {
+		for _, path := range Files(w.path) { // the lock is among them: it is held until Close
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}
 	}
 	errs = append(errs, w.Close())
-	if made && w.madeDir {
-		_ = os.Remove(filepath.Dir(w.path)) // unless another mirror is there by now
+	if remove && w.madeDir {
+		_ = os.Remove(filepath.Dir(w.path)) // fails if another mirror is there by now
 	}
 	return errors.Join(errs...)
 }
