@@ -20,18 +20,19 @@ func (p Problem) String() string { return fmt.Sprintf("%s at %d: %s", p.Object, 
 // maxProblems is where Check stops: a file of another kind breaks everything.
 const maxProblems = 1000
 
-// Check finds every broken invariant of the mirror at path. A writer that works
-// on it, or one that was killed at any point, breaks none. An error means that
-// the file could not be looked at; a file that is not a mirror is a Problem.
+// Check finds every broken invariant of the mirror at path. A writer at work breaks none, nor does one that was killed,
+// at whatever point. An error means that Check could not look at the file; a file that is not a mirror is a Problem.
 func Check(path string) (ps []Problem, err error) {
 	f, _, err := openTrusted(path, ReaderOptions{AnyOwner: true})
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	var v *view
 	fault := Guard(func() error {
-		if v, err = attach(fileStore{f, false}); err != nil {
+		v, err = attach(fileStore{f, false})
+		if err != nil {
 			object := "header"
 			if errors.Is(err, ErrTruncated) {
 				object = "file"
@@ -53,7 +54,7 @@ func Check(path string) (ps []Problem, err error) {
 type checker struct {
 	v       *view
 	ps      []Problem
-	written []uint32 // by segment: all slots from there on were in a hole of the file
+	written []uint32 // by segment: the slots from there on were in a hole of the file
 }
 
 func (c *checker) full() bool { return len(c.ps) >= maxProblems }
@@ -64,15 +65,15 @@ func (c *checker) add(object string, offset uint64, format string, a ...any) {
 	}
 }
 
-// zero reports the first byte of b that is not zero. b stands in the file at at.
-func (c *checker) zero(object string, at uint64, b []byte) {
+// zero reports the first byte of b that is not zero. b stands in the file at offset.
+func (c *checker) zero(object string, offset uint64, b []byte) {
 	if rest := bytes.TrimLeft(b, "\x00"); len(rest) > 0 {
-		c.add(object, at+uint64(len(b)-len(rest)), "reserved byte is %#x, not 0", rest[0])
+		c.add(object, offset+uint64(len(b)-len(rest)), "reserved byte is %#x, not 0", rest[0])
 	}
 }
 
-// isZero tells whether every word is 0, as in a slot that was never used. The number of
-// words is a multiple of 8. Check spends most of its time here: eight loads have one branch.
+// isZero reports whether every word is 0, as in a slot that was never used. The number of words is a multiple of 8:
+// Check spends most of its time here, and eight loads share one branch.
 func isZero(w []uint64) bool {
 	for ; len(w) >= 8; w = w[8:] {
 		if atomic.LoadUint64(&w[0])|atomic.LoadUint64(&w[1])|atomic.LoadUint64(&w[2])|atomic.LoadUint64(&w[3])|
@@ -86,6 +87,7 @@ func isZero(w []uint64) bool {
 func (v *view) check() []Problem {
 	c := &checker{v: v}
 	c.header()
+
 	list, err := v.segments()
 	if err != nil {
 		c.add("file", segmentOffset(v.fixed.history, uint32(len(list))), "%v", err)
@@ -93,9 +95,7 @@ func (v *view) check() []Problem {
 	c.catalogue(list)
 	for n, s := range list {
 		if s.kind == kindRecords {
-			for k := range uint32(SegmentLen) {
-				c.record(n, place{s, k})
-			}
+			c.records(n, s)
 		} else {
 			c.blocks(n, s)
 		}

@@ -10,10 +10,9 @@ import (
 
 // catalogue checks every entry, that names are unique, and the fill levels.
 func (c *checker) catalogue(list []*segment) {
-	h := c.v.hdr
-	changes := atomic.LoadUint64(&h.catalogueChanges)
-	names := make(map[string]uint32)
-	var used [2]int
+	changes := atomic.LoadUint64(&c.v.hdr.catalogueChanges)
+	indexByName := make(map[string]uint32)
+	var used [2]int // by class
 	var twice []func()
 	var e entryMem
 	c.written = make([]uint32, len(list))
@@ -23,35 +22,43 @@ func (c *checker) catalogue(list []*segment) {
 			if c.full() {
 				return
 			}
-			// Behind the mark most slots were never written. A look at one makes the kernel clear a page. Their live bits are
-			// checked all the same.
+			// Behind the mark most slots were never written, and a look at one makes the kernel clear a page. The look for
+			// a hole is repeated at each block. (block checks the live bits of slots in a hole all the same.)
 			if k == high || k > high && k%BlockLen == 0 {
 				if k = c.behindHole(n, k); k == SegmentLen {
 					break
 				}
 			}
 			c.written[n] = k + 1
+
 			i := uint32(n)*SegmentLen + k
 			if !c.entry(i, place{s, k}, &e) {
 				continue
 			}
 			used[classOf(s.kind == kindRecords)]++
 			name := getString(e.name[:])
-			if first, ok := names[name]; ok {
+			if first, ok := indexByName[name]; ok {
 				twice = append(twice, func() {
 					c.add(fmt.Sprintf("entry %d", i), c.v.entryOffset(i)+entName, "entry %d has the name %q too", first, name)
 				})
 			}
-			names[name] = i
+			indexByName[name] = i
 		}
 	}
-	if atomic.LoadUint64(&h.catalogueChanges) != changes || len(list) < c.v.declared() {
+
+	if atomic.LoadUint64(&c.v.hdr.catalogueChanges) != changes || len(list) < c.v.declared() {
 		return // a writer is at work: the entries were not read at one instant
 	}
 	for _, report := range twice {
 		report()
 	}
-	// One Add or Remove may be, or have been left, between its entry and the count.
+	c.fillLevels(used)
+}
+
+// fillLevels compares the header's numbers of live counters with the entries, of which used many are live. They may differ
+// by one: an Add or a Remove may be, or have been left, between its entry and the number.
+func (c *checker) fillLevels(used [2]int) {
+	h := c.v.hdr
 	for class, p := range []*uint32{&h.countersUsed, &h.recordsUsed} {
 		if n := int(atomic.LoadUint32(p)); n > used[class]+1 || n < used[class]-1 {
 			c.add("header", []uint64{hdrCountersUsed, hdrRecordsUsed}[class], "says %d live, %d are", n, used[class])
@@ -66,19 +73,21 @@ func (c *checker) behindHole(n int, k uint32) uint32 {
 	return max(k, uint32(min(at/entrySize, SegmentLen)))
 }
 
-// entry checks the entry of index i and returns whether it is live; e is a copy of it then.
+// entry checks the entry of index i, and returns whether it is live. If it is, e is a copy of it then.
 func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	p := &at.entry().identity
 	if isZero(wordsAt(at.entry())) {
 		return false
 	}
+
+	// The mark is loaded after the identity: a slot in use was below it before.
 	object, off := fmt.Sprintf("entry %d", i), c.v.entryOffset(i)
-	// Behind the mark: a slot in use was below it before.
 	id := atomic.LoadUint64(p)
 	state, generation := uint32(id>>32), uint32(id)
 	if state != entUnused && at.n >= c.v.high(int(i/SegmentLen)) {
 		c.add(object, off, "is used, beyond the high-water mark of its segment")
 	}
+
 	switch state {
 	case entUnused:
 		before := len(c.ps)
@@ -97,19 +106,14 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	if state != entLive {
 		return false
 	}
+
 	_, slot, err := at.entry().read(e)
 	if err != nil {
 		return false // gone meanwhile
 	}
 	before := len(c.ps)
 	c.entryText(object, off, e)
-	s := &e.slots[slot]
-	so := off + entSlots + slot*slotSize
-	if s.flags>>4 != 0 {
-		c.add(object, so, "flags %#x are unknown", s.flags)
-	}
-	c.text(object, so+slotBasis, "byte basis", s.basis[:])
-	c.text(object, so+slotSource, "source", s.source[:])
+	c.entrySlot(object, off+entSlots+slot*slotSize, &e.slots[slot])
 	if e.flags>>1 != 0 {
 		c.add(object, off+entFlags, "flags %#x are unknown", e.flags)
 	}
@@ -121,11 +125,21 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	if epoch := epochOf(atomic.LoadUint64(at.seq())); e.born > epoch {
 		c.add(object, off+entBorn, "was added in epoch %d, which is %d", e.born, epoch)
 	}
+
 	if atomic.LoadUint64(p) != id {
-		c.ps = c.ps[:before]
+		c.ps = c.ps[:before] // the counter was removed meanwhile
 		return false
 	}
 	return true
+}
+
+// entrySlot checks the current slot of an entry, which stands in the file at offset.
+func (c *checker) entrySlot(object string, offset uint64, s *slotMem) {
+	if s.flags>>4 != 0 {
+		c.add(object, offset, "flags %#x are unknown", s.flags)
+	}
+	c.text(object, offset+slotBasis, "byte basis", s.basis[:])
+	c.text(object, offset+slotSource, "source", s.source[:])
 }
 
 // live checks the words of the live view as they stand under one look at the first of them.
@@ -148,21 +162,26 @@ func (c *checker) entryText(object string, at uint64, e *entryMem) {
 	c.text(object, at+entKind, "kind", e.kind[:])
 	c.text(object, at+entUnit, "unit", e.unit[:])
 	c.text(object, at+entText, "text", e.text[:])
+	c.labels(object, at+entLabels, e.labels[:])
+}
 
-	field, last := e.labels[:], ""
+// labels checks that a field holds key=value in the order of the keys, each ended by a NUL, and NULs behind them.
+func (c *checker) labels(object string, at uint64, field []byte) {
 	if field[len(field)-1] != 0 {
-		c.add(object, at+entLabels, "labels do not end with NUL")
+		c.add(object, at, "labels do not end with NUL")
 	}
+	last := ""
 	for len(field) > 0 && field[0] != 0 {
 		s := getString(field)
 		key, _, ok := strings.Cut(s, "=")
 		if !ok || key <= last || !utf8.ValidString(s) {
-			c.add(object, at+entLabels, "label %q is not key=value in order", s)
+			c.add(object, at, "label %q is not key=value in order", s)
 		}
-		last, field = key, field[min(len(s)+1, len(field)):]
+		last = key
+		field = field[min(len(s)+1, len(field)):]
 	}
 	if len(bytes.Trim(field, "\x00")) != 0 {
-		c.add(object, at+entLabels, "labels go on after their end")
+		c.add(object, at, "labels go on after their end")
 	}
 }
 

@@ -19,8 +19,17 @@ var reservedHeader = [][2]uint64{
 }
 
 func (c *checker) header() {
-	v, h := c.v, c.v.hdr
-	b := bytesOf(h)
+	c.reserved()
+	c.undeclared()
+	c.writerWords()
+	c.cycles()
+	c.highMarks()
+}
+
+// reserved checks the bytes of the header, and of the page behind the history ring, that are nobody's.
+func (c *checker) reserved() {
+	v := c.v
+	b := bytesOf(v.hdr)
 	for _, r := range reservedHeader {
 		c.zero("header", r[0], b[r[0]:r[1]])
 	}
@@ -28,18 +37,30 @@ func (c *checker) header() {
 		end := uint64(len(v.history)) * historySize
 		c.zero("history", headerSize+end, v.maps[1].b[end:n])
 	}
+}
+
+// undeclared checks the number of segments, and that no descriptor behind it is in use.
+func (c *checker) undeclared() {
+	v, h := c.v, c.v.hdr
 	if n := atomic.LoadUint32(&h.segments); n > maxSegments {
 		c.add("header", hdrSegments, "%d segments, where %d are the most", n, maxSegments)
 	}
-	// Behind the number: one more may have been described before it was declared.
+
+	// The first one behind the number may be described: a writer describes a segment before it declares it. The number
+	// is loaded again after each descriptor, because a writer may have declared that one meanwhile.
 	for n := v.declared() + 1; n < maxSegments; n++ {
 		d := &h.table[n]
-		if kind, high := atomic.LoadUint32(&d.kind), atomic.LoadUint32(&d.high); (kind != 0 || high != 0) && n > v.declared() {
+		kind, high := atomic.LoadUint32(&d.kind), atomic.LoadUint32(&d.high)
+		if (kind != 0 || high != 0) && n > v.declared() {
 			c.add("header", hdrTable+uint64(n)*segmentDescriptorSize, "descriptor of segment %d is not 0, there are %d", n, v.declared())
 			break
 		}
 	}
+}
 
+// writerWords checks the words that describe the writer.
+func (c *checker) writerWords() {
+	h := c.v.hdr
 	if atomic.LoadUint64(&h.generation) == 0 {
 		c.add("header", hdrGeneration, "generation is 0")
 	}
@@ -56,7 +77,11 @@ func (c *checker) header() {
 	if d := atomic.LoadInt64(&h.coolDown); d < 0 {
 		c.add("header", hdrCoolDown, "cool-down is %d ns", d)
 	}
-	done := atomic.LoadUint64(&h.cycleDone)
+}
+
+func (c *checker) cycles() {
+	h := c.v.hdr
+	done := atomic.LoadUint64(&h.cycleDone) // before begun: a writer may begin another cycle in between
 	begun := atomic.LoadUint64(&h.cycleBegun)
 	if done > begun {
 		c.add("header", hdrCycleDone, "cycle %d is done, but only %d begun", done, begun)
@@ -64,8 +89,12 @@ func (c *checker) header() {
 	if begun >= 1<<63 { // the next writer's numbers would begin again before long
 		c.add("header", hdrCycleBegun, "cycle %d is begun, where no mirror comes", begun)
 	}
+}
+
+func (c *checker) highMarks() {
+	v := c.v
 	for n := range v.declared() {
-		if high := atomic.LoadUint32(&h.table[n].high); high > SegmentLen {
+		if high := atomic.LoadUint32(&v.hdr.table[n].high); high > SegmentLen {
 			c.add("header", hdrTable+uint64(n)*segmentDescriptorSize+segHigh, "%d slots of segment %d used, there are %d", high, n, SegmentLen)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// blocks checks the blocks of segment n.
+// blocks checks the blocks of segment n, and the bytes behind them.
 func (c *checker) blocks(n int, s *segment) {
 	for i := range uint32(segmentBlocks) {
 		c.block(n, block{s.blocks, i})
@@ -15,43 +15,38 @@ func (c *checker) blocks(n int, s *segment) {
 	c.zero(fmt.Sprintf("segment %d", n), c.v.segmentOffset(n)+from, s.m.b[from:])
 }
 
-// block checks a block of segment n as it stood under one sequence word.
+// block checks a block of segment n as it stood under one sequence word. A check beside which the writer published is
+// thrown away and repeated.
 func (c *checker) block(n int, b block) {
 	v, start := c.v, c.v.segmentOffset(n)
 	object := fmt.Sprintf("block %d", uint32(n)*segmentBlocks+b.n)
-	seqAt, intentAt := start+segSeq+uint64(b.n)*lineSize, start+segIntent+uint64(b.n)*lineSize
+	seqAt := start + segSeq + uint64(b.n)*lineSize
+	intentAt := start + segIntent + uint64(b.n)*lineSize
+	copyAt := [2]uint64{start + segCopy0 + uint64(b.n)*copySize, start + segCopy1 + uint64(b.n)*copySize}
 	for range maxTries {
 		s := atomic.LoadUint64(b.seq())
 		before := len(c.ps)
-		var cp copyMem
-		copyWords(wordsAt(&cp), wordsAt(b.copy(s)))
-		at := start + []uint64{segCopy0, segCopy1}[s&1] + uint64(b.n)*copySize
-		c.blockCopy(object, at, &cp, s)
-		// No publish stores into the reserved words of either copy.
-		var other copyMem
+
+		var current, other copyMem
+		copyWords(wordsAt(&current), wordsAt(b.copy(s)))
+		at := copyAt[s&1]
+		c.blockCopy(object, at, &current, s)
 		copyWords(wordsAt(&other), wordsAt(b.copy(s^1)))
-		if other.reserved() {
-			c.add(object, start+[]uint64{segCopy1, segCopy0}[s&1]+uint64(b.n)*copySize+cpyEpoch+8, "reserved words of the other copy are not 0")
+		if other.reserved() { // no publish stores there, in either copy
+			c.add(object, copyAt[s&1^1]+cpyEpoch+8, "reserved words of the other copy are not 0")
 		}
-		for row := range uint32(BlockLen) {
-			set := cp.live>>row&1 == 1
-			if !set && b.n*BlockLen+row >= c.written[n] {
-				continue
-			}
-			state := atomic.LoadUint64(&b.m.entries[b.n*BlockLen+row].identity) >> 32
-			if set && state == entUnused || !set && state == entLive {
-				c.add(object, at+cpyLive, "row %d: live bit %v, entry in state %d", row, set, state)
-			}
-		}
+
+		c.liveBits(object, at, n, b, current.live)
 		if in := atomic.LoadUint64(b.intent()); in != s && in != nextSeq(s, false) && in != nextSeq(s, true) && v.stale() == nil {
 			c.add(object, intentAt, "intent %#x does not follow sequence %#x", in, s)
 		}
-		if begun := atomic.LoadUint64(&v.hdr.cycleBegun); cp.cycle > begun {
-			c.add(object, at+cpyCycle, "published in cycle %d, only %d were begun", cp.cycle, begun)
+		if begun := atomic.LoadUint64(&v.hdr.cycleBegun); current.cycle > begun {
+			c.add(object, at+cpyCycle, "published in cycle %d, only %d were begun", current.cycle, begun)
 		}
 		if b.n >= blocksUsed(v.high(n)) && s != 0 {
 			c.add(object, seqAt, "was published, beyond the high-water mark of its segment")
 		}
+
 		loadFence()
 		if atomic.LoadUint64(b.seq()) == s {
 			c.zero(object, seqAt+8, bytesOf(&b.m.seqs[b.n])[8:])
@@ -62,10 +57,25 @@ func (c *checker) block(n int, b block) {
 	}
 }
 
-// reserved tells whether a reserved word is not 0.
+// liveBits compares the live bits of a block's copy, which stands in the file at offset at, with the states of the entries.
+func (c *checker) liveBits(object string, at uint64, n int, b block, live uint64) {
+	for row := range uint32(BlockLen) {
+		k := b.n*BlockLen + row
+		set := live>>row&1 == 1
+		if !set && k >= c.written[n] {
+			continue // a look at the entry would make the kernel clear a page
+		}
+		state := atomic.LoadUint64(&b.m.entries[k].identity) >> 32
+		if set && state == entUnused || !set && state == entLive {
+			c.add(object, at+cpyLive, "row %d: live bit %v, entry in state %d", row, set, state)
+		}
+	}
+}
+
+// reserved reports whether a reserved word is not 0.
 func (cp *copyMem) reserved() bool { return slices.Max(wordsAt(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
 
-// blockCopy checks the header of a published copy.
+// blockCopy checks a copy that was published under sequence word s, and stands in the file at offset at.
 func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.epoch != epochOf(s) {
 		c.add(object, at+cpyEpoch, "epoch %d, published under %d", cp.epoch, epochOf(s))
@@ -76,20 +86,28 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.reserved() {
 		c.add(object, at+cpyEpoch+8, "reserved words are not 0")
 	}
-	oldest, newest := int64(0), int64(0) // found out in another way than the writer does
+
+	oldest, newest := int64(0), int64(0) // not by copyMem.bounds: the writer uses that
 	for row, val := range cp.values {
 		if cp.live>>row&1 == 0 && val != (Value{}) {
 			c.add(object, at+cpyValues+uint64(row)*valueSize, "row %d belongs to no counter and holds %+v", row, val)
 		}
-		if at := val.SampledAt; at != 0 {
-			if oldest == 0 || at < oldest {
-				oldest = at
+		if sampled := val.SampledAt; sampled != 0 {
+			if oldest == 0 || sampled < oldest {
+				oldest = sampled
 			}
-			newest = max(newest, at)
+			newest = max(newest, sampled)
 		}
 	}
 	if oldest != cp.oldest || newest != cp.newest {
 		c.add(object, at+cpyOldest, "says sampled from %d to %d, its values are from %d to %d", cp.oldest, cp.newest, oldest, newest)
+	}
+}
+
+// records checks the records of segment n.
+func (c *checker) records(n int, s *segment) {
+	for k := range uint32(SegmentLen) {
+		c.record(n, place{s, k})
 	}
 }
 
@@ -98,7 +116,9 @@ func (c *checker) record(n int, p place) {
 	if atomic.LoadUint64(&e.identity) == 0 && isZero(wordsAt(r)) {
 		return
 	}
-	object, at := fmt.Sprintf("record %d", uint32(n)*SegmentLen+p.n), v.segmentOffset(n)+segRecords+uint64(p.n)*recordSize
+
+	object := fmt.Sprintf("record %d", uint32(n)*SegmentLen+p.n)
+	at := v.segmentOffset(n) + segRecords + uint64(p.n)*recordSize
 	if id := atomic.LoadUint64(&e.identity); id>>32 == entUnused {
 		var copied recordMem
 		copyWords(wordsAt(&copied), wordsAt(r))
@@ -107,6 +127,7 @@ func (c *checker) record(n int, p place) {
 		}
 		return
 	}
+
 	var val Value
 	s, cycle, ok := v.recordOut(r, &val)
 	if begun := atomic.LoadUint64(&v.hdr.cycleBegun); ok && cycle > begun {
@@ -120,7 +141,7 @@ func (c *checker) history() {
 	size := uint64(len(v.history))
 	tail := atomic.LoadUint64(&h.historyTail)
 	intent := atomic.LoadUint64(&h.historyIntent)
-	again := atomic.LoadUint64(&h.historyTail)
+	again := atomic.LoadUint64(&h.historyTail) // the writer may append beside this
 	switch {
 	case size == 0 && (tail|intent) != 0:
 		c.add("header", hdrHistoryTail, "there is no history, but it holds %d records", tail)
@@ -131,6 +152,7 @@ func (c *checker) history() {
 		c.add("header", hdrHistoryIntent, "record %d is being written, %d are complete", intent, again)
 		return
 	}
+
 	for n := intent - min(intent, size); n < tail && !c.full(); n++ {
 		slot := n & (size - 1)
 		var rec historyMem
@@ -139,15 +161,20 @@ func (c *checker) history() {
 		if atomic.LoadUint64(&h.historyIntent) > n+size {
 			continue // overwritten meanwhile
 		}
-		object, at := fmt.Sprintf("history record %d", n+1), headerSize+slot*historySize
-		if rec.position != n+1 {
-			c.add(object, at, "has number %d", rec.position)
-		}
-		if slots := v.declared() * SegmentLen; int(rec.index) >= slots {
-			c.add(object, at+hisIndex, "is of counter %d of %d", rec.index, slots)
-		}
-		if begun := atomic.LoadUint64(&h.cycleBegun); rec.cycle > begun {
-			c.add(object, at+hisCycle, "is of cycle %d, only %d were begun", rec.cycle, begun)
-		}
+		c.historyRecord(n, headerSize+slot*historySize, &rec)
+	}
+}
+
+// historyRecord checks the record that follows n others, and stands in the file at offset at.
+func (c *checker) historyRecord(n, at uint64, rec *historyMem) {
+	object := fmt.Sprintf("history record %d", n+1)
+	if rec.position != n+1 {
+		c.add(object, at, "has number %d", rec.position)
+	}
+	if slots := c.v.declared() * SegmentLen; int(rec.index) >= slots {
+		c.add(object, at+hisIndex, "is of counter %d of %d", rec.index, slots)
+	}
+	if begun := atomic.LoadUint64(&c.v.hdr.cycleBegun); rec.cycle > begun {
+		c.add(object, at+hisCycle, "is of cycle %d, only %d were begun", rec.cycle, begun)
 	}
 }

@@ -8,8 +8,7 @@ import (
 
 // Label describes the instants of the values of a Snapshot.
 type Label struct {
-	// SameCycle: every value was published under one poll cycle, Cycle. Values
-	// that were never sampled are not looked at.
+	// SameCycle: every value was published under one poll cycle, Cycle. Values that were never sampled do not count.
 	SameCycle bool
 	Cycle     uint64 // 0 unless SameCycle
 
@@ -19,11 +18,11 @@ type Label struct {
 	Sampled            int   // blocks and single values that the label covers
 }
 
-// Snapshot holds the values of many counters, copied at one time. The zero value is usable; it allocates when it is
-// filled for the first time and not after that. It belongs to one goroutine at a time.
+// Snapshot holds the values of many counters, copied at one time. The zero value is usable. The first filling allocates,
+// later ones do not, unless the mirror has grown. A Snapshot belongs to one goroutine at a time.
 type Snapshot struct {
 	Label
-	// List holds the values asked of Reader.SnapshotOf, in the order of its handles; nil after Reader.Snapshot.
+	// List holds the values that Reader.SnapshotOf was asked for, in the order of its handles; nil after Reader.Snapshot.
 	List []Value
 	// Gone counts the handles of List whose counters were removed.
 	Gone int
@@ -33,7 +32,7 @@ type Snapshot struct {
 	scratch  scratch
 }
 
-// segmentCopy is a snapshot's copy of one segment; one of the two is empty.
+// segmentCopy is a snapshot's copy of one segment. Either blocks or records is empty.
 type segmentCopy struct {
 	blocks  []copyMem
 	records []recordCopy
@@ -44,8 +43,8 @@ type recordCopy struct {
 	epoch uint64
 }
 
-// Snapshot copies all counters into dst. Taken in the middle of cycle k + 1 it is of cycle k where the writer publishes
-// every block once in a cycle. ErrBusy: the writer published too fast; dst holds nothing.
+// Snapshot copies all counters into dst. In the middle of cycle k + 1 it copies the values of cycle k, if the writer
+// publishes every block once in a cycle. ErrBusy: the writer published too fast, and dst holds nothing.
 func (r *Reader) Snapshot(dst *Snapshot) error {
 	return r.snapshot(dst, func() error { return r.v.snapshot(dst) })
 }
@@ -56,8 +55,12 @@ func (r *Reader) SnapshotOf(dst *Snapshot, hs []Handle) error {
 }
 
 func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
-	dst.Label, dst.Gone, dst.List = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1}, 0, dst.List[:0]
-	dst.v, dst.segments = r.v, dst.segments[:0]
+	dst.Label = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1} // each value lowers these two
+	dst.Gone = 0
+	dst.List = dst.List[:0]
+	dst.v = r.v
+	dst.segments = dst.segments[:0]
+
 	err := r.guard(func() error {
 		if err := fill(); err != nil {
 			return err
@@ -65,7 +68,8 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 		return r.v.stale()
 	})
 	if err != nil {
-		dst.segments, dst.List = dst.segments[:0], dst.List[:0]
+		dst.segments = dst.segments[:0]
+		dst.List = dst.List[:0]
 		dst.Label = Label{}
 		return fmt.Errorf("%s: taking a snapshot: %w", r.path, err)
 	}
@@ -74,12 +78,13 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
-	// Before the number of segments: the segments hold every value that was published in cycle k.
+	// The cycle is loaded before the number of segments: then the segments hold every value published in cycle k.
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	list, err := v.segments()
 	if err != nil {
 		return err
 	}
+
 	large := v.large(list)
 	for n, s := range list {
 		// An element that was filled before keeps its memory.
@@ -88,12 +93,16 @@ func (v *view) snapshot(dst *Snapshot) error {
 		} else {
 			dst.segments = append(dst.segments, segmentCopy{})
 		}
-		if c, high := &dst.segments[n], v.high(n); s.kind == kindRecords {
+
+		c, high := &dst.segments[n], v.high(n)
+		if s.kind == kindRecords {
 			c.blocks, c.records = c.blocks[:0], resize(c.records, int(high), SegmentLen)
 			err = v.copyRecords(c.records, s, &dst.Label)
 		} else {
 			c.records, c.blocks = c.records[:0], resize(c.blocks, int(blocksUsed(high)), segmentBlocks)
-			next := (*segment)(nil) // small: the words that come next need not be fetched
+
+			// A large snapshot fetches ahead the sequence words of the next segment: see copyBlocks.
+			next := (*segment)(nil)
 			if large {
 				next = s
 				if n+1 < len(list) && list[n+1].kind == kindBlocks {
@@ -109,7 +118,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 	return nil
 }
 
-// resize returns a slice of n elements, s where its memory does, else of capacity most.
+// resize returns a slice of n elements: in the memory of s if that is enough, else a new one of capacity most.
 func resize[T any](s []T, n, most int) []T {
 	if cap(s) < n {
 		return make([]T, n, most)
@@ -122,6 +131,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 		dst.List = make([]Value, len(hs))
 	}
 	dst.List = dst.List[:len(hs)]
+
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	for i, h := range hs {
 		val, cycle, err := v.valueAt(h, k)
@@ -140,7 +150,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 	return nil
 }
 
-// valueAt reads one counter for a snapshot of cycle k.
+// valueAt reads one counter for a snapshot of cycle k, and the cycle in which the value was published.
 func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) {
 	p, err := v.place(h.Index)
 	if err != nil {
@@ -149,6 +159,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 	if p.latency() {
 		return v.recordAt(h, p)
 	}
+
 	b, row := p.block(), h.Index%BlockLen
 	born := atomic.LoadUint64(&p.entry().born)
 	for range maxTries {
@@ -156,6 +167,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 		if !p.live(h) {
 			return Value{}, 0, ErrGone
 		}
+
 		took := b.pick(s, k)
 		c := b.copy(took.parity)
 		val, cycle = loadValue(&c.values[row]), atomic.LoadUint64(&c.cycle)
@@ -165,7 +177,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 			continue
 		}
 		if took.byIntent && (epoch < born || epoch == epochMax) {
-			k = ^uint64(0) // that copy may be of the slot's former user: take the current one
+			k = ^uint64(0) // the earlier copy may be of the slot's former user: take the current one
 			continue
 		}
 		return val, cycle, nil
@@ -189,14 +201,17 @@ func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
-// Value returns the value of a handle in a Snapshot of all counters; a value that was not sampled by then is absent.
-// ErrGone: the counter was removed since, so that its slot cannot be told from another's. ErrBusy: the slot was reused
-// too often to tell; read it singly.
+// Value returns the value of a handle in a Snapshot of all counters. A value that was not sampled by then is absent.
+// ErrGone: the counter was removed since the snapshot, which then cannot say whose value is in the slot. ErrBusy: the
+// slot was reused too often to tell. Read the counter by itself.
 func (s *Snapshot) Value(h Handle) (val Value, err error) {
 	if s.v == nil {
 		return Value{}, ErrGone
 	}
-	err = Guard(func() error { val, err = s.value(h); return err })
+	err = Guard(func() error {
+		val, err = s.value(h)
+		return err
+	})
 	runtime.KeepAlive(s)
 	return val, err
 }
@@ -211,21 +226,25 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 		return Value{}, ErrGone
 	}
 	if int(h.Index/SegmentLen) >= len(s.segments) {
-		return Value{}, nil
+		return Value{}, nil // the mirror has grown since
 	}
+
 	var val Value
-	var epoch uint64
-	if c, n := &s.segments[h.Index/SegmentLen], int(p.n); n < len(c.records) {
+	var epoch uint64 // of the block or record, at the snapshot
+	c, n := &s.segments[h.Index/SegmentLen], int(p.n)
+	switch {
+	case n < len(c.records):
 		val, epoch = c.records[n].value, c.records[n].epoch
-	} else if n/BlockLen < len(c.blocks) {
+	case n/BlockLen < len(c.blocks):
 		b, row := &c.blocks[n/BlockLen], n%BlockLen
 		if b.live&(1<<row) == 0 {
 			return Value{}, nil
 		}
 		val, epoch = b.values[row], b.epoch
-	} else {
-		return Value{}, nil
+	default:
+		return Value{}, nil // the slot was never used by then
 	}
+
 	switch {
 	case epoch >= epochMax:
 		return Value{}, ErrBusy
@@ -235,20 +254,22 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 	return val, nil
 }
 
-// add adds n blocks or single values of one cycle.
+// add makes the label cover n further blocks or single values of one cycle.
 func (l *Label) add(cycle uint64, oldest, newest int64, n int) {
 	l.MinCycle, l.MaxCycle = min(l.MinCycle, cycle), max(l.MaxCycle, cycle)
 	l.Oldest, l.Newest = min(l.Oldest, oldest), max(l.Newest, newest)
 	l.Sampled += n
 }
 
+// finish computes what follows from all values that were added.
 func (l *Label) finish() {
 	if l.Sampled == 0 {
 		*l = Label{}
 		return
 	}
 	l.SkewNanos = l.Newest - l.Oldest
-	if l.SameCycle = l.MinCycle == l.MaxCycle; l.SameCycle {
+	l.SameCycle = l.MinCycle == l.MaxCycle
+	if l.SameCycle {
 		l.Cycle = l.MinCycle
 	}
 }
