@@ -9,15 +9,25 @@ import (
 	"time"
 )
 
-// newWriter starts writing the mirror in v, fresh or left by another writer at any point of its work,
-// and goes on with its counters and history.
+// newWriter starts writing the mirror in v, and goes on with its counters and history. v is fresh, or was left by another
+// writer at any point of its work.
 func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	generation, err := randomWord()
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook,
-		heartbeat: o.HeartbeatPeriod, limits: [2]uint32{uint32(o.Counters), uint32(o.LatencyCounters)}} // -1 is noneAllowed
+	w := &Writer{
+		path:      o.Path,
+		mode:      o.Mode,
+		lock:      lock,
+		v:         v,
+		coolDown:  o.CoolDown,
+		heartbeat: o.HeartbeatPeriod,
+		limits:    [2]uint32{uint32(o.Counters), uint32(o.LatencyCounters)}, // -1 is noneAllowed
+		log:       o.Logger,
+		hook:      o.hook,
+	}
+
 	now := Now()
 	w.step("adopt-begin")
 	if err := w.adopt(now); err != nil {
@@ -27,11 +37,14 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	w.step("adopt-repaired")
 
 	w.made = v.hdr.generation == 0
-	w.started, w.startedWall, w.takeovers = now, time.Now().UnixNano(), v.hdr.takeovers
+	w.takeovers = v.hdr.takeovers
 	if !w.made {
 		w.takeovers++
 	}
-	w.generation, w.state = generation, Boot
+	w.started = now
+	w.startedWall = time.Now().UnixNano()
+	w.generation = generation
+	w.state = Boot
 	w.introduce(v.hdr, now)
 	w.changed()
 	w.step("adopt-done")

@@ -15,17 +15,19 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// draft is a file of a mirror that is made whole under another name before it
-// gets its own.
+// draft is a file of a mirror that is made whole under another name before it gets its own. No process sees it half-made
+// under its own name.
 type draft struct {
-	path, tmp string
-	f         *os.File
+	path string // the name that it will have
+	tmp  string // the name that it has
+	f    *os.File
 }
 
-// newDraft makes a file of length zero bytes, whose space is reserved, to be
-// named path. step is told how far it came.
+// newDraft makes a draft of length zero bytes, whose space is reserved. step is told how far it came.
 func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (_ *draft, err error) {
-	d := &draft{path: path, tmp: filepath.Join(filepath.Dir(path), tempPrefix(path)+strings.ToLower(rand.Text()))}
+	tmp := tempPrefix(path) + strings.ToLower(rand.Text())
+	d := &draft{path: path, tmp: filepath.Join(filepath.Dir(path), tmp)}
+
 	step("create-begin")
 	f, err := os.OpenFile(d.tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
 	if err != nil {
@@ -38,17 +40,18 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 		}
 	}()
 	step("create-opened")
+
 	if err := (fileStore{f, true}).reserve(0, length); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := f.Chmod(mode); err != nil { // newDraft's caller chooses the mode, not the umask
+	if err := f.Chmod(mode); err != nil { // the umask may have taken bits from OpenFile's mode
 		return nil, fmt.Errorf("%s: setting mode: %w", path, err)
 	}
 	step("create-allocated")
 	return d, nil
 }
 
-// name gives the draft its name, in the place of the file that has it.
+// name gives the draft its name. It replaces the file that has it.
 func (d *draft) name() error {
 	if err := os.Rename(d.tmp, d.path); err != nil {
 		return fmt.Errorf("%s: naming file: %w", d.path, err)
@@ -64,22 +67,25 @@ func (d *draft) drop() {
 
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// sweep removes the drafts that killed writers left. The lock is held: no other writer
-// is making one.
+// sweep removes the drafts that killed writers left. The lock is held, so that no other writer is making one.
 func sweep(path string, log *slog.Logger) {
 	dir := filepath.Dir(path)
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
+
+	files := []string{path, devicePath(path), waitPath(path), LivePath(path), words.Path(path)}
 	for _, d := range list {
-		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path), LivePath(path), words.Path(path)}, func(path string) bool {
-			return strings.HasPrefix(d.Name(), tempPrefix(path))
-		}) {
+		isDraft := slices.ContainsFunc(files, func(file string) bool {
+			return strings.HasPrefix(d.Name(), tempPrefix(file))
+		})
+		if !isDraft {
 			continue
 		}
-		if err := os.Remove(filepath.Join(dir, d.Name())); err == nil {
-			log.Info("removed a half-made file of a mirror", "path", filepath.Join(dir, d.Name()))
+		left := filepath.Join(dir, d.Name())
+		if err := os.Remove(left); err == nil {
+			log.Info("removed a half-made file of a mirror", "path", left)
 		}
 	}
 }

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock takes the writer's lock of path. The kernel drops it with the process.
-// A lock on a file that lost its name meanwhile, as when files are cleared up, keeps no
-// other writer out: the file that has the name is locked then.
+// takeLock takes the writer's lock of the mirror at path. The kernel drops it when the process ends.
+//
+// A lock keeps other writers out only while its file has its name. So takeLock tries again if the file lost the name
+// meanwhile, as when somebody cleans up files.
 func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
 	for {
 		f, held, err := lockFile(path, name, step)
 		if errors.Is(err, fs.ErrNotExist) {
-			// A writer that could not start has removed the directory, which it had made, since this one
-			// looked at it. The lock keeps the directory from then on: it is not empty.
+			// A writer that could not start has removed the directory, which it had made, since this one looked at it.
+			// From now on this writer's lock keeps the directory: it is not empty.
 			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
 				continue
 			}
@@ -28,6 +29,7 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		var named unix.Stat_t
 		err = unix.Lstat(name, &named)
 		if err == nil && held == idOf(&named) {
@@ -47,6 +49,7 @@ func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err 
 		return nil, id, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
 	}
 	step("lock-opened")
+
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
 		f.Close()
@@ -55,6 +58,7 @@ func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err 
 		}
 		return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 	}
+
 	for err = unix.EINTR; err == unix.EINTR; {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -68,7 +72,8 @@ func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err 
 	return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 }
 
-// keepLock takes the lock again if its file has lost the name: without it, that lock keeps no other writer out.
+// keepLock takes the lock again if its file has lost the name: the old lock keeps no other writer out. The caller holds
+// growing.
 func (w *Writer) keepLock() error {
 	w.mu.Lock()
 	closed := w.closed
@@ -76,6 +81,7 @@ func (w *Writer) keepLock() error {
 	if closed {
 		return ErrClosed
 	}
+
 	var held, named unix.Stat_t
 	if err := unix.Fstat(int(w.lock.Fd()), &held); err != nil {
 		return fmt.Errorf("%s: reading status of the writer's lock: %w", w.lock.Name(), err)
@@ -83,6 +89,7 @@ func (w *Writer) keepLock() error {
 	if unix.Lstat(w.lock.Name(), &named) == nil && idOf(&held) == idOf(&named) {
 		return nil
 	}
+
 	lock, err := takeLock(w.path, w.step)
 	if err != nil {
 		return err

@@ -9,20 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve makes the file end at off + n.
+// reserve makes the file end at off + n, with the space of its last n bytes reserved. On a tmpfs without reserved space a
+// store to a page would fault once the tmpfs is full.
 func (s fileStore) reserve(off, n uint64) error {
 	st, err := s.Stat()
 	if err != nil {
 		return err
 	}
 	switch size := uint64(st.Size()); {
-	case size < off: // fallocate would hide it
+	case size < off: // the file was cut short, which fallocate would hide
 		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
 	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
 		if err := s.Truncate(int64(off)); err != nil {
 			return fmt.Errorf("setting length: %w", err)
 		}
 	}
+
 	err = unix.Fallocate(int(s.Fd()), 0, int64(off), int64(n))
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
 		at := mountPoint(filepath.Dir(s.Name()))
@@ -46,12 +48,12 @@ func (s fileStore) nextWritten(off uint64) uint64 {
 	return uint64(at)
 }
 
-// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
-// older one maps them as they are written to.
+// populate maps all pages of m, so that no store of a cycle has to. Linux can do that from 5.14 on; an older one maps each
+// page at the first store to it.
 func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
 
-// mountPoint returns the directory at which the file system of dir is mounted, as far as device
-// numbers tell.
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device numbers tell. It is for
+// an error's next step.
 func mountPoint(dir string) string {
 	var here, above unix.Stat_t
 	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
