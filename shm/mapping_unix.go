@@ -10,12 +10,11 @@ import (
 	"github.com/edsrzf/mmap-go"
 )
 
-// mapping is a part of a file that is mapped, or heap memory in tests. It is unmapped
-// when nothing refers to it any more, not earlier: a Counter that is used after its
-// Reader was closed reads the last values instead of faulting.
+// mapping is a mapped part of a file, or heap memory in tests. The garbage collector unmaps it once nothing refers to it:
+// a Counter that is used after its Reader was closed reads the last values instead of faulting.
 type mapping struct {
 	b    []byte
-	free func() // unmaps b; nil over a heap region
+	free func() // unmaps b at once; nil over a heap region
 }
 
 // mapFile maps n bytes of f at offset off. The file may be closed afterwards.
@@ -30,12 +29,15 @@ func mapFile(f *os.File, off, n uint64, writable bool) (*mapping, error) {
 	}
 	m := &mapping{b: b}
 	cleanup := runtime.AddCleanup(m, func(b mmap.MMap) { _ = b.Unmap() }, b)
-	m.free = func() { cleanup.Stop(); _ = b.Unmap() }
+	m.free = func() {
+		cleanup.Stop()
+		_ = b.Unmap()
+	}
 	return m, nil
 }
 
-// unmap frees the mappings of a writer, which nothing refers to. The file system gets the space of a
-// file without a name back with its last mapping, and the garbage collector does not count that space.
+// unmap unmaps the mirror of a writer at once. Nothing may use its memory afterwards. A file without a name takes space of
+// the tmpfs until its last mapping ends, and the garbage collector, which does not count that space, may wait long.
 func (v *view) unmap() {
 	for _, m := range v.maps {
 		m.free()

@@ -5,10 +5,11 @@ import (
 	"path/filepath"
 )
 
-// Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is taken from the old file,
+// Remake makes the mirror anew under its name, in another file, and goes on there. It takes nothing from the old file,
 // whose content may be anything: entries are all counters, with their handles, which stay. A live counter that is not
 // among them is gone. Values are absent until they are published, and the history starts empty. Readers of the old file
-// get ErrStale where it can still be marked. Cycles wait for the exchange only. An error leaves the writer as it was.
+// get ErrStale if Remake can still mark it. Cycles wait only for the exchange of the files. An error leaves the writer as
+// it was.
 func (w *Writer) Remake(entries []Entry) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -16,46 +17,56 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err != nil {
 		return err
 	}
+
 	w.mu.Lock()
-	kinds := make([]uint32, 0, len(*w.v.list.Load()))
-	for _, s := range *w.v.list.Load() {
-		kinds = append(kinds, s.kind)
-	}
-	history, path, mode := w.v.fixed.history, w.path, w.mode
+	list := *w.v.list.Load()
+	history := w.v.fixed.history
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
 		return ErrClosed
 	}
-	if _, err := prepareDir(filepath.Dir(path), w.log); err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	kinds := make([]uint32, 0, len(list))
+	for _, s := range list {
+		kinds = append(kinds, s.kind)
+	}
+
+	if err := w.remake(file, history, kinds, entries); err != nil {
+		return fmt.Errorf("%s: making the mirror anew: %w", w.path, err)
+	}
+	return nil
+}
+
+// remake is Remake with the number that names the file, and with the history and the segments of the old one.
+func (w *Writer) remake(file uint64, history uint32, kinds []uint32, entries []Entry) error {
+	if _, err := prepareDir(filepath.Dir(w.path), w.log); err != nil {
+		return err
 	}
 	if err := w.keepLock(); err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+		return err
 	}
-	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.step)
+	d, err := newDraft(w.path, segmentOffset(history, uint32(len(kinds))), w.mode, w.step)
 	if err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+		return err
 	}
+
 	var v *view
 	err = Guard(func() (err error) {
-		v, err = formatFile(d.f, history, kinds, file)
-		if err == nil {
-			err = v.fill(entries)
+		if v, err = formatFile(d.f, history, kinds, file); err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.exchange(d, v, entries)
+		if err := v.fill(entries); err != nil {
+			return err
 		}
-		return err
+		return w.exchange(d, v, entries)
 	})
 	if err != nil {
 		if v != nil {
 			v.unmap()
 		}
 		d.drop()
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	return nil
+	return err
 }
 
 // fill makes entries the live counters of v, which is zero but for its header.
@@ -67,6 +78,7 @@ func (v *view) fill(entries []Entry) error {
 	for _, s := range list {
 		populate(s.m)
 	}
+
 	var scratch entryMem
 	for _, e := range entries {
 		p, err := v.place(e.Handle.Index)
@@ -78,6 +90,7 @@ func (v *view) fill(entries []Entry) error {
 		}
 		scratch.identity = identity(entLive, e.Handle.Generation)
 		copyWords(wordsAt(p.entry()), wordsAt(&scratch))
+
 		d := &v.hdr.table[e.Handle.Index/SegmentLen]
 		d.high = max(d.high, p.n+1)
 		if p.latency() {
@@ -85,7 +98,7 @@ func (v *view) fill(entries []Entry) error {
 			continue
 		}
 		v.hdr.countersUsed++
-		// As after a publish: a writer that is killed before the next one leaves a whole mirror.
+		// The block stands as after a publish, so that a writer that is killed before the next one leaves a whole mirror.
 		b := p.block()
 		*b.seq(), *b.intent() = 1, 1
 		b.copy(1).live |= 1 << (p.n % BlockLen)
@@ -93,28 +106,23 @@ func (v *view) fill(entries []Entry) error {
 	return nil
 }
 
-// exchange gives the draft the mirror's name and makes v the writer's view.
+// exchange gives the draft the mirror's name, and makes v the writer's view.
 func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return ErrClosed
 	}
-	old, now, h := w.v, Now(), v.hdr
-	w.introduce(h, now)
-	h.cycleBegun, h.cycleDone, h.cycleDoneAt = w.cycle, w.cycle, now
-	if w.device != nil {
-		h.deviceGeneration, h.deviceLength = w.device.v.fixed.generation, w.device.v.fixed.fileLength
-		for _, s := range w.device.slots {
-			if s == nil || !s.set {
-				continue
-			}
-			if p, err := v.place(s.handle.Index); err == nil && p.live(s.handle) {
-				p.entry().slots[0].device = s.number + 1
-			}
-		}
-	}
-	names, live := make(map[string]uint32, len(entries)), make([]uint64, len(w.live))
+
+	now := Now()
+	w.introduce(v.hdr, now)
+	v.hdr.cycleBegun = w.cycle
+	v.hdr.cycleDone = w.cycle
+	v.hdr.cycleDoneAt = now
+	w.nameDevices(v)
+
+	names := make(map[string]uint32, len(entries))
+	live := make([]uint64, len(w.live))
 	for _, e := range entries {
 		names[e.Name] = e.Handle.Index
 		live[e.Handle.Index/BlockLen] |= 1 << (e.Handle.Index % BlockLen)
@@ -126,7 +134,10 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 		return err
 	}
 	w.step("remake-renamed")
-	w.v, w.faulted = v, false
+
+	old := w.v
+	w.v = v
+	w.faulted = false
 	w.names, w.live, w.free = names, live, free
 	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
 	old.unmap()
@@ -136,7 +147,25 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	return nil
 }
 
-// retireOthers makes every slot of v that was used and belongs to no counter of live cool down. Its next counter gets a
+// nameDevices makes the entries of v name the slots of the device segment that serve their counters. The segment itself
+// stays where it is: a device may be writing to it.
+func (w *Writer) nameDevices(v *view) {
+	if w.device == nil {
+		return
+	}
+	v.hdr.deviceGeneration = w.device.v.fixed.generation
+	v.hdr.deviceLength = w.device.v.fixed.fileLength
+	for _, s := range w.device.slots {
+		if s == nil || !s.set {
+			continue
+		}
+		if p, err := v.place(s.handle.Index); err == nil && p.live(s.handle) {
+			p.entry().slots[0].device = s.number + 1
+		}
+	}
+}
+
+// retireOthers makes every slot of v cool down that was used and belongs to no counter of live. Its next counter gets a
 // generation that no handle has had: the handle of a counter that is gone never names another counter.
 func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 	free := w.free
@@ -151,10 +180,13 @@ func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 				continue
 			}
 			f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
-			if w.spent != 0 {
-				s.entries[k].identity, s.entries[k].freedAt = identity(entRetired, w.spent), now
-				v.hdr.table[n].high = max(v.hdr.table[n].high, k+1)
+			if w.spent == 0 {
+				continue // there never was a handle
 			}
+			e := &s.entries[k]
+			e.identity = identity(entRetired, w.spent)
+			e.freedAt = now
+			v.hdr.table[n].high = max(v.hdr.table[n].high, k+1)
 		}
 	}
 	return free

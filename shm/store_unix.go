@@ -31,7 +31,7 @@ func (s fileStore) window(off, n uint64) (*mapping, error) {
 	return mapFile(s.File, off, n, s.writable)
 }
 
-// foreign returns the error for a short file that never was a mirror, or nil. An empty file may have become one.
+// foreign returns an error for a file that never was a mirror, going by its first bytes. An empty file may become one.
 func (s fileStore) foreign() error {
 	first := make([]byte, len(Magic))
 	n, err := s.ReadAt(first, 0)
@@ -41,7 +41,7 @@ func (s fileStore) foreign() error {
 	return foreign(first[:n])
 }
 
-// fileID tells one file from another, as long as a process has it open or mapped.
+// fileID names a file. It stays the file's own as long as a process has the file open or mapped.
 type fileID struct{ dev, ino uint64 }
 
 // idOf returns the identity of a file whose status is st.

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trusts tells whether the files of a user are trusted to hold true numbers.
+// trusts reports whether the files of a user are trusted to hold true numbers.
 func (o ReaderOptions) trusts(uid uint32) bool {
 	return o.AnyOwner || uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid)
 }
 
-// trustDir returns why the files in dir may have been put there by a user who is not trusted.
+// trustDir returns an error if a user who is not trusted may have put the files into dir, whose status is st.
 func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
@@ -30,7 +30,7 @@ func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// ownedBy tells whether dir is a directory of the user uid.
+// ownedBy reports whether dir is a directory of the user uid.
 func ownedBy(dir string, uid int) bool {
 	var st unix.Stat_t
 	return unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
@@ -61,7 +61,7 @@ func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	return f, st, nil
 }
 
-// openRegular opens a regular file at path and returns its status.
+// openRegular opens a regular file at path, without following a link, and returns its status.
 func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
 	// O_NONBLOCK: opening a FIFO must not wait for its other end.
 	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -75,6 +75,7 @@ func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
 		}
 		return nil, nil, fmt.Errorf("%s: opening file: %w%s", path, err, next)
 	}
+
 	f := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
