@@ -7,17 +7,23 @@ func (w *Writer) SetLive(h Handle, s LiveSlot) error {
 	if s.Map == 0 {
 		s = LiveSlot{}
 	}
-	return w.onEntry(h, func(ent *entryMem) error { w.putLive(ent, s); return nil })
+	return w.onEntry(h, func(ent *entryMem) error {
+		w.putLive(ent, s)
+		return nil
+	})
 }
 
-// putLive changes the live words of an entry. Once it has returned, the slot that they named may serve another counter: the
-// fence orders the odd first word before each later store of the writer, and the kernel counts for the other counter only
-// after it has seen such a store. A reader that has seen a count of that one therefore finds another first word.
+// putLive changes the live words of an entry.
+//
+// Once it has returned, the slot that they named before may serve another counter. The fence orders the odd first word
+// before each later store of the writer, and the kernel counts for the other counter only after it has seen such a store.
+// A reader that has seen a count of the other counter therefore finds another first word.
 func (w *Writer) putLive(e *entryMem, s LiveSlot) {
 	seq := e.live >> 32 & (1<<32 - 1)
 	if s.Map == 0 && e.liveMap == 0 && seq&1 == 0 {
-		return
+		return // no map is named, and none was: an odd number would be a killed writer's
 	}
+
 	w.step("live-begin")
 	seq |= 1
 	store64(&e.live, seq<<32)
@@ -31,13 +37,14 @@ func (w *Writer) putLive(e *entryMem, s LiveSlot) {
 	w.step("live-done")
 }
 
-// LivePath returns the path of the socket that hands out the map in which the kernel counts for the mirror at path.
+// LivePath returns the path of the socket NAME.live, which hands out the map in which the kernel counts for the mirror at
+// path.
 func LivePath(path string) string { return beside(path, "live") }
 
-// LiveMap is memory in which the kernel counts: for each CPU the slots of all counters, then a word with the epoch.
+// LiveMap is memory in which the kernel counts: the slots of all counters for each CPU, then a word with the epoch.
 // docs/live.md specifies it.
 type LiveMap struct {
-	FD       int    // of a map that no process can write through it
+	FD       int    // a descriptor through which no process can write to the map
 	ID       uint32 // the kernel's number of the map
 	CPUs     int
 	Counters int // slots of a CPU
@@ -48,9 +55,11 @@ type LiveMap struct {
 func (m LiveMap) Message() []byte {
 	b := make([]byte, liveSize)
 	copy(b, liveMagic)
-	for i, v := range [...]uint32{liveVersion, byteOrder, m.ID, uint32(m.CPUs), uint32(m.Counters)} {
-		binary.NativeEndian.PutUint32(b[lvmVersion+4*i:], v)
-	}
+	binary.NativeEndian.PutUint32(b[lvmVersion:], liveVersion)
+	binary.NativeEndian.PutUint32(b[lvmByteOrder:], byteOrder)
+	binary.NativeEndian.PutUint32(b[lvmMap:], m.ID)
+	binary.NativeEndian.PutUint32(b[lvmCPUs:], uint32(m.CPUs))
+	binary.NativeEndian.PutUint32(b[lvmCounters:], uint32(m.Counters))
 	binary.NativeEndian.PutUint64(b[lvmStride:], uint64(m.Stride))
 	return b
 }

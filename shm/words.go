@@ -9,7 +9,7 @@ import (
 // wordsApart is the state of a device slot whose words are in a words file, which another program writes.
 const wordsApart = 1
 
-// SlotApart takes a free slot for a counter whose words are in f. The slot keeps f.
+// SlotApart takes a free slot for a counter whose words are in f. The slot keeps f referred to, and so mapped.
 func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	s, err := d.Slot()
 	if err == nil {
@@ -18,7 +18,7 @@ func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	return s, err
 }
 
-// mostWordsFiles bounds the files that a Reader keeps for words that it is asked for again. A Device keeps its own.
+// mostWordsFiles bounds the words files that a Reader keeps for the next Device of a counter. A Device keeps its own.
 const mostWordsFiles = 64
 
 // wordsFile returns the words file of that number, mapped read-only.
@@ -33,6 +33,7 @@ func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, ErrNoDevice)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.wordsByNumber == nil || len(r.wordsByNumber) >= mostWordsFiles {
