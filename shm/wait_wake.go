@@ -55,9 +55,9 @@ func (k *waker) cycle(now int64) {
 		return
 	}
 	if now < k.due {
-		// If the timer is set, it wakes after this load. So the values must be stored before the load (barrier
-		// owing-fence). The atomic store of cycle_done_at, in EndCycle, sees to that: on amd64 it is a full fence, and on
-		// arm64 a load-acquire does not pass a store-release.
+		// If the timer is set, it wakes after this load. So the values must be stored before the load
+		// (barrier owing-fence). The atomic store of cycle_done_at, in EndCycle, sees to that: on amd64 it is a full fence,
+		// and on arm64 a load-acquire does not pass a store-release.
 		if !k.owing.Load() {
 			k.owing.Store(true)
 			k.late.Reset(wakeLate)
