@@ -31,7 +31,7 @@ func (w *Writer) EndCycle(now int64) {
 		return
 	}
 	h := w.v.hdr
-	atomic.StoreInt64(&h.cycleDoneAt, now) // a full fence, as waker.cycle needs it
+	atomic.StoreInt64(&h.cycleDoneAt, now) // by sync/atomic: waker.cycle relies on the order of this store
 	publish64(&h.cycleDone, w.cycle)       // barrier cycle-release
 	w.beat(now)
 	if w.state == Boot {

@@ -32,8 +32,8 @@ type Writer struct {
 	made    bool // Create made the file, and took none over
 	madeDir bool // Create made the directory too
 
-	// growing is held while the mirror grows or is made anew. It is taken before mu, and only the end of such work
-	// holds both: cycles do not wait for the rest.
+	// growing is held while the mirror grows or is made anew. It is taken before mu. Such work holds mu only in short
+	// steps, so that cycles do not wait for the rest.
 	growing sync.Mutex
 
 	// mu is held from BeginCycle to EndCycle and by every control method. It guards v, limits and all fields
