@@ -127,10 +127,9 @@ func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 		return 0, 0, ErrNoDevice
 	}
 	err = Guard(func() (err error) {
-		if comp, err = s.rebase(completions); err != nil {
-			return err
+		if comp, err = s.rebase(completions); err == nil {
+			errs, err = s.rebase(failures)
 		}
-		errs, err = s.rebase(failures)
 		return err
 	})
 	return comp, errs, err
