@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// adopt makes the writer's tables from the catalogue, and finishes the work that a killed writer had
-// begun. Each repair is a publish like any other, so adopt may be killed as well.
+// adopt makes the writer's tables from the catalogue, and finishes what a killed writer had begun. Each repair is a
+// publish like any other, so adopt may be killed as well.
 func (w *Writer) adopt(now int64) error {
 	v := w.v
 	list, err := v.segments()
@@ -19,12 +19,14 @@ func (w *Writer) adopt(now int64) error {
 	w.free = [2]freeList{}
 	w.cycle = max(v.hdr.cycleBegun, v.hdr.cycleDone)
 
+	// The entries of an Exchange are decided together, once all others are known.
 	var used [2]uint32
 	var exchanged []uint32
 	for n, s := range list {
 		w.freeSegment(uint32(n), s.kind)
 		for k := range v.high(n) {
-			i, p := uint32(n)*SegmentLen+k, place{s, k}
+			i := uint32(n)*SegmentLen + k
+			p := place{s, k}
 			if e := p.entry(); e.identity>>32 == entBuilding && e.freedAt < 0 {
 				exchanged = append(exchanged, i)
 			} else if w.adoptEntry(i, p, now) {
@@ -32,12 +34,13 @@ func (w *Writer) adopt(now int64) error {
 			}
 		}
 	}
-	atomic.StoreUint32(&v.hdr.countersUsed, used[0])
-	atomic.StoreUint32(&v.hdr.recordsUsed, used[1])
+	atomic.StoreUint32(&v.hdr.countersUsed, used[classCounters])
+	atomic.StoreUint32(&v.hdr.recordsUsed, used[classRecords])
 	w.finishExchange(exchanged, now)
-	w.setSwapping(false) // if the writer was killed behind its last LIVE
-	for c := range w.free {
-		slices.SortStableFunc(w.free[c].cooling, func(a, b cooling) int {
+	w.setSwapping(false) // for a writer that was killed behind its last LIVE
+
+	for class := range w.free {
+		slices.SortStableFunc(w.free[class].cooling, func(a, b cooling) int {
 			return cmp.Compare(a.freedAt, b.freedAt)
 		})
 	}
@@ -51,21 +54,21 @@ func (w *Writer) adopt(now int64) error {
 	return nil
 }
 
-// adoptEntry takes the slot of index i into the tables, and returns whether it is live.
+// adoptEntry takes the slot of index i into the tables, and returns whether its counter is live.
 func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	e := p.entry()
 	w.spend(uint32(e.identity))
-	w.putLive(e, LiveSlot{}) // the slots are this writer's to give, until it says so again
+	w.putLive(e, LiveSlot{}) // this process has yet to say in which slots the kernel counts
+
 	switch state, generation := uint32(e.identity>>32), uint32(e.identity); state {
-	case entUnused: // an Add was cut short, and had not written anything here
+	case entUnused: // an Add was cut short before it had written anything here
 		f := w.freeOf(i)
 		f.cooling = append(f.cooling, cooling{index: i})
 	case entLive:
 		w.names[getString(e.name[:])] = i
 		w.setLive(i, true)
 		return true
-	case entBuilding:
-		// Added halfway. No reader has seen it; its generation is spent.
+	case entBuilding: // an Add was cut short. No reader has seen the counter, but its generation is spent.
 		w.step("adopt-building")
 		atomic.StoreInt64(&e.freedAt, now)
 		publish64(&e.identity, identity(entRetired, generation))
@@ -76,13 +79,14 @@ func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	return false
 }
 
-// finishBlocks makes the publishes that a killed Add or Remove left out: rows that belong to no live
-// entry become zero, under a raised epoch. A block whose parity is not the segment's, where a writer
-// was killed between two publishes or in a cycle, is published as it is.
+// finishBlocks makes the publishes that a killed Add or Remove left out. Rows that belong to no live entry become
+// zero, under a raised epoch. A block whose parity differs from its segment's, because a writer was killed between
+// two publishes or in a cycle, is published as it is.
 func (w *Writer) finishBlocks(n int, s *segment) {
 	parity, _ := w.parity(n)
 	for i := range blocksUsed(w.v.high(n)) {
-		b, live := block{s.blocks, i}, w.live[n*segmentBlocks+int(i)]
+		b := block{s.blocks, i}
+		live := w.live[n*segmentBlocks+int(i)]
 		seq := b.seq()
 		freed := b.copy(*seq).live != live
 		if freed {
@@ -96,15 +100,16 @@ func (w *Writer) finishBlocks(n int, s *segment) {
 	}
 }
 
-// finishRecords is finishBlocks of records.
+// finishRecords makes the publishes that a killed Remove of a latency counter left out.
 func (w *Writer) finishRecords(n int, s *segment) {
 	for k := range w.v.high(n) {
-		r, e := &s.records.records[k], &s.entries[k]
+		r := &s.records.records[k]
+		e := &s.entries[k]
 		if w.isLive(uint32(n)*SegmentLen+k) || e.identity == 0 {
 			continue
 		}
-		// Only its own Remove raises a record's epoch: while it is the epoch of the Add, the Remove
-		// was cut short, or never began.
+		// Only a Remove raises a record's epoch. While it still is the epoch of the Add, the Remove was cut short or
+		// never began.
 		if r.slots[r.seq&1] != (Value{}) || e.born == epochOf(r.seq) {
 			w.putRecord(r, nextSeq(r.seq, true), Value{}, w.cycle)
 			w.step("adopt-record-done")

@@ -2,11 +2,10 @@
 
 package shm
 
-// publishSame would publish a block in one pass; here nothing is faster than
-// the way that suits every block.
+// publishSame returns false: nothing is faster here than the way that suits every block.
 func publishSame(_, _ *uint64, _ *copyMem, _ *Block, _, _ uint64) (done bool) { return false }
 
-// streamCopies would copy past the caches; here it copies as ever.
+// streamCopies copies through the caches here.
 func streamCopies(dst, src []copyMem, heads []copyHead, _ *[segmentBlocks]lineMem) {
 	copyCopies(dst, src, heads)
 }

@@ -2,7 +2,7 @@ package shm
 
 import "sync/atomic"
 
-// capacity is how many counters of each class the segments so far hold.
+// capacity is how many counters of each class the declared segments hold.
 func (v *view) capacity() (counters, latency int) {
 	for n := range v.declared() {
 		switch atomic.LoadUint32(&v.hdr.table[n].kind) {

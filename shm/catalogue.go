@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 )
 
-// Catalogue follows the entries of one file. An Update costs one load if no entry has changed, else two
-// loads for each slot and a copy of each entry that has changed; Reader.Entries copies all of them. It
-// belongs to one goroutine at a time. Made by Reader.Catalogue.
+// Catalogue follows the entries of one file. An Update costs one load if no entry has changed. Otherwise it costs two
+// loads for each slot and a copy of each changed entry, where Reader.Entries copies all of them. A Catalogue belongs to
+// one goroutine at a time. Made by Reader.Catalogue.
 type Catalogue struct {
 	r       *Reader
 	v       *view
@@ -21,17 +20,17 @@ type Catalogue struct {
 	scratch entryMem
 }
 
-// stamp is the version of an entry: two contents that a reader can see have different stamps. The next
-// counter of a slot has another generation, and a change of the two-slot part moves seq.
+// stamp is the version of an entry: two contents that a reader can see have different stamps. The next counter of a
+// slot has another generation, and a change of the two-slot part moves seq.
 type stamp struct{ identity, seq uint64 }
 
 // Catalogue returns a Catalogue for which all entries are new.
 func (r *Reader) Catalogue() *Catalogue { return &Catalogue{r: r, v: r.v} }
 
-// Update calls changed for each live entry that was added or changed since the last Update, and removed
-// for each counter that was removed. A slot that has another counter now is reported as removed, then as
-// changed. Update allocates nothing if no entry has changed. After an error the next Update goes on. A counter that goes
-// on in an Exchange is missing after Update only where it can be missing from Reader.Entries.
+// Update calls changed for each live entry that was added or changed since the last Update, and removed for each counter
+// that was removed. If a slot has another counter now, Update calls removed, then changed. It allocates nothing if no
+// entry has changed. After an error the next Update goes on from there. A counter that goes on in an Exchange is missing
+// after Update only where it can be missing from Reader.Entries.
 func (c *Catalogue) Update(changed func(Entry), removed func(Handle)) error {
 	err := c.r.guard(func() error {
 		return cmp.Or(c.update(changed, removed), c.v.stale())
@@ -46,99 +45,123 @@ func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
 	if c.changes == atomic.LoadUint64(&c.v.hdr.catalogueChanges)+1 {
 		return nil
 	}
-	for l, first := (looks{}), true; l.again(c.v); first = false {
+	var s scans
+	for first := true; s.next(c.v); first = false {
 		c.moved = c.moved || !first
-		complete, err := c.scan(l.word, changed, removed)
+		complete, err := c.scan(s.changes, changed, removed)
 		if err != nil {
 			return err
 		}
 		if complete {
-			c.changes = l.word + 1
+			c.changes = s.changes + 1
 		}
 	}
 	return nil
 }
 
-// isWanted reports whether an entry has one of the names. If the writer gives the entry to another counter meanwhile, the
-// answer means nothing, and the word has moved.
-func (c *Catalogue) isWanted(e *entryMem) bool {
-	copyWords(wordsAt(&c.scratch.name), wordsAt(&e.name))
-	return c.names[string(upToNUL(c.scratch.name[:]))]
-}
-
-// scan looks at all entries once. A change that word, catalogueChanges before, tells is seen (barrier changes-release lies
-// behind the entry's words); any later change moves the word, and the next look scans again. complete is false where
-// the writer changed an entry at each try.
-func (c *Catalogue) scan(word uint64, changed func(Entry), removed func(Handle)) (complete bool, err error) {
+// scan looks at all entries once. changes is catalogueChanges before the scan, which sees every change that this word
+// includes: barrier changes-release lies behind the entry's words. Any later change moves the word, and the next Update
+// scans again. complete is false if the writer changed an entry at each try to read it.
+func (c *Catalogue) scan(changes uint64, changed func(Entry), removed func(Handle)) (complete bool, err error) {
 	complete = true
 	err = c.v.eachUsed(func(i uint32, p place) {
-		e := p.entry()
-		id := atomic.LoadUint64(&e.identity) // barrier entry-acquire
-		known := int(i) < len(c.seen) && c.seen[i].identity != 0
-		if !known && (id>>32 != entLive || c.names != nil && !c.isWanted(e)) {
-			return // a live entry does not change its name
-		}
-		if n := int(i) + 1; n > len(c.seen) {
-			c.seen = append(c.seen, make([]stamp, n-len(c.seen))...)
-		}
-		was := &c.seen[i]
-		if id>>32 == entLive && *was == (stamp{id, atomic.LoadUint64(&e.seq)}) {
-			return
-		}
-		before := Handle{Index: i, Generation: uint32(was.identity)}
-		entry, err := p.describe(i, &c.scratch)
-		switch {
-		case err == nil:
-			if was.identity != 0 && entry.Handle != before {
-				removed(before)
-			}
-			// describe has copied both words with the fields.
-			*was = stamp{c.scratch.identity, c.scratch.seq}
-			changed(entry)
-		case !errors.Is(err, ErrGone):
+		if !c.compare(i, p, changed, removed) {
 			complete = false
-		case was.identity != 0:
-			*was = stamp{}
-			removed(before)
 		}
 	})
-	// A counter whose successor was met is removed: its entry is not LIVE for a reader that has loaded LIVE of the new
-	// one with acquire. Then the word has moved.
-	if atomic.LoadUint64(&c.v.hdr.catalogueChanges) == word {
-		return complete, err
-	}
-	c.moved = true
-	for i := range c.seen {
-		was := &c.seen[i]
-		if p, err := c.v.place(uint32(i)); was.identity != 0 && err == nil && atomic.LoadUint64(&p.entry().identity) != was.identity {
-			removed(Handle{Index: uint32(i), Generation: uint32(was.identity)})
-			*was = stamp{}
-		}
+	if atomic.LoadUint64(&c.v.hdr.catalogueChanges) != changes {
+		c.moved = true
+		c.dropRemoved(removed)
 	}
 	return complete, err
 }
 
-// looks are the looks of one listing. An Exchange removes all its old counters before it shows the new ones.
-type looks struct {
-	word uint64 // catalogueChanges before the last look
-	n    int
+// compare reports what has happened to the entry of index i since the last look at it. It returns false if the writer
+// changed the entry at each try to read it.
+func (c *Catalogue) compare(i uint32, p place, changed func(Entry), removed func(Handle)) bool {
+	e := p.entry()
+	id := atomic.LoadUint64(&e.identity) // barrier entry-acquire
+	live := id>>32 == entLive
+	known := int(i) < len(c.seen) && c.seen[i].identity != 0
+	if !known && !(live && c.wants(e)) {
+		return true // a live entry does not change its name
+	}
+
+	if n := int(i) + 1; n > len(c.seen) {
+		c.seen = append(c.seen, make([]stamp, n-len(c.seen))...)
+	}
+	was := &c.seen[i]
+	if live && *was == (stamp{id, atomic.LoadUint64(&e.seq)}) {
+		return true
+	}
+
+	before := Handle{Index: i, Generation: uint32(was.identity)}
+	entry, err := p.describe(i, &c.scratch)
+	switch {
+	case err == nil:
+		if was.identity != 0 && entry.Handle != before {
+			removed(before)
+		}
+		*was = stamp{c.scratch.identity, c.scratch.seq} // describe has copied both words with the fields
+		changed(entry)
+	case !errors.Is(err, ErrGone):
+		return false
+	case was.identity != 0:
+		*was = stamp{}
+		removed(before)
+	}
+	return true
 }
 
-// swapping is the bit of catalogueChanges that is set while an Exchange swaps counters.
-const swapping = 1 << swapsShift
+// wants reports whether an entry has one of the names. If the writer gives the entry to another counter meanwhile, the
+// answer means nothing, and catalogueChanges has moved.
+func (c *Catalogue) wants(e *entryMem) bool {
+	if c.names == nil {
+		return true
+	}
+	copyWords(wordsAt(&c.scratch.name), wordsAt(&e.name))
+	return c.names[string(upToNUL(c.scratch.name[:]))]
+}
 
-// again tells whether to look at the entries: at first, and again if a swap was going on beside the last look, maxTries
-// times at most. It waits for the end of a swap, in pauses that count as tries, 0.4 s in all: a writer may wait for a CPU.
-func (l *looks) again(v *view) bool {
-	word := &v.hdr.catalogueChanges
-	now := atomic.LoadUint64(word) // barrier changes-acquire
-	if l.n > maxTries || l.n > 0 && l.word&swapping == 0 && (now^l.word)/swapping == 0 {
-		return false
+// dropRemoved reports the counters that were removed after the scan had passed them. That includes the predecessor of
+// every counter that the scan met, if an Exchange was going on: the scan has loaded LIVE of the new counter with acquire,
+// and finds the old one no longer LIVE. RETIRED of the old one has moved catalogueChanges, too.
+func (c *Catalogue) dropRemoved(removed func(Handle)) {
+	for i := range c.seen {
+		was := &c.seen[i]
+		if was.identity == 0 {
+			continue
+		}
+		p, err := c.v.place(uint32(i))
+		if err == nil && atomic.LoadUint64(&p.entry().identity) != was.identity {
+			removed(Handle{Index: uint32(i), Generation: uint32(was.identity)})
+			*was = stamp{}
+		}
 	}
-	for l.n++; now&swapping != 0 && l.n <= maxTries; l.n++ {
-		time.Sleep(time.Duration(l.n) * 200 * time.Microsecond)
-		now = atomic.LoadUint64(word) // barrier changes-acquire
+}
+
+// entries reads the live entries of those names, or every one if names is nil, in the order of the indices.
+func (v *view) entries(names map[string]bool) ([]Entry, error) {
+	var read []Entry
+	c := Catalogue{v: v, names: names}
+	err := c.update(func(e Entry) { read = append(read, e) }, func(Handle) {})
+	if !c.moved {
+		return read, err
 	}
-	l.word = now
-	return true
+
+	// The writer was at work: of each index the entry that was read last counts, unless it was removed since.
+	last := make([]int, len(c.seen)) // by index: the place in read, plus one
+	for i := range read {
+		last[read[i].Handle.Index] = i + 1
+	}
+	var out []Entry
+	for i, at := range last {
+		if at == 0 || c.seen[i].identity == 0 {
+			continue
+		}
+		if e := read[at-1]; names == nil || names[e.Name] {
+			out = append(out, e)
+		}
+	}
+	return out, err
 }

@@ -11,7 +11,7 @@ import (
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return time.Now().UnixNano() // not seen: the call has no way to fail
+		return time.Now().UnixNano() // the call has no way to fail
 	}
 	return ts.Nano()
 }

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Counter reads one counter. It remembers where its value stood when it was last read, so it belongs to one goroutine
-// at a time; a copy of it is another Counter. Made by Reader.Counter; the zero Counter must not be used.
+// Counter reads one counter. It remembers where the value stood at the last read, so it belongs to one
+// goroutine at a time. A copy of it is another Counter. Made by Reader.Counter; the zero Counter must not be used.
 //
-// Load is the hot path: it allocates nothing, calls nothing while the writer is
-// between two publishes, and is inlined on amd64.
+// Load is the hot path. It allocates nothing, calls nothing while the writer is between two publishes, and is
+// inlined on amd64.
 type Counter struct {
 	cur  *Value  // the value in the copy that was current under last
 	seq  *uint64 // the sequence word of the block or record
-	last uint64  // seq at that time; 0: unknown (no published word is 0)
+	last uint64  // the sequence word at the last read; 0: unknown (no published word is 0)
 
-	slots    [2]*Value
-	identity *uint64
+	slots    [2]*Value // the two places of the value, by the parity of the sequence word
+	identity *uint64   // of the entry
 	handle   Handle
 	v        *view // keeps the memory mapped
 }
@@ -26,8 +26,15 @@ func (v *view) counter(h Handle) (Counter, error) {
 	if err != nil {
 		return Counter{}, err
 	}
-	c := Counter{seq: p.seq(), slots: p.values(), identity: &p.entry().identity, handle: h, v: v}
+	c := Counter{
+		seq:      p.seq(),
+		slots:    p.values(),
+		identity: &p.entry().identity,
+		handle:   h,
+		v:        v,
+	}
 	c.cur = c.slots[0]
+
 	_, err = c.load()
 	return c, err
 }
@@ -35,39 +42,44 @@ func (v *view) counter(h Handle) (Counter, error) {
 // Handle returns the handle that the counter was made from.
 func (c *Counter) Handle() Handle { return c.handle }
 
-// load is Load when the block was published since, or a counter of it freed, or the file given up: that moves every
-// sequence word too. It returns ErrStale when the file was given up, ErrGone when the handle's counter was removed, and
-// ErrBusy when every one of many tries met a publish.
+// load is the slow form of Load, for a sequence word that has moved: the block was published, one of its
+// counters was freed, or the file was given up, which moves every sequence word too. ErrStale: the file was
+// given up. ErrGone: the handle's counter was removed. ErrBusy: each of maxTries tries met a publish.
 //
 //go:noinline
 func (c *Counter) load() (Value, error) {
 	defer runtime.KeepAlive(c)
 	for range maxTries {
 		s := atomic.LoadUint64(c.seq) // barrier read-acquire
-		// Behind the sequence word: a word that was moved by giving the file up comes
-		// with the mark, which was stored before.
+
+		// The mark is loaded behind the sequence word. Giving a file up stores the mark first, then moves the words:
+		// a reader that sees a moved word sees the mark too.
 		if err := c.v.stale(); err != nil {
 			c.last = 0
 			return Value{}, err
 		}
-		// The epoch tells whether a counter of the block was freed since. The entry is looked at while the sequence
-		// word is s: RETIRED is stored before the publish that raises the epoch, so LIVE here means that the copy under
-		// s is not of a later user of the slot. (barrier identity-acquire, idle: read-fence orders the load too.)
+
+		// A new epoch says that a counter of the block was freed since the last read. The entry is loaded while the
+		// sequence word is s. RETIRED is stored before the publish that raises the epoch, so LIVE here means that the
+		// copy under s is not of a later user of the slot. (barrier identity-acquire, idle: read-fence orders the load
+		// too.)
 		if c.last == 0 || epochOf(s) != epochOf(c.last) {
 			if atomic.LoadUint64(c.identity) != identity(entLive, c.handle.Generation) {
 				c.last = 0
 				return Value{}, ErrGone
 			}
 		}
+
 		p := c.slots[s&1]
 		v := loadValue(p)
 		loadFence() // barrier read-fence
 		if atomic.LoadUint64(c.seq) != s {
 			continue
 		}
+
 		c.cur, c.last = p, s
 		if epochOf(s) == epochMax {
-			c.last = 0 // saturated: it no longer tells
+			c.last = 0 // a saturated epoch no longer rises: compare the identity each time
 		}
 		return v, nil
 	}

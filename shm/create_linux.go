@@ -25,6 +25,7 @@ func Create(o Options) (w *Writer, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
 	}
+
 	madeDir, err := prepareDir(filepath.Dir(o.Path), o.Logger)
 	defer func() {
 		if err != nil && madeDir {
@@ -37,14 +38,15 @@ func Create(o Options) (w *Writer, err error) {
 	if err := refuseForeign(o); err != nil {
 		return nil, err
 	}
+
 	lock, err := takeLock(o.Path, o.step)
 	if err != nil {
 		return nil, err
 	}
 	if w, err = createBeside(o, history, lock); err != nil {
-		if _, there := os.Lstat(o.Path); errors.Is(there, fs.ErrNotExist) {
+		if _, statErr := os.Lstat(o.Path); errors.Is(statErr, fs.ErrNotExist) { // no mirror, so nothing to lock
 			_ = os.Remove(waitPath(o.Path))
-			_ = os.Remove(lock.Name()) // last, and while it is held; there is no mirror to lock
+			_ = os.Remove(lock.Name()) // last, while it is held
 		}
 		lock.Close()
 		return nil, err
@@ -53,8 +55,8 @@ func Create(o Options) (w *Writer, err error) {
 	return w, nil
 }
 
-// refuseForeign refuses a file that never was a mirror before anything is made beside it: its lock might be another
-// program's. Whatever else a mirror must be is looked at under the lock.
+// refuseForeign refuses a file that never was a mirror. It comes before anything is made beside the file, whose lock may
+// be another program's. openExisting checks the rest, under the lock.
 func refuseForeign(o Options) error {
 	if o.Replace {
 		return nil
@@ -67,6 +69,7 @@ func refuseForeign(o Options) error {
 		return err
 	}
 	defer f.Close()
+
 	if err := (fileStore{File: f}).foreign(); err != nil {
 		return refused(o.Path, err)
 	}
@@ -80,8 +83,8 @@ func refused(path string, err error) error {
 	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: name another path, or move it away", path, err)
 }
 
-// createBeside makes the page of waiters before the mirror: if the page cannot be had as it was asked
-// for, the mirror stays as it is.
+// createBeside makes the page of waiters, then the mirror. If the page cannot be had for the group that was asked for, the
+// mirror stays as it is.
 func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	k, err := makeWaker(o)
 	switch {
@@ -90,6 +93,7 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	case err != nil:
 		o.Logger.Warn("waiters look once per cycle: there is no page of waiters", "path", o.Path, "err", err)
 	}
+
 	w, err := createLocked(o, history, lock)
 	if err != nil {
 		return nil, err
@@ -99,11 +103,13 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
+// createLocked takes over the mirror at o.Path, or makes one. The lock is held.
 func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
 	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} {
 		removeSocket(socket)
 	}
+
 	v, err := openExisting(o)
 	defer runtime.KeepAlive(v)
 	switch {
@@ -112,7 +118,7 @@ func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	case err != nil && o.Replace && !errors.Is(err, ErrPermission):
 		o.Logger.Warn("replacing a file that is not a valid mirror", "path", o.Path, "reason", err)
 		w, err := createFile(o, history, lock)
-		if err == nil && v != nil { // it was one: its readers are told
+		if err == nil && v != nil { // it was a mirror, if a damaged one: tell its readers
 			_ = Guard(func() error { return v.giveUp(w.File()) })
 			_ = v.close()
 		}
@@ -120,6 +126,7 @@ func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	case err != nil:
 		return nil, err
 	}
+
 	if v.fixed.history != history {
 		o.Logger.Info("the mirror keeps the history that it was made with", "path", o.Path, "records", v.fixed.history, "asked", history)
 	}
@@ -138,22 +145,28 @@ func removeSocket(path string) {
 	}
 }
 
-// openExisting maps the mirror at o.Path for writing and makes sure that it is whole: nothing is taken over that this
-// program does not understand. With an error it returns the view of a mirror that has a valid header.
+// openExisting maps the mirror at o.Path for writing, and checks that it is whole: a writer takes over nothing that this
+// program does not understand. Beside an error it returns the view of a mirror whose header at least is valid.
 func openExisting(o Options) (v *view, err error) {
 	f, st, err := openRegular(o.Path, unix.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
+
 	if uid := uint32(os.Geteuid()); st.Uid != uid {
 		f.Close()
 		return nil, fmt.Errorf("%s: taking over mirror: belongs to user %d, not to user %d: remove it or run as its owner: %w",
 			o.Path, st.Uid, uid, ErrPermission)
 	}
-	if err := Guard(func() (err error) { v, err = attach(fileStore{f, true, o.Reserve}); return err }); err != nil {
+	err = Guard(func() (err error) {
+		v, err = attach(fileStore{f, true, o.Reserve})
+		return err
+	})
+	if err != nil {
 		f.Close()
 		return nil, refused(o.Path, err)
 	}
+
 	err = Guard(func() error {
 		if err := v.stale(); err != nil {
 			return err
@@ -167,6 +180,7 @@ func openExisting(o Options) (v *view, err error) {
 	if err != nil {
 		return v, refused(o.Path, err)
 	}
+
 	if err := f.Chmod(o.Mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: setting mode: %w", o.Path, err), v.close())
 	}
@@ -199,6 +213,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 			d.drop()
 		}
 	}()
+
 	v, err := formatFile(d.store(), history, kinds, file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
@@ -216,7 +231,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	return w, nil
 }
 
-// formatFile makes s, which is zero, a mirror with segments of those kinds that is not ready yet.
+// formatFile makes s, which is zero, a mirror with segments of those kinds. It is not ready yet: see view.ready.
 func formatFile(s fileStore, history uint32, kinds []uint32, file uint64) (*view, error) {
 	head, err := s.window(0, headerSize)
 	if err != nil {
@@ -230,6 +245,7 @@ func formatFile(s fileStore, history uint32, kinds []uint32, file uint64) (*view
 	if err != nil {
 		return nil, err
 	}
+
 	for n, kind := range kinds {
 		v.hdr.table[n].kind = kind
 	}

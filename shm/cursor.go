@@ -19,15 +19,18 @@ type Record struct {
 type Cursor struct {
 	path string
 	v    *view
-	at   uint64 // number of the last record seen
-	lost uint64
+	at   uint64 // position of the last record that Next returned or counted as lost
+	lost uint64 // in all
 }
 
-// History returns a cursor that starts with the next record to be written.
-// Rewind makes it start with the oldest that is there.
+// History returns a cursor that starts with the next record to be written. Rewind makes it start with the oldest
+// record that is there.
 func (r *Reader) History() (*Cursor, error) {
 	c := &Cursor{path: r.path, v: r.v}
-	err := r.guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
+	err := r.guard(func() error {
+		c.at = atomic.LoadUint64(&r.v.hdr.historyTail)
+		return nil
+	})
 	return c, err
 }
 
@@ -44,9 +47,9 @@ func (c *Cursor) Rewind() {
 // Lost is how many records were overwritten before this cursor came to them, in all.
 func (c *Cursor) Lost() uint64 { return c.lost }
 
-// Next copies the records that follow into dst, at most len(dst), and returns
-// how many, and how many were lost just before the first of them: exactly those
-// that were written and were not returned by Next. n is 0 when there is nothing new.
+// Next copies the records that follow into dst, at most len(dst), and returns their number n: 0 if there is nothing new.
+// lost is how many records were overwritten just before the first of them. Together, the records returned and the
+// records lost are exactly the records written.
 func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
 	if len(dst) == 0 {
 		return 0, 0, nil
@@ -70,21 +73,24 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	if size == 0 {
 		return 0, 0, nil
 	}
+
+	// A writer that laps this reader all the time moves the cursor on each time, so the tries are bounded. Records that
+	// were copied before a lap are returned, and the next call reports the loss.
 	h := c.v.hdr
-	// A writer that laps this reader all the time moves it on each time. The records that were copied
-	// before a lap are returned, and the next call reports the loss.
 	for range maxTries {
 		tail := atomic.LoadUint64(&h.historyTail) // barrier tail-acquire
 		if tail == c.at {
 			return n, lost, nil
 		}
 		intent := atomic.LoadUint64(&h.historyIntent) // barrier intent-acquire
+
 		// The tail never falls and is never ahead of the intent, which was loaded later. Anything else is not a
-		// mirror's doing. That a lap leads the cursor no further than the next tail takes a ring of 2: on arm64 the
-		// intent of record n may be seen while the tail, of a store before it, is still n-2.
+		// mirror's doing. The ring has at least two records, so that a lap leads the cursor no further than the next
+		// tail: on arm64 the intent of record n may be seen while the tail, of a store before it, is still n-2.
 		if tail < c.at || intent < tail {
 			return n, lost, fmt.Errorf("tail %d and intent %d after record %d: %w", tail, intent, c.at, ErrFormat)
 		}
+
 		if skip := c.behind(intent, size); skip > 0 {
 			if n > 0 {
 				return n, lost, nil
@@ -93,17 +99,19 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 			lost += skip
 			continue
 		}
+
 		for c.at < tail && n < len(dst) {
 			src := &c.v.history[c.at&(size-1)]
 			var rec historyMem
 			copyWords(wordsAt(&rec), wordsAt(src))
 			loadFence() // barrier history-read-fence
 			if c.behind(atomic.LoadUint64(&h.historyIntent), size) > 0 {
-				break
+				break // the writer may have begun to overwrite the record before it was copied
 			}
 			if rec.position != c.at+1 {
 				return n, lost, fmt.Errorf("record %d says that it is %d: %w", c.at+1, rec.position, ErrFormat)
 			}
+
 			c.at++
 			dst[n] = Record{
 				Position: rec.position,
@@ -121,7 +129,8 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	return n, lost, nil
 }
 
-// behind returns how many of the records after c.at can no longer be read when intent is being written.
+// behind returns how many of the records after c.at can no longer be read once the writer has announced record intent,
+// which overwrites the record that is a ring's size before it.
 func (c *Cursor) behind(intent, size uint64) uint64 {
 	if intent <= size || intent-size <= c.at {
 		return 0

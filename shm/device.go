@@ -8,10 +8,10 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// DeviceSegment is the file NAME.device beside a mirror: words that a device writes by DMA and readers read where they
-// stand, with no poller in between. It is made once in a writer's life, and stays where it is as long as that lives,
-// whatever becomes of the mirror's own file; the next writer makes another. Made by Writer.DeviceSegment; its methods
-// may be called from any goroutine.
+// DeviceSegment is the file NAME.device beside a mirror: words that a device writes by DMA, and that readers read where
+// they stand, with no poller in between. A writer makes it once, and it stays where it is as long as the writer lives,
+// whatever becomes of the mirror's own file. The next writer makes another. Made by Writer.DeviceSegment; its methods may
+// be called from any goroutine.
 type DeviceSegment struct {
 	w *Writer
 	m *mapping
@@ -19,24 +19,24 @@ type DeviceSegment struct {
 
 	// Guarded by w.mu.
 	slots []*DeviceSlot // by number; nil: free
-	next  int           // where to look for a free one first: a slot rests as long as it can
+	next  int           // where the search for a free slot begins: a freed slot rests as long as it can
 }
 
-// DeviceSlot is the place of one counter's two words. A program that gave them to a device keeps the
-// DeviceSlot for as long as the device may write there: the memory stays mapped with it.
+// DeviceSlot is the place of one counter's two words. A program that gave the words to a device keeps the DeviceSlot as
+// long as the device may write there: the DeviceSlot keeps the memory mapped.
 type DeviceSlot struct {
 	seg    *DeviceSegment
 	number uint32
-	apart  *words.File // has the words; nil: the slot has them
+	apart  *words.File // the words file that has the words; nil: the slot itself has them
 
-	// Guarded by the writer's lock.
-	handle Handle // of the counter that it serves, while set
+	// Guarded by the writer's mu.
+	handle Handle // of the counter that the slot serves, while set
 	freed  bool
 
-	// mu is held while the writer's line is changed. Readers take no lock. It is taken after the
-	// writer's own, which Rebase does without.
+	// mu is held while the writer's cache line of the slot changes. Readers take no lock. Of the two locks the writer's
+	// comes first; Rebase takes mu alone.
 	mu  sync.Mutex
-	set bool // changed under both
+	set bool // the slot serves a counter. Changed under both locks.
 }
 
 func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }
@@ -49,14 +49,18 @@ func (s *DeviceSlot) words() *[2]uint64 {
 	return &s.mem().words
 }
 
-// newDeviceSegment lays a segment over b, which is zero.
+// newDeviceSegment lays a segment over m, which is zero.
 func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (*DeviceSegment, error) {
 	generation, err := randomWord()
 	if err != nil {
 		return nil, err
 	}
-	v := formatDevice(m.b, slots, generation, createdWall)
-	return &DeviceSegment{w: w, m: m, v: v, slots: make([]*DeviceSlot, slots)}, nil
+	return &DeviceSegment{
+		w:     w,
+		m:     m,
+		v:     formatDevice(m.b, slots, generation, createdWall),
+		slots: make([]*DeviceSlot, slots),
+	}, nil
 }
 
 // Slots is how many slots there are, and how many are taken.
@@ -71,7 +75,7 @@ func (d *DeviceSegment) Slots() (all, taken int) {
 	return len(d.slots), taken
 }
 
-// Slot takes a free slot. Its words are 0. ErrFull.
+// Slot takes a free slot, whose words are 0. ErrFull: there is none.
 func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
@@ -81,37 +85,41 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 	for range d.slots {
 		n := d.next
 		d.next = (d.next + 1) % len(d.slots)
-		if d.slots[n] == nil {
-			s := &DeviceSlot{seg: d, number: uint32(n)}
-			if err := Guard(func() error {
-				for i := range s.mem().words {
-					atomic.StoreUint64(&s.mem().words[i], 0)
-				}
-				return nil
-			}); err != nil {
-				return nil, fmt.Errorf("%s: taking a slot for a device: %w", d.w.devicePath(), err)
-			}
-			d.slots[n] = s
-			return s, nil
+		if d.slots[n] != nil {
+			continue
 		}
+
+		s := &DeviceSlot{seg: d, number: uint32(n)}
+		err := Guard(func() error {
+			for i := range s.mem().words {
+				atomic.StoreUint64(&s.mem().words[i], 0)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: taking a slot for a device: %w", d.w.devicePath(), err)
+		}
+		d.slots[n] = s
+		return s, nil
 	}
 	return nil, fmt.Errorf("%s: taking a slot for a device: all %d are in use: make the segment larger when the writer starts: %w",
 		d.w.devicePath(), len(d.slots), ErrFull)
 }
 
-// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a mapping outside the Go heap: the external
-// memory of a completion counter. It is mapped as long as the DeviceSlot is referred to.
+// Words returns the memory of the two words: 8 bytes each, aligned to 8, in a mapping outside the Go heap, to be the
+// external memory of a completion counter. It stays mapped as long as something refers to the DeviceSlot.
 func (s *DeviceSlot) Words() (comp, err []byte) {
 	at := deviceHeaderSize + int(s.number)*deviceSlotSize + dslWords
 	b := s.seg.v.b
 	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
 }
 
-// Rebase returns the totals, completions and errors, and notes them where the words have moved far: they tell only how
-// much was counted since, up to their largest value. So it must be called before they come round: once in a poll cycle
-// is often. It allocates nothing and may be called from anywhere, inside a cycle too. ErrNoDevice: the slot serves no
-// counter. ErrFormat: a word is above the largest value that the device was said to have. ErrTruncated: the segment's
-// file was cut short.
+// Rebase returns the totals, completions and errors, and notes them for readers if the words have moved far. A word says
+// how much was counted since the noted total, up to its largest value. So Rebase must be called before a word comes round;
+// once in a poll cycle is plenty. It allocates nothing, and any goroutine may call it, also inside a cycle.
+//
+// ErrNoDevice: the slot serves no counter. ErrFormat: a word is above the largest value that SetDevice was given.
+// ErrTruncated: the segment's file was cut short.
 func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,17 +141,18 @@ func (s *DeviceSlot) rebase(which int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Only when it is worth it: readers keep that line.
+	// A store takes the cache line away from readers, so it waits until a quarter of a round was counted.
 	if total-m.seen[which] > m.maxValue/4 {
 		publish64(&m.seen[which], total) // barrier seen-release (idle: total is computed from the word)
 	}
 	return total, nil
 }
 
-// fill makes the slot serve a counter whose totals are comp and errs now. No entry names it yet.
+// fill makes the slot serve a counter whose totals are comp and errs now. No entry names the slot yet.
 func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	m := s.mem()
 	var words [2]uint64
 	for i := range words {
@@ -151,12 +160,13 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 			return fmt.Errorf("the device's word is %d, above its largest value %d: %w", words[i], limit, ErrInvalid)
 		}
 	}
-	state, apart := uint32(0), uint64(0)
+
+	state, owner := uint32(0), uint64(0)
 	if s.apart != nil {
-		state, apart = wordsApart, s.apart.Number()
+		state, owner = wordsApart, s.apart.Number()
 	}
 	atomic.StoreUint32(&m.state, state)
-	atomic.StoreUint64(&m.owner, apart)
+	atomic.StoreUint64(&m.owner, owner)
 	atomic.StoreUint64(&m.maxValue, limit)
 	for i, total := range [...]uint64{comp, errs} {
 		atomic.StoreUint64(&m.shift[i], shiftOf(words[i], total, limit))
@@ -164,29 +174,34 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	}
 	s.seg.w.step("device-filled")
 	publish64(&m.seq, m.seq+1) // barrier slot-given-release
-	s.handle, s.set = h, true
+
+	s.handle = h
+	s.set = true
 	return nil
 }
 
-// withdraw tells the readers of the slot that it serves their counter no more. No entry names it any more.
+// withdraw tells the slot's readers that it no longer serves their counter. No entry names the slot any more.
 func (s *DeviceSlot) withdraw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.set {
-		s.set = false
-		_ = Guard(func() error { // a file that was cut short has no readers to tell
-			// The store fence is for the next fill: its stores stay behind this one.
-			announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
-			return nil
-		})
+	if !s.set {
+		return
 	}
+	s.set = false
+	_ = Guard(func() error { // a file that was cut short has no readers to tell
+		// The store fence is for the next fill: its stores stay behind this one.
+		announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
+		return nil
+	})
 }
 
-// SetDevice says that a device counts for the counter in the words of s: they show, as they stand now, the totals comp
-// and errs, and come round after limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set
-// before. The counter's ordinary value is the caller's to publish, as ever.
+// SetDevice says that a device counts for the counter in the words of s. As the words stand now they show the totals comp
+// and errs. They come round after limit (max_value of struct ibv_comp_cntr_caps). s takes the place of a slot that was set
+// before. The caller publishes the counter's ordinary value, as ever.
 func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
-	return w.onEntry(h, func(ent *entryMem) error { return w.setDevice(ent, h, s, comp, errs, limit) })
+	return w.onEntry(h, func(ent *entryMem) error {
+		return w.setDevice(ent, h, s, comp, errs, limit)
+	})
 }
 
 func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
@@ -201,10 +216,13 @@ func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, l
 	case s.set:
 		w.clearDevice(ent)
 	}
+
 	if err := s.fill(h, comp, errs, limit); err != nil {
 		return fmt.Errorf("%s: setting the device's words of %q: %w", w.path, name, err)
 	}
 	w.step("device-ready")
+
+	// The entry names the new slot first: readers of the old one look again once it is withdrawn.
 	before := w.slotOf(ent)
 	w.name(ent, s.number+1)
 	w.step("device-named")
@@ -215,22 +233,27 @@ func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, l
 	return nil
 }
 
-// ClearDevice ends it: the counter has only its ordinary value then. Readers of
-// the words get ErrNoDevice. The slot stays taken.
+// ClearDevice says that no device counts for the counter any more: it has only its ordinary value. Readers of the words
+// get ErrNoDevice. The slot stays taken.
 func (w *Writer) ClearDevice(h Handle) error {
-	return w.onEntry(h, func(ent *entryMem) error { w.clearDevice(ent); return nil })
+	return w.onEntry(h, func(ent *entryMem) error {
+		w.clearDevice(ent)
+		return nil
+	})
 }
 
 func (w *Writer) clearDevice(ent *entryMem) {
-	if s := w.slotOf(ent); s != nil {
-		w.name(ent, 0)
-		w.step("device-unnamed")
-		s.withdraw()
-		w.step("device-withdrawn")
+	s := w.slotOf(ent)
+	if s == nil {
+		return
 	}
+	w.name(ent, 0)
+	w.step("device-unnamed")
+	s.withdraw()
+	w.step("device-withdrawn")
 }
 
-// name makes the entry name a slot by its number + 1, or none.
+// name makes the entry name a slot. device is the slot's number + 1; 0: none.
 func (w *Writer) name(ent *entryMem, device uint32) {
 	s := ent.slots[ent.seq&1]
 	s.device = device
@@ -240,14 +263,17 @@ func (w *Writer) name(ent *entryMem, device uint32) {
 // slotOf returns the slot that the entry names; nil: none.
 func (w *Writer) slotOf(ent *entryMem) *DeviceSlot {
 	n := ent.slots[ent.seq&1].device
-	if n == 0 || w.device == nil || int(n) > len(w.device.slots) { // the entry was overwritten
+	if n == 0 || w.device == nil {
+		return nil
+	}
+	if int(n) > len(w.device.slots) { // the entry was overwritten
 		return nil
 	}
 	return w.device.slots[n-1]
 }
 
-// Free gives the slot back. The device's counter must have been destroyed: the
-// words may serve another one next. Idempotent.
+// Free gives the slot back. The device's counter must have been destroyed: the words may serve another one next.
+// Idempotent.
 func (s *DeviceSlot) Free() {
 	w := s.seg.w
 	w.mu.Lock()
@@ -255,13 +281,15 @@ func (s *DeviceSlot) Free() {
 	if s.freed {
 		return
 	}
+
 	if s.set {
 		_ = Guard(func() error {
 			ent, err := w.entry(s.handle)
-			if err == nil {
-				w.clearDevice(ent)
+			if err != nil {
+				return err
 			}
-			return err
+			w.clearDevice(ent)
+			return nil
 		})
 	}
 	s.withdraw()

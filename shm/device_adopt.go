@@ -13,7 +13,7 @@ func devicePath(path string) string { return beside(path, "device") }
 
 func (w *Writer) devicePath() string { return devicePath(w.path) }
 
-// useDevice makes the entries' numbers of slots be of seg from now on. None names a slot yet.
+// useDevice makes seg the segment whose slots the entries name. No entry names a slot yet.
 func (w *Writer) useDevice(seg *DeviceSegment) {
 	h := w.v.hdr
 	atomic.StoreUint64(&h.deviceLength, seg.v.fixed.fileLength)
@@ -22,31 +22,35 @@ func (w *Writer) useDevice(seg *DeviceSegment) {
 	w.changed()
 }
 
-// adoptDevice ends the device segment of a former writer: its queue pairs ended with it, so the words stand still. It
-// goes in this order: readers of the words are told, in the segment, which they may hold without the mirror; the header
-// names no segment; no entry names a slot. Killed anywhere in this, the next writer does it again.
+// adoptDevice ends the device segment of a former writer. The queue pairs ended with that writer, so the words stand
+// still. If this writer is killed in between, the next one does it all again.
 func (w *Writer) adoptDevice() {
+	// First tell readers of the words, in the segment itself: they may hold it without the mirror.
 	h := w.v.hdr
 	if w.lock != nil {
-		if m, v := endDevice(w.devicePath()); v != nil && v.fixed.generation == h.deviceGeneration {
+		m, v := endDevice(w.devicePath())
+		if v != nil && v.fixed.generation == h.deviceGeneration {
 			w.keepLast(m, v)
 		}
 		w.step("adopt-device-ended")
 	}
+
+	// Then the header names no segment, and last no entry names a slot.
 	if h.deviceGeneration != 0 {
 		publish64(&h.deviceGeneration, 0)
 		atomic.StoreUint64(&h.deviceLength, 0)
 	}
 	w.step("adopt-device-forgotten")
 	_ = w.v.eachUsed(func(_ uint32, p place) {
-		if e := p.entry(); e.identity>>32 == entLive && e.slots[e.seq&1].device != 0 {
+		e := p.entry()
+		if e.identity>>32 == entLive && e.slots[e.seq&1].device != 0 {
 			w.name(e, 0)
 		}
 	})
 }
 
-// endDevice ends the segment at path, and returns it for its last words; nil when the file is missing
-// or cannot be read.
+// endDevice ends the segment at path, and returns it for its last words. It returns nil if the file is missing, of another
+// user, or not a segment.
 func endDevice(path string) (*mapping, *deviceView) {
 	f, st, err := openRegular(path, unix.O_RDWR)
 	if err != nil {
@@ -60,12 +64,16 @@ func endDevice(path string) (*mapping, *deviceView) {
 	if err != nil {
 		return nil, nil
 	}
+
 	var v *deviceView
 	err = Guard(func() (err error) {
-		if v, err = attachDevice(m.b); err == nil && !v.ended() {
+		if v, err = attachDevice(m.b); err != nil {
+			return err
+		}
+		if !v.ended() {
 			atomic.StoreInt64(&v.hdr.endedAt, Now())
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, nil
@@ -73,7 +81,7 @@ func endDevice(path string) (*mapping, *deviceView) {
 	return m, v
 }
 
-// keepLast notes the totals that the words of a former writer's segment show.
+// keepLast notes the totals that the words of a former writer's segment show. m is the mapping under v.
 func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	w.lastDevice = make(map[Handle][2]uint64)
 	_ = Guard(func() error {
@@ -94,8 +102,8 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	runtime.KeepAlive(m)
 }
 
-// LastDevice returns the totals to which a device had brought h's words when this writer took over from the one that
-// had set them: they go further than the value that was published last. ok is false where no device wrote them.
+// LastDevice returns the totals that the device had counted to, in the words of h, when this writer took over from the
+// writer that had set them. They go further than the value that was published last. ok is false if no device wrote them.
 func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// checkDevice checks the device segment of the mirror, when its header
-// names one, and that the entries and the slots agree.
+// checkDevice checks the device segment of the mirror, if the header names one, and that entries and slots agree.
 func (v *view) checkDevice(path string) []Problem {
 	generation := atomic.LoadUint64(&v.hdr.deviceGeneration)
 	if generation == 0 {
@@ -33,6 +32,7 @@ func (c *checker) deviceFile(path string, generation uint64) error {
 	if err != nil {
 		return err
 	}
+
 	h := c.v.hdr
 	if got := d.fixed.generation; got != generation {
 		return fmt.Errorf("has generation %d, the mirror names %d", got, generation)
@@ -43,6 +43,7 @@ func (c *checker) deviceFile(path string, generation uint64) error {
 	for _, r := range [][2]uint64{{devSlots + 4, devChecksum}, {devChecksum + 8, devEndedAt}, {devEndedAt + 8, deviceHeaderSize}} {
 		c.zero("device segment", r[0], m.b[r[0]:r[1]])
 	}
+
 	end := deviceHeaderSize + uint64(len(d.slots))*deviceSlotSize
 	c.zero("device segment", end, m.b[end:deviceLength(uint32(len(d.slots)))])
 	for i := range d.slots {
@@ -54,13 +55,16 @@ func (c *checker) deviceFile(path string, generation uint64) error {
 
 // deviceSlot checks a slot of the segment as it stood under one sequence word.
 func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
-	object, at := fmt.Sprintf("device slot %d", i), deviceHeaderSize+uint64(i)*deviceSlotSize
+	object := fmt.Sprintf("device slot %d", i)
+	at := deviceHeaderSize + uint64(i)*deviceSlotSize
 	b := bytesOf(s)
 	c.zero(object, at+dslWords+16, b[dslWords+16:dslSeq])
 	c.zero(object, at+dslState+4, b[dslState+4:dslOwner])
-	seq, before := atomic.LoadUint64(&s.seq), len(c.ps)
+
+	seq := atomic.LoadUint64(&s.seq)
+	before := len(c.ps)
 	if seq&1 == 0 {
-		return
+		return // it serves no counter: its words mean nothing
 	}
 	limit := atomic.LoadUint64(&s.maxValue)
 	if limit == 0 {
@@ -81,16 +85,16 @@ func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
 		}
 	}
 	if atomic.LoadUint64(&s.seq) != seq {
-		c.ps = c.ps[:before]
+		c.ps = c.ps[:before] // the writer changed the slot meanwhile
 	}
 }
 
-// deviceNames checks that the entries name slots that are there and filled,
-// each of them once.
+// deviceNames checks that the slots that entries name exist, and are filled, and that no two entries name one slot.
 func (c *checker) deviceNames(d *deviceView) {
-	v, before := c.v, len(c.ps)
+	v := c.v
+	before := len(c.ps)
 	changes := atomic.LoadUint64(&v.hdr.catalogueChanges)
-	first := make(map[uint32]uint32)
+	entryBySlot := make(map[uint32]uint32)
 	var e entryMem
 	_ = v.eachUsed(func(i uint32, p place) {
 		id, slot, err := p.entry().read(&e)
@@ -99,10 +103,11 @@ func (c *checker) deviceNames(d *deviceView) {
 			return
 		}
 		object, at := fmt.Sprintf("entry %d", i), v.entryOffset(i)+entSlots+slot*slotSize+slotDevice
-		if other, twice := first[n]; twice {
+		if other, twice := entryBySlot[n]; twice {
 			c.add(object, at, "names device slot %d, as entry %d does", n-1, other)
 		}
-		first[n] = i
+		entryBySlot[n] = i
+
 		switch {
 		case int(n) > len(d.slots):
 			c.add(object, at, "names device slot %d of %d", n-1, len(d.slots))

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// DeviceSegment returns the mirror's device segment, and makes it, with that
-// many slots, when it is asked for first. It cannot be made larger: a device
-// may be writing to it. ErrFull: it has fewer.
+// DeviceSegment returns the mirror's device segment. The first call makes it, with that many slots. It cannot be made
+// larger, because a device may be writing to it. ErrFull: it has fewer slots.
 func (w *Writer) DeviceSegment(slots int) (d *DeviceSegment, err error) {
-	err = w.control(func() (err error) { d, err = w.deviceSegment(slots); return err })
+	err = w.control(func() (err error) {
+		d, err = w.deviceSegment(slots)
+		return err
+	})
 	return d, err
 }
 
@@ -24,6 +26,7 @@ func (w *Writer) deviceSegment(slots int) (*DeviceSegment, error) {
 	case w.device != nil:
 		return w.device, nil
 	}
+
 	d, err := newDraft(path, deviceLength(uint32(slots)), w.mode, w.reserve, w.step)
 	if err != nil {
 		return nil, err
@@ -38,6 +41,7 @@ func (w *Writer) deviceSegment(slots int) (*DeviceSegment, error) {
 		d.drop()
 		return nil, err
 	}
+
 	seg.v.ready()
 	w.step("device-created")
 	if err := d.name(); err != nil {

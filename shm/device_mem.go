@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as the structs of unsafe.go
-// lie over a mirror.
+// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as the structs of unsafe.go lie over a mirror.
 
 type deviceHeaderMem struct {
 	magic       [8]byte
@@ -45,48 +44,60 @@ const (
 	failures    = 1
 )
 
-// deviceView is a device segment whose header was found to fit its length.
+// deviceView is a device segment whose header fits its length.
 type deviceView struct {
 	b     []byte
 	hdr   *deviceHeaderMem
-	fixed deviceHeaderMem // as it was checked
+	fixed deviceHeaderMem // the copy that was checked
 	slots []deviceSlotMem
 }
 
 // maxDeviceSlots keeps a segment below 128 MiB and a slot's number in 32 bits.
 const maxDeviceSlots = 1 << 20
 
-// deviceLength is the length of a segment's file: whole pages, because a device is given whole pages to
-// write to.
+// deviceLength is the length of a segment's file: whole pages, because a device is given whole pages to write to.
 func deviceLength(slots uint32) uint64 {
 	n := deviceHeaderSize + uint64(slots)*deviceSlotSize
 	return (n + deviceHeaderSize - 1) / deviceHeaderSize * deviceHeaderSize
 }
 
-// formatDevice writes the header of a segment into b, which is zero and as long
-// as slots need, and leaves version 0: not ready.
+// formatDevice writes the header of a segment into b, which is zero and as long as the slots need. It leaves the version
+// 0: not ready.
 func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) *deviceView {
 	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
 	copy(h.magic[:], deviceMagic)
-	h.byteOrder, h.length, h.slotLength = byteOrder, deviceHeaderSize, deviceSlotSize
-	h.fileLength, h.createdWall, h.generation, h.slots = uint64(len(b)), createdWall, generation, slots
-	h.version = deviceVersion
+	h.byteOrder = byteOrder
+	h.length = deviceHeaderSize
+	h.slotLength = deviceSlotSize
+	h.fileLength = uint64(len(b))
+	h.createdWall = createdWall
+	h.generation = generation
+	h.slots = slots
+
+	h.version = deviceVersion // the checksum is that of a segment that is ready
 	h.checksum = fnv64(b[:devChecksum])
 	h.version = 0
-	return &deviceView{b: b, hdr: h, fixed: *h, slots: overlay[deviceSlotMem](b, deviceHeaderSize, slots)}
+	return &deviceView{
+		b:     b,
+		hdr:   h,
+		fixed: *h,
+		slots: overlay[deviceSlotMem](b, deviceHeaderSize, slots),
+	}
 }
 
 func (v *deviceView) ready() { atomic.StoreUint32(&v.hdr.version, deviceVersion) }
 
-// attachDevice copies the header of the segment in b, once, and checks the copy
-// against the length of b. It is the only place where a number of that file is believed.
+// attachDevice copies the header of the segment in b once, and checks the copy against the length of b. No other code
+// believes a number of that file's header.
 func attachDevice(b []byte) (*deviceView, error) {
 	if len(b) < deviceHeaderSize {
 		return nil, tooShort(int64(len(b)))
 	}
-	hdr, h := &overlay[deviceHeaderMem](b, 0, 1)[0], new(deviceHeaderMem)
+	hdr := &overlay[deviceHeaderMem](b, 0, 1)[0]
+	h := new(deviceHeaderMem)
 	atomic.LoadUint32(&hdr.version) // with acquire: a version that is not 0 was stored last
 	copyWords(wordsAt(h), wordsAt(hdr))
+
 	switch {
 	case string(h.magic[:]) != deviceMagic:
 		return nil, fmt.Errorf("starts with %q, not %q: %w", h.magic[:], deviceMagic, ErrFormat)
@@ -110,13 +121,18 @@ func attachDevice(b []byte) (*deviceView, error) {
 	case h.generation == 0:
 		return nil, fmt.Errorf("generation is 0: %w", ErrFormat)
 	}
-	return &deviceView{b: b, hdr: hdr, fixed: *h, slots: overlay[deviceSlotMem](b, deviceHeaderSize, h.slots)}, nil
+	return &deviceView{
+		b:     b,
+		hdr:   hdr,
+		fixed: *h,
+		slots: overlay[deviceSlotMem](b, deviceHeaderSize, h.slots),
+	}, nil
 }
 
-// ended tells whether a later writer has taken over from the segment's.
+// ended reports whether a later writer has taken over from the segment's.
 func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
 
-// total returns how far the word has counted. words are in the slot, or in the words file that it names.
+// total returns the total that a word has counted to. words are in the slot, or in the words file that it names.
 func (s *deviceSlotMem) total(words *[2]uint64, which int) (uint64, error) {
 	for range maxTries {
 		seen := atomic.LoadUint64(&s.seen[which]) // barrier seen-acquire
@@ -127,8 +143,8 @@ func (s *deviceSlotMem) total(words *[2]uint64, which int) (uint64, error) {
 	return 0, ErrBusy
 }
 
-// above returns the total: seen and the distance that the word has moved since. ok: seen stands still.
-// Then at most max_value were counted above it, so that the distance is their number.
+// above returns the total: seen, and the distance that the word has moved since. ok is false if the writer has changed seen
+// meanwhile. While seen stands, at most max_value was counted above it, so that the distance is the number counted.
 func (s *deviceSlotMem) above(words *[2]uint64, seen uint64, which int) (total uint64, ok bool, err error) {
 	word := atomic.LoadUint64(&words[which]) // barrier word-acquire
 	if atomic.LoadUint64(&s.seen[which]) != seen {
@@ -141,8 +157,8 @@ func (s *deviceSlotMem) above(words *[2]uint64, seen uint64, which int) (total u
 	return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), true, nil
 }
 
-// The words count modulo limit + 1, which is 2^64 where limit is the largest number: then the sum is 0,
-// and the arithmetic of uint64 wraps at the right place.
+// The words count modulo limit + 1. For the largest limit that is 2^64: the sum limit + 1 is 0 then, and the arithmetic of
+// uint64 wraps at the right place by itself.
 
 // wordOf is (total + shift) mod (limit + 1), for shift <= limit.
 func wordOf(total, shift, limit uint64) uint64 {

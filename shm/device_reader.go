@@ -9,18 +9,18 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// Device reads the two words of one counter that a device writes. A copy of it is another Device, and any number of
-// goroutines may use one at a time. Made by Reader.Device; the zero Device must not be used. It goes on over any number
-// of mirrors that replace one another: its words do not move.
+// Device reads the two words of one counter that a device writes. Any number of goroutines may use a Device at a time. It
+// goes on over any number of mirrors that replace one another: the words do not move. Made by Reader.Device; the zero
+// Device must not be used.
 type Device struct {
 	slot     *deviceSlotMem
-	words    *[2]uint64 // of the slot, or of the words file that it names
-	seq      uint64     // under which the slot serves this counter
+	words    *[2]uint64 // in the slot, or in the words file that it names
+	seq      uint64     // the slot's sequence word while it serves this counter
 	ended    *int64     // of the segment
-	identity *uint64    // of the entry, in the mirror that it was resolved in
+	identity *uint64    // of the entry, in the mirror in which the Device was made
 	handle   Handle
 
-	// They keep the memory mapped.
+	// These keep the memory mapped.
 	segment *mapping
 	apart   *words.Mapping // the words file; nil: the words are in the segment
 	mirror  *view
@@ -32,18 +32,22 @@ type deviceFile struct {
 	v *deviceView
 }
 
-// Handle returns the handle that the device's words were resolved from.
+// Handle returns the handle that the Device was made from.
 func (d *Device) Handle() Handle { return d.handle }
 
-// Load returns the totals that the device has counted to: completions and errors. The device writes the two words one
-// by one: each is true, and the two have no common instant. A device does not note when it writes, so there is no
-// sample time. ErrNoDevice: the words serve this counter no more, its ordinary value goes on. ErrGone: the counter was
-// removed. ErrBusy: try again. It allocates nothing, and like Counter.Load is not guarded.
+// Load returns the totals that the device has counted to: completions and errors. The device writes the two words one by
+// one: each total is true, and the two have no common instant. A device does not note when it writes, so there is no
+// sample time.
+//
+// Load allocates nothing, and like Counter.Load is not guarded. ErrNoDevice: the words no longer serve this counter, and
+// its ordinary value goes on. ErrGone: the counter was removed. ErrBusy: try again.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
 	comp, cerr := d.slot.total(d.words, completions)
 	errs, eerr := d.slot.total(d.words, failures)
-	// Last: the words were the counter's when they were read. (barrier device-fence: each of their loads is an acquire)
+
+	// Loaded behind the words: if the slot serves the counter now, the words were the counter's when they were read.
+	// (barrier device-fence: each load of a word is an acquire)
 	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
 		if atomic.LoadUint64(d.identity) != identity(entLive, d.handle.Generation) {
 			return 0, 0, ErrGone
@@ -59,10 +63,13 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 	return comp, errs, nil
 }
 
-// Device prepares reading the words that a device writes for a counter. ErrNoDevice: none does. ErrGone: the counter
-// was removed. ErrStale: this mirror was replaced, open it again; a Device that was made before goes on.
+// Device prepares reading the words that a device writes for a counter. ErrNoDevice: no device writes any. ErrGone: the
+// counter was removed. ErrStale: this mirror was replaced, open it again; a Device that was made before goes on.
 func (r *Reader) Device(h Handle) (d Device, err error) {
-	err = r.guard(func() error { d, err = r.resolveDevice(h); return err })
+	err = r.guard(func() error {
+		d, err = r.resolveDevice(h)
+		return err
+	})
 	if err != nil {
 		return Device{}, fmt.Errorf("%s: looking for the device of counter %d: %w", r.path, h.Index, err)
 	}
@@ -74,6 +81,7 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
+
 	generation := &r.v.hdr.deviceGeneration
 	for range maxTries {
 		g := atomic.LoadUint64(generation)
@@ -85,11 +93,12 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		}
 		f, err := r.deviceFile(g)
 		if err != nil && atomic.LoadUint64(generation) != g {
-			continue
+			continue // a writer has put another segment in its place
 		}
 		if err != nil {
 			return Device{}, err
 		}
+
 		c, err := r.claim(p, f)
 		if err != nil {
 			return Device{}, err
@@ -97,18 +106,29 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		if !p.stands(h, &c) || atomic.LoadUint64(generation) != g {
 			continue
 		}
-		d := Device{slot: c.slot, words: &c.slot.words, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &p.entry().identity, handle: h,
-			segment: f.m, mirror: r.v}
-		if c.apart != 0 {
-			if d.apart, err = r.wordsFile(c.apart); err != nil && p.stands(h, &c) {
-				return Device{}, err
-			}
-			if err != nil {
-				continue // the slot serves another program by now
-			}
-			d.words = d.apart.Words
+		d := Device{
+			slot:     c.slot,
+			words:    &c.slot.words,
+			seq:      c.seq,
+			ended:    &f.v.hdr.endedAt,
+			identity: &p.entry().identity,
+			handle:   h,
+			segment:  f.m,
+			mirror:   r.v,
 		}
-		return d, nil
+		if c.apart == 0 {
+			return d, nil
+		}
+
+		d.apart, err = r.wordsFile(c.apart)
+		if err == nil {
+			d.words = d.apart.Words
+			return d, nil
+		}
+		if p.stands(h, &c) {
+			return Device{}, err
+		}
+		// The slot serves another program by now: try again.
 	}
 	return Device{}, ErrBusy
 }
@@ -121,6 +141,7 @@ type claim struct {
 	apart        uint64 // number of the words file; 0: the slot has the words
 }
 
+// claim reads which slot of f the entry at p names.
 func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 	var e entryMem
 	id, current, err := p.entry().read(&e)
@@ -134,6 +155,7 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 	if int(n) > len(f.v.slots) {
 		return claim{}, fmt.Errorf("slot %d of %d: %w", n-1, len(f.v.slots), ErrFormat)
 	}
+
 	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
 	c.seq = atomic.LoadUint64(&c.slot.seq) // barrier slot-given-acquire
 	if atomic.LoadUint32(&c.slot.state) == wordsApart {
@@ -141,20 +163,20 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 			return claim{}, fmt.Errorf("slot %d names words file 0: %w", n-1, ErrFormat)
 		}
 	}
-	// Loaded behind seq: which counter has the slot after the mirror was replaced
-	// stands in the catalogue of the next one.
+	// The mark is loaded behind seq. If the mirror was replaced by then, only the next mirror's catalogue says which
+	// counter has the slot.
 	return c, r.v.stale()
 }
 
-// stands tells whether c is h's: the entry named the slot before its seq was
-// loaded and does now, so under that seq it was never another's.
+// stands reports whether c is h's: the entry named the slot before its seq was loaded, and names it now, so that under
+// this seq the slot was never another counter's.
 func (p place) stands(h Handle, c *claim) bool {
 	e := p.entry()
 	return c.seq&1 == 1 && c.id == identity(entLive, h.Generation) &&
 		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id && atomic.LoadUint64(&c.slot.seq) == c.seq
 }
 
-// noDevice tells a catalogue that says so from one that no longer learns.
+// noDevice returns the error for an entry that names no slot. The catalogue of a replaced mirror may only not know of one.
 func (r *Reader) noDevice() error { return cmp.Or(r.v.stale(), ErrNoDevice) }
 
 // deviceFile returns the segment of that generation, mapped.
@@ -165,6 +187,7 @@ func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	if f != nil && f.v.fixed.generation == generation {
 		return f, nil
 	}
+
 	path := devicePath(r.path)
 	m, err := openDevice(path, r.options)
 	if err != nil {
@@ -177,6 +200,7 @@ func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	if v.fixed.generation != generation {
 		return nil, fmt.Errorf("%s: opening device segment: it is of another mirror or writer: %w", path, r.noDevice())
 	}
+
 	f = &deviceFile{m: m, v: v}
 	r.mu.Lock()
 	r.device = f

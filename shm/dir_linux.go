@@ -13,43 +13,26 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// prepareDir makes dir if it is missing. It refuses a directory that another user owns, may write to
-// or could have put there: that user could put another file in the mirror's place.
+// prepareDir makes dir if it is missing, and returns whether it made it. It refuses a directory that another user owns,
+// may write to or could have put there: that user could put another file in the mirror's place.
 func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	if err := trustParents(dir); err != nil {
 		return false, err
 	}
+
 	err = os.Mkdir(dir, 0o755)
 	switch {
 	case err == nil:
-		if err := os.Chmod(dir, 0o755); err != nil { // the umask has had its say
+		if err := os.Chmod(dir, 0o755); err != nil { // the umask may have taken bits from Mkdir's mode
 			return true, fmt.Errorf("%s: setting mode: %w", dir, err)
 		}
 		made = true
 	case !errors.Is(err, fs.ErrExist):
 		return false, fmt.Errorf("%s: making the mirror's directory: %w: make it yourself, mode 0755, or name another", dir, err)
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return made, fmt.Errorf("%s: reading status of the mirror's directory: %w", dir, err)
-	}
-	uid := uint32(os.Geteuid())
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		next := "remove it, or name another"
-		if st.Uid != uid {
-			next = otherPlace(dir, st.Uid, uid)
-		}
-		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed), and of user %d: %s: %w", dir, st.Uid, next, ErrPermission)
-	case st.Uid != uid:
-		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d, the writer of the mirror: %s: %w",
-			dir, st.Uid, uid, otherPlace(dir, st.Uid, uid), ErrPermission)
-	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
-		return made, fmt.Errorf("%s: using as the mirror's directory: all users may write to it: name a directory below it, as %s/flowtally: %w",
-			dir, dir, ErrPermission)
-	case st.Mode&0o022 != 0:
-		return made, fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
-			dir, st.Mode&0o7777, ErrPermission)
+
+	if err := refuseDir(dir); err != nil {
+		return made, err
 	}
 	if !onTmpfs(dir) {
 		log.Warn("mirror is not on a tmpfs: its writer may wait for the disk", "dir", dir)
@@ -57,8 +40,36 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	return made, nil
 }
 
-// otherPlace returns the step that lets user uid write a mirror although owner has dir. To give dir to
-// uid is no help: owner's files would stay in it, and owner can be a process that takes the name again.
+// refuseDir returns an error for a directory that another user owns or may write to.
+func refuseDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("%s: reading status of the mirror's directory: %w", dir, err)
+	}
+
+	uid := uint32(os.Geteuid())
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		next := "remove it, or name another"
+		if st.Uid != uid {
+			next = otherPlace(dir, st.Uid, uid)
+		}
+		return fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed), and of user %d: %s: %w", dir, st.Uid, next, ErrPermission)
+	case st.Uid != uid:
+		return fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d, the writer of the mirror: %s: %w",
+			dir, st.Uid, uid, otherPlace(dir, st.Uid, uid), ErrPermission)
+	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
+		return fmt.Errorf("%s: using as the mirror's directory: all users may write to it: name a directory below it, as %s/flowtally: %w",
+			dir, dir, ErrPermission)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
+			dir, st.Mode&0o7777, ErrPermission)
+	}
+	return nil
+}
+
+// otherPlace returns the step that lets user uid write a mirror although owner has dir. To give dir to uid is no help:
+// owner's files would stay in it, and a process of owner could take the name again.
 func otherPlace(dir string, owner, uid uint32) string {
 	switch {
 	case dir == shmDir && uid == 0:
@@ -71,9 +82,8 @@ func otherPlace(dir string, owner, uid uint32) string {
 	return fmt.Sprintf("run as user %d, or name another", owner)
 }
 
-// trustParents refuses a directory if a user other than root and the process's own could put another in
-// its place: a directory above it has an owner or a mode that allows that. Nothing is made below such a
-// directory.
+// trustParents refuses a directory if the owner or the mode of a directory above it lets a user other than root and the
+// process's own put another in its place. Nothing is made below such a directory.
 func trustParents(dir string) error {
 	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
 	switch {
@@ -87,81 +97,12 @@ func trustParents(dir string) error {
 	return f.Close()
 }
 
-// onTmpfs tells whether dir, or the directory that dir will be made in, is on a tmpfs.
+// onTmpfs reports whether dir is on a tmpfs. If dir does not exist, the directory counts in which it would be made.
 func onTmpfs(dir string) bool {
 	var st unix.Statfs_t
-	err := unix.Statfs(dir, &st) // also of a tmpfs that is mounted there
+	err := unix.Statfs(dir, &st) // of the tmpfs, if one is mounted at dir
 	if errors.Is(err, fs.ErrNotExist) {
 		err = unix.Statfs(filepath.Dir(dir), &st)
 	}
 	return err == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
-}
-
-// mountPoint returns the directory at which the file system of dir is mounted, as far as device
-// numbers tell.
-func mountPoint(dir string) string {
-	var here, above unix.Stat_t
-	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
-		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
-			break
-		}
-	}
-	return dir
-}
-
-// takeLock takes the writer's lock of path. The kernel drops it with the process.
-// A lock on a file that lost its name meanwhile, as when files are cleared up, keeps no
-// other writer out: the file that has the name is locked then.
-func takeLock(path string, step func(string)) (*os.File, error) {
-	name := lockPath(path)
-	for {
-		f, held, err := lockFile(path, name, step)
-		if errors.Is(err, fs.ErrNotExist) {
-			// A writer that could not start has removed the directory, which it had made, since this one
-			// looked at it. The lock keeps the directory from then on: it is not empty.
-			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		var named unix.Stat_t
-		err = unix.Lstat(name, &named)
-		if err == nil && held == idOf(&named) {
-			return f, nil
-		}
-		f.Close()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: reading status of the writer's lock: %w", name, err)
-		}
-	}
-}
-
-// lockFile locks the file of that name, and returns which file it is.
-func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, id, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
-	}
-	step("lock-opened")
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
-		f.Close()
-		if err == nil { // the other user may hold it for ever
-			err = fmt.Errorf("belongs to user %d, not to user %d, the writer of the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
-		}
-		return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
-	}
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err == nil {
-		return f, idOf(&st), nil
-	}
-	f.Close()
-	if err == unix.EWOULDBLOCK {
-		return nil, id, fmt.Errorf("%s: taking the mirror: another process holds %s: stop it, or give this instance another name: %w", path, name, ErrInUse)
-	}
-	return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 }

@@ -8,8 +8,8 @@ import (
 // maxTries bounds every loop that starts again because the writer moved on.
 const maxTries = 64
 
-// read copies the entry as it stood at one instant at which it was live. It
-// returns the identity word and which of the two slots is current.
+// read copies the entry as it stood at one instant at which it was live. It returns the identity word, and which of
+// the two slots is current.
 func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	if id, slot, err = e.readUsed(dst); err == nil && id>>32 != entLive {
 		return 0, 0, ErrGone
@@ -17,14 +17,15 @@ func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	return id, slot, err
 }
 
-// readUsed is read of an entry that is live or was removed. The fields of a removed counter stay as they were until
-// its slot serves another counter.
+// readUsed is read for an entry that is live or was removed. A removed counter keeps its fields until its slot serves
+// another counter.
 func (e *entryMem) readUsed(dst *entryMem) (id, slot uint64, err error) {
 	for range maxTries {
 		id = atomic.LoadUint64(&e.identity) // barrier entry-acquire
 		if state := id >> 32; state != entLive && state != entRetired {
 			return 0, 0, ErrGone
 		}
+
 		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire
 		copyWords(wordsAt(dst), wordsAt(e))
 		loadFence() // barrier entry-fence
@@ -72,28 +73,8 @@ func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	}
 }
 
-// entries reads the live entries of those names, or every one where names is nil, in the order of the indices.
-func (v *view) entries(names map[string]bool) (out []Entry, err error) {
-	var read []Entry
-	c := Catalogue{v: v, names: names}
-	err = c.update(func(e Entry) { read = append(read, e) }, func(Handle) {})
-	if !c.moved {
-		return read, err
-	}
-	last := make([]int, len(c.seen)) // by index: the place in read, plus one
-	for i := range read {
-		last[read[i].Handle.Index] = i + 1
-	}
-	for i, at := range last {
-		if at > 0 && c.seen[i].identity != 0 && (names == nil || names[read[at-1].Name]) {
-			out = append(out, read[at-1])
-		}
-	}
-	return out, err
-}
-
-// encode fills the entry of a counter that is being added, its identity word,
-// seq and both slots included. born is the epoch from which on the slot is its.
+// encode fills all of the entry of a counter that is being added: its identity word, which is BUILDING, seq and both
+// slots included. born is the epoch from which on the slot belongs to the counter.
 func (e *Entry) encode(dst *entryMem, born uint64) error {
 	if err := fits("name", e.Name, nameSize, false); err != nil {
 		return err
@@ -108,13 +89,20 @@ func (e *Entry) encode(dst *entryMem, born uint64) error {
 	if err != nil {
 		return err
 	}
-	*dst = entryMem{identity: identity(entBuilding, e.Handle.Generation), addedAt: e.AddedAt, born: born, labels: labels}
+
+	*dst = entryMem{
+		identity: identity(entBuilding, e.Handle.Generation),
+		addedAt:  e.AddedAt,
+		born:     born,
+		labels:   labels,
+	}
 	putString(dst.name[:], e.Name)
 	putString(dst.kind[:], e.Kind)
 	putString(dst.unit[:], e.Unit)
 	if putCut(dst.text[:], e.Text, TextSum) {
 		dst.flags |= entFlagTextCut
 	}
+
 	s := &dst.slots[0]
 	s.setFlags(e.Valid, e.Stale, e.Ambiguous)
 	s.setContinuity(e.Continuity)
@@ -132,7 +120,8 @@ func (s *slotMem) setFlags(valid, stale, ambiguous bool) {
 }
 
 func (s *slotMem) setContinuity(c Continuity) {
-	s.cookie, s.basePackets, s.baseBytes = c.Cookie, c.BasePackets, c.BaseBytes
+	s.cookie = c.Cookie
+	s.basePackets, s.baseBytes = c.BasePackets, c.BaseBytes
 	s.discontinuities, s.seen = c.Discontinuities, c.Seen
 }
 

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Sentinels. The text of an error that wraps one names the file or the counter,
-// the cause and the next step.
+// Sentinels. The text of an error that wraps one names the file or the counter, the cause and the next step.
 var (
 	// ErrNotFound: no live counter has that name.
 	ErrNotFound = errors.New("no such counter")
@@ -32,13 +31,13 @@ var (
 	ErrTruncated = errors.New("mirror is truncated")
 	// ErrClosed: the reader or writer was closed.
 	ErrClosed = errors.New("mirror closed")
-	// ErrNoDevice: no device writes this counter's words, or not there any more. Its
-	// ordinary value stays; when the catalogue has changed ask again.
+	// ErrNoDevice: no device writes this counter's words, or it no longer writes them there. The counter's ordinary value
+	// stays. Ask again once the catalogue has changed.
 	ErrNoDevice = errors.New("no device writes this counter")
-	// ErrNoLive: no process can read this counter where it is counted, or this one cannot, or not there any more.
-	// Its ordinary value stays; when the catalogue has changed ask again.
+	// ErrNoLive: no process can read this counter where it is counted, or this process cannot, or the counter is no longer
+	// counted there. Its ordinary value stays. Ask again once the catalogue has changed.
 	ErrNoLive = errors.New("counter cannot be read live")
-	// ErrStale: the mirror's file was given up for ever; another has its name, or will have it. Open it again.
+	// ErrStale: the mirror's file was given up for ever. Another file has its name, or will have it: open that one.
 	ErrStale = errors.New("mirror was replaced")
 	// ErrNotAlive: the writer ended, or gives no sign of life, so there is nothing to wait for.
 	ErrNotAlive = errors.New("mirror has no living writer")

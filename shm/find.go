@@ -2,9 +2,9 @@ package shm
 
 import "errors"
 
-// Find lists the live counters of those names, in the order of their indices; names that no counter has
-// are left out. It is for one look: of the other entries it reads the name alone, where Lookup
-// makes a table of all names for the looks to come.
+// Find lists the live counters of those names in the order of their indices, and leaves out names that no counter has.
+// It is for one look: of all other entries it reads the name alone, while Lookup makes a table of all names for the
+// looks to come.
 func (r *Reader) Find(names ...string) (out []Entry, err error) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {

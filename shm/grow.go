@@ -6,16 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// errNoSlot: no slot of the class is free, and a segment would make some.
+// errNoSlot: no slot of the class is free, and a further segment would have some.
 var errNoSlot = errors.New("no free slot")
 
-// Reserve makes the mirror grow until slots for so many more counters are free. Cycles wait for the growth of an Exchange,
-// and not for this one. ErrFull: there is no room for that many.
+// Reserve makes the mirror grow until so many slots for counters are free, for an Exchange that must not take the time
+// to grow it: a caller of Exchange may keep its own poll cycles waiting. Reserve itself delays no cycle. ErrFull: there
+// is no room for that many.
 func (w *Writer) Reserve(counters int, latency bool) error {
 	class := classOf(latency)
 	for {
 		free := 0
-		err := w.control(func() error { free = w.free[class].count(w.coolDown, Now()); return nil })
+		err := w.control(func() error {
+			free = w.free[class].count(w.coolDown, Now())
+			return nil
+		})
 		if err != nil || free >= counters {
 			return err
 		}
@@ -25,27 +29,34 @@ func (w *Writer) Reserve(counters int, latency bool) error {
 	}
 }
 
-// growOrRefuse is grow for a counter that needs a slot, and tells readers where it is refused.
+// growOrRefuse is grow for a counter that needs a slot. If the counter is refused, readers are told.
 func (w *Writer) growOrRefuse(class int) error {
 	err := w.grow(class, 1)
 	if err != nil {
-		_ = w.control(func() error { atomic.AddUint64(&w.v.hdr.refused, 1); return nil })
+		_ = w.control(func() error {
+			atomic.AddUint64(&w.v.hdr.refused, 1)
+			return nil
+		})
 	}
 	return err
 }
 
-// grow adds a segment for counters of a class, unless so many slots are free by now. The file is made longer and the
-// segment mapped, with all its pages, before cycles wait. They wait for the stores of its descriptor and of the number
-// of segments. A writer that is killed before these leaves a file that is longer than its header says, which the
-// next writer cuts. An error leaves the mirror as it was.
+// grow adds a segment for counters of a class, unless so many slots are free by now. An error leaves the mirror as
+// it was.
+//
+// The file is made longer and the segment mapped with all its pages before cycles have to wait. They wait only while
+// the segment's descriptor and the number of segments are stored. A writer that is killed before that leaves a file
+// that is longer than its header says, and the next writer cuts it.
 func (w *Writer) grow(class, counters int) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
+
 	var n uint32
 	needed := false
 	err := w.control(func() error {
 		f := &w.free[class]
-		n, needed = uint32(len(*w.v.list.Load())), f.count(w.coolDown, Now()) < counters
+		n = uint32(len(*w.v.list.Load()))
+		needed = f.count(w.coolDown, Now()) < counters
 		if needed && n == maxSegments {
 			return fmt.Errorf("all %d slots of the format are in use%s: %w", MaxCounters, f.coolingText(w.coolDown, Now()), ErrFull)
 		}
@@ -54,19 +65,28 @@ func (w *Writer) grow(class, counters int) error {
 	if err != nil || !needed {
 		return err
 	}
+
 	var s *segment
-	err = Guard(func() (err error) { s, err = w.prepare(n, kindOf(class)); return err })
+	err = Guard(func() (err error) {
+		s, err = w.prepare(n, kindOf(class))
+		return err
+	})
 	if err != nil {
 		return w.refuse(class, err)
 	}
-	err = w.control(func() error { w.declare(n, s); return nil })
-	if err == nil {
-		w.log.Debug("mirror has grown", "path", w.path, "segments", n+1)
+
+	err = w.control(func() error {
+		w.declare(n, s)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	w.log.Debug("mirror has grown", "path", w.path, "segments", n+1)
+	return nil
 }
 
-// prepare makes segment n, which no reader looks at yet.
+// prepare makes segment n. No reader looks at it yet.
 func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	off := segmentOffset(w.v.fixed.history, n)
 	w.step("grow-begin")
@@ -83,24 +103,25 @@ func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	return newSegment(kind, m), nil
 }
 
-// declare makes s segment n of the mirror. The stores to the file come first: where one of them
-// faults, the tables know nothing of the segment.
+// declare makes s segment n of the mirror. The stores to the file come first: if one of them faults, the tables know
+// nothing of the segment.
 func (w *Writer) declare(n uint32, s *segment) {
 	d := &w.v.hdr.table[n]
 	atomic.StoreUint32(&d.high, 0)
 	atomic.StoreUint32(&d.kind, s.kind)
 	w.step("grow-described")
 	atomic.StoreUint32(&w.v.hdr.segments, n+1) // barrier segments-release
+
 	list := *w.v.list.Load()
-	more := append(list[:len(list):len(list)], s)
-	w.v.list.Store(&more)
+	longer := append(list[:len(list):len(list)], s)
+	w.v.list.Store(&longer)
 	w.live = append(w.live, make([]uint64, segmentBlocks)...)
 	w.freeSegment(n, s.kind)
 	w.step("grow-declared")
 }
 
-// freeSegment makes the slots of segment n that were never used the next ones to be handed out. The
-// slots that are left of the segment before come first, before those that cool down.
+// freeSegment makes the never-used slots of segment n the ones that are handed out next. Never-used slots of the
+// segment before come first, ahead of those that cool down.
 func (w *Writer) freeSegment(n, kind uint32) {
 	f := &w.free[classOf(kind == kindRecords)]
 	var left []cooling
@@ -108,7 +129,8 @@ func (w *Writer) freeSegment(n, kind uint32) {
 		left = append(left, cooling{index: f.next})
 	}
 	f.cooling = append(left, f.cooling...)
-	f.next, f.end = n*SegmentLen+uint32(w.v.high(int(n))), (n+1)*SegmentLen
+	f.next = n*SegmentLen + w.v.high(int(n))
+	f.end = (n + 1) * SegmentLen
 }
 
 // refuse returns why a counter of a class finds no slot.

@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instance reads the mirror of an instance and follows it. When the file is made anew, as after it was removed, Reader
-// returns a reader of the new file, and a NamedCounter goes on there. Its methods may be called from any goroutine.
+// Instance reads the mirror of an instance, and follows it. When the file is made anew, as after somebody removed it,
+// Reader returns a reader of the new file, and a NamedCounter goes on there. The methods may be called from any goroutine.
 type Instance struct {
 	locate  func() (string, error)
 	options ReaderOptions
-	now     atomic.Pointer[Reader]
+	current atomic.Pointer[Reader] // of the file that has the name
 	close   sync.Once
 	closing chan struct{} // closed by Close
 	watched chan struct{} // closed at the end of watch
 
-	mu     sync.Mutex // held while the name is opened again, and by Close
-	looked int64      // when that was done last
+	mu       sync.Mutex // held while the name is opened again, and by Close
+	openedAt int64      // when the name was last opened again
 }
 
 const (
-	// A file that its writer could not mark (ErrStale), because it was removed while no writer was alive, is noticed
-	// by looking at its name: once in half a heartbeat period, within these bounds.
+	// A writer marks the file that it replaces (ErrStale). It cannot mark a file that was removed while no writer was
+	// alive. So watch looks at the name, once in half a heartbeat period, within these bounds.
 	shortestWatch = 50 * time.Millisecond
 	longestWatch  = time.Second
-	// reopenPause is how long a name that could not be opened is left alone, in ns.
+	// reopenPause is the shortest time between two attempts to open a name again, in ns.
 	reopenPause = int64(10 * time.Millisecond)
-	// remakeWait is how long a Wait looks for another file in the place of one that is of no use, in ns. A writer
-	// that is alive makes it within a second.
+	// remakeWait is how long a Wait looks for another file in the place of a useless one, in ns. A writer that is alive
+	// makes one within a second.
 	remakeWait = int64(3 * time.Second)
 )
 
@@ -50,12 +50,17 @@ func OpenPath(path string, options ...ReaderOptions) (*Instance, error) {
 }
 
 func follow(locate func() (string, error), o ReaderOptions) (*Instance, error) {
-	in := &Instance{locate: locate, options: o, closing: make(chan struct{}), watched: make(chan struct{})}
+	in := &Instance{
+		locate:  locate,
+		options: o,
+		closing: make(chan struct{}),
+		watched: make(chan struct{}),
+	}
 	r, err := in.open()
 	if err != nil {
 		return nil, err
 	}
-	in.now.Store(r)
+	in.current.Store(r)
 	go in.watch()
 	return in, nil
 }
@@ -69,8 +74,8 @@ func (in *Instance) open() (*Reader, error) {
 	return OpenReader(path, in.options)
 }
 
-// Reader returns the reader of the file that has the name now. Handles that it returns are of that file.
-func (in *Instance) Reader() *Reader { return in.now.Load() }
+// Reader returns the reader of the file that has the name now. The handles of that reader are of this file alone.
+func (in *Instance) Reader() *Reader { return in.current.Load() }
 
 // Close ends following, lookups and waits. Counters go on reading the file that they read last. Idempotent.
 func (in *Instance) Close() error {
@@ -78,19 +83,20 @@ func (in *Instance) Close() error {
 	<-in.watched
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.now.Load().Close()
+	return in.current.Load().Close()
 }
 
-// watch notices that the name is another file's.
+// watch looks whether the name is another file's by now, until Close.
 func (in *Instance) watch() {
 	defer close(in.watched)
 	for {
-		r := in.now.Load()
+		r := in.current.Load()
 		s := r.Status()
 		var st unix.Stat_t
 		if !s.Alive || unix.Lstat(r.path, &st) != nil || idOf(&st) != r.id {
 			_ = in.reopen(r) // the next read, or the next look, meets an error again
 		}
+
 		select {
 		case <-in.closing:
 			return
@@ -99,21 +105,22 @@ func (in *Instance) watch() {
 	}
 }
 
-// reopen opens the file that has the name now, for Reader to return. ErrStale: it is still the file of
-// was, or cannot be opened.
+// reopen opens the file that has the name now, for Reader to return. ErrStale: it is still the file of was, or cannot be
+// opened.
 func (in *Instance) reopen(was *Reader) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	now := Now()
 	switch {
-	case in.now.Load() != was:
-		return nil
+	case in.current.Load() != was:
+		return nil // another goroutine has done it
 	case was.closed.Load():
 		return ErrClosed
-	case now-in.looked < reopenPause:
+	case now-in.openedAt < reopenPause:
 		return fmt.Errorf("%s: %w", was.path, ErrStale)
 	}
-	in.looked = now
+	in.openedAt = now
+
 	r, err := in.open()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStale, err)
@@ -122,15 +129,16 @@ func (in *Instance) reopen(was *Reader) error {
 		r.Close()
 		return fmt.Errorf("%s: %w", was.path, ErrStale)
 	}
-	in.now.Store(r)
-	was.left.Store(true)
+
+	in.current.Store(r)
+	was.superseded.Store(true)
 	return nil // was stays open: a Snapshot or a Wait may be using it
 }
 
-// Counter prepares reading the counter of a name. ErrNotFound: no live counter has it.
+// Counter prepares reading the counter of a name. ErrNotFound: no live counter has the name.
 func (in *Instance) Counter(name string) (*NamedCounter, error) {
 	n := &NamedCounter{in: in, name: name}
-	if err := n.find(in.now.Load()); err != nil && !useless(err) {
+	if err := n.find(in.current.Load()); err != nil && !useless(err) {
 		return nil, err
 	}
 	return n, nil

@@ -307,7 +307,7 @@ func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
 		go func() {
 			for looked := int64(0); looked < from; time.Sleep(time.Millisecond) { // in vain, for another file
 				f.in.mu.Lock()
-				looked = f.in.looked
+				looked = f.in.openedAt
 				f.in.mu.Unlock()
 			}
 			err := w.Remake([]Entry{{Name: "web", Handle: h}})

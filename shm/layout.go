@@ -1,9 +1,8 @@
 package shm
 
-// The layout of a mirror, format version 1. docs/mirror-format.md is the
-// specification; TestLayoutDocument compares it with these constants. All
-// offsets are in bytes, all words in the byte order of the machine that wrote
-// the file (the byte order mark tells), all 64-bit words 8-byte aligned.
+// The layout of a mirror, format version 1. docs/mirror-format.md specifies it, and TestLayoutDocument compares it with
+// these constants. Offsets are in bytes. Words are in the byte order of the machine that wrote the file, which the byte
+// order mark tells. 64-bit words are aligned to 8 bytes.
 
 // Identification.
 const (
@@ -29,8 +28,8 @@ const (
 	sectionAlign  = 65536 // the ring and every segment start on a page of any machine
 )
 
-// Header, immutable part: written once before the file gets its name, covered
-// by the checksum. A reader copies it once, and uses the copy.
+// Header, immutable part: written once before the file gets its name, and covered by the checksum. A reader copies it once,
+// and uses the copy.
 const (
 	hdrMagic           = 0
 	hdrVersion         = 8 // u32, stored last, with release: 0 means not ready
@@ -49,8 +48,8 @@ const (
 	fixedSize          = 128
 )
 
-// Header, mutable part: groups 128 bytes apart, so that no two share a cache
-// line or a pair of lines that the hardware fetches together.
+// Header, mutable part: groups 128 bytes apart, so that no two share a cache line or a pair of lines that the hardware
+// fetches together.
 const (
 	hdrGeneration      = 512 // random, non-zero, new with every writer
 	hdrStarted         = 520
@@ -86,11 +85,11 @@ const (
 	hdrTable = 8192 // one descriptor per segment
 )
 
-// A segment's descriptor, and its kinds. Offsets in a segment: its 4096 entries
-// come first. In one of blocks, the sequence words of all blocks, then their intent
-// words, then all first copies, then all second ones, so that copies of one parity are
-// copied in one piece. An intent word has a cache line of its own so that announcing a
-// publish does not take the sequence word away from readers.
+// A segment's descriptor, its kinds, and the offsets in a segment. The 4096 entries come first.
+//
+// In a segment of blocks the sequence words of all blocks follow, then their intent words, then all first copies, then all
+// second ones: a snapshot copies copies of one parity in one piece. An intent word has a cache line of its own, so that the
+// announcement of a publish does not take the sequence word's line away from readers.
 const (
 	segKind               = 0 // u32, fixed once the header's number of segments covers it
 	segHigh               = 4 // u32: slots from here on were never used
@@ -179,16 +178,15 @@ const (
 	recCycle = 56 // two u32: low halves of the cycles of slot 0 and 1
 )
 
-// A sequence word is epoch<<40 | count. The epoch counts the times that a
-// counter of the block (or the record's counter) was freed; it saturates, and
-// a saturated epoch is never taken for a cached one.
+// A sequence word is epoch<<40 | count. The epoch counts how often a counter of the block (or the record's counter) was
+// freed. It saturates, and a reader never takes a saturated epoch for one that it has seen before.
 const (
 	epochShift = 40
 	countMask  = 1<<epochShift - 1
 	epochMax   = 1<<24 - 1
 )
 
-// catalogue_changes is swaps<<48 | changes: an Exchange adds to swaps when it begins and when it ends to swap counters.
+// catalogue_changes is swaps<<48 | changes. An Exchange raises swaps when it begins to swap counters, and when it ends.
 const swapsShift = 48
 
 // A history record.
@@ -203,9 +201,8 @@ const (
 	hisKind       = 48 // u32, 0: a sample
 )
 
-// The device segment, NAME.device: words that a device writes, in a file of
-// their own because it must not move while a device may write to it, whatever
-// becomes of the mirror. A header of one page, then slots.
+// The device segment, NAME.device: words that a device writes. They have a file of their own, because they must not move
+// while a device may write to them, whatever becomes of the mirror. A header of one page comes first, then the slots.
 const (
 	deviceMagic      = "FLOWTDEV" // the first 8 bytes of the file
 	deviceVersion    = 1
@@ -224,13 +221,13 @@ const (
 
 	devEndedAt = 512 // when the next writer ended it; 0: in use
 
-	// A slot: the first line is the device's, the second the writer's. Of two
-	// words the first is of completions, the second of errors.
+	// A slot: the device writes the first line, the writer the second. Of two words the first is for completions, the
+	// second for errors.
 	dslWords    = 0  // two u64, each modulo max_value + 1
 	dslSeq      = 64 // odd: serves a counter; even: free, or being filled
 	dslMaxValue = 72
 	dslShift    = 80  // two u64: word = (total + shift) mod (max_value + 1)
-	dslSeen     = 96  // two u64: a total that was reached; the present one is at most max_value above it
+	dslSeen     = 96  // two u64: a total that was reached; the total now is at most max_value above it
 	dslState    = 112 // u32; 0: the words are here; 1: they are in the words file that owner names
 	dslOwner    = 120 // number of the words file
 
@@ -252,8 +249,7 @@ const (
 	lvmStride    = 32 // bytes from one CPU's slots to the next one's
 )
 
-// The page of waiters, version 1. docs/mirror-format.md is the specification; TestPageLayout compares it
-// with these constants.
+// The page of waiters, version 1. docs/mirror-format.md specifies it, and TestPageLayout compares it with these constants.
 const (
 	pageMagic   = "FLOWWAIT" // its first 8 bytes
 	pageVersion = 1

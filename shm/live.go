@@ -1,15 +1,14 @@
 package shm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
 )
 
-// LiveSlot says where the kernel counts for a counter: total = base + sum over all CPUs of a slot of a map. Without Map
-// readers cannot read the counter there.
+// LiveSlot says where the kernel counts for a counter. The total is the base and the sum of a slot of the map over all
+// CPUs. If Map is 0, readers cannot read the counter there.
 type LiveSlot struct {
 	Map   uint32 // the kernel's number of the map
 	Epoch uint32 // low half of the map's epoch: under another one the slot may be another counter's
@@ -19,35 +18,36 @@ type LiveSlot struct {
 }
 
 // Live reads one counter in the memory in which the kernel counts it, with no poller in between. It belongs to one
-// goroutine at a time; a copy of it is another Live. Made by Reader.Live; the zero Live must not be used.
+// goroutine at a time. A copy of it is another Live. Made by Reader.Live; the zero Live must not be used.
 type Live struct {
-	words  []uint64 // the slots of all CPUs
-	at     int      // the slot of the first CPU
-	stride int      // words from one CPU's slots to the next one's
-	base   [2]uint64
+	words  []uint64  // the slots of all CPUs
+	at     int       // index of the first CPU's slot
+	stride int       // words from one CPU's slots to the next one's
+	base   [2]uint64 // packets, bytes
 
-	state *uint64 // of the entry, and the value under which the slot serves the counter
+	// The slot serves the counter as long as *state is under and *epoch is of.
+	state *uint64 // of the entry
 	under uint64
-	epoch *uint64 // of the map, and its value then
+	epoch *uint64 // of the map
 	of    uint64
 
 	handle Handle
 	r      *Reader
-	f      *liveFile // keeps the memory mapped
-	v      *view
+	f      *liveFile // keeps the map mapped
+	v      *view     // keeps the mirror mapped
 }
 
-// liveFile is a map as a Reader has it mapped.
+// liveFile is a map as a Reader has mapped it.
 type liveFile struct {
 	m        *mapping
-	id       uint32
-	counters int
-	stride   int
-	words    []uint64
+	id       uint32   // the kernel's number of the map
+	counters int      // slots of a CPU
+	stride   int      // words from one CPU's slots to the next one's
+	words    []uint64 // the slots of all CPUs
 	epoch    *uint64
 }
 
-// liveTries bounds the attempts at one slot: a CPU may stop between its two stores, as for an interrupt.
+// liveTries bounds the attempts at one slot. A CPU may stop for long between its two stores, as for an interrupt.
 const liveTries = 1 << 12
 
 // maxLiveCounters is the most slots that a map has for one CPU.
@@ -56,12 +56,13 @@ const maxLiveCounters = 1 << 20
 // Handle returns the handle that the Live was made from.
 func (l *Live) Handle() Handle { return l.handle }
 
-// Load returns the counter's total now: packets, and the bytes of exactly those packets on each CPU. It is at least
-// every value of the counter that this goroutine has read before, from the mirror or by Load, and includes each packet
-// that was counted before the call. It makes no system call, allocates nothing and waits for no process; there is no
-// sample time. The count goes on while the writer's process is dead and the kernel counts on; see Reader.Status.
-// ErrNoLive: the counter is counted elsewhere now. ErrGone: it was removed. ErrStale: the mirror was given up. ErrBusy:
-// try again. As Counter.Load it is not guarded.
+// Load returns the counter's total now: packets, and the bytes of exactly those packets on each CPU. The total includes
+// each packet that was counted before the call, and is at least every value of the counter that this goroutine has read
+// before, from the mirror or by Load. There is no sample time. The total grows as long as the kernel counts, even after
+// the death of the writer's process: see Reader.Status.
+//
+// Load makes no system call, allocates nothing, waits for no process, and like Counter.Load is not guarded. ErrNoLive: the
+// counter is counted elsewhere now. ErrGone: it was removed. ErrStale: the mirror was given up. ErrBusy: try again.
 func (l *Live) Load() (packets, bytes uint64, err error) {
 	words, step := l.words, l.stride
 	var p, s uint64
@@ -79,10 +80,10 @@ func (l *Live) Load() (packets, bytes uint64, err error) {
 	}
 	runtime.KeepAlive(l)
 	bytes = l.base[1] + (s-p)>>8
-	return l.base[0] + p, bytes + bytes>>63<<56, nil // it is below zero where the slots' 56 bits of bytes have wrapped around
+	return l.base[0] + p, bytes + bytes>>63<<56, nil // below zero if the slots' 56 bits of bytes have wrapped around
 }
 
-// load is Load where a slot was met between its two stores, or the counter's slot or its base has changed.
+// load is the slow form of Load: Load has met a slot between its two stores, or the counter's slot or base has changed.
 //
 //go:noinline
 func (l *Live) load() (packets, bytes uint64, err error) {
@@ -108,10 +109,12 @@ func (l *Live) load() (packets, bytes uint64, err error) {
 	return 0, 0, ErrBusy
 }
 
-// loadPair reads one CPU's slot: packets, and 256 times their bytes plus packets. The kernel stores the first word, then the
-// second; at most 255 packets are added at once. Where the second word is the same around the load of the first, the low
-// bytes tell by how many packets that one is ahead. Where stores become visible in order its earlier value is known by
-// that; elsewhere it is loaded again. (Go's atomic loads keep their order on every architecture.)
+// loadPair reads one CPU's slot: packets, and 256 times their bytes plus packets. The kernel stores the first word, then
+// the second, and adds at most 255 packets at once.
+//
+// If the second word is the same before and after the load of the first, the difference of their low bytes is the number
+// of packets by which the first is ahead. Where stores become visible in their order, the first word's value before that
+// store follows from it. Elsewhere both are loaded again. (Go's atomic loads keep their order on every architecture.)
 func loadPair(packets, pair *uint64) (first, second uint64, ok bool) {
 	for range liveTries {
 		second = atomic.LoadUint64(pair)
@@ -129,12 +132,15 @@ func loadPair(packets, pair *uint64) (first, second uint64, ok bool) {
 // storesInOrder says that stores of one CPU become visible to others in their order.
 const storesInOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 
-// Live prepares reading a counter in the memory in which the kernel counts it. The first call, and the first after the
-// writer has another map, asks the socket NAME.live beside the mirror for a descriptor, which takes a second at
-// most. ErrNoLive: the writer hands out no descriptor (mirror.live_mode), or not to this process, or the counter is
-// counted elsewhere, as in hardware. ErrGone: it was removed. ErrStale: the mirror was replaced, open it again.
+// Live prepares reading a counter in the memory in which the kernel counts it. The first call, and the first one after the
+// writer has another map, asks the socket NAME.live beside the mirror for a descriptor. That takes a second at most.
+// ErrNoLive: the writer hands out no descriptor (mirror.live_mode), or not to this process, or the counter is counted
+// elsewhere, as in hardware. ErrGone: it was removed. ErrStale: the mirror was replaced, open it again.
 func (r *Reader) Live(h Handle) (l Live, err error) {
-	err = r.guard(func() error { l, err = r.findLive(h); return err })
+	err = r.guard(func() error {
+		l, err = r.findLive(h)
+		return err
+	})
 	if err != nil {
 		return Live{}, fmt.Errorf("%s: reading counter %d live: %w", r.path, h.Index, err)
 	}
@@ -146,15 +152,22 @@ func (r *Reader) findLive(h Handle) (Live, error) {
 	if err != nil {
 		return Live{}, err
 	}
-	l := Live{state: &p.entry().live, handle: h, r: r, v: r.v}
+	l := Live{
+		state:  &p.entry().live,
+		handle: h,
+		r:      r,
+		v:      r.v,
+	}
+
 	r.mu.RLock()
 	f := r.live
 	r.mu.RUnlock()
-	for fresh := false; ; fresh = true {
+	for fresh := false; ; fresh = true { // twice at most: with the map at hand, then with the one that the writer has now
 		err := l.resolve(f)
 		if !errors.Is(err, errOtherMap) || fresh {
 			return l, err
 		}
+
 		if f, err = dialLive(LivePath(r.path), r.options); err != nil {
 			return Live{}, err
 		}
@@ -167,7 +180,7 @@ func (r *Reader) findLive(h Handle) (Live, error) {
 // errOtherMap: the entry names another map than the one that is mapped.
 var errOtherMap = fmt.Errorf("it is counted in another map than the one that this process has: %w", ErrNoLive)
 
-// resolve finds the counter's slot in f, which may be nil.
+// resolve makes l read the counter's slot in f. errOtherMap: f is another map, or nil.
 func (l *Live) resolve(f *liveFile) error {
 	p, err := l.v.place(l.handle.Index)
 	if err != nil {
@@ -185,6 +198,7 @@ func (l *Live) resolve(f *liveFile) error {
 		if err := l.v.stale(); err != nil {
 			return err
 		}
+
 		switch {
 		case s.slot.Map == 0:
 			return fmt.Errorf("the kernel does not count it in memory that can be handed out: %w", ErrNoLive)
@@ -193,83 +207,46 @@ func (l *Live) resolve(f *liveFile) error {
 		case int64(s.slot.Slot) >= int64(f.counters):
 			return fmt.Errorf("slot %d of %d: %w", s.slot.Slot, f.counters, ErrFormat)
 		}
-		// The epoch rises before the kernel counts for others in this slot.
+
+		// The epoch rises before the kernel counts for another process's counters in this slot.
 		of := atomic.LoadUint64(f.epoch)
 		if uint32(of) != s.slot.Epoch {
 			return fmt.Errorf("another process has taken up the map since: %w", ErrNoLive)
 		}
-		l.words, l.at, l.stride, l.f = f.words, 2*int(s.slot.Slot), f.stride, f
+
+		l.f = f
+		l.words = f.words
+		l.at = 2 * int(s.slot.Slot)
+		l.stride = f.stride
 		l.base = [2]uint64{s.slot.BasePackets, s.slot.BaseBytes}
-		l.under, l.epoch, l.of = s.state, f.epoch, of
+		l.under = s.state
+		l.epoch, l.of = f.epoch, of
 		return nil
 	}
 	return ErrBusy
 }
 
-// liveState is the live words of an entry under one value of the first of them.
+// liveState holds the live words of an entry. state is the first of them: the slot, and a sequence number above it, which
+// is odd while the words are being changed.
 type liveState struct {
 	state uint64
 	slot  LiveSlot
 }
 
-// readLive returns the live words as they stood at one instant, and false if they are being changed.
+// readLive returns the live words as they stood at one instant. It returns false if they are being changed.
 func (e *entryMem) readLive() (liveState, bool) {
 	state := atomic.LoadUint64(&e.live) // barrier view-acquire
-	of, packets, bytes := atomic.LoadUint64(&e.liveMap), atomic.LoadUint64(&e.liveBase[0]), atomic.LoadUint64(&e.liveBase[1])
+	mapAndEpoch := atomic.LoadUint64(&e.liveMap)
+	packets, bytes := atomic.LoadUint64(&e.liveBase[0]), atomic.LoadUint64(&e.liveBase[1])
 	loadFence() // barrier view-words-fence
-	s := liveState{state, LiveSlot{Map: uint32(of >> 32), Epoch: uint32(of), Slot: uint32(state), BasePackets: packets, BaseBytes: bytes}}
-	return s, state>>32&1 == 0 && atomic.LoadUint64(&e.live) == state
-}
 
-// SetLive says where readers can read the counter live from now on.
-func (w *Writer) SetLive(h Handle, s LiveSlot) error {
-	if s.Map == 0 {
-		s = LiveSlot{}
+	slot := LiveSlot{
+		Map:         uint32(mapAndEpoch >> 32),
+		Epoch:       uint32(mapAndEpoch),
+		Slot:        uint32(state),
+		BasePackets: packets,
+		BaseBytes:   bytes,
 	}
-	return w.onEntry(h, func(ent *entryMem) error { w.putLive(ent, s); return nil })
-}
-
-// putLive changes the live words of an entry. Once it has returned, the slot that they named may serve another counter: the
-// fence orders the odd first word before each later store of the writer, and the kernel counts for the other counter only
-// after it has seen such a store. A reader that has seen a count of that one therefore finds another first word.
-func (w *Writer) putLive(e *entryMem, s LiveSlot) {
-	seq := e.live >> 32 & (1<<32 - 1)
-	if s.Map == 0 && e.liveMap == 0 && seq&1 == 0 {
-		return
-	}
-	w.step("live-begin")
-	seq |= 1
-	store64(&e.live, seq<<32)
-	storeFence() // barrier view-begin-fence
-	w.step("live-announced")
-	store64(&e.liveMap, uint64(s.Map)<<32|uint64(s.Epoch))
-	store64(&e.liveBase[0], s.BasePackets)
-	store64(&e.liveBase[1], s.BaseBytes)
-	w.step("live-filled")
-	publish64(&e.live, (seq+1)<<32|uint64(s.Slot)) // barrier view-release
-	w.step("live-done")
-}
-
-// LivePath returns the path of the socket that hands out the map in which the kernel counts for the mirror at path.
-func LivePath(path string) string { return beside(path, "live") }
-
-// LiveMap is memory in which the kernel counts: for each CPU the slots of all counters, then a word with the epoch.
-// docs/mirror-format.md specifies it.
-type LiveMap struct {
-	FD       int    // of a map that no process can write through it
-	ID       uint32 // the kernel's number of the map
-	CPUs     int
-	Counters int // slots of a CPU
-	Stride   int // bytes from one CPU's slots to the next one's
-}
-
-// Message returns the message of a socket that hands out m.
-func (m LiveMap) Message() []byte {
-	b := make([]byte, liveSize)
-	copy(b, liveMagic)
-	for i, v := range [...]uint32{liveVersion, byteOrder, m.ID, uint32(m.CPUs), uint32(m.Counters)} {
-		binary.NativeEndian.PutUint32(b[lvmVersion+4*i:], v)
-	}
-	binary.NativeEndian.PutUint64(b[lvmStride:], uint64(m.Stride))
-	return b
+	even := state>>32&1 == 0
+	return liveState{state, slot}, even && atomic.LoadUint64(&e.live) == state
 }

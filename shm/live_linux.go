@@ -29,6 +29,7 @@ func dialLive(path string, o ReaderOptions) (*liveFile, error) {
 		return fail(doing, err)
 	}
 	defer unix.Close(fd)
+
 	f, err := receiveLive(fd)
 	if err != nil {
 		return fail("receiving a descriptor", err)
@@ -40,6 +41,7 @@ func dialLive(path string, o ReaderOptions) (*liveFile, error) {
 func receiveLive(fd int) (*liveFile, error) {
 	message, fds, err := words.Receive(fd, liveSize)
 	defer words.CloseAll(fds)
+
 	n := len(message)
 	switch {
 	case err != nil:
@@ -52,11 +54,13 @@ func receiveLive(fd int) (*liveFile, error) {
 	return mapLive(message, fds[0])
 }
 
-// mapLive maps the map that a message describes. A map accepts no longer mapping than its value, and keeps all of it
-// in memory for as long as it is mapped: no number of the message and none of an entry can make a reader fault.
+// mapLive maps the map that a message describes. The kernel refuses a mapping that is longer than the map's value, and
+// keeps all of the value in memory as long as it is mapped. So no number of the message and none of an entry can make a
+// reader fault.
 func mapLive(message []byte, fd int) (*liveFile, error) {
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(message[at:]) }
-	cpus, counters, stride := uint64(u32(lvmCPUs)), uint64(u32(lvmCounters)), binary.NativeEndian.Uint64(message[lvmStride:])
+	cpus, counters := uint64(u32(lvmCPUs)), uint64(u32(lvmCounters))
+	stride := binary.NativeEndian.Uint64(message[lvmStride:])
 	switch {
 	case string(message[:len(liveMagic)]) != liveMagic || u32(lvmByteOrder) != byteOrder || u32(lvmVersion) != liveVersion:
 		return nil, fmt.Errorf("not a message of version %d in this machine's byte order: %w", liveVersion, ErrFormat)
@@ -64,26 +68,33 @@ func mapLive(message []byte, fd int) (*liveFile, error) {
 		stride > 16*maxLiveCounters || stride%8 != 0 || cpus*stride > 1<<40:
 		return nil, fmt.Errorf("map %d of %d CPUs, %d counters and %d bytes for each CPU cannot be: %w", u32(lvmMap), cpus, counters, stride, ErrFormat)
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	if st.Mode&unix.S_IFMT != 0 { // a file could be cut short
+	if st.Mode&unix.S_IFMT != 0 { // a file could be cut short; a map has no type of file
 		return nil, fmt.Errorf("the descriptor is of a file, not of a map: %w", ErrFormat)
 	}
-	page := uint64(os.Getpagesize())
+
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("duplicating the descriptor: %w", err)
 	}
-	of := os.NewFile(uintptr(own), "map")
-	defer of.Close()
-	m, err := mapFile(of, 0, (cpus*stride+8+page-1)/page*page, false)
+	file := os.NewFile(uintptr(own), "map")
+	defer file.Close()
+	page := uint64(os.Getpagesize())
+	length := (cpus*stride + 8 + page - 1) / page * page // the slots and the epoch, in whole pages
+	m, err := mapFile(file, 0, length, false)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, ErrFormat)
 	}
 	return &liveFile{
-		m: m, id: u32(lvmMap), counters: int(counters), stride: int(stride / 8),
-		words: overlay[uint64](m.b, 0, uint32(cpus*stride/8)), epoch: &overlay[uint64](m.b, cpus*stride, 1)[0],
+		m:        m,
+		id:       u32(lvmMap),
+		counters: int(counters),
+		stride:   int(stride / 8),
+		words:    overlay[uint64](m.b, 0, uint32(cpus*stride/8)),
+		epoch:    &overlay[uint64](m.b, cpus*stride, 1)[0],
 	}, nil
 }

@@ -4,12 +4,11 @@ package shm
 
 import "sync/atomic"
 
-// Load returns the counter's value: packets, bytes and sampled-at of one
-// instant. ErrGone: the counter was removed. ErrBusy: try again.
+// Load returns the counter's value: packets, bytes and sampled-at of one instant. ErrGone: the counter was removed.
+// ErrStale: the mirror was given up. ErrBusy: try again.
 //
-// The three words are read, each with acquire, before the sequence word (barrier quick-fence), and
-// nothing was published since last: so the copy they came from is the current
-// one, which no writer fills.
+// The three words are read, each with acquire, before the sequence word (barrier quick-fence). If that is still last,
+// nothing was published since, so that the copy they came from is the current one, which no writer fills.
 func (c *Counter) Load() (Value, error) {
 	v := Value{
 		Packets:   atomic.LoadUint64(&c.cur.Packets),
@@ -22,8 +21,8 @@ func (c *Counter) Load() (Value, error) {
 	return v, nil
 }
 
-// loadValue reads the three words before any load that follows it: LDAR, on arm64, holds back the loads and stores
-// after it.
+// loadValue reads the three words before any load that follows it: on arm64 each load is an LDAR, which holds back the loads
+// and stores after it.
 func loadValue(p *Value) Value {
 	return Value{
 		Packets:   atomic.LoadUint64(&p.Packets),

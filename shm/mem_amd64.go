@@ -2,9 +2,8 @@
 
 package shm
 
-// amd64 keeps loads in order with loads and stores in order with stores, and
-// the compiler moves neither across a sync/atomic operation or a call, between
-// which every use stands: fences cost nothing.
+// amd64 keeps loads in order with loads, and stores in order with stores. The compiler moves neither across a sync/atomic
+// operation or a call, and every use of a fence stands between two of these. So a fence is no instruction here.
 
 func storeFence() {}
 

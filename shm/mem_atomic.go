@@ -4,23 +4,22 @@ package shm
 
 import "sync/atomic"
 
-// The memory operations of the protocol with one sync/atomic operation per
-// word: right on every architecture, and understood by the race detector. Tests take
-// the region from the heap, because that detector does not see mapped memory.
+// The memory operations of the protocol, with one sync/atomic operation for each word. They are right on every
+// architecture, and the race detector understands them. It does not see mapped memory, so tests take the region from the
+// heap.
 
 func publish64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
 func announce64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
-// Atomic operations are sequentially consistent in Go: no fence is needed
-// where every word is one.
+// Atomic operations are sequentially consistent in Go. Where every access to a word is one, no fence is needed.
 
 func storeFence() {}
 
 func loadFence() {}
 
-// copyWords copies word by word. One of the two sides is private to the
-// caller; treating both as shared costs little and needs no second function.
+// copyWords copies word by word. One of the two sides is private to the caller. To treat both as shared costs little, and
+// needs no second function.
 func copyWords(dst, src []uint64) {
 	for i := range dst {
 		atomic.StoreUint64(&dst[i], atomic.LoadUint64(&src[i]))

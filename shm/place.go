@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// The places of mirrors, which docs/mirror-format.md specifies. Only root can make runDir. All users can make
-// shmDir, and can fill the tmpfs that it is on.
+// The places of mirrors, which docs/mirror-format.md specifies. Only root can make runDir. All users can make shmDir, and can fill
+// the tmpfs that it is on.
 const (
 	runDir = "/run/flowtally"
 	shmDir = "/dev/shm/flowtally"
@@ -27,10 +26,9 @@ const (
 // userName names the mirrors in a user's runtime directory.
 const userName = "flowtally"
 
-// Dir returns the directory in which this process makes a mirror if its Options name no path. The
-// first of these is taken:
+// Dir returns the directory in which this process makes a mirror if its Options name no path. It is the first of these:
 //   - /run/flowtally, if it is on a tmpfs, and if this user is root or owns the directory;
-//   - $XDG_RUNTIME_DIR/flowtally, if this user is not root, owns $XDG_RUNTIME_DIR and it is on a tmpfs;
+//   - $XDG_RUNTIME_DIR/flowtally, if this user is not root and owns $XDG_RUNTIME_DIR, and it is on a tmpfs;
 //   - /dev/shm/flowtally.
 func Dir() string {
 	uid := os.Geteuid()
@@ -43,19 +41,20 @@ func Dir() string {
 	return shmDir
 }
 
-// DefaultPath returns the path at which this process makes the mirror of an instance if its Options
-// name none: a file in Dir. An empty instance means "default". Locate finds the mirrors of other users.
+// DefaultPath returns the path at which this process makes the mirror of an instance if its Options name none: a file in
+// Dir. An empty instance means "default". Locate also finds the mirrors of other users.
 func DefaultPath(instance string) string { return filepath.Join(Dir(), fileName(instance)) }
 
 func fileName(instance string) string { return cmp.Or(instance, "default") + ".mirror" }
 
-// Locate returns the path of the mirror of an instance, for OpenReader. An empty instance means "default".
-// Locate looks in /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, in this order, and
-// skips a directory that belongs to a user whom o does not trust. It returns the first mirror
-// whose owner o trusts and whose writer is alive. If no writer is alive, it returns the first mirror
-// whose owner o trusts, and else the first file of that name: OpenReader returns the reason why that is not
-// usable. An error satisfies fs.ErrNotExist if there is no such file, and ErrPermission if it
-// is, or may be, in a directory that was skipped.
+// Locate returns the path of the mirror of an instance, for OpenReader. An empty instance means "default". Locate looks in
+// /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, in this order, and skips a directory that belongs to
+// a user whom o does not trust.
+//
+// It returns the first mirror with an owner whom o trusts and a living writer. If no writer is alive, it returns the first
+// mirror with such an owner. If there is none, it returns the first file of that name, and OpenReader then says why that is
+// not usable. If there is no such file, the error satisfies fs.ErrNotExist, or ErrPermission if the file is, or may be, in
+// a directory that was skipped.
 func Locate(instance string, o ReaderOptions) (string, error) {
 	name := fileName(instance)
 	if strings.ContainsAny(name, "/\x00") {
@@ -65,20 +64,23 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 	if dir := trust.RuntimeDir(userName); dir != "" {
 		dirs = append(dirs, dir)
 	}
-	var dead, broken string
-	var skipped error
+
+	var dead, broken string // the first path of each
+	var skipped error       // why the first directory was skipped
 	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
 		var st unix.Stat_t
 		if unix.Lstat(dir, &st) != nil {
 			continue
 		}
 		if err := o.trustDir(dir, &st); err != nil {
-			if unix.Lstat(filepath.Join(dir, name), &st) != unix.ENOENT { // any user can make an empty /dev/shm/flowtally
+			// A directory without the file does not matter: any user can make an empty /dev/shm/flowtally.
+			if unix.Lstat(path, &st) != unix.ENOENT {
 				skipped = cmp.Or(skipped, err)
 			}
 			continue
 		}
-		path := filepath.Join(dir, name)
+
 		r, err := OpenReader(path, o)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
@@ -93,6 +95,7 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 		}
 		dead = cmp.Or(dead, path)
 	}
+
 	switch path := cmp.Or(dead, broken); {
 	case path != "":
 		return path, nil
@@ -101,27 +104,4 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 	}
 	return "", fmt.Errorf("instance %s: locating mirror: no file %s in %s: %w: start its writer (flowtally run), or open the file by its path",
 		cmp.Or(instance, "default"), name, strings.Join(dirs, ", "), fs.ErrNotExist)
-}
-
-// trusts tells whether the files of a user are trusted to hold true numbers.
-func (o ReaderOptions) trusts(uid uint32) bool {
-	return o.AnyOwner || uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid)
-}
-
-// trustDir returns why the files in dir may have been put there by a user who is not trusted.
-func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s: locating mirror: not a directory (links are not followed): %w", dir, ErrPermission)
-	case !o.trusts(st.Uid):
-		return fmt.Errorf("%s: locating mirror: the directory belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
-			dir, st.Uid, os.Geteuid(), ErrPermission)
-	}
-	return nil
-}
-
-// ownedBy tells whether dir is a directory of the user uid.
-func ownedBy(dir string, uid int) bool {
-	var st unix.Stat_t
-	return unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }

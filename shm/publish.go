@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which the same goroutine must call, control
-// methods wait. On a closed writer it returns 0, and publishes until EndCycle are dropped.
+// BeginCycle starts a poll cycle and returns its number. Control methods wait until EndCycle, which the same
+// goroutine must call. On a closed writer BeginCycle returns 0, and publishes until EndCycle are dropped.
 func (w *Writer) BeginCycle() (cycle uint64) {
 	w.mu.Lock()
 	if w.closed {
@@ -15,45 +15,49 @@ func (w *Writer) BeginCycle() (cycle uint64) {
 	}
 	w.inCycle = true
 	w.cycle++
-	publish64(&w.v.hdr.cycleBegun, w.cycle) // barrier begun-release (idle: the fences of the publishes that follow do)
+	publish64(&w.v.hdr.cycleBegun, w.cycle) // barrier begun-release (idle: the publishes that follow have fences)
+
 	if w.cycle&(restamp-1) == 0 {
 		w.restampRecords()
 	}
 	return w.cycle
 }
 
-// EndCycle completes the cycle at time now, which is also a heartbeat. The first one moves the state from Boot to Run.
+// EndCycle completes the cycle at time now, which is also a heartbeat, and wakes sleepers. The first cycle moves
+// the state from Boot to Run.
 func (w *Writer) EndCycle(now int64) {
 	if !w.inCycle {
 		w.outside("EndCycle")
 		return
 	}
 	h := w.v.hdr
-	atomic.StoreInt64(&h.cycleDoneAt, now)
-	publish64(&h.cycleDone, w.cycle) // barrier cycle-release
+	atomic.StoreInt64(&h.cycleDoneAt, now) // by sync/atomic: waker.cycle relies on the order of this store
+	publish64(&h.cycleDone, w.cycle)       // barrier cycle-release
 	w.beat(now)
 	if w.state == Boot {
 		w.state = Run
 		atomic.StoreUint32(&h.state, uint32(Run))
 	}
+
 	w.waker.cycle(now)
 	w.inCycle = false
 	w.mu.Unlock()
 }
 
-// AbandonCycle ends a cycle in which a fault on the file was recovered (Guard): readers may see the
-// values that it published, and it is not complete. The goroutine of BeginCycle calls it. Outside of a
-// cycle it does nothing, and returns false.
+// AbandonCycle ends a cycle in which the caller recovered a fault on the file (Guard). Readers may see the values
+// that the cycle published, but never a completed cycle. The goroutine of BeginCycle calls it. Outside of a cycle
+// it does nothing and returns false.
 func (w *Writer) AbandonCycle() bool {
 	if !w.inCycle {
 		return false
 	}
-	w.inCycle, w.faulted = false, true
+	w.inCycle = false
+	w.faulted = true
 	w.mu.Unlock()
 	return true
 }
 
-// outside is a call that belongs inside a cycle and is not: a mistake of the program, except after Close.
+// outside handles a call that belongs inside a cycle and came outside: a mistake of the program, except after Close.
 func (w *Writer) outside(call string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,20 +66,22 @@ func (w *Writer) outside(call string) {
 	}
 }
 
-// PublishBlock publishes the values of block's 64 counters as one unit. Rows
-// that belong to no counter are ignored. It allocates nothing.
+// PublishBlock publishes the values of a block's 64 counters as one unit. It ignores rows that belong to no
+// counter, and allocates nothing.
 func (w *Writer) PublishBlock(block int, values *Block) {
 	if !w.inCycle {
 		w.outside("PublishBlock")
 		return
 	}
 	if uint(block) >= uint(len(w.live)) || w.live[block] == 0 {
-		return // no counter's: readers do not look at it, and it stays as it is
+		return // no counter is in it: readers do not look there, and it stays as it is
 	}
-	s, live := (*w.v.list.Load())[block/segmentBlocks], w.live[block]
+	s := (*w.v.list.Load())[block/segmentBlocks]
+	live := w.live[block]
 	if s.kind != kindBlocks {
 		return
 	}
+
 	b := blockOf(s, block)
 	seq := b.seq()
 	next := nextSeq(*seq, false)
@@ -83,6 +89,7 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 	if live == ^uint64(0) && w.hook == nil && publishSame(seq, b.intent(), c, values, next, w.cycle) {
 		return
 	}
+
 	w.step("publish-block-begin")
 	announce64(b.intent(), next) // barrier publish-fence
 	w.step("publish-block-announced")
@@ -94,13 +101,14 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 	w.step("publish-block-done")
 }
 
-// republish publishes b as it stands, but for row i, which becomes v, of cycle: the value of
-// a counter that is added or removed; i < 0: none. live and the epoch are set anew.
+// republish publishes b as it stands, except for row i, whose counter is added or removed: it becomes v, of cycle.
+// i < 0 changes no row. live becomes the rows in use, and freed raises the epoch.
 func (w *Writer) republish(b block, i int, v Value, cycle, live uint64, freed bool) {
 	seq := b.seq()
 	next := nextSeq(*seq, freed)
 	announce64(b.intent(), next) // barrier publish-fence
 	w.step("republish-announced")
+
 	from, to := b.copy(*seq), b.copy(next)
 	copyBlock(&to.values, &from.values)
 	if i >= 0 {
@@ -112,8 +120,8 @@ func (w *Writer) republish(b block, i int, v Value, cycle, live uint64, freed bo
 	w.step("republish-done")
 }
 
-// parity returns the parity of the lowest block of a segment that is in use: a snapshot takes the
-// copies of this parity in one piece. ok is false if no block is in use.
+// parity returns the parity of a segment's blocks, that of the lowest block in use: a snapshot copies neighbouring
+// copies of one parity in one piece. ok is false if no block is in use.
 func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 	s := (*w.v.list.Load())[segment]
 	for b, live := range w.live[segment*segmentBlocks:][:segmentBlocks] {
@@ -126,7 +134,7 @@ func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 
 func blockOf(s *segment, n int) block { return block{s.blocks, uint32(n) % segmentBlocks} }
 
-// seal completes a copy whose values were filled in: rows that are not live become zero, and the copy gets its header.
+// seal completes a copy whose values are filled in: it clears the rows that are not live, and writes the header.
 func (c *copyMem) seal(cycle, live, epoch uint64) {
 	used := bits.Len64(live)
 	if live != ^uint64(0) {
@@ -135,6 +143,7 @@ func (c *copyMem) seal(cycle, live, epoch uint64) {
 			storeValue(&c.values[bits.TrailingZeros64(dead)], Value{})
 		}
 	}
+
 	oldest, newest := c.bounds(used)
 	store64(&c.cycle, cycle)
 	storeTime(&c.oldest, oldest)
@@ -143,12 +152,14 @@ func (c *copyMem) seal(cycle, live, epoch uint64) {
 	store64(&c.epoch, epoch)
 }
 
-// bounds returns the smallest and the largest time of the first n rows, 0 not
-// counted. That all are alike is told first: it takes a third of the time.
+// bounds returns the smallest and the largest sample time of the first n rows. Rows that were never sampled, whose
+// time is 0, do not count.
 func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	if n == 0 {
 		return 0, 0
 	}
+
+	// Most often all times are equal. To find that out takes a third of the time of the search below.
 	first, differ := c.values[0].SampledAt, int64(0)
 	rows := c.values[:n]
 	for ; len(rows) >= 4; rows = rows[4:] {
@@ -161,8 +172,9 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	if differ == 0 {
 		return first, first
 	}
-	// Less one, 0 is the largest unsigned number: no branch is needed to skip
-	// it. Two of each, because each waits for the one before it.
+
+	// Less one, 0 becomes the largest unsigned number, so that the minimum skips it without a branch. Each minimum
+	// waits for the one before it, so two chains run side by side.
 	low, low2, high, high2 := ^uint64(0), ^uint64(0), int64(0), int64(0)
 	for rows = c.values[:n]; len(rows) >= 2; rows = rows[2:] {
 		at, at2 := rows[0].SampledAt, rows[1].SampledAt
@@ -175,8 +187,8 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	return int64(min(low, low2) + 1), max(high, high2)
 }
 
-// PublishRecord publishes the value of the latency counter of that index
-// (Handle.Index). An index that belongs to no counter is ignored.
+// PublishRecord publishes the value of the latency counter of that index (Handle.Index). It ignores an index that
+// belongs to no counter, and allocates nothing.
 func (w *Writer) PublishRecord(index uint32, v Value) {
 	if !w.inCycle {
 		w.outside("PublishRecord")
@@ -190,10 +202,12 @@ func (w *Writer) PublishRecord(index uint32, v Value) {
 	if s.kind != kindRecords {
 		return
 	}
+
 	r := &s.records.records[index%SegmentLen]
 	w.putRecord(r, nextSeq(r.seq, false), v, w.cycle)
 }
 
+// putRecord publishes v, of cycle, as the record's value, under sequence word next.
 func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-begin")
 	storeFence() // barrier publish-fence
@@ -205,10 +219,11 @@ func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-done")
 }
 
-// restamp is how often, in cycles, records that were not published meanwhile are: only the low half of a record's cycle
-// is kept, and it must not come round while it stands.
+// restamp is after how many cycles every record is published again. A record keeps only the low 32 bits of its
+// cycle: readers take them for the latest cycle with these bits, which holds for 2^32 cycles.
 const restamp = 1 << 30
 
+// restampRecords publishes every live record again, with its value, under the current cycle.
 func (w *Writer) restampRecords() {
 	for n, s := range *w.v.list.Load() {
 		if s.kind != kindRecords {
@@ -223,8 +238,8 @@ func (w *Writer) restampRecords() {
 	}
 }
 
-// AppendHistory writes a sample of h into the ring. It overwrites the oldest
-// record when the ring is full; readers learn exactly how many they missed.
+// AppendHistory writes a sample of h into the ring. In a full ring it overwrites the oldest record. Readers learn
+// exactly how many records they missed.
 func (w *Writer) AppendHistory(h Handle, v Value) {
 	if !w.inCycle {
 		w.outside("AppendHistory")
@@ -234,14 +249,20 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 	if size == 0 {
 		return
 	}
+
 	hdr := w.v.hdr
 	n := hdr.historyTail + 1
 	w.step("history-begin")
 	announce64(&hdr.historyIntent, n) // barrier history-fence
 	w.step("history-announced")
 	rec := historyMem{
-		position: n, index: h.Index, generation: h.Generation,
-		time: v.SampledAt, packets: v.Packets, bytes: v.Bytes, cycle: w.cycle,
+		position:   n,
+		index:      h.Index,
+		generation: h.Generation,
+		time:       v.SampledAt,
+		packets:    v.Packets,
+		bytes:      v.Bytes,
+		cycle:      w.cycle,
 	}
 	dst := &w.v.history[(n-1)&(size-1)]
 	copyWords(wordsAt(dst), wordsAt(&rec))
@@ -250,10 +271,13 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 	w.step("history-done")
 }
 
-// Heartbeat tells readers that the writer lives, from a writer whose cycles are
-// further apart than Options.HeartbeatPeriod.
+// Heartbeat tells readers that the writer lives. A writer calls it whose cycles are further apart than
+// Options.HeartbeatPeriod.
 func (w *Writer) Heartbeat(now int64) {
-	_ = w.control(func() error { w.beat(now); return nil })
+	_ = w.control(func() error {
+		w.beat(now)
+		return nil
+	})
 }
 
 func (w *Writer) beat(now int64) { storeTime(&w.v.hdr.heartbeat, now) }

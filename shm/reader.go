@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/flowtally/flowtally/shm/words"
 )
@@ -20,28 +19,29 @@ type ReaderOptions struct {
 	AnyOwner bool
 }
 
-// Reader reads a mirror. Its methods may be called from any goroutine. After Close lookups return
-// ErrClosed. Counters and snapshots stay readable.
+// Reader reads one mirror file. Its methods may be called from any goroutine. After Close lookups return
+// ErrClosed, while counters and snapshots stay readable.
 type Reader struct {
 	path    string
-	id      fileID // of the file that was opened
+	id      fileID // of the opened file
 	options ReaderOptions
 	v       *view
-	closed  atomic.Bool
-	left    atomic.Bool // an Instance has left this file for the next: waits end with ErrStale
 
-	mu      sync.RWMutex
-	names   map[string]Handle         // by the last scan of the catalogue
-	namesAt uint64                    // catalogueChanges before that scan, plus one; 0: never scanned
-	device  *deviceFile               // the segment that was opened last
-	live    *liveFile                 // the map that was handed out last
-	apart   map[uint64]*words.Mapping // words files that were handed out, by number
+	closed     atomic.Bool
+	superseded atomic.Bool // an Instance reads the next file by now: waits end with ErrStale
+
+	mu            sync.RWMutex
+	handleByName  map[string]Handle         // as of the last scan of the catalogue
+	scanned       uint64                    // catalogueChanges before that scan, plus one; 0: no scan yet
+	device        *deviceFile               // the device segment that was opened last
+	live          *liveFile                 // the live map that was received last
+	wordsByNumber map[uint64]*words.Mapping // the words files that were received
 
 	page readerPage // for Wait
 }
 
-// OpenReader maps the mirror at path read-only, and stays with this file when another one takes its name. An error
-// that satisfies ErrNotReady or fs.ErrNotExist means that there is no writer yet.
+// OpenReader maps the mirror at path read-only. The Reader stays with this file when another file takes the
+// name. An error that satisfies ErrNotReady or fs.ErrNotExist means that no writer has made the mirror yet.
 func OpenReader(path string, options ...ReaderOptions) (*Reader, error) {
 	o := optional(options)
 	v, id, err := openView(path, o)
@@ -59,17 +59,17 @@ func optional(options []ReaderOptions) ReaderOptions {
 	return options[0]
 }
 
-// Path is the file's name when it was opened.
+// Path returns the name under which the file was opened.
 func (r *Reader) Path() string { return r.path }
 
-// Close ends lookups and waits. The memory stays mapped until nothing refers to it: a
-// Counter in use elsewhere goes on reading, and never faults. Idempotent.
+// Close ends lookups and waits. The memory stays mapped until nothing refers to it: a Counter that another
+// goroutine uses keeps reading, and never faults. Idempotent.
 func (r *Reader) Close() error {
 	r.closed.Store(true)
 	return r.v.close()
 }
 
-// guard is Guard for an open reader, whose memory stays mapped meanwhile.
+// guard calls fn under Guard if the reader is open, and keeps the memory mapped meanwhile.
 func (r *Reader) guard(fn func() error) error {
 	defer runtime.KeepAlive(r)
 	if r.closed.Load() {
@@ -78,7 +78,8 @@ func (r *Reader) guard(fn func() error) error {
 	return Guard(fn)
 }
 
-// Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange that may have it goes on: try again.
+// Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange is swapping counters, and
+// this one may be among them. Try again.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
 	err = r.guard(func() error {
 		h, err = r.lookup(name)
@@ -92,56 +93,73 @@ func (r *Reader) Lookup(name string) (h Handle, err error) {
 
 func (r *Reader) lookup(name string) (Handle, error) {
 	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges) // barrier changes-acquire
+
 	r.mu.RLock()
-	h, ok := r.names[name]
-	lacks := !ok && r.namesAt == changes+1 && changes&swapping == 0 // the table is complete without the name
+	h, known := r.handleByName[name]
+	upToDate := r.scanned == changes+1
 	r.mu.RUnlock()
-	if ok {
+
+	if known {
+		// A live counter never changes its name.
 		if p, err := r.v.place(h.Index); err == nil && p.live(h) {
-			return h, nil // a live counter never changes its name
+			return h, nil
 		}
 	}
-	l := looks{}
-	for !lacks && l.again(r.v) {
-		names, err := r.scan(l.word)
-		if h, ok = names[name]; ok || err != nil {
-			return h, err
+
+	// Without the name in a table that is up to date, a scan finds nothing either. During an Exchange it may:
+	// the counter can be between its old slot and its new one.
+	hopeless := !known && upToDate && changes&swapping == 0
+	if !hopeless {
+		var s scans
+		for s.next(r.v) {
+			handles, err := r.scan(s.changes)
+			if err != nil {
+				return Handle{}, err
+			}
+			if h, ok := handles[name]; ok {
+				return h, nil
+			}
 		}
-	}
-	if l.n > maxTries && r.v.status(Now()).Alive {
-		return Handle{}, fmt.Errorf("counters are exchanged meanwhile: %w", ErrBusy)
+		if s.exhausted() && r.v.status(Now()).Alive {
+			return Handle{}, fmt.Errorf("counters are exchanged meanwhile: %w", ErrBusy)
+		}
 	}
 	return Handle{}, fmt.Errorf("%w: check the name (flowtally get lists all counters)", ErrNotFound)
 }
 
-// scan renews the table of names. changes was loaded before, so a change made during the scan leads to another one.
+// scan makes the table of handles anew. changes was loaded before the scan, so that a change during the scan
+// leads to another one.
 func (r *Reader) scan(changes uint64) (map[string]Handle, error) {
-	names := make(map[string]Handle)
+	handles := make(map[string]Handle)
 	var scratch entryMem
 	err := r.v.eachUsed(func(i uint32, p place) {
 		if id, _, err := p.entry().read(&scratch); err == nil {
-			names[getString(scratch.name[:])] = Handle{Index: i, Generation: uint32(id)}
+			handles[getString(scratch.name[:])] = Handle{Index: i, Generation: uint32(id)}
 		}
 	})
-	if err == nil {
-		r.mu.Lock()
-		r.names, r.namesAt = names, changes+1
-		r.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+
+	r.mu.Lock()
+	r.handleByName, r.scanned = handles, changes+1
+	r.mu.Unlock()
+	return handles, nil
 }
 
-// Entries lists the live counters in the order of their indices. While a Writer.Exchange swaps counters Entries waits and
-// looks again, 64 times at most, so that it finds each counter that goes on once. After that, as beside a writer that was
-// killed or stopped in the swap, the list has no counter twice but may miss counters of the exchange. So it is with Find,
-// Lookup and Catalogue.
+// Entries lists the live counters in the order of their indices.
+//
+// While a Writer.Exchange swaps counters, Entries waits and looks again, up to 64 times, so that it finds each
+// counter that goes on exactly once. After that, as beside a writer that was killed or stopped in the swap, the
+// list has no counter twice but may miss counters of the exchange. The same is true of Find, Lookup and
+// Catalogue.
 func (r *Reader) Entries() ([]Entry, error) {
 	var out []Entry
 	err := r.guard(func() (err error) {
-		if out, err = r.v.entries(nil); err == nil {
-			err = r.v.stale()
+		if out, err = r.v.entries(nil); err != nil {
+			return err
 		}
-		return err
+		return r.v.stale()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: listing counters: %w", r.path, err)
@@ -149,14 +167,15 @@ func (r *Reader) Entries() ([]Entry, error) {
 	return out, nil
 }
 
-// Entry describes the counter of a handle. ErrGone means that the counter was removed: the entry is then as it was
-// when that happened, or, where the slot has served another counter since, has no Name.
+// Entry describes the counter of a handle. ErrGone: the counter was removed. The entry is then as it was at the
+// removal, or has no Name if the slot has served another counter since.
 func (r *Reader) Entry(h Handle) (e Entry, err error) {
 	err = r.guard(func() error {
 		p, err := r.v.place(h.Index)
 		if err != nil {
 			return err
 		}
+
 		scratch := new(entryMem)
 		id, slot, err := p.entry().readUsed(scratch)
 		if err == nil && uint32(id) == h.Generation {
@@ -175,78 +194,9 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 
 // Counter prepares reading the counter of a handle. ErrGone: it was removed.
 func (r *Reader) Counter(h Handle) (c Counter, err error) {
-	err = r.guard(func() error { c, err = r.v.counter(h); return err })
+	err = r.guard(func() error {
+		c, err = r.v.counter(h)
+		return err
+	})
 	return c, err
 }
-
-// Status holds the header's words about the writer and the mirror.
-type Status struct {
-	State      State
-	File       uint64 // random: names this file
-	Replaced   bool   // the file was given up for ever (ErrStale): open it again
-	Generation uint64 // random, of this writer: another number means another one
-	Takeovers  uint64
-	Started    time.Time
-	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and the file not replaced.
-	Alive           bool
-	Age             time.Duration // of the last heartbeat
-	HeartbeatPeriod time.Duration
-
-	Cycle            uint64        // the poll cycle that was completed last
-	CycleAge         time.Duration // since then; 0 before the first cycle
-	PollPeriod       time.Duration // from one cycle to the next, at present; 0: no fixed time, or not told
-	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
-
-	Counters, CountersUsed int // Counters: how many the file holds before it grows again
-	Records, RecordsUsed   int
-	CounterLimit           int // by Options; 0: no limit, -1: no counters at all
-	RecordLimit            int
-	History                int
-	HistoryTail            uint64 // records ever written
-	Refused                uint64 // counters refused because the mirror was full
-}
-
-// Status reads the header. It costs one look at the clock.
-func (r *Reader) Status() Status {
-	var s Status
-	_ = Guard(func() error { s = r.v.status(Now()); return nil })
-	runtime.KeepAlive(r)
-	return s
-}
-
-func (v *view) status(now int64) Status {
-	h := v.hdr
-	s := Status{
-		File:             v.fixed.file,
-		Replaced:         v.stale() != nil,
-		State:            State(atomic.LoadUint32(&h.state)),
-		Generation:       atomic.LoadUint64(&h.generation),
-		Takeovers:        atomic.LoadUint64(&h.takeovers),
-		Started:          time.Unix(0, atomic.LoadInt64(&h.startedWall)),
-		Age:              age(now, atomic.LoadInt64(&h.heartbeat)),
-		HeartbeatPeriod:  time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)),
-		Cycle:            atomic.LoadUint64(&h.cycleDone),
-		PollPeriod:       time.Duration(max(0, atomic.LoadInt64(&h.pollPeriod))),
-		CatalogueChanges: atomic.LoadUint64(&h.catalogueChanges),
-		CountersUsed:     int(atomic.LoadUint32(&h.countersUsed)),
-		RecordsUsed:      int(atomic.LoadUint32(&h.recordsUsed)),
-		CounterLimit:     limitOf(atomic.LoadUint32(&h.counterLimit)),
-		RecordLimit:      limitOf(atomic.LoadUint32(&h.recordLimit)),
-		History:          len(v.history),
-		HistoryTail:      atomic.LoadUint64(&h.historyTail),
-		Refused:          atomic.LoadUint64(&h.refused),
-	}
-	s.Counters, s.Records = v.capacity()
-	if at := atomic.LoadInt64(&h.cycleDoneAt); at != 0 {
-		s.CycleAge = age(now, at)
-	}
-	s.Alive = (s.State == Boot || s.State == Run) && !tooOld(s.Age, s.HeartbeatPeriod) && !s.Replaced
-	return s
-}
-
-// tooOld tells whether a writer with a heartbeat of that age is dead: it is older than two periods. The
-// period comes from the file: twice the number may overflow.
-func tooOld(age, period time.Duration) bool { return uint64(age)/2 > uint64(period) }
-
-// age is now - at, not below 0: two processes' looks at one clock may cross.
-func age(now, at int64) time.Duration { return time.Duration(max(0, now-at)) }

@@ -20,7 +20,7 @@ func ringRecords(history int) (uint32, error) {
 	case history == 0:
 		return 0, nil
 	}
-	return 1 << max(1, bits.Len32(uint32(history)-1)), nil // Cursor.next needs 2
+	return 1 << max(1, bits.Len32(uint32(history)-1)), nil // at least 2 records: see Cursor.next
 }
 
 // ringLength is the length of the history ring in the file.
@@ -33,17 +33,22 @@ func segmentOffset(history, n uint32) uint64 {
 	return headerSize + ringLength(history) + uint64(n)*segmentSize
 }
 
-// format writes the immutable header into b, which is zero, and leaves version 0:
-// not ready.
+// format writes the immutable header into b, which is zero. It leaves the version 0: not ready.
 func format(b []byte, history uint32, file uint64, createdWall int64) (fixedMem, error) {
 	h, err := overlayHeader(b)
 	if err != nil {
 		return fixedMem{}, err
 	}
 	copy(h.magic[:], Magic)
-	h.byteOrder, h.length, h.clock = byteOrder, headerSize, clockMono
-	h.segmentLength, h.segmentCounters, h.blockLen = segmentSize, SegmentLen, BlockLen
-	h.createdWall, h.history, h.file = createdWall, history, file
+	h.byteOrder = byteOrder
+	h.length = headerSize
+	h.clock = clockMono
+	h.segmentLength = segmentSize
+	h.createdWall = createdWall
+	h.segmentCounters = SegmentLen
+	h.blockLen = BlockLen
+	h.history = history
+	h.file = file
 	h.checksum = h.fixedMem.sum()
 	return h.fixedMem, nil
 }
@@ -66,11 +71,14 @@ func tooShort(length int64) error {
 	return fmt.Errorf("%d bytes are shorter than a header: %w", length, ErrTruncated)
 }
 
-// fixed copies the immutable header, once, and checks the copy. The file's own
-// bytes may change under a hostile writer: nothing reads them again.
+// fixed copies the immutable header once, and checks the copy. Nothing reads the file's own bytes again: a hostile writer
+// may change them at any time.
 func (h *headerMem) fixed() (f fixedMem, err error) {
 	atomic.LoadUint32(&h.version) // with acquire: a version that is not 0 was stored last
 	copyWords(wordsAt(&f), wordsAt(&h.fixedMem))
+
+	// A version that this program does not know may mean anything by the words behind it. So magic, version and byte order
+	// come first.
 	switch {
 	case string(f.magic[:]) != Magic:
 		return f, foreign(f.magic[:])
@@ -90,6 +98,7 @@ func (h *headerMem) fixed() (f fixedMem, err error) {
 	case f.clock != clockMono:
 		return f, fmt.Errorf("clock %d is unknown: %w", f.clock, ErrFormat)
 	}
+
 	if sum := f.sum(); sum != f.checksum {
 		return f, fmt.Errorf("header checksum %#x, computed %#x: %w", f.checksum, sum, ErrFormat)
 	}
@@ -115,11 +124,18 @@ func identity(state, generation uint32) uint64 { return uint64(state)<<32 | uint
 
 func epochOf(seq uint64) uint64 { return seq >> epochShift }
 
-// nextSeq is the sequence word after s, with the epoch raised by free.
+// nextSeq is the sequence word after s. free raises the epoch, as for a counter that is freed.
 func nextSeq(s uint64, free bool) uint64 {
 	e := epochOf(s)
 	if free && e < epochMax {
 		e++
 	}
 	return e<<epochShift | (s+1)&countMask
+}
+
+// segmentOffset is where segment n lies in the file.
+func (v *view) segmentOffset(n int) uint64 { return segmentOffset(v.fixed.history, uint32(n)) }
+
+func (v *view) entryOffset(i uint32) uint64 {
+	return v.segmentOffset(int(i/SegmentLen)) + uint64(i%SegmentLen)*entrySize
 }

@@ -1,85 +1,15 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
-	"math/bits"
 	"path/filepath"
-	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
-// Intact returns nil while the mirror's file has its name, its length, its header and its live entries, of which each
-// call looks at some, and while no access to it has faulted. Else the error gives the reason, and Remake makes it anew.
-// Intact is for one call in a heartbeat period. It takes a lock whose file was removed or replaced again (ErrInUse:
-// another process has it by now), and makes such a page of waiters anew.
-func (w *Writer) Intact() error {
-	w.growing.Lock()
-	err := w.keepLock()
-	w.growing.Unlock()
-	if errors.Is(err, ErrInUse) {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return ErrClosed
-	}
-	w.waker.keep()
-	f := w.v.store.(fileStore).File
-	var st, named unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
-	}
-	switch err := unix.Lstat(w.path, &named); {
-	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: the mirror was removed: %w", w.path, err)
-	case err != nil:
-		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
-	case idOf(&st) != idOf(&named):
-		return fmt.Errorf("%s: another file has the mirror's name: %w", w.path, ErrStale)
-	}
-	if end := segmentOffset(w.v.fixed.history, uint32(len(*w.v.list.Load()))); uint64(st.Size) < end {
-		return fmt.Errorf("%s: the mirror was cut short: %d of %d bytes are there: %w", w.path, st.Size, end, ErrTruncated)
-	}
-	if w.faulted {
-		return fmt.Errorf("%s: a page of the mirror was not there: it was cut short, or has a hole that no space is left for: %w", w.path, ErrTruncated)
-	}
-	return w.guard(func() error {
-		fixed, err := w.v.hdr.fixed()
-		if err != nil || fixed.checksum != w.v.fixed.checksum || atomic.LoadUint64(&w.v.hdr.generation) != w.generation ||
-			w.v.declared() != len(*w.v.list.Load()) {
-			return fmt.Errorf("%s: the mirror's header was overwritten: %w", w.path, ErrFormat)
-		}
-		return w.sampleEntries()
-	})
-}
-
-// sampleEntries looks at one live counter of each block, every time at another one: a hole or an
-// overwritten part of the catalogue is found that way, in a few microseconds.
-func (w *Writer) sampleEntries() error {
-	w.sampled++
-	for n, live := range w.live {
-		if live == 0 {
-			continue
-		}
-		row := (bits.TrailingZeros64(bits.RotateLeft64(live, -w.sampled%BlockLen)) + w.sampled) % BlockLen
-		p, err := w.v.place(uint32(n*BlockLen + row))
-		if err != nil {
-			return err
-		}
-		if atomic.LoadUint64(&p.entry().identity)>>32 != entLive {
-			return fmt.Errorf("%s: the entry of counter %d was overwritten: %w", w.path, n*BlockLen+row, ErrFormat)
-		}
-	}
-	return nil
-}
-
-// Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is taken from the old file,
+// Remake makes the mirror anew under its name, in another file, and goes on there. It takes nothing from the old file,
 // whose content may be anything: entries are all counters, with their handles, which stay. A live counter that is not
 // among them is gone. Values are absent until they are published, and the history starts empty. Readers of the old file
-// get ErrStale where it can still be marked. Cycles wait for the exchange only. An error leaves the writer as it was.
+// get ErrStale if Remake can still mark it. Cycles wait only for the exchange of the files. An error leaves the writer as
+// it was.
 func (w *Writer) Remake(entries []Entry) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -87,75 +17,56 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err != nil {
 		return err
 	}
+
 	w.mu.Lock()
-	kinds := make([]uint32, 0, len(*w.v.list.Load()))
-	for _, s := range *w.v.list.Load() {
-		kinds = append(kinds, s.kind)
-	}
-	history, path, mode := w.v.fixed.history, w.path, w.mode
+	list := *w.v.list.Load()
+	history := w.v.fixed.history
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
 		return ErrClosed
 	}
-	if _, err := prepareDir(filepath.Dir(path), w.log); err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	kinds := make([]uint32, 0, len(list))
+	for _, s := range list {
+		kinds = append(kinds, s.kind)
+	}
+
+	if err := w.remake(file, history, kinds, entries); err != nil {
+		return fmt.Errorf("%s: making the mirror anew: %w", w.path, err)
+	}
+	return nil
+}
+
+// remake is Remake with the number that names the file, and with the history and the segments of the old one.
+func (w *Writer) remake(file uint64, history uint32, kinds []uint32, entries []Entry) error {
+	if _, err := prepareDir(filepath.Dir(w.path), w.log); err != nil {
+		return err
 	}
 	if err := w.keepLock(); err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+		return err
 	}
-	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.reserve, w.step)
+	d, err := newDraft(w.path, segmentOffset(history, uint32(len(kinds))), w.mode, w.reserve, w.step)
 	if err != nil {
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+		return err
 	}
+
 	var v *view
 	err = Guard(func() (err error) {
-		v, err = formatFile(d.store(), history, kinds, file)
-		if err == nil {
-			err = v.fill(entries)
+		if v, err = formatFile(d.store(), history, kinds, file); err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.exchange(d, v, entries)
+		if err := v.fill(entries); err != nil {
+			return err
 		}
-		return err
+		return w.exchange(d, v, entries)
 	})
 	if err != nil {
 		if v != nil {
 			v.unmap()
 		}
 		d.drop()
-		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	return nil
-}
-
-// keepLock takes the lock again if its file has lost the name: without it, that lock keeps no other writer out.
-func (w *Writer) keepLock() error {
-	w.mu.Lock()
-	closed := w.closed
-	w.mu.Unlock()
-	if closed {
-		return ErrClosed
-	}
-	var held, named unix.Stat_t
-	if err := unix.Fstat(int(w.lock.Fd()), &held); err != nil {
-		return fmt.Errorf("%s: reading status of the writer's lock: %w", w.lock.Name(), err)
-	}
-	if unix.Lstat(w.lock.Name(), &named) == nil && idOf(&held) == idOf(&named) {
-		return nil
-	}
-	lock, err := takeLock(w.path, w.step)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return errors.Join(ErrClosed, lock.Close())
-	}
-	old := w.lock
-	w.lock = lock
-	return old.Close()
+	return err
 }
 
 // fill makes entries the live counters of v, which is zero but for its header.
@@ -185,6 +96,7 @@ func (v *view) fill(entries []Entry) error {
 		}
 		scratch.identity = identity(entLive, e.Handle.Generation)
 		copyWords(wordsAt(p.entry()), wordsAt(&scratch))
+
 		d := &v.hdr.table[e.Handle.Index/SegmentLen]
 		d.high = max(d.high, p.n+1)
 		if p.latency() {
@@ -192,7 +104,7 @@ func (v *view) fill(entries []Entry) error {
 			continue
 		}
 		v.hdr.countersUsed++
-		// As after a publish: a writer that is killed before the next one leaves a whole mirror.
+		// The block stands as after a publish, so that a writer that is killed before the next one leaves a whole mirror.
 		b := p.block()
 		*b.seq(), *b.intent() = 1, 1
 		b.copy(1).live |= 1 << (p.n % BlockLen)
@@ -215,28 +127,23 @@ func (s *segment) populate(high uint32) {
 	populate(s.m, segCopy1, copies)
 }
 
-// exchange gives the draft the mirror's name and makes v the writer's view.
+// exchange gives the draft the mirror's name, and makes v the writer's view.
 func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return ErrClosed
 	}
-	old, now, h := w.v, Now(), v.hdr
-	w.introduce(h, now)
-	h.cycleBegun, h.cycleDone, h.cycleDoneAt = w.cycle, w.cycle, now
-	if w.device != nil {
-		h.deviceGeneration, h.deviceLength = w.device.v.fixed.generation, w.device.v.fixed.fileLength
-		for _, s := range w.device.slots {
-			if s == nil || !s.set {
-				continue
-			}
-			if p, err := v.place(s.handle.Index); err == nil && p.live(s.handle) {
-				p.entry().slots[0].device = s.number + 1
-			}
-		}
-	}
-	names, live := make(map[string]uint32, len(entries)), make([]uint64, len(w.live))
+
+	now := Now()
+	w.introduce(v.hdr, now)
+	v.hdr.cycleBegun = w.cycle
+	v.hdr.cycleDone = w.cycle
+	v.hdr.cycleDoneAt = now
+	w.nameDevices(v)
+
+	names := make(map[string]uint32, len(entries))
+	live := make([]uint64, len(w.live))
 	for _, e := range entries {
 		names[e.Name] = e.Handle.Index
 		live[e.Handle.Index/BlockLen] |= 1 << (e.Handle.Index % BlockLen)
@@ -248,7 +155,10 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 		return err
 	}
 	w.step("remake-renamed")
-	w.v, w.faulted = v, false
+
+	old := w.v
+	w.v = v
+	w.faulted = false
 	w.names, w.live, w.free = names, live, free
 	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
 	old.unmap()
@@ -258,7 +168,25 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	return nil
 }
 
-// retireOthers makes every slot of v that was used and belongs to no counter of live cool down. Its next counter gets a
+// nameDevices makes the entries of v name the slots of the device segment that serve their counters. The segment itself
+// stays where it is: a device may be writing to it.
+func (w *Writer) nameDevices(v *view) {
+	if w.device == nil {
+		return
+	}
+	v.hdr.deviceGeneration = w.device.v.fixed.generation
+	v.hdr.deviceLength = w.device.v.fixed.fileLength
+	for _, s := range w.device.slots {
+		if s == nil || !s.set {
+			continue
+		}
+		if p, err := v.place(s.handle.Index); err == nil && p.live(s.handle) {
+			p.entry().slots[0].device = s.number + 1
+		}
+	}
+}
+
+// retireOthers makes every slot of v cool down that was used and belongs to no counter of live. Its next counter gets a
 // generation that no handle has had: the handle of a counter that is gone never names another counter.
 func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 	free := w.free
@@ -273,10 +201,13 @@ func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 				continue
 			}
 			f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
-			if w.spent != 0 {
-				s.entries[k].identity, s.entries[k].freedAt = identity(entRetired, w.spent), now
-				v.hdr.table[n].high = max(v.hdr.table[n].high, k+1)
+			if w.spent == 0 {
+				continue // there never was a handle
 			}
+			e := &s.entries[k]
+			e.identity = identity(entRetired, w.spent)
+			e.freedAt = now
+			v.hdr.table[n].high = max(v.hdr.table[n].high, k+1)
 		}
 	}
 	return free

@@ -13,9 +13,11 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Remove removes the mirror at path with the files beside it, and with it its totals. ErrInUse: a writer has it.
-// fs.ErrNotExist: there is none. The files are in the directory that path names at the call, whatever takes its place
-// meanwhile; a link that another user may have made there is not followed.
+// Remove removes the mirror at path, its totals, and the files beside it. ErrInUse: a writer has it. fs.ErrNotExist:
+// there is no mirror.
+//
+// Remove opens the directory of path once, and works there whatever takes the directory's place meanwhile. It does not
+// follow a link that another user may have made.
 func Remove(path string) error {
 	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
@@ -29,6 +31,7 @@ func Remove(path string) error {
 	return nil
 }
 
+// openDir opens a directory. It follows links only where no untrusted user could have made one.
 func openDir(path string) (*os.File, error) {
 	dir, why, err := trust.Open(path, func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
 	if err != nil || why == "" {
@@ -37,13 +40,14 @@ func openDir(path string) (*os.File, error) {
 	return openWithoutLinks(path)
 }
 
-// openWithoutLinks opens a directory whose path has no symbolic link, part by part, as openat2 does with
-// RESOLVE_NO_SYMLINKS (since 5.6, and not under every emulator).
+// openWithoutLinks opens a directory whose path has no symbolic link, part by part. openat2 with RESOLVE_NO_SYMLINKS does
+// that in one call, but Linux has it only since 5.6, and some emulators do not.
 func openWithoutLinks(path string) (*os.File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
+
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	dir, err := unix.Open("/", flags, 0)
 	if err != nil {
@@ -60,6 +64,7 @@ func openWithoutLinks(path string) (*os.File, error) {
 	return os.NewFile(uintptr(dir), path), nil
 }
 
+// removeIn is Remove for a path through the descriptor of its directory.
 func removeIn(path string) error {
 	if _, err := os.Lstat(path); err != nil {
 		return err
@@ -73,6 +78,7 @@ func removeIn(path string) error {
 	}
 	defer lock.Close()
 
+	// The lock goes last, while it is held: a writer that starts meanwhile sees a whole mirror or none.
 	var errs []error
 	for _, file := range Files(path) {
 		if file == lock.Name() {
@@ -82,10 +88,11 @@ func removeIn(path string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, os.Remove(lock.Name()))...) // last, while it is held: a writer that starts meanwhile sees a mirror whole or none
+	errs = append(errs, os.Remove(lock.Name()))
+	return errors.Join(errs...)
 }
 
-// renamedError shows a directory in an error by its name, in place of its descriptor.
+// renamedError is an error that shows a directory by its name instead of its descriptor.
 type renamedError struct {
 	error
 	from, to string

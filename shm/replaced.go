@@ -6,19 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// giveUp marks the mirror as given up for ever: another file, whose word by is (0: not known), has its name or will
-// have it. Readers return ErrStale from then on. Every sequence word moves on by two, so that the quick form of
-// Counter.Load, which compares nothing else, goes to the slow one; the copy under it stays the current one. The words
-// under which readers read counters live move in the same way. No other word is written.
+// giveUp marks the mirror as given up for ever: another file has its name or will have it. by is the word that names that
+// file; 0: not known. From then on readers return ErrStale.
+//
+// The quick form of Counter.Load compares nothing but a sequence word. So every sequence word moves on, by two: it then
+// differs, and the copy under it stays the current one. Live.Load compares the live words, which move likewise. No other
+// word is written.
 func (v *view) giveUp(by uint64) error {
 	atomic.StoreUint64(&v.hdr.replaced, max(by, 1))
+
 	list, err := v.segments()
-	move := func(seq *uint64) {
-		s := atomic.LoadUint64(seq)
-		publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
-	}
 	high := v.high
-	if _, ferr := v.hdr.fixed(); ferr != nil { // overwritten, and the high-water marks with it
+	if _, ferr := v.hdr.fixed(); ferr != nil { // the header was overwritten, and the high-water marks with it
 		high = func(int) uint32 { return SegmentLen }
 	}
 	for n, s := range list {
@@ -29,23 +28,29 @@ func (v *view) giveUp(by uint64) error {
 		}
 		if s.kind == kindRecords {
 			for k := range high(n) {
-				move(&s.records.records[k].seq)
+				moveSeq(&s.records.records[k].seq)
 			}
 			continue
 		}
 		for i := range blocksUsed(high(n)) {
-			move(block{s.blocks, i}.seq())
+			moveSeq(block{s.blocks, i}.seq())
 		}
 	}
 	return err
 }
 
+// moveSeq moves a sequence word on by two.
+func moveSeq(seq *uint64) {
+	s := atomic.LoadUint64(seq)
+	publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
+}
+
 // File is the random number in the header that names this file.
 func (w *Writer) File() uint64 { return w.v.fixed.file }
 
-// GiveUp marks the mirror as given up for ever and closes the writer: another file,
-// whose File is by (0: not known), has its name or will have it. Readers return ErrStale from
-// then on. A file that was truncated meanwhile is marked as far as it goes: ErrTruncated.
+// GiveUp marks the mirror as given up for ever, and closes the writer: another file has its name or will have it. by is the
+// File of that one; 0: not known. From then on readers return ErrStale. ErrTruncated: the file was cut short, and is marked
+// as far as it goes.
 func (w *Writer) GiveUp(by uint64) error {
 	err := w.control(func() error { return w.v.giveUp(by) })
 	if errors.Is(err, ErrClosed) {

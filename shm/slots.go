@@ -28,14 +28,15 @@ func kindOf(class int) uint32 { return [...]uint32{kindBlocks, kindRecords}[clas
 // nameOf returns the name of a class for errors.
 func nameOf(class int) string { return [...]string{"counters", "latency counters"}[class] }
 
-// freeList hands out the slots of one class: first the slots that have cooled down, in the order in
-// which they were freed, then the slots of the class's last segment that were never used.
+// freeList hands out the slots of one class: first those that have cooled down, in the order in which they were
+// freed, then those of the class's last segment that were never used.
 type freeList struct {
-	cooling []cooling
-	next    uint32 // first that was never used
-	end     uint32 // of the segment
+	cooling []cooling // the slot that was freed first comes first
+	next    uint32    // the first slot that was never used
+	end     uint32    // of the segment of next
 }
 
+// cooling is a freed slot. freedAt is 0 for one that was never used.
 type cooling struct {
 	index   uint32
 	freedAt int64
@@ -52,10 +53,11 @@ func limitOf(word uint32) int {
 	return int(word)
 }
 
-// full returns ErrFull where the limit of a class leaves no room for one counter and more further ones.
+// full returns ErrFull if the limit of a class leaves no room for one counter and more further ones.
 func (w *Writer) full(class, more int) error {
 	h := w.v.hdr
-	limit, used := [...]uint32{h.counterLimit, h.recordLimit}[class], [...]uint32{h.countersUsed, h.recordsUsed}[class]
+	limit := [...]uint32{h.counterLimit, h.recordLimit}[class]
+	used := [...]uint32{h.countersUsed, h.recordsUsed}[class]
 	switch {
 	case limit == noneAllowed:
 		return fmt.Errorf("the writer was started without %s: %w", nameOf(class), ErrFull)
@@ -66,8 +68,8 @@ func (w *Writer) full(class, more int) error {
 	return nil
 }
 
-// Room returns the error of Add for a counter that the limit refuses beside so many further ones. It notes the refusal for
-// readers, as Add does.
+// Room returns the error that Add would return if the limit left no room for e and so many further counters. As Add
+// does, it counts the refusal for readers.
 func (w *Writer) Room(e Entry, further int) error {
 	return w.control(func() error {
 		err := w.full(classOf(e.Latency), further)
@@ -79,7 +81,7 @@ func (w *Writer) Room(e Entry, further int) error {
 	})
 }
 
-// take returns a slot that may be used now; errNoSlot: no slot is free, and the mirror may grow.
+// take returns a slot that may be used now. errNoSlot: none is free, and the mirror may grow.
 func (w *Writer) take(class int, now int64) (uint32, error) {
 	if err := w.full(class, 0); err != nil {
 		atomic.AddUint64(&w.v.hdr.refused, 1)
@@ -111,7 +113,7 @@ func (f *freeList) count(coolDown time.Duration, now int64) int {
 	return cooled + int(f.end-f.next)
 }
 
-// coolingText says when a slot will be free.
+// coolingText says, as a part of an error, when a slot will be free.
 func (f *freeList) coolingText(coolDown time.Duration, now int64) string {
 	n := len(f.cooling)
 	if n == 0 {
@@ -121,7 +123,7 @@ func (f *freeList) coolingText(coolDown time.Duration, now int64) string {
 	return fmt.Sprintf(" (%d slots cool down: the first is free in %v)", n, wait.Round(time.Millisecond))
 }
 
-// giveBack returns a slot that take returned and no counter used.
+// giveBack returns a slot that take gave out and no counter has used.
 func (w *Writer) giveBack(i uint32, ent *entryMem) {
 	f := w.freeOf(i)
 	if i+1 == f.next && ent.identity == 0 {
@@ -131,7 +133,7 @@ func (w *Writer) giveBack(i uint32, ent *entryMem) {
 	f.cooling = append([]cooling{{index: i, freedAt: ent.freedAt}}, f.cooling...)
 }
 
-// release puts a retired slot to cool down. One whose generations are used up is never used again.
+// release lets a retired slot cool down. A slot whose generations are used up is never used again.
 func (w *Writer) release(i uint32, ent *entryMem, now int64) {
 	if uint32(ent.identity) == math.MaxUint32 {
 		return
@@ -145,7 +147,7 @@ func (w *Writer) freeOf(i uint32) *freeList {
 	return &w.free[classOf((*w.v.list.Load())[i/SegmentLen].kind == kindRecords)]
 }
 
-// spend notes the generation of a handle. The last one tells nothing: its slot is never used again.
+// spend notes the generation of a handle. The highest possible one tells nothing: its slot is never used again.
 func (w *Writer) spend(generation uint32) {
 	if generation != math.MaxUint32 {
 		w.spent = max(w.spent, generation)
@@ -162,28 +164,18 @@ func (w *Writer) setLive(i uint32, live bool) {
 
 func (w *Writer) isLive(i uint32) bool { return w.live[i/BlockLen]>>(i%BlockLen)&1 == 1 }
 
-// raiseHigh lets readers look at index i, before anything is written there.
+// raiseHigh lets readers look at index i. It comes before every store to the slot.
 func (w *Writer) raiseHigh(i uint32) {
 	if d := &w.v.hdr.table[i/SegmentLen]; i%SegmentLen >= d.high {
 		atomic.StoreUint32(&d.high, i%SegmentLen+1)
 	}
 }
 
-// countUsed keeps the fill levels in the header.
-func (w *Writer) countUsed(at place, by int) {
-	p := &w.v.hdr.countersUsed
-	if at.latency() {
-		p = &w.v.hdr.recordsUsed
+// countUsed adds by to the fill level of p's class in the header.
+func (w *Writer) countUsed(p place, by int) {
+	used := &w.v.hdr.countersUsed
+	if p.latency() {
+		used = &w.v.hdr.recordsUsed
 	}
-	atomic.StoreUint32(p, uint32(int(*p)+by))
-}
-
-// changed tells readers to look at the catalogue again (barrier changes-release).
-func (w *Writer) changed() { atomic.AddUint64(&w.v.hdr.catalogueChanges, 1) }
-
-// setSwapping tells readers that counters of an Exchange are missing from now on, or no longer (barrier changes-release).
-func (w *Writer) setSwapping(on bool) {
-	if p := &w.v.hdr.catalogueChanges; *p&swapping != 0 != on {
-		atomic.AddUint64(p, swapping)
-	}
+	atomic.StoreUint32(used, uint32(int(*used)+by))
 }

@@ -2,15 +2,13 @@ package shm
 
 import (
 	"fmt"
-	"math/bits"
 	"runtime"
 	"sync/atomic"
 )
 
 // Label describes the instants of the values of a Snapshot.
 type Label struct {
-	// SameCycle: every value was published under one poll cycle, Cycle. Values
-	// that were never sampled are not looked at.
+	// SameCycle: every value was published under one poll cycle, Cycle. Values that were never sampled do not count.
 	SameCycle bool
 	Cycle     uint64 // 0 unless SameCycle
 
@@ -20,11 +18,11 @@ type Label struct {
 	Sampled            int   // blocks and single values that the label covers
 }
 
-// Snapshot holds the values of many counters, copied at one time. The zero value is usable; it allocates when it is
-// filled for the first time and not after that. It belongs to one goroutine at a time.
+// Snapshot holds the values of many counters, copied at one time. The zero value is usable. The first filling allocates,
+// later ones do not, unless the mirror has grown. A Snapshot belongs to one goroutine at a time.
 type Snapshot struct {
 	Label
-	// List holds the values asked of Reader.SnapshotOf, in the order of its handles; nil after Reader.Snapshot.
+	// List holds the values that Reader.SnapshotOf was asked for, in the order of its handles; nil after Reader.Snapshot.
 	List []Value
 	// Gone counts the handles of List whose counters were removed.
 	Gone int
@@ -34,7 +32,7 @@ type Snapshot struct {
 	scratch  scratch
 }
 
-// segmentCopy is a snapshot's copy of one segment; one of the two is empty.
+// segmentCopy is a snapshot's copy of one segment. Either blocks or records is empty.
 type segmentCopy struct {
 	blocks  []copyMem
 	records []recordCopy
@@ -45,8 +43,8 @@ type recordCopy struct {
 	epoch uint64
 }
 
-// Snapshot copies all counters into dst. Taken in the middle of cycle k + 1 it is of cycle k where the writer publishes
-// every block once in a cycle. ErrBusy: the writer published too fast; dst holds nothing.
+// Snapshot copies all counters into dst. In the middle of cycle k + 1 it copies the values of cycle k, if the writer
+// publishes every block once in a cycle. ErrBusy: the writer published too fast, and dst holds nothing.
 func (r *Reader) Snapshot(dst *Snapshot) error {
 	return r.snapshot(dst, func() error { return r.v.snapshot(dst) })
 }
@@ -57,8 +55,12 @@ func (r *Reader) SnapshotOf(dst *Snapshot, hs []Handle) error {
 }
 
 func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
-	dst.Label, dst.Gone, dst.List = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1}, 0, dst.List[:0]
-	dst.v, dst.segments = r.v, dst.segments[:0]
+	dst.Label = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1} // each value lowers these two
+	dst.Gone = 0
+	dst.List = dst.List[:0]
+	dst.v = r.v
+	dst.segments = dst.segments[:0]
+
 	err := r.guard(func() error {
 		if err := fill(); err != nil {
 			return err
@@ -66,7 +68,8 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 		return r.v.stale()
 	})
 	if err != nil {
-		dst.segments, dst.List = dst.segments[:0], dst.List[:0]
+		dst.segments = dst.segments[:0]
+		dst.List = dst.List[:0]
 		dst.Label = Label{}
 		return fmt.Errorf("%s: taking a snapshot: %w", r.path, err)
 	}
@@ -75,12 +78,13 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
-	// Before the number of segments: the segments hold every value that was published in cycle k.
+	// The cycle is loaded before the number of segments: then the segments hold every value published in cycle k.
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	list, err := v.segments()
 	if err != nil {
 		return err
 	}
+
 	large := v.large(list)
 	for n, s := range list {
 		// An element that was filled before keeps its memory.
@@ -89,12 +93,16 @@ func (v *view) snapshot(dst *Snapshot) error {
 		} else {
 			dst.segments = append(dst.segments, segmentCopy{})
 		}
-		if c, high := &dst.segments[n], v.high(n); s.kind == kindRecords {
+
+		c, high := &dst.segments[n], v.high(n)
+		if s.kind == kindRecords {
 			c.blocks, c.records = c.blocks[:0], resize(c.records, int(high), SegmentLen)
 			err = v.copyRecords(c.records, s, &dst.Label)
 		} else {
 			c.records, c.blocks = c.records[:0], resize(c.blocks, int(blocksUsed(high)), segmentBlocks)
-			next := (*segment)(nil) // small: the words that come next need not be fetched
+
+			// A large snapshot fetches ahead the sequence words of the next segment: see copyBlocks.
+			next := (*segment)(nil)
 			if large {
 				next = s
 				if n+1 < len(list) && list[n+1].kind == kindBlocks {
@@ -110,7 +118,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 	return nil
 }
 
-// resize returns a slice of n elements, s where its memory does, else of capacity most.
+// resize returns a slice of n elements: in the memory of s if that is enough, else a new one of capacity most.
 func resize[T any](s []T, n, most int) []T {
 	if cap(s) < n {
 		return make([]T, n, most)
@@ -118,211 +126,12 @@ func resize[T any](s []T, n, most int) []T {
 	return s[:n]
 }
 
-func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
-	for i := range dst {
-		rc := &dst[i]
-		seq, cycle, ok := v.recordOut(&s.records.records[i], &rc.value)
-		if !ok {
-			return ErrBusy
-		}
-		rc.epoch = epochOf(seq)
-		if at := rc.value.SampledAt; at != 0 {
-			l.add(cycle, at, at, 1)
-		}
-	}
-	return nil
-}
-
-// scratch holds words about the blocks of one segment while a snapshot copies them. It is part of the
-// Snapshot, so that it need not be cleared for each segment.
-type scratch struct {
-	seqs     [segmentBlocks]uint64 // under which each block was taken
-	heads    [segmentBlocks]copyHead
-	parity   uint64 // bit i: of the copy that block i was taken from
-	byIntent uint64 // bit i: that is not the current one
-}
-
-// take notes which copy of block i suits a snapshot.
-func (c *scratch) take(i int, p pick) {
-	c.seqs[i] = p.seq
-	c.parity |= p.parity << i
-	if p.byIntent {
-		c.byIntent |= 1 << i
-	}
-}
-
-// copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one parity lie side by side, and most
-// often all blocks are of one: as many as follow one another are copied in one piece, and the sequence words looked at
-// behind it. A block that was published meanwhile is copied again by itself. next is not nil in a large snapshot: the
-// segment whose sequence words are looked at then.
-func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next *segment, l *Label) error {
-	c.parity, c.byIntent = 0, 0
-	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
-	for i := range dst {
-		b := block{s.blocks, uint32(i)}
-		seq := atomic.LoadUint64(b.seq()) // barrier read-acquire
-		if between {
-			c.seqs[i] = seq
-			c.parity |= seq & 1 << i
-		} else {
-			c.take(i, b.pick(seq, k))
-		}
-	}
-	for from := 0; from < len(dst); {
-		parity := c.parity >> from & 1
-		to := min(len(dst), from+bits.TrailingZeros64((c.parity^-parity)>>from))
-		src, heads := s.blocks.copies[parity][from:to], c.heads[from:to]
-		if next == nil {
-			copyCopies(dst[from:to], src, heads)
-		} else {
-			streamCopies(dst[from:to], src, heads, &next.blocks.seqs)
-		}
-		loadFence() // barrier read-fence
-		// Most often no block was published meanwhile, and all have one label.
-		if c.stand(s.blocks, from, to) && (!between || heads[0].cycle <= k) && alike(heads) {
-			if h := heads[0]; h.newest != 0 {
-				l.add(h.cycle, h.oldest, h.newest, to-from)
-			}
-			from = to
-			continue
-		}
-		for i := from; i < to; i++ {
-			b, h := block{s.blocks, uint32(i)}, &c.heads[i]
-			word := b.seq()
-			if c.byIntent>>i&1 == 1 {
-				word = b.intent()
-			}
-			// Between cycles, a copy of a later one is of the cycle that has begun since.
-			if atomic.LoadUint64(word) != c.seqs[i] || between && h.cycle > k {
-				if !b.copyOut(&dst[i], k) {
-					return ErrBusy
-				}
-				*h = dst[i].head()
-			}
-			if h.newest != 0 {
-				l.add(h.cycle, h.oldest, h.newest, 1)
-			}
-		}
-		from = to
-	}
-	return nil
-}
-
-// stand tells whether no block in the half-open range was published since its current copy was taken.
-func (c *scratch) stand(b *blocksMem, from, to int) bool {
-	changed := c.byIntent
-	for i := from; i < to; i++ {
-		changed |= atomic.LoadUint64(&b.seqs[i].word) ^ c.seqs[i]
-	}
-	return changed == 0
-}
-
-// alike tells whether all heads have the cycle and the times of the first.
-func alike(heads []copyHead) bool {
-	differ := uint64(0)
-	first := heads[0]
-	for i := range heads {
-		h := &heads[i]
-		differ |= h.cycle ^ first.cycle | uint64(h.oldest^first.oldest) | uint64(h.newest^first.newest)
-	}
-	return differ == 0
-}
-
-// copyHead holds the words of a copy that a label needs.
-type copyHead struct {
-	cycle          uint64
-	oldest, newest int64
-	_              uint64 // streamAVX2 stores 32 bytes
-}
-
-// head is of a copy that the caller has copied.
-func (c *copyMem) head() copyHead {
-	return copyHead{cycle: c.cycle, oldest: c.oldest, newest: c.newest}
-}
-
-// streamFrom is how many bytes of blocks a snapshot copies past the caches, as Go's copy does in one piece of that
-// size: reading the lines that are overwritten would cost half as much again.
-const streamFrom = 1 << 20
-
-// large tells whether a snapshot of those segments is copied past the caches.
-func (v *view) large(list []*segment) bool {
-	used := uint32(0)
-	for n, s := range list {
-		if s.kind == kindBlocks {
-			used += blocksUsed(v.high(n))
-		}
-	}
-	return used >= streamFrom/copySize
-}
-
-// copyCopies copies a run of blocks, and their heads.
-func copyCopies(dst, src []copyMem, heads []copyHead) {
-	copyWords(wordsOf(dst), wordsOf(src))
-	for i := range dst {
-		heads[i] = dst[i].head()
-	}
-}
-
-// pick is the copy of a block that suits a snapshot, by its parity. It stands as long as
-// the sequence word is seq; if it is not the current one, as long as the intent word is.
-type pick struct {
-	seq, parity uint64
-	byIntent    bool
-}
-
-// pick chooses the copy of b under sequence word s for a snapshot of cycle k.
-func (b block) pick(s, k uint64) pick {
-	if atomic.LoadUint64(&b.copy(s).cycle) > k &&
-		// Published in the cycle that is going on. The copy before it stands until the next publish is announced: after
-		// that it is lost, for ever when the writer was killed there.
-		atomic.LoadUint64(&b.copy(s^1).cycle) == k && atomic.LoadUint64(b.intent()) == s {
-		return pick{s, s&1 ^ 1, true}
-	}
-	return pick{s, s & 1, false}
-}
-
-// stands tells whether the copy that p chose has not changed since.
-func (p pick) stands(b block) bool {
-	if p.byIntent {
-		return atomic.LoadUint64(b.intent()) == p.seq
-	}
-	return atomic.LoadUint64(b.seq()) == p.seq
-}
-
-// copyOut copies the copy of b that suits a snapshot of cycle k.
-func (b block) copyOut(dst *copyMem, k uint64) bool {
-	for range maxTries {
-		p := b.pick(atomic.LoadUint64(b.seq()), k) // barrier read-acquire
-		copyWords(wordsAt(dst), wordsAt(b.copy(p.parity)))
-		loadFence() // barrier read-fence
-		if p.stands(b) {
-			return true
-		}
-	}
-	return false
-}
-
-// recordOut reads a record, the sequence word it was read under, and its cycle.
-func (v *view) recordOut(r *recordMem, dst *Value) (s, cycle uint64, ok bool) {
-	for range maxTries {
-		s = atomic.LoadUint64(&r.seq) // barrier read-acquire
-		*dst = loadValue(&r.slots[s&1])
-		low := atomic.LoadUint32(&r.cycles[s&1])
-		loadFence() // barrier read-fence
-		if atomic.LoadUint64(&r.seq) == s {
-			// Loaded after the record: not before the cycle it names.
-			begun := atomic.LoadUint64(&v.hdr.cycleBegun)
-			return s, begun - uint64(uint32(begun)-low), true
-		}
-	}
-	return 0, 0, false
-}
-
 func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 	if cap(dst.List) < len(hs) {
 		dst.List = make([]Value, len(hs))
 	}
 	dst.List = dst.List[:len(hs)]
+
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	for i, h := range hs {
 		val, cycle, err := v.valueAt(h, k)
@@ -341,7 +150,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 	return nil
 }
 
-// valueAt reads one counter for a snapshot of cycle k.
+// valueAt reads one counter for a snapshot of cycle k, and the cycle in which the value was published.
 func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) {
 	p, err := v.place(h.Index)
 	if err != nil {
@@ -350,6 +159,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 	if p.latency() {
 		return v.recordAt(h, p)
 	}
+
 	b, row := p.block(), h.Index%BlockLen
 	born := atomic.LoadUint64(&p.entry().born)
 	for range maxTries {
@@ -357,6 +167,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 		if !p.live(h) {
 			return Value{}, 0, ErrGone
 		}
+
 		took := b.pick(s, k)
 		c := b.copy(took.parity)
 		val, cycle = loadValue(&c.values[row]), atomic.LoadUint64(&c.cycle)
@@ -366,7 +177,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 			continue
 		}
 		if took.byIntent && (epoch < born || epoch == epochMax) {
-			k = ^uint64(0) // that copy may be of the slot's former user: take the current one
+			k = ^uint64(0) // the earlier copy may be of the slot's former user: take the current one
 			continue
 		}
 		return val, cycle, nil
@@ -390,14 +201,17 @@ func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
-// Value returns the value of a handle in a Snapshot of all counters; a value that was not sampled by then is absent.
-// ErrGone: the counter was removed since, so that its slot cannot be told from another's. ErrBusy: the slot was reused
-// too often to tell; read it singly.
+// Value returns the value of a handle in a Snapshot of all counters. A value that was not sampled by then is absent.
+// ErrGone: the counter was removed since the snapshot, which then cannot say whose value is in the slot. ErrBusy: the
+// slot was reused too often to tell. Read the counter by itself.
 func (s *Snapshot) Value(h Handle) (val Value, err error) {
 	if s.v == nil {
 		return Value{}, ErrGone
 	}
-	err = Guard(func() error { val, err = s.value(h); return err })
+	err = Guard(func() error {
+		val, err = s.value(h)
+		return err
+	})
 	runtime.KeepAlive(s)
 	return val, err
 }
@@ -412,21 +226,25 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 		return Value{}, ErrGone
 	}
 	if int(h.Index/SegmentLen) >= len(s.segments) {
-		return Value{}, nil
+		return Value{}, nil // the mirror has grown since
 	}
+
 	var val Value
-	var epoch uint64
-	if c, n := &s.segments[h.Index/SegmentLen], int(p.n); n < len(c.records) {
+	var epoch uint64 // of the block or record, at the snapshot
+	c, n := &s.segments[h.Index/SegmentLen], int(p.n)
+	switch {
+	case n < len(c.records):
 		val, epoch = c.records[n].value, c.records[n].epoch
-	} else if n/BlockLen < len(c.blocks) {
+	case n/BlockLen < len(c.blocks):
 		b, row := &c.blocks[n/BlockLen], n%BlockLen
 		if b.live&(1<<row) == 0 {
 			return Value{}, nil
 		}
 		val, epoch = b.values[row], b.epoch
-	} else {
-		return Value{}, nil
+	default:
+		return Value{}, nil // the slot was never used by then
 	}
+
 	switch {
 	case epoch >= epochMax:
 		return Value{}, ErrBusy
@@ -436,20 +254,22 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 	return val, nil
 }
 
-// add adds n blocks or single values of one cycle.
+// add makes the label cover n further blocks or single values of one cycle.
 func (l *Label) add(cycle uint64, oldest, newest int64, n int) {
 	l.MinCycle, l.MaxCycle = min(l.MinCycle, cycle), max(l.MaxCycle, cycle)
 	l.Oldest, l.Newest = min(l.Oldest, oldest), max(l.Newest, newest)
 	l.Sampled += n
 }
 
+// finish computes what follows from all values that were added.
 func (l *Label) finish() {
 	if l.Sampled == 0 {
 		*l = Label{}
 		return
 	}
 	l.SkewNanos = l.Newest - l.Oldest
-	if l.SameCycle = l.MinCycle == l.MaxCycle; l.SameCycle {
+	l.SameCycle = l.MinCycle == l.MaxCycle
+	if l.SameCycle {
 		l.Cycle = l.MinCycle
 	}
 }

@@ -16,13 +16,13 @@ func putString(field []byte, s string) {
 	clear(field[copy(field, s):])
 }
 
-// TextSum returns the last bytes of a text that an entry has cut: they tell it from other texts of the same head.
+// TextSum returns the end of a text that an entry has cut. It tells the text from others that begin alike.
 func TextSum(s string) string {
 	return fmt.Sprintf(" #%.8x", sha256.Sum256([]byte(s))) // 8 bytes of it
 }
 
-// putCut is putString for text that may be cut at the start of a rune, with the end that endOf makes of all of it. It
-// returns whether it was.
+// putCut is putString for a text that may be cut. A text that is too long is cut at the start of a rune, and gets the end
+// that endOf makes of the whole text. putCut returns whether it cut the text.
 func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
 	whole := s
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
@@ -32,6 +32,7 @@ func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
 		putString(field, s)
 		return false
 	}
+
 	end := endOf(whole)
 	n := len(field) - 1 - len(end)
 	for n > 0 && !utf8.RuneStart(s[n]) {
@@ -64,19 +65,20 @@ func fits(what, s string, field int, empty bool) error {
 	return nil
 }
 
-// unprintable finds characters that a terminal obeys (controls, C1 among them), or that change how the
-// rest is shown (the order of writing, invisible characters, spaces other than U+0020).
+// unprintable reports whether a terminal obeys the character (controls, C1 among them), or shows the rest differently
+// because of it (the order of writing, invisible characters, spaces other than U+0020).
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// encodeLabels writes the labels, sorted by key, each ended by a NUL.
+// encodeLabels writes the labels in the order of their keys, each ended by a NUL.
 func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
-	var few [8]string // so that few keys are sorted on the stack
+	var few [8]string // up to eight keys are sorted on the stack
 	keys := slices.AppendSeq(few[:0], maps.Keys(labels))
 	slices.Sort(keys)
+
 	at := 0
 	for _, k := range keys {
 		v := labels[k]
-		if k == "" || strings.ContainsRune(k, '=') || strings.ContainsFunc(k, unprintable) || strings.IndexByte(v, 0) >= 0 || !utf8.ValidString(k) || !utf8.ValidString(v) {
+		if !validLabel(k, v) {
 			return out, fmt.Errorf("label %q: keys are not empty, are printable and hold no '=', values no NUL: %w", k+"="+v, ErrInvalid)
 		}
 		if at+len(k)+1+len(v)+2 > labelsSize {
@@ -89,6 +91,17 @@ func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
 	return out, nil
 }
 
+func validLabel(key, value string) bool {
+	switch {
+	case key == "" || !utf8.ValidString(key):
+		return false
+	case strings.ContainsRune(key, '=') || strings.ContainsFunc(key, unprintable):
+		return false
+	}
+	return utf8.ValidString(value) && strings.IndexByte(value, 0) < 0
+}
+
+// decodeLabels reads the labels of a field, and skips what is not key=value.
 func decodeLabels(field []byte) map[string]string {
 	var labels map[string]string
 	for len(field) > 0 && field[0] != 0 {

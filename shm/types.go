@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Handle names one counter for ever, in one file: the index of its slot, which is slot
-// Index%4096 of segment Index/4096, and the generation of its occupant. In a segment of
-// blocks the slot is row Index%64 of block Index/64, in one of records it is a record.
+// Handle names one counter of one file for ever: by its slot, which is slot Index%4096 of segment Index/4096, and by its
+// generation among the counters that have had the slot. In a segment of blocks the slot is row Index%64 of block Index/64.
+// In a segment of records it is a record.
 type Handle struct{ Index, Generation uint32 }
 
-// Value is the reading of a counter at one instant: packets and bytes of a flow. A counter of
-// [KindCompletion] has its Completions and Errors in the same two words.
+// Value is the reading of a counter at one instant: the packets and bytes of a flow. A counter of [KindCompletion] has its
+// Completions and Errors in these two words.
 type Value struct {
 	Packets, Bytes uint64
 	SampledAt      int64 // when, on the clock of Now; 0: never sampled, the value is absent
@@ -23,7 +23,7 @@ func (v Value) Completions() uint64 { return v.Packets }
 // Errors is the second word of a counter of [KindCompletion]: completions in error.
 func (v Value) Errors() uint64 { return v.Bytes }
 
-// Age is the time since the value was sampled. The age of an absent value is the longest Duration: a program that
+// Age is the time since the value was sampled. The age of an absent value is the longest Duration, so that a program that
 // bounds the age of what it uses does not use it.
 func (v Value) Age() time.Duration {
 	if v.SampledAt == 0 {
@@ -35,8 +35,8 @@ func (v Value) Age() time.Duration {
 // Block is the values of the counters of one block, in the order of their rows.
 type Block [BlockLen]Value
 
-// KindCompletion is the Kind of a counter whose two values are completions and completions in error. It
-// is the only kind that a reader tells apart: see [Reader.Wait].
+// KindCompletion is the Kind of a counter whose two values are completions and completions in error. Readers treat no other
+// kind specially: see [Reader.Wait].
 const KindCompletion = "completion"
 
 // Entry describes a counter.
@@ -61,13 +61,12 @@ type Entry struct {
 	AddedAt    int64 // on the clock of Now; set by Add
 }
 
-// Continuity lets a writer that takes over go on where the last one stopped:
-// total = base + the source's own count, while Cookie still names that source.
-// It is opaque to this package, and never torn.
+// Continuity lets a writer that takes over go on where the last one stopped: the total is the base and the source's own
+// count, as long as Cookie still names that source. This package stores it and knows nothing of it. It is never torn.
 type Continuity struct {
 	Cookie          uint64
 	BasePackets     uint64
 	BaseBytes       uint64
-	Discontinuities uint64 // times that something may have been lost or counted twice
-	Seen            uint32 // on the source's own clock of losses: Discontinuities has those until then
+	Discontinuities uint64 // how often packets may have been lost or counted twice
+	Seen            uint32 // time on the source's clock of losses until which Discontinuities has them
 }

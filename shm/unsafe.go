@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestOverlays) and
-// hold nothing but integers, so any bytes are a valid value of them. Words that another process may write while they
-// are read are accessed with sync/atomic or with the functions of mem_*.go, never by plain Go loads and stores.
+// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestOverlays), and are
+// integers alone, so that any bytes are a valid value. Code accesses a word that another process may write meanwhile by
+// sync/atomic or by the functions of mem_*.go, never by plain Go loads and stores.
 
 // fixedMem is the immutable part of the header.
 type fixedMem struct {
@@ -30,6 +30,7 @@ type fixedMem struct {
 	checksum        uint64
 }
 
+// headerMem is the whole header.
 type headerMem struct {
 	fixedMem
 	_ [hdrGeneration - fixedSize]byte
@@ -77,12 +78,13 @@ type headerMem struct {
 	_     [headerSize - hdrTable - maxSegments*segmentDescriptorSize]byte
 }
 
+// descriptorMem describes a segment.
 type descriptorMem struct {
 	kind uint32
 	high uint32
 }
 
-// blocksMem is a segment of blocks, recordsMem one of records.
+// blocksMem is a segment of blocks.
 type blocksMem struct {
 	entries [SegmentLen]entryMem
 	seqs    [segmentBlocks]lineMem
@@ -91,17 +93,20 @@ type blocksMem struct {
 	_       [segmentSize - segCopy1 - segmentBlocks*copySize]byte
 }
 
+// recordsMem is a segment of records.
 type recordsMem struct {
 	entries [SegmentLen]entryMem
 	records [SegmentLen]recordMem
 }
 
-// lineMem is a word that has a cache line of its own.
+// lineMem is a word with a cache line of its own.
 type lineMem struct {
 	word uint64
 	_    [lineSize - 8]byte
 }
 
+// entryMem is a catalogue entry. The live words and the two slots change under sequence words of their own. What describes
+// the counter (born, addedAt and the texts) changes only while identity says BUILDING.
 type entryMem struct {
 	identity uint64
 	freedAt  int64
@@ -122,6 +127,8 @@ type entryMem struct {
 	slots    [2]slotMem
 }
 
+// slotMem is the part of an entry that changes while the counter is live. The low bit of the entry's seq says which of the
+// two is current.
 type slotMem struct {
 	flags           uint32
 	seen            uint32
@@ -135,6 +142,7 @@ type slotMem struct {
 	source          [sourceSize]byte
 }
 
+// copyMem is one of the two copies of a block.
 type copyMem struct {
 	cycle  uint64
 	oldest int64
@@ -145,12 +153,14 @@ type copyMem struct {
 	values Block
 }
 
+// recordMem is the record of a latency counter: two values, and the low halves of the cycles of their publishes.
 type recordMem struct {
 	seq    uint64
 	slots  [2]Value
 	cycles [2]uint32
 }
 
+// historyMem is a record of the history ring.
 type historyMem struct {
 	position   uint64
 	index      uint32
@@ -164,8 +174,8 @@ type historyMem struct {
 	_          uint64
 }
 
-// overlayHeader lays the header over b, which is mapped or a large heap slice. It
-// checks the length and the alignment because a test may hand in anything.
+// overlayHeader lays the header over b, which is mapped or a large heap slice. It checks length and alignment, because a
+// test may hand in anything.
 func overlayHeader(b []byte) (*headerMem, error) {
 	if len(b) < headerSize {
 		return nil, tooShort(int64(len(b)))
@@ -177,24 +187,24 @@ func overlayHeader(b []byte) (*headerMem, error) {
 	return (*headerMem)(p), nil
 }
 
-// overlay returns n elements of T at offset off of b, without an access to them. T is one of the
-// structs above or an integer. The caller has checked that the elements lie inside b and that off is
-// a multiple of T's alignment, which is at most 8.
+// overlay returns n elements of T at offset off of b, without an access to them. T is one of the structs above or an
+// integer. The caller has checked that the elements lie inside b, and that off is a multiple of T's alignment, which is at
+// most 8. The elements live as long as b's mapping.
 func overlay[T any](b []byte, off uint64, n uint32) []T {
 	if n == 0 {
 		return nil
 	}
-	_ = b[off+uint64(n)*uint64(unsafe.Sizeof(*new(T)))-1] // the check, again, by the runtime
+	_ = b[off+uint64(n)*uint64(unsafe.Sizeof(*new(T)))-1] // the runtime checks the length, too
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[off])), n)
 }
 
-// wordsAt returns the memory of *p as 64-bit words, for copying. T is one of the
-// structs above: 8-byte aligned and a multiple of 8 bytes long.
+// wordsAt returns the memory of *p as 64-bit words, for copying. T is one of the structs above: 8-byte aligned, and a
+// multiple of 8 bytes long.
 func wordsAt[T any](p *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), unsafe.Sizeof(*p)/8)
 }
 
-// wordsOf is wordsAt of all elements of s.
+// wordsOf returns the memory of all elements of s as 64-bit words, as wordsAt does for one. s is not empty.
 func wordsOf[T any](s []T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(s[0])/8)
 }
@@ -204,15 +214,15 @@ func bytesOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
 
-// syscallFutexWake makes system call trap, futex(2), on word, to wake n sleepers. The call does not block. It is hidden
-// from Go's runtime, whose monitor thread a visible call of an idle process wakes.
+// syscallFutexWake makes system call trap, which is futex(2), on word, to wake n sleepers. The call does not block, so it
+// is hidden from Go's runtime: a visible call in an idle process wakes the runtime's monitor thread.
 func syscallFutexWake(trap uintptr, word *uint32, op, n uintptr, bits uint32) (uintptr, syscall.Errno) {
 	woken, _, errno := syscall.RawSyscall6(trap, uintptr(unsafe.Pointer(word)), op, n, 0, 0, uintptr(bits))
 	return woken, errno
 }
 
-// syscallFutex makes system call trap, futex(2), on word. The caller keeps word's
-// mapping alive, and Go moves neither it nor, during the call, the time.
+// syscallFutex makes system call trap, which is futex(2), on word. The caller keeps word's mapping alive. Go does not move
+// mapped memory, nor, during the call, the time on the stack.
 func syscallFutex(trap uintptr, word *uint32, op, value uintptr, until int64, bits uint32) (uintptr, syscall.Errno) {
 	at := syscall.NsecToTimespec(until)
 	n, _, errno := syscall.Syscall6(trap, uintptr(unsafe.Pointer(word)), op, value, uintptr(unsafe.Pointer(&at)), 0, uintptr(bits))

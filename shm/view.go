@@ -8,32 +8,33 @@ import (
 
 // store is where the bytes of a mirror are: a file, or heap memory in tests.
 type store interface {
-	// window maps n bytes at offset off. ErrTruncated: the file ends before.
+	// window maps n bytes at offset off. ErrTruncated: the file ends before that.
 	window(off, n uint64) (*mapping, error)
-	// reserve makes a file that ends at off longer by n bytes, which are zero and whose space is reserved.
+	// reserve makes a file that ends at off longer by n zero bytes, whose space is reserved.
 	reserve(off, n uint64) error
 	// nextWritten returns the first offset, off or later, that may have been written. Before it is a hole of zeros.
 	nextWritten(off uint64) uint64
 	Close() error
 }
 
-// view is a mirror as a reader or its writer has it mapped: the header, the ring, and the segments so
-// far. The memory that it points to is mapped as long as the view is referred to: code that uses such a
-// pointer keeps the view alive, with runtime.KeepAlive after the last use.
+// view is a mirror as a reader or its writer has mapped it: the header, the ring, and the segments so far.
+//
+// The memory stays mapped only while something refers to the view. Code that uses a pointer into the memory
+// therefore keeps the view alive, by runtime.KeepAlive after the last use.
 type view struct {
-	fixed   fixedMem // as it was checked
+	fixed   fixedMem // the copy that was checked
 	hdr     *headerMem
 	history []historyMem
 	maps    []*mapping // of the header and the ring
 
-	// list is replaced by a longer one under mu, and never changed.
+	// list is replaced by a longer one under mu. A list itself never changes.
 	list   atomic.Pointer[[]*segment]
 	mu     sync.Mutex
 	store  store
 	closed bool
 }
 
-// segment is a mapped segment; of blocks and records one is nil.
+// segment is a mapped segment. Either blocks or records is nil.
 type segment struct {
 	kind    uint32
 	entries *[SegmentLen]entryMem
@@ -59,21 +60,31 @@ func attach(s store) (*view, error) {
 	return newView(s, head, fixed)
 }
 
-// newView maps the ring of the mirror whose header is mapped and was checked.
+// newView maps the ring of a mirror whose header is mapped and was checked.
 func newView(s store, head *mapping, fixed fixedMem) (*view, error) {
 	h, err := overlayHeader(head.b)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{store: s, hdr: h, fixed: fixed, maps: []*mapping{head}}
-	v.list.Store(new([]*segment))
-	if n := fixed.history; n > 0 {
-		ring, err := s.window(headerSize, ringLength(n))
-		if err != nil {
-			return nil, err
-		}
-		v.maps, v.history = append(v.maps, ring), overlay[historyMem](ring.b, 0, n)
+
+	v := &view{
+		store: s,
+		hdr:   h,
+		fixed: fixed,
+		maps:  []*mapping{head},
 	}
+	v.list.Store(new([]*segment))
+
+	n := fixed.history
+	if n == 0 {
+		return v, nil
+	}
+	ring, err := s.window(headerSize, ringLength(n))
+	if err != nil {
+		return nil, err
+	}
+	v.maps = append(v.maps, ring)
+	v.history = overlay[historyMem](ring.b, 0, n)
 	return v, nil
 }
 
@@ -108,15 +119,19 @@ func (v *view) extend(n int) ([]*segment, error) {
 	if n <= len(list) {
 		return list, nil
 	}
-	more, err := append(make([]*segment, 0, n), list...), error(nil)
-	for err == nil && len(more) < n {
+
+	longer := make([]*segment, len(list), n)
+	copy(longer, list)
+	var err error
+	for len(longer) < n {
 		var s *segment
-		if s, err = v.mapSegment(uint32(len(more))); err == nil {
-			more = append(more, s)
+		if s, err = v.mapSegment(uint32(len(longer))); err != nil {
+			break
 		}
+		longer = append(longer, s)
 	}
-	v.list.Store(&more)
-	return more, err
+	v.list.Store(&longer)
+	return longer, err
 }
 
 func (v *view) mapSegment(n uint32) (*segment, error) {
@@ -140,20 +155,20 @@ func newSegment(kind uint32, m *mapping) *segment {
 	if kind == kindRecords {
 		s.records = &overlay[recordsMem](m.b, 0, 1)[0]
 		s.entries = &s.records.entries
-	} else {
-		s.blocks = &overlay[blocksMem](m.b, 0, 1)[0]
-		s.entries = &s.blocks.entries
+		return s
 	}
+	s.blocks = &overlay[blocksMem](m.b, 0, 1)[0]
+	s.entries = &s.blocks.entries
 	return s
 }
 
-// high is how many slots of segment n were ever used.
+// high is the high-water mark of segment n: slots from there on were never used.
 func (v *view) high(n int) uint32 { return min(atomic.LoadUint32(&v.hdr.table[n].high), SegmentLen) }
 
-// blocksUsed is how many blocks hold that many slots.
+// blocksUsed is how many blocks the slots below a high-water mark take.
 func blocksUsed(high uint32) uint32 { return (high + BlockLen - 1) / BlockLen }
 
-// eachUsed calls fn for all slots that were ever used.
+// eachUsed calls fn for every slot that was ever used, in the order of the indices.
 func (v *view) eachUsed(fn func(i uint32, p place)) error {
 	list, err := v.segments()
 	for n, s := range list {
@@ -172,18 +187,18 @@ func (v *view) stale() error {
 	return nil
 }
 
-// overwritten tells whether the header is another than when it was checked.
+// overwritten reports whether the header has changed since it was checked.
 func (v *view) overwritten() bool {
 	return atomic.LoadUint64(&v.hdr.checksum) != v.fixed.checksum
 }
 
-// place is where the counter of an index stands: a slot of a segment.
+// place is where the counter of an index stands: slot n of segment s.
 type place struct {
 	s *segment
 	n uint32
 }
 
-// place maps the segment of index i if need be. ErrGone: no segment has it.
+// place returns the place of index i, and maps its segment if need be. ErrGone: no segment has this index.
 func (v *view) place(i uint32) (place, error) {
 	n := int(i / SegmentLen)
 	list := *v.list.Load()
@@ -203,7 +218,7 @@ func (p place) entry() *entryMem { return &p.s.entries[p.n] }
 
 func (p place) latency() bool { return p.s.kind == kindRecords }
 
-// live tells whether h, whose place it is, names a live counter now.
+// live reports whether h, whose place is p, names a live counter now.
 func (p place) live(h Handle) bool {
 	return atomic.LoadUint64(&p.entry().identity) == identity(entLive, h.Generation)
 }

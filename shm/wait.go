@@ -12,58 +12,68 @@ import (
 // Wait sleeps until the first value of the counter (packets, or completions) is at least threshold, and returns the
 // value. A counter that was never sampled reaches no threshold, not even 0.
 //
-// For a counter of [KindCompletion] Wait also ends, with the value and [ErrCompletion], when the second value
-// (completions in error) differs from the one at the call; a reached threshold comes first. A program that must not
+// For a counter of [KindCompletion] Wait also ends, with the value and [ErrCompletion], once the second value
+// (completions in error) differs from the one at the call. A reached threshold comes first. A program that must not
 // miss an error between its last look and the call uses WaitChange.
 //
-// Wait returns ErrGone when the counter was removed; ErrNotAlive when the writer ended, has given no sign of life for
-// two heartbeat periods, gave the file up (ErrStale too), or when the header was overwritten (ErrFormat too); ErrClosed
-// within half a second after Close; and ctx.Err(): never before ctx's deadline, and as soon after it as the kernel's
-// timer and scheduler allow. A sleeping Wait occupies a thread. The writer wakes it after every poll cycle; see Wakeable.
+// Wait returns:
+//   - ErrGone if the counter was removed;
+//   - ErrNotAlive if the writer ended, has given no sign of life for two heartbeat periods, or gave the file up
+//     (ErrStale too), or if the header was overwritten (ErrFormat too);
+//   - ErrClosed within half a second after Close;
+//   - ctx.Err(), never before ctx's deadline, and as soon after it as the kernel's timer and scheduler allow.
+//
+// A sleeping Wait occupies a thread. The writer wakes it after every poll cycle; see Wakeable.
 func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, error) {
 	return newSleeper(r).await(ctx, h, r.reaches(h, threshold))
 }
 
-// WaitChange sleeps until the counter shows other numbers than since, which the caller read before: other
-// packets or bytes (completions or errors), or a first sample. A new sample of the same numbers is no
-// change. It ends early as Wait does, but not with ErrCompletion.
+// WaitChange sleeps until the counter shows other numbers than since, which the caller read before: other packets or bytes
+// (completions or errors), or a first sample. A new sample of equal numbers is no change. WaitChange ends early as Wait
+// does, but not with ErrCompletion.
 func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, error) {
 	return newSleeper(r).await(ctx, h, func(v Value) (bool, error) {
-		return v.Packets != since.Packets || v.Bytes != since.Bytes || (v.SampledAt == 0) != (since.SampledAt == 0), nil
+		firstSample := (v.SampledAt == 0) != (since.SampledAt == 0)
+		return v.Packets != since.Packets || v.Bytes != since.Bytes || firstSample, nil
 	})
 }
 
-// condition tells whether a value ends a wait, and with which error.
+// condition reports whether a value ends a wait, and with which error.
 type condition func(Value) (met bool, err error)
 
-// reaches returns the condition of Wait.
+// reaches returns the condition of Wait. It reads the counter's kind at the first value that does not end the wait.
 func (r *Reader) reaches(h Handle, threshold uint64) condition {
-	looked, completion, errorsAtCall := false, false, uint64(0)
+	var kindKnown, completion bool
+	var errorsAtCall uint64
 	return func(v Value) (met bool, err error) {
 		switch {
 		case v.SampledAt != 0 && v.Packets >= threshold:
 			return true, nil
 		case completion && v.Bytes != errorsAtCall:
 			return true, ErrCompletion
-		case looked:
+		case kindKnown:
 			return false, nil
 		}
+
 		e, err := r.Entry(h)
 		if errors.Is(err, ErrBusy) {
 			return false, nil
 		}
-		looked, completion, errorsAtCall = true, e.Kind == KindCompletion, v.Bytes
+		kindKnown = true
+		completion = e.Kind == KindCompletion
+		errorsAtCall = v.Bytes
 		return err != nil, err
 	}
 }
 
-// await sleeps until the condition is met by the counter's value, or no value will meet it any more.
+// await sleeps until the counter's value meets the condition, or no value will meet it any more.
 func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, error) {
 	c, err := s.r.Counter(h)
 	if err != nil && !errors.Is(err, ErrBusy) {
 		return Value{}, err
 	}
 	defer s.close()
+
 	for {
 		l, err := s.look(&c)
 		switch {
@@ -71,7 +81,8 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 			if ok, err := met(l.value); ok {
 				return l.value, err
 			}
-		case errors.Is(err, ErrBusy), errors.Is(err, ErrStale): // this look or the next has the value, or finds the file dead
+		case errors.Is(err, ErrBusy), errors.Is(err, ErrStale):
+			// Go on: the next look has the value, or one of the two finds the file dead.
 		default:
 			return Value{}, err
 		}
@@ -90,15 +101,16 @@ type look struct {
 	woken      bool   // the mirror's writer wakes the sleepers on the page
 	dead       error  // why no value will be published any more
 	generation uint64 // of the writer
-	period     int64  // of its heartbeat, ns, held between shortestNap and longestSleep
-	told       int64  // time from one poll cycle to the next by the header, ns; 0: not told
-	cycle      uint64
-	cycleAt    int64
+	period     int64  // of the heartbeat, ns, held between shortestNap and longestSleep
+	told       int64  // the poll period by the header, ns; 0: not told
+	cycle      uint64 // the cycle that was completed last
+	cycleAt    int64  // when that was
 	value      Value
 }
 
-// look loads the futex word first and the value last. A value that is published later comes with another
-// word, so that sleeping on this word ends at once. A writer that was dead before has published its last value.
+// look loads the futex word first and the value last. A value that is published later comes with another word, so that a
+// sleep on this word ends at once. Whether the writer is dead is loaded before the value: a dead writer has published its
+// last one.
 func (s *sleeper) look(c *Counter) (l look, err error) {
 	p := s.page.Load()
 	if p != nil {
@@ -106,6 +118,7 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 	}
 	whole := p != nil && err == nil // a page that its owner cut short wakes no sleeper
 	s.step("wait-word")
+
 	err = Guard(func() (err error) {
 		h := s.r.v.hdr
 		l.generation = atomic.LoadUint64(&h.generation)
@@ -129,7 +142,7 @@ func (r *Reader) dead(now int64) error {
 	switch {
 	case r.closed.Load():
 		return ErrClosed
-	case r.left.Load(), r.v.stale() != nil:
+	case r.superseded.Load(), r.v.stale() != nil:
 		return fmt.Errorf("%s: waiting: %w: open it again: %w", r.path, ErrStale, ErrNotAlive)
 	case r.v.overwritten():
 		return fmt.Errorf("%s: waiting: the header was overwritten: open it again: %w: %w", r.path, ErrFormat, ErrNotAlive)
@@ -141,14 +154,14 @@ func (r *Reader) dead(now int64) error {
 	return nil
 }
 
-// Wakeable returns nil if the writer wakes a Wait of this process. Otherwise the error says why a Wait looks
-// once per poll cycle instead (at most a thousand times a second), so that it ends up to a cycle later:
-// fs.ErrPermission (the process may not read NAME.wait: be in its group) or errors.ErrUnsupported (the
-// writer wakes no process, or this is not Linux).
+// Wakeable returns nil if the writer wakes a Wait of this process. Otherwise a Wait looks once per poll cycle, at most a
+// thousand times a second, and ends up to a cycle later. The error says why: fs.ErrPermission (the process may not read
+// NAME.wait: be in its group) or errors.ErrUnsupported (the writer wakes no process, or this is not Linux).
 func (r *Reader) Wakeable() error {
 	if r.closed.Load() {
 		return ErrClosed
 	}
+
 	p, err := openPage(r.path)
 	if err != nil {
 		return err

@@ -16,17 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitPath returns the path of the page of waiters of the mirror at path: the file with the futex on which
-// waiters sleep. Only the writer may write to it. docs/mirror-format.md specifies it.
+// waitPath returns the path of the page of waiters of the mirror at path: the file with the futex on which waiters sleep.
+// Only the writer may write to it. docs/mirror-format.md specifies it.
 func waitPath(path string) string { return beside(path, "wait") }
 
-// waitPage is a mapped page of waiters. Its mapping lives as long as the waitPage is referred to. The file's
-// owner may cut it short: its words are accessed under Guard alone.
+// waitPage is a mapped page of waiters. It stays mapped as long as something refers to the waitPage. The file's owner may
+// cut it short, so its words are accessed only under Guard.
 type waitPage struct {
 	m          *mapping
 	id         fileID
-	word, turn *uint32
-	generation *uint64
+	word       *uint32 // the futex
+	turn       *uint32 // of the passes over the sleepers
+	generation *uint64 // of the writer that wakes
 }
 
 // waitState holds the words of a page at one time.
@@ -54,16 +55,22 @@ func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &waitPage{m, idOf(st), &overlay[uint32](m.b, wpWord, 1)[0], &overlay[uint32](m.b, wpTurn, 1)[0], &overlay[uint64](m.b, wpGeneration, 1)[0]}
+	p := &waitPage{
+		m:          m,
+		id:         idOf(st),
+		word:       &overlay[uint32](m.b, wpWord, 1)[0],
+		turn:       &overlay[uint32](m.b, wpTurn, 1)[0],
+		generation: &overlay[uint64](m.b, wpGeneration, 1)[0],
+	}
 	if !p.begins(pageHeader(0)[:wpGeneration]) {
 		return nil, fmt.Errorf("not a page of version %d in this machine's byte order: %w", pageVersion, errors.ErrUnsupported)
 	}
 	return p, nil
 }
 
-// openPage maps the page of waiters of the mirror at path for a waiter. It must belong to the owner of
-// the directory: only that user may put it there. How many names it has does not matter: other users
-// can raise the number where fs.protected_hardlinks is 0.
+// openPage maps the page of waiters of the mirror at path for a waiter. The page must belong to the owner of the directory:
+// only that user may put it there. How many names the file has does not matter, as other users can raise the number where
+// fs.protected_hardlinks is 0.
 func openPage(path string) (*waitPage, error) {
 	name := waitPath(path)
 	f, st, err := openRegular(name, unix.O_RDONLY)
@@ -77,6 +84,7 @@ func openPage(path string) (*waitPage, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	var dir unix.Stat_t
 	if err := unix.Stat(filepath.Dir(name), &dir); err != nil || st.Uid != dir.Uid {
 		return nil, fmt.Errorf("%s: opening the page of waiters: it does not belong to the owner of its directory: %w", name, ErrPermission)
@@ -88,13 +96,16 @@ func openPage(path string) (*waitPage, error) {
 	return p, nil
 }
 
-// begins tells whether these are the first bytes of the page.
+// begins reports whether these are the first bytes of the page. It is false for a page that was cut short.
 func (p *waitPage) begins(header []byte) (is bool) {
-	_ = Guard(func() error { is = bytes.HasPrefix(p.m.b, header); return nil })
+	_ = Guard(func() error {
+		is = bytes.HasPrefix(p.m.b, header)
+		return nil
+	})
 	return is
 }
 
-// load loads the word first, and the turn after it: see waker.pass. ErrTruncated: the page was cut short.
+// load loads the word, and after it the turn: see waker.pass. ErrTruncated: the page was cut short.
 func (p *waitPage) load() (s waitState, err error) {
 	err = Guard(func() error {
 		s.word = atomic.LoadUint32(p.word) // barrier wait-acquire
@@ -113,15 +124,16 @@ type readerPage struct {
 	openedAt int64
 }
 
-// current returns the page that was opened for the writer of that generation. It opens the page again when the
-// mirror has another writer, and otherwise once in longestSleep at most: a process that may not open it makes no
-// more system calls than that.
+// current returns the page that was opened for the writer of that generation. It opens the page again if the mirror has
+// another writer, and otherwise at most once in longestSleep: a process that may not open the page makes no more system
+// calls than that.
 func (p *readerPage) current(path string, generation uint64) *waitPage {
 	now := Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of != generation || now-p.openedAt >= longestSleep {
-		p.of, p.openedAt = generation, now
+		p.of = generation
+		p.openedAt = now
 		p.page, _ = openPage(path) // without a page the waiter looks once per cycle
 	}
 	return p.page

@@ -9,16 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeWaker makes the page of waiters beside o.Path, or goes on with the page that is there, whose sleepers
-// waker.serve then wakes. The writer's lock is held. A negative WaitGroup makes no waker.
+// makeWaker makes the page of waiters beside o.Path, or goes on with the page that is there. waker.serve then wakes the
+// sleepers on it. The writer's lock is held. With a negative WaitGroup there is no waker.
 func makeWaker(o Options) (*waker, error) {
 	if o.WaitGroup < 0 {
 		return nil, nil
 	}
-	k := &waker{path: waitPath(o.Path), mode: 0o600, group: os.Getegid(), log: o.Logger}
-	if o.WaitGroup > 0 {
-		k.mode, k.group = 0o640, o.WaitGroup
+	k := &waker{
+		path:  waitPath(o.Path),
+		mode:  0o600,
+		group: os.Getegid(),
+		log:   o.Logger,
 	}
+	if o.WaitGroup > 0 {
+		k.mode = 0o640
+		k.group = o.WaitGroup
+	}
+
 	p := k.leftPage()
 	if p == nil {
 		var err error
@@ -27,31 +34,34 @@ func makeWaker(o Options) (*waker, error) {
 		}
 	}
 	k.page.Store(p)
+
 	k.late = time.AfterFunc(time.Hour, func() {
-		k.owing.Store(false) // before the wake: a cycle that comes now sets the timer again
+		k.owing.Store(false) // before the wake, so that a cycle that comes now sets the timer again
 		k.wake()
 	})
 	k.late.Stop()
 	return k, nil
 }
 
-// leftPage maps the page that an earlier writer left. It returns nil unless that is a file of this user with the
-// wanted mode and group, one name, and a page's length and header.
+// leftPage maps the page that an earlier writer left. It returns nil unless the page is a file of this user with the wanted
+// mode and group, one name, and a page's length and header.
 func (k *waker) leftPage() *waitPage {
 	f, st, err := openRegular(k.path, unix.O_RDWR)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	if st.Uid != uint32(os.Geteuid()) || st.Gid != uint32(k.group) || fs.FileMode(st.Mode&0o7777) != k.mode || st.Nlink != 1 || st.Size != pageSize {
+
+	ours := st.Uid == uint32(os.Geteuid()) && st.Gid == uint32(k.group) && fs.FileMode(st.Mode&0o7777) == k.mode
+	if !ours || st.Nlink != 1 || st.Size != pageSize {
 		return nil
 	}
 	p, _ := mapPage(f, st, true) // nil with an error
 	return p
 }
 
-// keep makes the page anew where it was removed, replaced, cut short or overwritten. A sleeper on the old page
-// finds the new one within longestSleep. Cycles wait for keep.
+// keep makes the page anew if it was removed, replaced, cut short or overwritten. A sleeper on the old page finds the new
+// one within longestSleep. Cycles wait for keep.
 func (k *waker) keep() {
 	if k == nil {
 		return
@@ -61,6 +71,7 @@ func (k *waker) keep() {
 	if unix.Lstat(k.path, &st) == nil && idOf(&st) == was.id && st.Size == pageSize && was.begins(pageHeader(k.generation)) {
 		return
 	}
+
 	p, err := k.newPage(k.generation)
 	if err != nil {
 		if !k.told {
@@ -71,6 +82,7 @@ func (k *waker) keep() {
 	}
 	k.log.Warn("the page of waiters was removed, replaced, cut short or overwritten: made anew", "path", k.path)
 	k.told = false
+
 	k.page.Store(p)
 	was.serve(0)
 }
@@ -94,7 +106,7 @@ func (k *waker) newPage(generation uint64) (*waitPage, error) {
 	return p, nil
 }
 
-// fill gives a draft of the page its header, its group and its mode, before its name: no process sees the page
+// fill gives a draft of the page its header, its group and its mode. The name comes after that: no process sees the page
 // with other rights, or without its header.
 func (k *waker) fill(f *os.File, generation uint64) (*waitPage, error) {
 	if _, err := f.WriteAt(pageHeader(generation), 0); err != nil {
@@ -107,6 +119,7 @@ func (k *waker) fill(f *os.File, generation uint64) (*waitPage, error) {
 	if err := f.Chmod(k.mode); err != nil {
 		return nil, fmt.Errorf("setting its mode: %w", err)
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("reading its status: %w", err)

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// longestSleep bounds every sleep: the next look notices a dead writer, or another one.
+	// longestSleep bounds every sleep, so that the next look notices a dead writer, or another one.
 	longestSleep = int64(500 * time.Millisecond)
 	// shortestNap is the shortest pause of a waiter that no writer wakes.
 	shortestNap = int64(time.Millisecond)
 
-	// A sleeper has two bits of FUTEX_WAIT_BITSET. One of the lower half is of the turn that it saw: a pass
-	// of the writer wakes the sleepers of other turns, each once. One of the upper half is chosen at
-	// random: a context that ends wakes one sleeper of 16.
+	// A sleeper has two bits of FUTEX_WAIT_BITSET. The bit of the lower half says which turn it saw: a pass of the writer
+	// wakes the sleepers of other turns, each once. The bit of the upper half is chosen at random: a context that ends
+	// wakes the sleepers with that bit, one in 16.
 	turnBits = 1<<turns - 1
 	anyBits  = 1<<32 - 1
 )
@@ -32,25 +32,31 @@ func turnBit(turn uint32) uint32 { return 1 << (turn % turns) }
 type sleeper struct {
 	r        *Reader
 	deadline int64                    // on the clock of Now; 0 before the first sleep
-	stop     func() bool              // ends the watch on ctx
+	stop     func() bool              // ends the watch on ctx; nil before the first sleep
 	over     atomic.Bool              // the Wait has ended
 	bit      uint32                   // of the upper half
-	page     atomic.Pointer[waitPage] // with the word to sleep on; nil: no page
+	page     atomic.Pointer[waitPage] // has the word to sleep on; nil: no page
 	pace     pace
 	futex    func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno
 	hook
 }
 
 func newSleeper(r *Reader) *sleeper {
-	return &sleeper{r: r, futex: futexWait, bit: 1 << (turns + rand.Uint32N(32-turns))}
+	return &sleeper{
+		r:     r,
+		futex: futexWait,
+		bit:   1 << (turns + rand.Uint32N(32-turns)),
+	}
 }
 
+// start notes the deadline of ctx, and begins to watch for its end. The first sleep calls it: most waits need none.
 func (s *sleeper) start(ctx context.Context) {
 	s.deadline = math.MaxInt64
 	if at, ok := ctx.Deadline(); ok {
-		left := time.Until(at) // before Now: the time between the two calls makes the deadline later, not earlier
+		left := time.Until(at) // before Now, so that the time between the two calls makes the deadline later, not earlier
 		s.deadline = Now() + int64(left)
 	}
+
 	s.stop = context.AfterFunc(ctx, func() {
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // the sleep itself ends at the deadline
 			s.interrupt()
@@ -58,6 +64,7 @@ func (s *sleeper) start(ctx context.Context) {
 	})
 }
 
+// close ends the watch on the context.
 func (s *sleeper) close() {
 	if s.stop != nil {
 		s.over.Store(true)
@@ -65,8 +72,8 @@ func (s *sleeper) close() {
 	}
 }
 
-// interrupt ends the sleep. A wake works on a read-only mapping and reaches every sleeper with the same bit;
-// the others look, and sleep on. interrupt repeats it because the sleeper may be just about to sleep.
+// interrupt ends the sleep. It wakes every sleeper with this one's bit, for which a read-only mapping is enough; the others
+// look, and sleep on. It repeats that until the Wait has ended, because the sleeper may be just about to sleep.
 func (s *sleeper) interrupt() {
 	for !s.over.Load() {
 		if p := s.page.Load(); p != nil {
@@ -76,8 +83,8 @@ func (s *sleeper) interrupt() {
 	}
 }
 
-// sleep sleeps until the futex word differs from l's, or it is time to look again. It returns why the
-// waiting is over, or nil.
+// sleep sleeps until the futex word differs from l's, or until it is time to look again. It returns an error if the waiting
+// is over.
 func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -87,17 +94,21 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	}
 	now := Now()
 	if now >= s.deadline {
-		return context.DeadlineExceeded // ctx.Err() of some microseconds later
+		return context.DeadlineExceeded // as ctx.Err() will be in some microseconds
 	}
+
 	if !l.woken {
-		if p := s.r.page.current(s.r.path, l.generation); p != s.page.Swap(p) && p != nil {
-			return nil // load its word before the value
+		p := s.r.page.current(s.r.path, l.generation)
+		if p != s.page.Swap(p) && p != nil {
+			return nil // look again: the page's word must be loaded before the value
 		}
 		s.step("wait-asleep")
 		nap(ctx, min(s.pace.next(now, l), s.deadline)-now)
 		return nil
 	}
-	p, until := s.page.Load(), min(now+l.period, s.deadline)
+
+	p := s.page.Load()
+	until := min(now+l.period, s.deadline)
 	defer runtime.KeepAlive(p)
 	s.step("wait-asleep")
 	switch s.futex(p.word, l.page.word, until, turnBit(l.page.turn)|s.bit) {
@@ -116,15 +127,15 @@ func nap(ctx context.Context, ns int64) {
 	}
 }
 
-// pace is the length of a poll cycle, as a waiter that no writer wakes learns it by looking where the header does not
-// tell it.
+// pace is for a waiter that no writer wakes. If the header does not tell the poll period, the waiter learns it from the
+// cycles that it sees.
 type pace struct {
-	cycle  uint64
-	at     int64
-	length int64 // 0: not known yet
+	cycle  uint64 // at the last look
+	at     int64  // when that cycle was completed
+	length int64  // of a cycle; 0: not known yet
 }
 
-// next returns the time of the next look.
+// next returns the time of the next look: a poll period from now, within bounds.
 func (p *pace) next(now int64, l *look) int64 {
 	if p.cycle != 0 && l.cycle > p.cycle && l.cycleAt > p.at {
 		p.length = (l.cycleAt - p.at) / int64(min(l.cycle-p.cycle, math.MaxInt32))

@@ -9,7 +9,7 @@ import (
 // wordsApart is the state of a device slot whose words are in a words file, which another program writes.
 const wordsApart = 1
 
-// SlotApart takes a free slot for a counter whose words are in f. The slot keeps f.
+// SlotApart takes a free slot for a counter whose words are in f. The slot keeps f referred to, and so mapped.
 func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	s, err := d.Slot()
 	if err == nil {
@@ -18,13 +18,13 @@ func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	return s, err
 }
 
-// mostWordsFiles bounds the files that a Reader keeps for words that it is asked for again. A Device keeps its own.
+// mostWordsFiles bounds the words files that a Reader keeps for the next Device of a counter. A Device keeps its own.
 const mostWordsFiles = 64
 
 // wordsFile returns the words file of that number, mapped read-only.
 func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	r.mu.RLock()
-	m := r.apart[number]
+	m := r.wordsByNumber[number]
 	r.mu.RUnlock()
 	if m != nil {
 		return m, nil
@@ -33,19 +33,12 @@ func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, ErrNoDevice)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.apart == nil || len(r.apart) >= mostWordsFiles {
-		r.apart = make(map[uint64]*words.Mapping)
+	if r.wordsByNumber == nil || len(r.wordsByNumber) >= mostWordsFiles {
+		r.wordsByNumber = make(map[uint64]*words.Mapping)
 	}
-	r.apart[number] = m
+	r.wordsByNumber[number] = m
 	return m, nil
-}
-
-// trustsPeer returns an error if the user at the other end of a socket is not trusted.
-func (o ReaderOptions) trustsPeer(uid uint32) error {
-	if o.trusts(uid) {
-		return nil
-	}
-	return fmt.Errorf("the other end belongs to user %d, not to root or this process's user: name that user if its numbers are to be trusted: %w", uid, ErrPermission)
 }

@@ -9,14 +9,21 @@ import (
 type runtimeTimer struct {
 	ticker *time.Ticker
 	kicked chan struct{} // has room for one
-	closed func()
+	end    func()        // stops ticker and closes ended, once
 	ended  chan struct{}
 }
 
 func newRuntimeTimer() *runtimeTimer {
-	t := &runtimeTimer{ticker: time.NewTicker(time.Hour), kicked: make(chan struct{}, 1), ended: make(chan struct{})}
-	t.ticker.Stop()
-	t.closed = sync.OnceFunc(func() { t.ticker.Stop(); close(t.ended) })
+	t := &runtimeTimer{
+		ticker: time.NewTicker(time.Hour),
+		kicked: make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+	}
+	t.ticker.Stop() // until set
+	t.end = sync.OnceFunc(func() {
+		t.ticker.Stop()
+		close(t.ended)
+	})
 	return t
 }
 
@@ -34,7 +41,8 @@ func (t *runtimeTimer) set(first, period time.Duration) {
 	} else {
 		t.ticker.Stop()
 	}
-	if first != period {
+
+	if first != period { // a Ticker sets another first time only for a Kick
 		select {
 		case t.kicked <- struct{}{}:
 		default: // one is pending
@@ -42,4 +50,4 @@ func (t *runtimeTimer) set(first, period time.Duration) {
 	}
 }
 
-func (t *runtimeTimer) close() { t.closed() }
+func (t *runtimeTimer) close() { t.end() }

@@ -1,11 +1,11 @@
 // Package tick wakes a goroutine periodically, at a fraction of the cost of a time.Ticker.
 //
-// In a process that is idle otherwise, each tick of a timer of Go's runtime wakes threads about ten times. epoll_pwait(2)
-// takes whole milliseconds, so that the runtime waits twice. Its monitor thread wakes as well, and sleeps for 20 µs at a
-// time until the timer is served. A goroutine that a timer makes ready wakes another thread, which finds nothing to do.
-// A descriptor of timerfd_create(2) that expires wakes one thread, which runs the goroutine.
+// In an otherwise idle process each tick of a timer of Go's runtime wakes threads about ten times. epoll_pwait(2) takes whole
+// milliseconds, so the runtime waits twice. Its monitor thread wakes as well, and sleeps for 20 µs at a time until the timer
+// is served. The goroutine that the timer makes ready wakes another thread, which finds nothing to do. When a descriptor of
+// timerfd_create(2) expires, one thread wakes, and runs the goroutine.
 //
-// Where there is no timerfd, a Ticker is a time.Ticker.
+// On a system without timerfd a Ticker is a time.Ticker.
 package tick
 
 import (
@@ -13,26 +13,27 @@ import (
 	"time"
 )
 
-// Ticker ticks for one goroutine. A tick that the goroutine did not wait for is dropped, and the next one comes at its
-// time. Made by New.
+// Ticker ticks for one goroutine. A tick that the goroutine did not wait for is dropped, and the next one comes at its time.
+// Made by New.
 type Ticker struct {
 	timer  timer
 	mu     sync.Mutex
 	period time.Duration
-	kicked bool // since Wait returned
+	kicked bool // Kick was called since Wait returned
 }
 
 // timer is the mechanism of a Ticker.
 type timer interface {
-	// wait returns after an expiry that no wait has returned after, and at once after close.
+	// wait returns after the next expiry, or at once for one that came since the last wait. After close it returns at once.
 	wait()
-	// set makes the timer expire after first, and after each period from then on. With a period of 0 it expires once, or
-	// never with a first of 0.
+	// set makes the timer expire after first, and after each period from then on. With a period of 0 it expires once, and
+	// with a first of 0 never.
 	set(first, period time.Duration)
+	// close ends every wait.
 	close()
 }
 
-// NewRuntime returns a Ticker of Go's runtime. In a bubble of testing/synctest its time is the bubble's.
+// NewRuntime returns a Ticker on a timer of Go's runtime. In a bubble of testing/synctest it has the bubble's time.
 func NewRuntime() *Ticker { return &Ticker{timer: newRuntimeTimer()} }
 
 // New returns a Ticker that does not tick before Reset.
@@ -52,7 +53,7 @@ func (t *Ticker) Wait() {
 	t.mu.Unlock()
 }
 
-// Reset makes the Ticker tick after each period from now on. A period of 0 ends the ticks. Any goroutine may call it.
+// Reset makes the Ticker tick after each period, from now on. A period of 0 ends the ticks. Any goroutine may call it.
 func (t *Ticker) Reset(period time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +61,7 @@ func (t *Ticker) Reset(period time.Duration) {
 	t.set()
 }
 
-// Kick makes one Wait return at once: the present one or the next. A period begins now. Any goroutine may call it.
+// Kick makes one Wait return at once: the one that waits now, or the next. A new period begins. Any goroutine may call it.
 func (t *Ticker) Kick() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,11 +69,11 @@ func (t *Ticker) Kick() {
 	t.set()
 }
 
-// set sets the timer. A Reset that follows a Kick does not undo it.
+// set sets the timer. A Reset after a Kick does not undo the Kick. The caller holds mu.
 func (t *Ticker) set() {
 	first := t.period
 	if t.kicked {
-		first = 1
+		first = 1 // ns: at once, where 0 would mean never
 	}
 	t.timer.set(first, t.period)
 }

@@ -13,7 +13,7 @@ import (
 type timerFD struct {
 	file *os.File
 	raw  syscall.RawConn
-	read func(fd uintptr) bool // takes the expiries; false without one
+	read func(fd uintptr) bool // takes the expiries; false if there is none
 }
 
 func newTimer() (timer, error) {
@@ -21,8 +21,9 @@ func newTimer() (timer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := &timerFD{file: os.NewFile(uintptr(fd), "timerfd")}
-	if err := t.file.SetReadDeadline(time.Time{}); err != nil { // refused for descriptors that cannot be polled
+	if err := t.file.SetReadDeadline(time.Time{}); err != nil { // the runtime cannot poll the descriptor
 		t.file.Close()
 		return nil, err
 	}
@@ -30,9 +31,10 @@ func newTimer() (timer, error) {
 		t.file.Close()
 		return nil, err
 	}
+
 	expiries := new(uint64)
 	t.read = func(fd uintptr) bool {
-		// The call does not block. syscall.Read would wake the runtime's monitor thread.
+		// The call does not block, so the runtime need not know of it: syscall.Read would wake its monitor thread.
 		_, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(expiries)), unsafe.Sizeof(*expiries))
 		return errno != unix.EAGAIN
 	}
@@ -42,8 +44,13 @@ func newTimer() (timer, error) {
 func (t *timerFD) wait() { _ = t.raw.Read(t.read) } // an error: it is closed
 
 func (t *timerFD) set(first, period time.Duration) {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(first)), Interval: unix.NsecToTimespec(int64(period))}
-	_ = t.raw.Control(func(fd uintptr) { _ = unix.TimerfdSettime(int(fd), 0, &spec, nil) })
+	spec := unix.ItimerSpec{
+		Value:    unix.NsecToTimespec(int64(first)),
+		Interval: unix.NsecToTimespec(int64(period)),
+	}
+	_ = t.raw.Control(func(fd uintptr) { // an error: it is closed
+		_ = unix.TimerfdSettime(int(fd), 0, &spec, nil)
+	})
 }
 
 func (t *timerFD) close() { _ = t.file.Close() }

@@ -1,4 +1,3 @@
-// Package trust reports which user could have changed a file that a privileged program is about to
-// load, to execute or to keep objects in. The caller decides whose files are trusted, because a
-// library and a program differ there.
+// Package trust reports whether an untrusted user could have changed a file that a privileged program is about to load, to
+// execute or to keep objects in. The caller says which users it trusts: a library and a program differ there.
 package trust

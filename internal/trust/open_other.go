@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags do not wait for a FIFO.
+// openFlags open a file without a wait for a FIFO's other end.
 const openFlags = unix.O_RDONLY | unix.O_NONBLOCK
 
 func thisProgram() string {
@@ -19,14 +19,14 @@ func thisProgram() string {
 	return self
 }
 
-// The access control lists of these systems only add to the mode of a file or are set by its owner.
+// hasAccessList returns false: on these systems an access control list only adds to the mode, or the owner has set it.
 func hasAccessList(*os.File) bool { return false }
 
-// OfKernel reports whether the text of the file is made by the kernel, which is known on Linux alone.
+// OfKernel returns false: only on Linux is it known whether the kernel makes the text of a file.
 func OfKernel(*os.File) (bool, error) { return false, nil }
 
-// OfUser reports whether a user's program answers for the filesystem, which is known on Linux alone.
+// OfUser returns false: only on Linux is it known whether a user's program answers for the filesystem.
 func OfUser(*os.File) bool { return false }
 
-// Reopen opens the file that a descriptor of Open names, for reading.
+// Reopen opens, for reading, the file of a descriptor that Open returned.
 func Reopen(f *os.File) (*os.File, error) { return reopenByPath(f) }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// OwnsProgram reports whether that user owns the running program and no other user can write it.
-// The owner decides which code runs here anyway: an example is a build tree used with sudo.
+// OwnsProgram reports whether that user owns the running program, and no other user can write it. Such an owner decides
+// which code runs here anyway, as of a build tree that is used with sudo.
 func OwnsProgram(uid uint32) bool {
 	info, err := os.Stat(thisProgram())
 	if err != nil || info.Mode().Perm()&0o022 != 0 {

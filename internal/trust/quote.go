@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// plainPath needs no quotes in a shell.
+// plainPath matches a path that needs no quotes in a shell.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote writes a path for a shell, as commands in reasons have it.
+// Quote writes a path for a shell, as the commands in reasons do.
 func Quote(path string) string {
 	if plainPath.MatchString(path) {
 		return path

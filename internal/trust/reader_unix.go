@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a user who must be able to read a file that a more privileged program opens. The zero value stands for a
-// user who is not known.
+// Reader is a user who must be able to read a file that a more privileged program opens. The zero value is a user who is not
+// known.
 type Reader struct {
 	Known  bool // UID is set
 	UID    uint32
@@ -25,9 +25,9 @@ func (r *Reader) String() string {
 	return fmt.Sprintf("user %d", r.UID)
 }
 
-// may reports whether the mode lets the user read what st describes, or pass a directory on the way to it. It answers
-// as the kernel does: the first class that the user is in decides. Where the class is not known, each possible one
-// must allow it.
+// may reports whether the mode lets the user read what st describes, or pass a directory on the way to it. As in the kernel,
+// the first class that the user is in decides. If the class is not known, each possible one must allow it. last says that
+// st is of the file to open.
 func (r *Reader) may(st *unix.Stat_t, last bool) bool {
 	want := uint32(0o4)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -36,10 +36,12 @@ func (r *Reader) may(st *unix.Stat_t, last bool) bool {
 			want = 0o5
 		}
 	}
+
 	mode := uint32(st.Mode)
 	owner := mode>>6&want == want
 	group := mode>>3&want == want
 	other := mode&want == want
+
 	switch {
 	case !r.Known:
 		return owner && group && other

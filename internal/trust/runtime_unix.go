@@ -17,9 +17,14 @@ func RuntimeDir(name string) string {
 	return RuntimeDirUnlessSetID(name)
 }
 
-// secure reports whether the kernel says that this program has the privileges of its file. Linux alone says it: a vector
-// that cannot be read there may have said so.
+// secure reports whether the auxiliary vector says that this program has the privileges of its file. Only Linux says so: if
+// the vector cannot be read there, it may have said it.
 func secure(vector [][2]uintptr, err error) bool {
+	if err != nil && runtime.GOOS == "linux" {
+		return true
+	}
 	const atSecure = 23
-	return err != nil && runtime.GOOS == "linux" || slices.ContainsFunc(vector, func(w [2]uintptr) bool { return w[0] == atSecure && w[1] != 0 })
+	return slices.ContainsFunc(vector, func(w [2]uintptr) bool {
+		return w[0] == atSecure && w[1] != 0
+	})
 }

@@ -20,24 +20,23 @@ var ErrIrregular = errors.New("it is neither a regular file nor a directory")
 // mostLinks is how many symbolic links a path may lead through, as in Linux.
 const mostLinks = 40
 
-// Open opens the file or directory at file once and returns its descriptor, which is to be used in
-// place of the path. On Linux it is an O_PATH descriptor. If a user that owner does not accept
-// could have written the file or replaced it, Open returns no descriptor, and why names the fault
-// and the command that mends it. An error means that a path could not be examined.
+// Open opens the file or directory at file once, and returns a descriptor, which the caller uses in place of the path. On
+// Linux it is an O_PATH descriptor. If a user that owner does not accept could have written or replaced the file, Open
+// returns no descriptor, and why names the fault and the command that mends it. An error means that Open could not examine
+// the path.
 //
-// Open walks from the root by descriptors and follows symbolic links itself. The file, each
-// symbolic link on the way and each directory that one of them is in must belong to a trusted user.
-// No other user may write the file. All users may write a directory only if it has the sticky bit,
-// since others cannot replace the entries of a trusted user there. A directory's group may write:
-// Debian's /usr/local/bin is root:staff 2775.
+// Open walks from the root by descriptors, and follows symbolic links itself. The file, each symbolic link on the way, and
+// each directory that holds one of them must belong to a trusted user. No other user may write the file. All users may
+// write a directory only if it has the sticky bit: then they cannot replace the entries of a trusted user. A directory's
+// group may write, as in Debian's /usr/local/bin, which is root:staff 2775.
 func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err error) {
 	w := &walk{owner: owner}
 	return w.open(file)
 }
 
-// OpenReadable is Open for a file that reader must be able to read: why also names the first directory or file on the
-// way that keeps reader out. A nil owner accepts every owner and every mode, a nil reader stands for root. Where the
-// path ends at neither a regular file nor a directory, the error is ErrIrregular.
+// OpenReadable is Open for a file that reader must be able to read: why also names the first directory or file on the way
+// that keeps reader out. A nil owner accepts every owner and every mode; a nil reader stands for root. ErrIrregular: the
+// path ends at neither a regular file nor a directory.
 func OpenReadable(file string, owner func(uid uint32) bool, reader *Reader) (f *os.File, why string, err error) {
 	w := &walk{owner: owner, reader: reader, regular: true}
 	return w.open(file)
@@ -51,6 +50,7 @@ func (w *walk) open(file string) (f *os.File, why string, err error) {
 	if w.f, err = openAt(nil, "/"); err != nil {
 		return nil, "", err
 	}
+
 	rest := strings.Split(abs, "/")
 	for len(rest) > 0 && err == nil && why == "" {
 		rest, why, err = w.step(rest)
@@ -67,15 +67,15 @@ func (w *walk) open(file string) (f *os.File, why string, err error) {
 
 // walk is the state of Open.
 type walk struct {
-	owner  func(uid uint32) bool
-	reader *Reader
-	f      *os.File // the directory or file, not looked at yet
-	links  int
+	owner   func(uid uint32) bool // nil: every owner and every mode is accepted
+	reader  *Reader               // nil: nobody but root need read the file
+	regular bool                  // the path must end at a regular file or a directory
 
-	regular bool // the path must end at a regular file or a directory
+	f     *os.File // where the walk is: a directory or the file, not looked at yet
+	links int      // symbolic links that were followed
 }
 
-// step looks at the directory and enters the first of names. It returns the names that are left.
+// step looks at the directory that the walk is in, and enters the first of names. It returns the names that are left.
 func (w *walk) step(names []string) (left []string, why string, err error) {
 	name, left := names[0], names[1:]
 	if name == "" || name == "." {
@@ -84,34 +84,50 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 	if why, err := w.look(false); err != nil || why != "" {
 		return nil, why, err
 	}
+
 	next := path.Join(w.f.Name(), name)
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(w.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, "", &fs.PathError{Op: "stat", Path: next, Err: err}
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		// Others can neither remove nor rename the link after this: the directory belongs to a
-		// trusted user, and so does the link.
-		if w.owner != nil && !w.owner(st.Uid) {
-			return nil, belongs(next, "chown -h root "+Quote(next), st.Uid), nil
-		}
-		target, err := readLink(w.f, name)
-		if err != nil {
-			return nil, "", &fs.PathError{Op: "readlink", Path: next, Err: err}
-		}
-		if w.links++; w.links > mostLinks {
-			return nil, "", &fs.PathError{Op: "open", Path: next, Err: unix.ELOOP}
-		}
-		if path.IsAbs(target) {
-			if err := w.enter("/"); err != nil {
-				return nil, "", err
-			}
-		}
-		return append(strings.Split(target, "/"), left...), "", nil
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return left, "", w.enter(name)
 	}
-	return left, "", w.enter(name)
+
+	target, why, err := w.follow(name, &st)
+	if err != nil || why != "" {
+		return nil, why, err
+	}
+	return append(target, left...), "", nil
 }
 
+// follow reads the symbolic link of that name, whose status is st, and returns the names in its target. If these begin at the
+// root, it enters the root.
+func (w *walk) follow(name string, st *unix.Stat_t) (names []string, why string, err error) {
+	// The link belongs to a trusted user, and so does the directory. So others can neither remove nor rename the link after
+	// this check.
+	link := path.Join(w.f.Name(), name)
+	if w.owner != nil && !w.owner(st.Uid) {
+		return nil, belongs(link, "chown -h root "+Quote(link), st.Uid), nil
+	}
+	target, err := readLink(w.f, name)
+	if err != nil {
+		return nil, "", &fs.PathError{Op: "readlink", Path: link, Err: err}
+	}
+	w.links++
+	if w.links > mostLinks {
+		return nil, "", &fs.PathError{Op: "open", Path: link, Err: unix.ELOOP}
+	}
+
+	if path.IsAbs(target) {
+		if err := w.enter("/"); err != nil {
+			return nil, "", err
+		}
+	}
+	return strings.Split(target, "/"), "", nil
+}
+
+// enter moves the walk to the entry of that name in its directory, or to the root.
 func (w *walk) enter(name string) error {
 	f, err := openAt(w.f, name)
 	if err != nil {
@@ -122,13 +138,14 @@ func (w *walk) enter(name string) error {
 	return nil
 }
 
-// look returns the reason why the file behind the descriptor is not trusted, or not for the reader. last says that it is
-// the file to open, not a directory on the way to it.
+// look returns why the file where the walk is cannot be trusted, or not be read by the reader. last says that it is the file
+// to open, not a directory on the way to it.
 func (w *walk) look(last bool) (why string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
 		return "", &fs.PathError{Op: "stat", Path: w.f.Name(), Err: err}
 	}
+
 	mode := uint32(st.Mode) & 0o7777
 	kind := uint32(st.Mode) & unix.S_IFMT
 	switch {
@@ -138,7 +155,7 @@ func (w *walk) look(last bool) (why string, err error) {
 		return fmt.Sprintf("%s (mode %04o) cannot be read by %s", w.f.Name(), mode, w.reader), nil
 	case w.reader != nil && hasAccessList(w.f):
 		return fmt.Sprintf("%s has an access control list, which may keep %s out", w.f.Name(), w.reader), nil
-	case w.owner == nil:
+	case w.owner == nil: // every owner and every mode will do
 	case !w.owner(st.Uid):
 		command := "chown root " + Quote(w.f.Name())
 		if mode&othersWrite(uint32(st.Mode)) != 0 {
@@ -151,11 +168,12 @@ func (w *walk) look(last bool) (why string, err error) {
 	return "", nil
 }
 
+// belongs returns the reason why a path of user uid is not trusted, with the command that mends it.
 func belongs(path, command string, uid uint32) string {
 	return fmt.Sprintf("%s belongs to user %d, which root does not trust: %s", path, uid, command)
 }
 
-// Command returns the command that mends a fault, of a reason that Open gave, or "" where no single command does.
+// Command returns the command in a reason that Open gave, or "" if no single command mends the fault.
 func Command(why string) string {
 	if at := strings.LastIndex(why, ": ch"); at >= 0 { // chown or chmod
 		return why[at+2:]
@@ -163,7 +181,7 @@ func Command(why string) string {
 	return ""
 }
 
-// othersWrite is the bits that may not be set.
+// othersWrite returns the bits of a mode that let others write and may not be set.
 func othersWrite(mode uint32) uint32 {
 	switch {
 	case mode&unix.S_IFMT != unix.S_IFDIR:
@@ -174,7 +192,7 @@ func othersWrite(mode uint32) uint32 {
 	return 0o002
 }
 
-// openAt opens name in dir, which is nil where name is the root, and follows no symbolic link.
+// openAt opens name in dir, without following a symbolic link. dir is nil if name is the root.
 func openAt(dir *os.File, name string) (*os.File, error) {
 	at, file := unix.AT_FDCWD, name
 	if dir != nil && name != "/" {
@@ -200,22 +218,31 @@ func readLink(dir *os.File, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// reopenByPath opens the path of f for reading, and refuses another file than f.
+// reopenByPath opens the path of f for reading, and refuses any file but f's.
 func reopenByPath(f *os.File) (*os.File, error) {
 	again, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	before, err := f.Stat()
-	if err == nil {
-		var after os.FileInfo
-		if after, err = again.Stat(); err == nil && !os.SameFile(before, after) {
-			err = &fs.PathError{Op: "open", Path: f.Name(), Err: unix.ESTALE}
-		}
-	}
-	if err != nil {
+	if err := sameFile(f, again); err != nil {
 		again.Close()
 		return nil, err
 	}
 	return again, nil
+}
+
+// sameFile returns an error unless both descriptors are of one file.
+func sameFile(f, again *os.File) error {
+	before, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	after, err := again.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(before, after) {
+		return &fs.PathError{Op: "open", Path: f.Name(), Err: unix.ESTALE}
+	}
+	return nil
 }

@@ -5,12 +5,12 @@
  *
  * A handle is an index with the generation under which it was given: a slot that was
  * given to another counter is never read in the name of this one. An entry is read
- * between two loads of its identity (acquire, and relaxed behind a fence), its
- * source and flags between two of its sequence word: all is of one counter.
+ * between two loads of its identity (acquire, and relaxed behind a fence), and its
+ * source and flags between two loads of its sequence word. So all is of one counter.
  *
- * From any thread. No system call, but where a function meets a segment for the first
- * time, and where a look waits for the end of an exchange. A lookup scans the catalogue:
- * look a name up once, and again when the status's catalogue_changes has moved.
+ * From any thread. A function makes a system call only if it meets a segment for the
+ * first time, or waits for the end of an exchange. A lookup scans the catalogue: look a
+ * name up once, and again when the status's catalogue_changes has moved.
  *
  * In an exchange the writer removes counters, then shows the counters that go on with
  * their totals, which may have the same names. ft_lookup looks again while an exchange
@@ -23,9 +23,10 @@
  *             if (ft_get_entry(&r, i, &e) == FT_OK) add e to the list
  *     }
  *
- * The list has each counter that goes on once. Behind FT_ATTEMPTS looks, 0.4 s, as beside
- * a writer that was killed or stopped in the exchange, counters of the exchange may be
- * missing from the list, or be in it twice, and ft_lookup may not find them.
+ * The list has each counter that goes on once. After FT_ATTEMPTS looks, which take 0.4 s,
+ * counters of the exchange may be missing from the list, or be in it twice, and ft_lookup
+ * may not find them. That happens beside a writer that was killed or stopped in the
+ * exchange.
  */
 #ifndef FLOWTALLY_CATALOGUE_H
 #define FLOWTALLY_CATALOGUE_H
@@ -60,13 +61,13 @@ typedef struct ft_list {
 } ft_list;
 
 /* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. FT_ERR_BUSY: an
- * exchange that may have it goes on: try again. */
+ * exchange goes on, and the counter may be in it: try again. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
 /* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
  * FT_ERR_NO_COUNTER where no counter lives. */
 FT_API uint32_t ft_capacity(const ft_reader *r);
 FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
-/* 1: look at the entries, at first, and again where an exchange went on beside the last
+/* 1: look at the entries: a first time, and again if an exchange went on beside the last
  * look. 0: the list is complete, or was begun anew FT_ATTEMPTS times. */
 FT_API int ft_list_again(const ft_reader *r, ft_list *l);
 
@@ -166,7 +167,7 @@ static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const c
 		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY)); /* barrier entry-acquire */
 		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, length) != 0) continue;
 		ft_fence(); /* barrier entry-fence */
-		/* Changed since: the entry was freed, and the name with it. */
+		/* If it has changed since, the counter of that name was removed. */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
 		out->index = number * FT_SEG_COUNTERS + slot;
 		out->generation = (uint32_t)identity;

@@ -3,13 +3,17 @@
  * flowtally_counter.h: reading one counter in nanoseconds.
  *
  * A value is a consistent triple (packets, bytes, sampled-at) whatever the writer
- * does, kill -9 included. ft_counter_open resolves a handle once; ft_load is for hot
- * paths: no system call, no allocation. The ft_counter keeps the sequence word of
- * its last whole read: if that is unchanged behind the three words and a fence, they
- * are whole; else the plain form reads them anew, at most FT_ATTEMPTS times.
- * FT_ERR_GONE: the counter was removed. FT_ERR_STALE: the writer gave the file up, which
- * it shows by moving each sequence word on: so the plain form finds the mark, keeps
- * nothing, and every later ft_load finds it again. FT_ERR_BUSY: try again.
+ * does, kill -9 included. ft_counter_open resolves a handle once. ft_load is for hot
+ * paths: it makes no system call and allocates nothing.
+ *
+ * The ft_counter keeps the sequence word of its last whole read. If that is unchanged
+ * behind the three words and a fence, the words are whole. Otherwise the plain form
+ * reads them anew, at most FT_ATTEMPTS times.
+ *
+ * FT_ERR_GONE: the counter was removed. FT_ERR_STALE: the writer gave the file up. It
+ * marks the file, then moves each sequence word on, so that the plain form finds the
+ * mark. That keeps no sequence word then, and every later ft_load finds the mark again.
+ * FT_ERR_BUSY: try again.
  *
  * An ft_counter belongs to one thread at a time, and may be copied.
  */
@@ -30,10 +34,10 @@ typedef struct ft_value {
 /* One counter, resolved. Fields are private. */
 typedef struct ft_counter {
 	const uint64_t *seq;
-	const uint64_t *current; /* the value in the copy (slot) that last made current */
+	const uint64_t *current; /* the value in the copy (slot) that is current under last */
 	uint64_t last;           /* the sequence word of the last whole read */
 	const uint64_t *values;  /* the value in copy (slot) 0 */
-	size_t copy_words;       /* from there to the same in copy 1 */
+	size_t copy_words;       /* from there to the value in copy (slot) 1 */
 	const uint64_t *identity;
 	const uint64_t *replaced;
 	ft_handle handle;
@@ -52,25 +56,25 @@ static inline ft_value ft_triple(const uint64_t *p) {
 	return v;
 }
 
-/* The plain form: takes nothing for granted, and keeps the words that ft_load needs. */
+/* The plain form. It takes nothing for granted, and keeps the words that ft_load needs. */
 __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
 	c->last = 0;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(c->seq); /* barrier read-acquire */
-		/* Stored before the sequence word that was moved on. */
+		/* Giving the file up stores the mark before it moves the sequence word on. */
 		const int stale = ft_stale(c->replaced);
 		if (stale) return stale;
 		const uint64_t *value = c->values + (s & 1) * c->copy_words;
-		/* Before the second load of seq, and after the first: RETIRED is stored
-		 * before the publish that raises the epoch. (barrier identity-acquire, idle:
-		 * read-fence orders the load too.) */
+		/* Loaded between the two loads of seq. RETIRED is stored before the publish that
+		 * raises the epoch: LIVE here means that the copy under s is not of a later user
+		 * of the slot. (barrier identity-acquire, idle: read-fence orders the load too.) */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
 		const ft_value v = ft_triple(value);
 		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(c->seq) != s) continue;
 		c->current = value;
-		/* A saturated epoch no longer tells a removal: 0 is kept for the word,
-		 * which does not come back then, and every read takes the plain form. */
+		/* A saturated epoch no longer tells a removal. So 0 is kept, which no published
+		 * word is, and every read takes the plain form. */
 		c->last = s >> FT_EPOCH_SHIFT == FT_EPOCH_MAX ? 0 : s;
 		*out = v;
 		return FT_OK;
@@ -104,9 +108,9 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 }
 
 FT_API int ft_load(ft_counter *c, ft_value *out) {
-	/* The quick form. The words are of c->last or later, because c->last was
-	 * loaded with acquire, once. The sequence word has not moved since: no
-	 * write into this copy has begun, and no counter beside it was removed. */
+	/* The quick form. The words are of publish c->last or later, because an earlier read
+	 * has loaded c->last with acquire. If the sequence word has not moved since, no write
+	 * into this copy has begun, and no counter of the block was removed. */
 	const ft_value v = ft_triple(c->current);
 	ft_fence(); /* barrier quick-fence */
 	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {

@@ -16,7 +16,7 @@
  *   - The two are no pair: the device writes them one by one. It does not store when,
  *     so there is no sample time.
  *   - A slot that was given to another counter is never read in the name of this
- *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE when the counter lives on without.
+ *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE if the counter goes on without a device.
  *     Its ordinary value (ft_load) always goes on.
  *   - A mirror that grows, or is given up, does not move the words: an ft_device goes on
  *     until the segment ends or the slot is taken from the counter.
@@ -95,12 +95,12 @@ enum {
 #ifndef FLOWTALLY_SHARED
 /* ---- order ---------------------------------------------------------------
  *
- * A total is seen plus the distance that the word has moved since. Seen is loaded with
- * acquire and then the word: the writer had read a word as old or older when it stored
- * seen, so the one loaded here is not before it. Seen again, the word loaded with
- * acquire before it: unchanged, the word was loaded while the writer saw to it that it
- * does not come round. Last seq, behind a fence: the next counter of the slot finds seq
- * even, and it becomes odd only after that counter's numbers. */
+ * A total is seen and the distance that the word has moved since. First seen is loaded,
+ * with acquire, then the word. The writer computed seen from the word that it had read, so
+ * the word loaded here is that one or a later one. Then seen is loaded again, behind the
+ * acquire of the word. If it is unchanged, the word was loaded while the writer kept it
+ * within one round of seen. Last, behind a fence, comes seq: the writer makes it even
+ * before it stores the numbers of the slot's next counter, and odd after them. */
 
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
 	memset(s, 0, sizeof *s);
@@ -188,11 +188,12 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 		if (serves && device > s->slots) return FT_ERR_CORRUPT;
 		const unsigned char *slot = s->base + FT_DEVICE_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
 		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ)); /* barrier slot-given-acquire */
-		/* Loaded behind seq: once the mirror is given up, another catalogue says whose
-		 * the slot is. */
+		/* Loaded behind seq: once the mirror is given up, only the next mirror's catalogue
+		 * says which counter has the slot. */
 		const int stale = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
 		if (stale) return stale;
-		/* The entry named the slot before and after: it was never another's in between. */
+		/* The entry named the slot before seq was loaded, and names it now: under this seq
+		 * the slot was never another counter's. */
 		ft_fence();
 		if (ft_relaxed(entry_seq) != current || ft_relaxed(identity) != ft_live_identity(h.generation)) continue;
 		if (ft_u64(r->base, FT_HDR_DEVICE_GENERATION) != generation) continue;
@@ -218,8 +219,8 @@ static inline int ft_device_total(const unsigned char *slot, size_t which, uint6
 		if (ft_acquire(seen) != from) continue;
 		const uint64_t limit = ft_u64(slot, FT_DSL_MAX_VALUE), shift = ft_u64(slot, FT_DSL_SHIFT + 8 * which);
 		if (now > limit || shift > limit) return FT_ERR_CORRUPT;
-		/* Modulo limit + 1, which is 2^64, and so 0 here, where limit is the largest
-		 * number: then the arithmetic of uint64_t wraps at the right place. */
+		/* Words count modulo limit + 1. For the largest limit that is 2^64, and so 0
+		 * here: then the arithmetic of uint64_t wraps at the right place by itself. */
 		const uint64_t modulus = limit + 1;
 		uint64_t then = from + shift;
 		if (modulus != 0) {
@@ -236,7 +237,8 @@ FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *e
 	uint64_t ok = 0, failed = 0;
 	int err = ft_device_total(d->slot, 0, &ok);
 	if (!err) err = ft_device_total(d->slot, 1, &failed);
-	/* Last: the words were the counter's when they were read (barrier device-fence). */
+	/* Behind the words: if the slot serves the counter now, the words were the counter's
+	 * when they were read (barrier device-fence). */
 	ft_fence();
 	if (ft_relaxed(ft_word(d->slot, FT_DSL_SEQ)) != d->seq || ft_acquire(d->ended) != 0)
 		return ft_acquire(d->identity) != ft_live_identity(d->handle.generation) ? FT_ERR_GONE : FT_ERR_NO_DEVICE;

@@ -13,10 +13,10 @@
  *         err = ft_named_load(&r, &web, &v);    as often as values are wanted
  *     }
  *
- * Growth needs no call, and a writer that restarts goes on with the file. A file that
- * was made anew needs one: after it was removed by hand, or with another layout. Its
- * writer marks it when it can (FT_ERR_STALE); ft_follow notices the others too, by the
- * inode that has the name. Until it is called, values stand still, which their sample
+ * Growth needs no call, and a writer that restarts goes on with the file. Call ft_follow
+ * for a file that is made anew, as after somebody removed it, or with another layout. The
+ * writer marks the old file if it can (FT_ERR_STALE). ft_follow notices the other cases
+ * too, by the inode that has the name. Until then values stand still, which their sample
  * times show.
  *
  * ft_follow is for one thread, while no other uses r, as ft_open is. No other file can

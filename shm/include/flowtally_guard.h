@@ -2,20 +2,21 @@
  *
  * flowtally_guard.h: surviving a mirror that is cut short.
  *
- * A writer never cuts off pages that a reader maps, and only the file's owner could. A
- * load from a page that was cut off raises SIGBUS, as for every mapped file. A program
- * that must survive even that calls ft_guard_sigbus before it opens mirrors: the
- * handler puts a page of zeros in the place of the lost one, so that its values read
- * as never sampled, and ft_get_status, ft_lookup, ft_get_entry, ft_snapshot_take,
- * ft_cursor_next and ft_wait return FT_ERR_TRUNCATED from then on. ft_load does not
- * check for it, because it is for hot paths.
+ * Only the file's owner can cut off pages that a reader maps, and a writer never does.
+ * A load from a page that was cut off raises SIGBUS, as for every mapped file.
+ *
+ * A program that must survive even that calls ft_guard_sigbus before it opens mirrors.
+ * The handler puts a page of zeros in the place of the lost one, so that its values
+ * read as never sampled. From then on ft_get_status, ft_lookup, ft_get_entry,
+ * ft_snapshot_take, ft_cursor_next and ft_wait return FT_ERR_TRUNCATED. ft_load does
+ * not check for it, because it is for hot paths.
  *
  * The handler reads a list of mappings. An element of the list is never freed: it is
  * taken by compare-and-swap, given back, and taken again. base is stored before size
  * (release), and the handler loads size first (acquire). The handler calls mmap(2),
  * which is a bare system call, and keeps errno. It hands every other SIGBUS to the
- * handler that was installed before it. A program that installs its own handler of
- * SIGBUS later replaces this one.
+ * handler that was installed before it. A program that installs a handler of SIGBUS
+ * of its own later replaces this one.
  *
  * ft_guard_sigbus may be called from any thread. The other functions are for the other
  * headers.
@@ -30,16 +31,16 @@
 extern "C" {
 #endif
 
-/* Makes this process survive a mirror that is cut short: installs a handler of
- * SIGBUS that puts zeros in the place of lost pages of mirrors that are opened
- * afterwards, and hands every other SIGBUS on. A second call does nothing. */
+/* Makes this process survive a mirror that is cut short. The handler of SIGBUS that it
+ * installs guards the mirrors that are opened afterwards, and hands every other SIGBUS
+ * on. A second call does nothing. */
 FT_API int ft_guard_sigbus(void);
 
 #ifndef FLOWTALLY_SHARED
 /* One mapping that the handler may mend. size 0: unused. */
 struct ft_guarded {
 	struct ft_guarded *next;  /* constant once the element is in the list */
-	struct ft_guarded *owner; /* the element whose lost is set: of the reader's first mapping */
+	struct ft_guarded *owner; /* of the reader's first mapping: its lost is set */
 	uintptr_t base, size;
 	int taken, lost;
 };
@@ -70,8 +71,8 @@ __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *conte
 		if (size == 0 || at < base || at - base >= size) continue;
 		const int saved = errno;
 		const uintptr_t page = at & ~(ft_guards.page - 1);
-		/* The page alone, because the others may still be there; all of the mapping
-		 * when the process has no room for one more mapping (ENOMEM). */
+		/* Only the page, because the others may still be there. All of the mapping if
+		 * the process has no room for one more mapping (ENOMEM). */
 		const int mended = ft_guard_mend(page, ft_guards.page) || ft_guard_mend(base, size);
 		errno = saved;
 		if (!mended) break;

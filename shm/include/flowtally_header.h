@@ -2,10 +2,10 @@
  *
  * flowtally_header.h: the part of a mirror's header that never changes.
  *
- * These 128 bytes are copied once. The copy is checked and used, and they are never
- * read again, so that a file that changes while it is checked misleads no reader. The
- * checksum covers the version, which the writer stores last, so a copy that was made
- * of an unfinished header is refused.
+ * These 128 bytes are copied once. The copy is checked and used, and the file's own bytes
+ * are never read again, so that a file that changes meanwhile misleads no reader. The
+ * checksum covers the version, which the writer stores last, so that a copy of an
+ * unfinished header is refused.
  *
  * For the other headers, from any thread.
  */

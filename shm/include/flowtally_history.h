@@ -2,11 +2,10 @@
  *
  * flowtally_history.h: following the published values, record by record.
  *
- * The history is a ring: the writer waits for no reader. The tail is loaded with
- * acquire, so the records up to it are there; a writer raises the intent before it
- * overwrites, so the intent, loaded again behind a fence, tells whether the copied
- * record was being overwritten. Nothing is lost in silence: the cursor counts it,
- * exactly.
+ * The history is a ring, and the writer waits for no reader. The tail is loaded with
+ * acquire, so the records up to it are there. A writer raises the intent before it
+ * overwrites a record: the intent, loaded again behind a fence, tells whether the copied
+ * record was being overwritten. The cursor counts exactly what it has missed.
  *
  * An ft_cursor belongs to one thread at a time, and borrows from its reader. No
  * system call, no allocation.
@@ -103,7 +102,7 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 		c->seen = number;
 		if (position != number) return FT_ERR_CORRUPT; /* and past it: the next call goes on */
 		if (kind == 0) return FT_OK;
-		/* Of a later version. Skipping costs no attempt, and ends at the tail. */
+		/* A record of a later version. To skip it costs no attempt, and ends at the tail. */
 	}
 	return FT_ERR_BUSY;
 }

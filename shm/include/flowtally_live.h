@@ -17,9 +17,9 @@
  *     thread has read before, from the mirror or here.
  *   - ft_live makes no system call, allocates nothing and waits for no process.
  *   - A slot that was given to another counter is never read in the name of this one:
- *     FT_ERR_GONE, or FT_ERR_NO_LIVE when the counter is counted elsewhere. After a
- *     change of its slot ft_live finds the new one; after FT_ERR_NO_LIVE attach again when
- *     the catalogue has changed, and open again if that fails too: the writer may have
+ *     FT_ERR_GONE, or FT_ERR_NO_LIVE if the counter is counted elsewhere. If its slot
+ *     changes ft_live finds the new one. After FT_ERR_NO_LIVE attach again once the
+ *     catalogue has changed, and open again if that fails too: the writer may have
  *     another map. The ordinary value (ft_load) always goes on.
  *
  * Threads: an ft_live_map may be used by any number, an ft_live_counter by one at a time.
@@ -63,8 +63,8 @@ typedef struct ft_live_counter {
  * FT_ERR_PERMISSION: the caller may not connect. FT_ERR_OWNER: the other end belongs to a
  * user who is not trusted. FT_ERR_ARGUMENT: r was attached. */
 FT_API int ft_live_open(ft_live_map *m, const ft_reader *r, const ft_options *options);
-/* The same for a message of FT_LIVE_SIZE bytes, and size bytes that are in memory already,
- * 8-byte aligned. */
+/* ft_live_open for a message of FT_LIVE_SIZE bytes, and size bytes that are in memory
+ * already, 8-byte aligned. */
 FT_API int ft_live_open_memory(ft_live_map *m, const void *message, const void *base, size_t size);
 FT_API void ft_live_close(ft_live_map *m);
 
@@ -89,11 +89,11 @@ enum {
 #ifndef FLOWTALLY_SHARED
 /* ---- order ---------------------------------------------------------------
  *
- * The writer stores an odd count in live_state before it changes the other live words, and
- * before the rule by which the kernel counts for another counter in the slot, with a store
- * fence between. The slots are loaded between two looks at live_state, with a load fence
- * before the second: if one held a count of the other counter, the second look differs.
- * The epoch, which the next process that takes the map over raises, is looked at likewise. */
+ * The writer stores an odd count in live_state, then a store fence, then it changes the
+ * other live words, and stores the rule by which the kernel counts for another counter in
+ * the slot. The slots are loaded between two loads of live_state, with a load fence before
+ * the second. If a slot held a count of the other counter, the second load differs. The
+ * epoch, which a process raises when it takes the map over, is compared likewise. */
 
 static inline int ft_live_check(ft_live_map *m, const unsigned char *message, uint64_t *length) {
 	uint32_t words[FT_LIVE_SIZE / 4];
@@ -136,8 +136,8 @@ FT_API void ft_live_close(ft_live_map *m) {
 }
 
 #ifdef __linux__
-/* Maps the map of a message. A map refuses a mapping that is longer than its value, and
- * never loses a page; a file could be cut short, and is refused. */
+/* Maps the map of a message. The kernel refuses a mapping that is longer than the map's
+ * value, and the map never loses a page. A file could be cut short, and is refused. */
 static inline int ft_live_take(ft_live_map *m, const unsigned char *message, int fd) {
 	struct stat st;
 	uint64_t length = 0;
@@ -198,7 +198,7 @@ FT_API int ft_live_attach(const ft_live_map *m, const ft_reader *r, ft_handle h,
 		const uint32_t slot = (uint32_t)s;
 		if (map == 0 || map >> 32 != m->id) return FT_ERR_NO_LIVE;
 		if (slot >= m->counters) return FT_ERR_CORRUPT;
-		/* It rises before the kernel counts for others in this slot. */
+		/* It rises before the kernel counts for another process's counters in this slot. */
 		const uint64_t *epoch = ft_word(m->base, m->cpus * m->stride);
 		const uint64_t of = ft_acquire(epoch);
 		if ((uint32_t)of != (uint32_t)map) return FT_ERR_NO_LIVE;
@@ -219,8 +219,8 @@ FT_API int ft_live_attach(const ft_live_map *m, const ft_reader *r, ft_handle h,
 	return FT_ERR_BUSY;
 }
 
-/* Loads one CPU's slot: the first word, and the second, which is of the same packets. The
- * kernel stores them in this order, and adds at most 255 packets at once. */
+/* Loads one CPU's slot: packets, and 256 times the bytes of these packets plus packets. The
+ * kernel stores the words in this order, and adds at most 255 packets at once. */
 __attribute__((noinline, unused)) static int ft_live_pair(const uint64_t *slot, uint64_t *first, uint64_t *second) {
 	for (int i = 0; i < 64 * FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(slot + 1), p = ft_acquire(slot);
@@ -241,7 +241,7 @@ __attribute__((noinline, unused)) static int ft_live_pair(const uint64_t *slot, 
 /* The slots have 56 bits of bytes: a total below zero says that they have wrapped around. */
 static inline uint64_t ft_live_bytes(uint64_t total) { return total + (total >> 63 << 56); }
 
-/* ft_live where a slot was met between its two stores, or has changed. */
+/* The slow form of ft_live, which has met a slot between its two stores, or a changed one. */
 __attribute__((noinline, unused)) static int ft_live_again(ft_live_counter *c, uint64_t *packets, uint64_t *bytes) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		int err = ft_live_attach(c->map, c->reader, c->handle, c);

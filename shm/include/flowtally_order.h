@@ -6,17 +6,21 @@
  *
  *   s = ft_acquire(seq); words...; ft_fence(); seq again, relaxed.
  *
- * (ft_load has done its acquire in an earlier read.) The acquire keeps the words from
- * being loaded before s: they are of publish s or later. A writer that begins to
- * overwrite them has stored a newer sequence word (or the intent) before, with a store
- * fence between. The load fence keeps the second load of seq behind the words: if a
- * word came from an overwrite, the second load sees the newer sequence word and
- * differs from s. On arm64 that takes LDAR and DMB ISHLD: a load-acquire for the
- * second load would not do, because it holds back the loads after it, not the loads
- * before it. On amd64, where loads stay in order, neither costs an instruction. The
- * words themselves are loaded atomically (relaxed), so that no compiler splits or
- * repeats a load; entries and whole copies are taken by memcpy, which is in order with
- * the fence too, and torn ones are thrown away unseen.
+ * (ft_load has done its acquire in an earlier read.)
+ *
+ * The acquire keeps the words from being loaded before s: they are of publish s or
+ * later. A writer that begins to overwrite them has stored a newer sequence word (or
+ * the intent) first, with a store fence between. The load fence keeps the second load
+ * of seq behind the words: if a word came from an overwrite, the second load sees the
+ * newer sequence word, and differs from s.
+ *
+ * On arm64 that takes LDAR and DMB ISHLD. A load-acquire for the second load would not
+ * do: it holds back the loads after it, not those before it. On amd64, where loads stay
+ * in order, neither costs an instruction.
+ *
+ * The words themselves are loaded atomically (relaxed), so that no compiler splits or
+ * repeats a load. Entries and whole copies are taken by memcpy, which is in order with
+ * the fence too. A torn copy is thrown away before anything looks at it.
  *
  * From any thread: nothing here stores to the file.
  */
@@ -29,7 +33,7 @@
 extern "C" {
 #endif
 
-/* How often a call tries while the writer changes the words; then FT_ERR_BUSY. */
+/* How often a call tries while the writer changes the words. Then it returns FT_ERR_BUSY. */
 enum { FT_ATTEMPTS = 64 };
 
 static inline uint64_t ft_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
@@ -47,7 +51,7 @@ static inline uint32_t ft_u32(const unsigned char *p, size_t offset) {
 	return __atomic_load_n((const uint32_t *)(const void *)(p + offset), __ATOMIC_RELAXED);
 }
 
-/* Copies a string field of size bytes; ends it whatever the file holds. */
+/* Copies a string field of size bytes, and ends it with a NUL whatever the file holds. */
 static inline void ft_string(char *to, const unsigned char *from, size_t size) {
 	memcpy(to, from, size);
 	to[size - 1] = 0;

@@ -3,12 +3,12 @@
  * flowtally_reader.h: opening a mirror, and mapping its segments as they come.
  *
  * ft_open maps the header and the history. A segment is mapped when a function first
- * meets an index in it, after fstat(2) has shown that the file covers it: so a reader
+ * meets an index in it, after fstat(2) has shown that the file covers it. So a reader
  * needs no call when the mirror grows. A mapped segment stays where it is until
- * ft_close. Any number of threads may meet the same segment at the same time: each
- * maps it, one stores the address by compare-and-swap (release), the others unmap
- * theirs. No word of the file leads a reader outside its mappings, because every offset
- * is a constant or a product of bounded numbers.
+ * ft_close. If threads meet a segment at one time, each maps it, one stores the address
+ * by compare-and-swap (release), and the others unmap theirs. No word of the file leads a
+ * reader outside its mappings, because every offset is a constant or a product of
+ * bounded numbers.
  *
  * ft_open, ft_attach and ft_close: one thread, while no other uses r. They make system
  * calls and allocate. All other functions that read a mirror may use r from any
@@ -43,8 +43,8 @@ typedef struct ft_reader {
 
 /* Opens the mirror at path and checks it. options may be NULL. */
 FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options);
-/* The same for size bytes that are in memory already, 8-byte aligned. ft_close frees
- * the reader's allocations, and leaves the memory to the caller. */
+/* ft_open for size bytes that are in memory already, 8-byte aligned. ft_close frees the
+ * reader's allocations, and leaves the memory to the caller. */
 FT_API int ft_attach(ft_reader *r, const void *base, size_t size);
 FT_API void ft_close(ft_reader *r);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_snapshot.h: reading many counters at once, of one poll cycle where the
+ * flowtally_snapshot.h: reading many counters at once, of one poll cycle if the
  * writer leaves the time.
  *
  * cycle_done is loaded with acquire first: all values of that cycle k are there. A block
- * has two copies, and the one of cycle k is taken while it is there: of the copy that is
- * not current, the intent shows afterwards that no publish into it has begun. Copies of
- * one parity lie side by side, so a run of blocks is copied in one piece and checked
- * block by block afterwards; a block that changed meanwhile is copied again by itself.
- * The labels of a snapshot say whether it is of one cycle, and how far apart it is
- * otherwise.
+ * has two copies, and the one of cycle k is taken as long as it is there. If that is the
+ * copy that is not current, the intent shows afterwards that no publish into it has
+ * begun. Copies of one parity lie side by side. So a run of blocks is copied in one
+ * piece, and checked block by block afterwards; a block that changed meanwhile is copied
+ * again by itself. The labels of a snapshot say whether its values are of one cycle, and
+ * otherwise how far apart they are.
  *
- * ft_snapshot_open allocates memory for the present segments. ft_snapshot_take maps
- * and allocates once for each segment that has come since; apart from that, take and
- * get allocate nothing and make no system call.
+ * ft_snapshot_open allocates memory for the segments that are there. ft_snapshot_take
+ * maps and allocates once for each segment that has come since. Apart from that, take
+ * and get allocate nothing and make no system call.
  *
  * An ft_snapshot belongs to one thread at a time, and borrows from its reader.
  */
@@ -33,11 +33,11 @@ typedef struct ft_snapshot {
 
 	const ft_reader *reader;       /* private from here on */
 	struct ft_snapshot_part **parts; /* one for each segment; NULL: no counter in the segment */
-	int all;                       /* of all counters, so of segments to come */
+	int all;                       /* of all counters, those of segments to come too */
 } ft_snapshot;
 
-/* Of the counters of n handles, or of all (handles NULL). On success it is to be
- * closed; on failure there is nothing to close. */
+/* Prepares snapshots of the counters of n handles, or of all (handles NULL). After a
+ * success close it; after a failure there is nothing to close. */
 FT_API int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n);
 FT_API int ft_snapshot_take(ft_snapshot *s);
 FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out);
@@ -73,7 +73,7 @@ FT_API void ft_snapshot_close(ft_snapshot *s) {
 	memset(s, 0, sizeof *s);
 }
 
-/* The part of a segment, which is made at the first meeting. */
+/* The part of a segment. The first call for a segment makes it. */
 static inline int ft_snapshot_have(ft_snapshot *s, uint32_t number, struct ft_snapshot_part **out) {
 	const unsigned char *segment;
 	uint32_t kind;
@@ -132,16 +132,16 @@ static inline const unsigned char *ft_copy_at(const unsigned char *segment, size
 	return segment + FT_SEG_COPIES + (copy * (FT_SEG_COUNTERS / FT_BLK_LEN) + block) * FT_CPY_SIZE;
 }
 
-/* The copy of a block that is current, if between; else the one of cycle k, or the
- * current one where that is lost. */
+/* Which copy of a block to take: if between, the current one. Otherwise the one of cycle
+ * k, or the current one if that is lost. */
 static inline struct ft_snapshot_look ft_snapshot_choose(const unsigned char *segment, size_t block, uint64_t k, int between) {
 	const uint64_t *intent = ft_word(segment, FT_SEG_INTENTS + block * FT_LINE_SIZE);
 	struct ft_snapshot_look look;
 	look.word = ft_word(segment, FT_SEG_SEQS + block * FT_LINE_SIZE);
 	look.seq = ft_acquire(look.word); /* barrier read-acquire */
 	look.copy = look.seq & 1;
-	/* The copy that is not current is intact while no publish has begun since seq. After
-	 * that it is lost, for ever where the writer was killed in the publish. */
+	/* The copy that is not current is intact while no publish has begun since seq. Then it
+	 * is lost, and for ever if the writer is killed in that publish. */
 	if (!between && ft_u64(ft_copy_at(segment, look.copy, block), FT_CPY_CYCLE) > k &&
 	    ft_u64(ft_copy_at(segment, !look.copy, block), FT_CPY_CYCLE) == k && ft_relaxed(intent) == look.seq) {
 		look.word = intent;
@@ -160,8 +160,9 @@ static inline int ft_snapshot_block(const unsigned char *segment, size_t block, 
 	return FT_ERR_BUSY;
 }
 
-/* Copies the wanted blocks up to high, runs whose copies lie side by side in one piece.
- * between: no cycle after k has begun, so that every current copy is of k or before. */
+/* Copies the wanted blocks up to high: in one piece those that follow one another with
+ * copies side by side. between: no cycle after k has begun, so that every current copy is
+ * of k or before. */
 static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want, size_t high, uint64_t k, int between,
 				     unsigned char *to) {
 	struct ft_snapshot_look looks[FT_SEG_COUNTERS / FT_BLK_LEN];
@@ -177,7 +178,7 @@ static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want
 		ft_fence(); /* barrier read-fence */
 		for (; first < end; first++) {
 			unsigned char *copy = to + first * FT_CPY_SIZE;
-			/* Published in a cycle that has begun since: the one of k may be there. */
+			/* If it was published in a cycle that has begun since, the copy of k may be there. */
 			const int later = between && ft_u64(copy, FT_CPY_CYCLE) > k;
 			if (!later && ft_relaxed(looks[first].word) == looks[first].seq) continue;
 			const int err = ft_snapshot_block(segment, first, k, copy);
@@ -196,8 +197,8 @@ static inline int ft_snapshot_copy_record(const ft_reader *r, const unsigned cha
 		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(ft_word(p, FT_REC_SEQ)) != s) continue;
 		to->epoch = s >> FT_EPOCH_SHIFT;
-		/* The largest number up to cycle_begun with that low half. Loaded after
-		 * the record, so not older than the cycle in which it was published. */
+		/* The cycle is the largest number up to cycle_begun with that low half: loaded
+		 * after the record, cycle_begun is not below the record's cycle. */
 		const uint64_t begun = ft_u64(r->base, FT_HDR_CYCLE_BEGUN);
 		*cycle = begun - (uint32_t)((uint32_t)begun - low);
 		return FT_OK;
@@ -267,8 +268,8 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	memset(out, 0, sizeof *out);
 	const int missing = ft_entry_at(r, h.index, &e);
 	if (missing) return missing;
-	/* LIVE under h's generation, which never comes back: born is of h.
-	 * (barrier entry-acquire) */
+	/* LIVE with the generation of h before and after the load: born is of h, because the
+	 * generation never comes back. (barrier entry-acquire) */
 	if (ft_acquire(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 	const uint64_t born = ft_u64(e, FT_ENT_BORN);
 	ft_fence(); /* barrier entry-fence */
@@ -293,7 +294,7 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 		v = part->records[slot].value;
 	}
 	if (epoch >= FT_EPOCH_MAX) return FT_ERR_WORN;
-	/* Else the slot was freed, and given to h, since the copy was made. */
+	/* Otherwise the slot was freed and given to h after the copy was made. */
 	if (born <= epoch) *out = v;
 	return FT_OK;
 }

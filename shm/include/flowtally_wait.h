@@ -8,12 +8,12 @@
  *
  * Promises (docs/mirror-format.md, section 9)
  *
- *   - No wake is missed, and none is too early: FT_OK means that the threshold
- *     was seen reached, FT_ERR_TIMEOUT that the time is over.
- *   - Nothing is written. A waiter sleeps on a word of NAME.wait, which it maps
- *     read-only as the mirror. A process that may not read that file (its group
+ *   - No wake is missed, and none is too early: FT_OK means that the waiter saw the
+ *     threshold reached, FT_ERR_TIMEOUT that the time is over.
+ *   - A waiter writes nothing. It sleeps on a word of NAME.wait, which it maps
+ *     read-only, as it does the mirror. A process that may not read that file (its group
  *     may) sleeps for the length of a poll cycle, and looks: ft_wakeable tells.
- *   - Signals do not end it, and it never outlasts its writer: FT_ERR_NOT_ALIVE.
+ *   - Signals do not end a wait, and it never outlasts the writer: FT_ERR_NOT_ALIVE.
  *
  * Threads: any number may wait on one reader. Linux (futex(2)); elsewhere a
  * waiter looks once per cycle.
@@ -86,8 +86,8 @@ static inline struct timespec ft_timespec(int64_t ns) {
 	return t;
 }
 
-/* Sleeps while the word is value, until it is woken by one of bits or until has
- * come; 0, or the number of the error. */
+/* Sleeps if the word is value, until a wake with one of bits comes, or the time until.
+ * Returns 0, or the number of the error. */
 static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until, uint32_t bits) {
 	const struct timespec t = ft_timespec(until > 0 ? until : 0);
 #ifdef __linux__
@@ -193,8 +193,8 @@ static inline void ft_wait_look(struct ft_waiter *w) {
 	}
 }
 
-/* Opens the page when the present one does not wake: again when the mirror has another
- * writer, and else once in FT_LONGEST_SLEEP. 1: there is one to be looked at. */
+/* Opens the page for a waiter whose page wakes nobody: again if the mirror has another
+ * writer, and otherwise once in FT_LONGEST_SLEEP. 1: there is a page to look at. */
 static inline int ft_wait_open(struct ft_waiter *w, int64_t now) {
 	const uint64_t generation = ft_u64(w->r->base, FT_HDR_GENERATION);
 	if (w->opened_at != 0 && w->page_of == generation && now - w->opened_at < FT_LONGEST_SLEEP) return 0;
@@ -296,10 +296,10 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 	const int64_t start = ft_now();
 	w.deadline = timeout_ns < 0 || timeout_ns > INT64_MAX - start ? INT64_MAX : start + timeout_ns;
 	int err = ft_counter_open(r, h, &c);
-	if (err == FT_ERR_BUSY) err = FT_OK; /* it is being published, and looked at again */
+	if (err == FT_ERR_BUSY) err = FT_OK; /* it is being published: the loop looks again */
 	while (!err) {
-		/* The word first: a cycle that ends after this changes it. The value
-		 * last: a writer that was dead before has published its last. */
+		/* The word first: a cycle that ends after this changes it. The value last: a
+		 * writer that was dead before has published its last one. */
 		ft_wait_look(&w);
 		const int over = ft_wait_over(r);
 		err = ft_load(&c, out);

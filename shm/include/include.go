@@ -1,6 +1,5 @@
-// Package include carries the reader of the mirror for C and C++, the headers
-// flowtally*.h, inside Go programs: tests and the bench compile them where they
-// run. A C program needs nothing of this package, only the files.
+// Package include carries the mirror's reader for C and C++, the headers flowtally*.h, inside Go programs: tests and the
+// bench compile them where they run. A C program needs only the headers.
 package include
 
 import (

@@ -1,5 +1,4 @@
-// Package shmtest makes mirrors for tests, on a tmpfs where there is one, and
-// holds them to their invariants at the end of the test.
+// Package shmtest makes mirrors for tests, on a tmpfs if there is one, and checks their invariants when the test ends.
 package shmtest
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Path returns a path for a mirror in a directory of its own, which goes with the test.
+// Path returns a path for a mirror in a directory of its own, which is removed when the test ends.
 func Path(t testing.TB) string {
 	t.Helper()
 	root := "/dev/shm"
@@ -25,8 +24,8 @@ func Path(t testing.TB) string {
 	return filepath.Join(dir, "test.mirror")
 }
 
-// MustCreate creates or takes over a mirror, at a Path of its own when o has
-// none. When the test ends the writer is closed and the file checked.
+// MustCreate creates or takes over a mirror, at a Path of its own if o has none. When the test ends it closes the writer and
+// checks the file.
 func MustCreate(t testing.TB, o shm.Options) *shm.Writer {
 	t.Helper()
 	if o.Path == "" {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timeout bounds connecting to a socket beside a mirror, and each wait for its message.
+// timeout bounds the connecting to a socket beside a mirror, and each wait for its message.
 const timeout = time.Second
 
-// Connect connects to a socket beside a mirror, and bounds each wait for it. doing names the step that failed. trusts
-// returns an error if the user at the other end is not trusted.
+// Connect connects to a socket beside a mirror. Every wait on fd is bounded. With an error doing names the step that failed.
+// trusts returns an error if the user at the other end is not trusted.
 func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, err error) {
 	if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
 		return -1, "making a socket", err
@@ -23,12 +23,20 @@ func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, 
 			_ = unix.Close(fd)
 		}
 	}()
+
 	bound := unix.NsecToTimeval(int64(timeout))
-	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &bound),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &bound)); err != nil {
+	err = errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &bound),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &bound),
+	)
+	if err != nil {
 		return -1, "bounding the wait for a message", err
 	}
-	if err := uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
+
+	err = uninterrupted(func() error {
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+	})
+	if err != nil {
 		return -1, "connecting", err
 	}
 	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -41,11 +49,13 @@ func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, 
 	return fd, "", nil
 }
 
-// Receive receives one message of size bytes at most, and its descriptors, which the caller closes. EMFILE: this process
-// could not have the descriptor that came.
+// Receive receives one message, of size bytes or of one byte more, which says that it is too long. The caller closes fds, the
+// descriptors that came with the message, also beside an error. EMFILE: this process has no room for the descriptor that
+// came.
 func Receive(fd, size int) (message []byte, fds []int, err error) {
+	message = make([]byte, size+1)
+	control := make([]byte, unix.CmsgSpace(4*4))
 	var n, controls, flags int
-	message, control := make([]byte, size+1), make([]byte, unix.CmsgSpace(4*4))
 	err = uninterrupted(func() (err error) {
 		n, controls, flags, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
 		return err
@@ -53,7 +63,9 @@ func Receive(fd, size int) (message []byte, fds []int, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if fds, err = descriptors(control[:controls]); err == nil && len(fds) == 0 && flags&unix.MSG_CTRUNC != 0 {
+
+	fds, err = descriptors(control[:controls])
+	if err == nil && len(fds) == 0 && flags&unix.MSG_CTRUNC != 0 {
 		err = fmt.Errorf("receiving a descriptor: %w", unix.EMFILE)
 	}
 	return message[:n], fds, err
@@ -77,8 +89,8 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, err
 }
 
-// uninterrupted repeats a system call that a signal interrupts, of a connection whose waits Connect has bounded. The
-// kernel begins a wait anew with each repetition.
+// uninterrupted repeats a system call as long as signals interrupt it, on a connection whose waits Connect has bounded. The
+// kernel begins a wait anew with each repetition, so uninterrupted bounds them all together.
 func uninterrupted(call func() error) (err error) {
 	began := time.Now()
 	for err = unix.EINTR; errors.Is(err, unix.EINTR) && time.Since(began) < timeout; {

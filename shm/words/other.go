@@ -11,7 +11,7 @@ import (
 // File is a words file as its writer has it.
 type File struct{}
 
-// NewFile returns an error on this platform.
+// NewFile returns errors.ErrUnsupported on this platform.
 func NewFile() (*File, error) {
 	return nil, fmt.Errorf("making a words file: %w", errors.ErrUnsupported)
 }
@@ -30,7 +30,7 @@ func (*File) Close() {}
 
 type connection struct{}
 
-// Ask returns an error on this platform.
+// Ask returns errors.ErrUnsupported on this platform.
 func Ask(path string, _ uint64, _ func(uid uint32) error) (*Mapping, error) {
 	return nil, fmt.Errorf("%s: asking for a words file: %w", path, errors.ErrUnsupported)
 }
@@ -41,7 +41,7 @@ type Options struct {
 	Owners []uint32
 }
 
-// Take returns an error on this platform.
+// Take returns errors.ErrUnsupported on this platform.
 func Take(path, name string, _ Options) (*Words, error) {
 	return nil, fmt.Errorf("%s: taking words %q: %w", Path(path), name, errors.ErrUnsupported)
 }

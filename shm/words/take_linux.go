@@ -34,6 +34,7 @@ func NewFile() (_ *File, err error) {
 	fail := func(doing string, err error) (*File, error) {
 		return nil, fmt.Errorf("words file: %s: %w", doing, err)
 	}
+
 	fd, err := unix.MemfdCreate("flowtally-words", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return fail("making it", err)
@@ -44,7 +45,8 @@ func NewFile() (_ *File, err error) {
 			f.Close()
 		}
 	}()
-	// The mode keeps a reader, which has a descriptor for reading, from opening the file for writing by /proc.
+
+	// A reader has a descriptor for reading. The mode keeps it from opening the file for writing, through /proc.
 	if err := errors.Join(f.f.Truncate(fileSize), f.f.Chmod(0o400)); err != nil {
 		return fail("setting its length and mode", err)
 	}
@@ -60,6 +62,7 @@ func NewFile() (_ *File, err error) {
 	if f.m, err = mapFile(fd, true); err != nil {
 		return fail("mapping it", err)
 	}
+
 	var b [8]byte
 	for f.number == 0 {
 		_, _ = rand.Read(b[:])
@@ -71,7 +74,7 @@ func NewFile() (_ *File, err error) {
 // Number returns the number that names the file in the mirror.
 func (f *File) Number() uint64 { return f.number }
 
-// Descriptor returns a descriptor of the file, which stays the file's own.
+// Descriptor returns a descriptor of the file. It stays the File's: the caller does not close it.
 func (f *File) Descriptor(writable bool) *os.File {
 	if writable {
 		return f.f
@@ -82,7 +85,7 @@ func (f *File) Descriptor(writable bool) *os.File {
 // Words returns the words of the file.
 func (f *File) Words() *[2]uint64 { return f.m.Words }
 
-// Close closes the descriptors. The words stay mapped as long as they are referred to. Idempotent.
+// Close closes the descriptors. The words stay mapped as long as something refers to the File. Idempotent.
 func (f *File) Close() {
 	if f.f != nil {
 		_ = f.f.Close()
@@ -92,11 +95,12 @@ func (f *File) Close() {
 	}
 }
 
-// mapFile maps a descriptor that the socket handed out. The seals say that its length never changes: no access to the
-// mapping can fault.
+// mapFile maps a descriptor that the socket handed out. It refuses a file without the seals of its length: with them no
+// access to the mapping can fault.
 func mapFile(fd int, writable bool) (*Mapping, error) {
+	const lengthSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&(unix.F_SEAL_SHRINK|unix.F_SEAL_GROW) != unix.F_SEAL_SHRINK|unix.F_SEAL_GROW {
+	if err != nil || seals&lengthSeals != lengthSeals {
 		return nil, fmt.Errorf("the descriptor is of a file that could be cut short: %w", ErrFormat)
 	}
 	var st unix.Stat_t
@@ -106,12 +110,14 @@ func mapFile(fd int, writable bool) (*Mapping, error) {
 	if st.Size != fileSize {
 		return nil, fmt.Errorf("the file has %d bytes, where %d belong: %w", st.Size, fileSize, ErrFormat)
 	}
+
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("duplicating the descriptor: %w", err)
 	}
-	f, prot := os.NewFile(uintptr(own), "words"), mmap.RDONLY
+	f := os.NewFile(uintptr(own), "words")
 	defer f.Close()
+	prot := mmap.RDONLY
 	if writable {
 		prot = mmap.RDWR
 	}
@@ -122,32 +128,49 @@ func mapFile(fd int, writable bool) (*Mapping, error) {
 	return newMapping(b), nil
 }
 
-// connection is the connection by which a process has words.
+// connection is the connection by which a process has words: it has them until the connection ends.
 type connection struct {
 	mu sync.Mutex
 	fd int // -1: closed
 }
 
-// askOnce sends one request and returns the reply, and the descriptor of a reply without an errno.
+// askOnce sends one request and returns the reply. If the reply has no errno, file is the descriptor that came with it, and
+// the caller closes it.
 func askOnce(fd int, request Request) (reply Reply, file int, err error) {
-	if err := uninterrupted(func() error { return unix.Sendmsg(fd, request.Message(), nil, nil, unix.MSG_NOSIGNAL) }); err != nil {
+	if err := send(fd, request); err != nil {
 		return reply, -1, err
 	}
 	message, fds, err := Receive(fd, messageSize)
-	if err == nil && len(message) == 0 {
-		err = fmt.Errorf("the other end closed the connection: %w", ErrFormat)
-	}
 	if err == nil {
-		reply, err = parseReply(message)
-	}
-	if err == nil && (len(fds) == 1) != (reply.Errno == 0) {
-		err = fmt.Errorf("%d descriptors with errno %d: %w", len(fds), reply.Errno, ErrFormat)
+		reply, err = checkReply(message, len(fds))
 	}
 	if err != nil || reply.Errno != 0 {
 		CloseAll(fds)
 		return reply, -1, err
 	}
 	return reply, fds[0], nil
+}
+
+// send sends a request.
+func send(fd int, request Request) error {
+	return uninterrupted(func() error {
+		return unix.Sendmsg(fd, request.Message(), nil, nil, unix.MSG_NOSIGNAL)
+	})
+}
+
+// checkReply returns the reply in a message that came with so many descriptors.
+func checkReply(message []byte, descriptors int) (Reply, error) {
+	if len(message) == 0 {
+		return Reply{}, fmt.Errorf("the other end closed the connection: %w", ErrFormat)
+	}
+	reply, err := parseReply(message)
+	if err != nil {
+		return reply, err
+	}
+	if (descriptors == 1) != (reply.Errno == 0) {
+		return reply, fmt.Errorf("%d descriptors with errno %d: %w", descriptors, reply.Errno, ErrFormat)
+	}
+	return reply, nil
 }
 
 // hint returns the next step after an error of connecting.
@@ -161,8 +184,8 @@ func hint(err error) string {
 	return ""
 }
 
-// Ask asks the socket at path for the words file of a number, and maps it read-only. trusts returns an error if the user
-// at the other end is not trusted.
+// Ask asks the socket at path for the words file of a number, and maps the file read-only. trusts returns an error if the
+// user at the other end is not trusted.
 func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, error) {
 	fail := func(doing string, err error) (*Mapping, error) {
 		return nil, fmt.Errorf("%s: %s: %w", path, doing, err)
@@ -172,6 +195,7 @@ func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, e
 		return fail(doing, fmt.Errorf("%w%s", err, hint(err)))
 	}
 	defer unix.Close(fd)
+
 	reply, file, err := askOnce(fd, Request{Kind: ReadWords, Number: number})
 	if err != nil {
 		return fail("asking for a words file", err)
@@ -189,8 +213,8 @@ func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, e
 
 // Options are the options of Take. The zero value is for a program that counts by itself.
 type Options struct {
-	// Limit is the largest value of a word, after which it goes on at 0 (max_value of struct ibv_comp_cntr_caps, for words
-	// that a device writes). 0 means 2^64 - 1; at least 2^24.
+	// Limit is the largest value of a word: past it the word goes on at 0. For words that a device writes it is max_value of
+	// struct ibv_comp_cntr_caps. It is at least LeastLimit; 0 means 2^64 - 1.
 	Limit uint64
 	// Owners are users who may have made the mirror, beside root and this process's user.
 	Owners []uint32
@@ -204,10 +228,11 @@ func (o Options) trusts(uid uint32) error {
 	return fmt.Errorf("the other end belongs to user %d, not to root or this process's user: name that user in Owners: %w", uid, fs.ErrPermission)
 }
 
-// Take takes the words that are reserved for the counter of that name in the mirror at path. They are this
-// process's until Close or its end. After an end without Close the words are abandoned: their last values stay, and
-// another process can take new words of the counter after the cool-down of the mirror. ErrNotFound: no words of that
-// name are reserved. ErrInUse: another process has them, or they cool down.
+// Take takes the words that are reserved for the counter of that name in the mirror at path. They belong to this process
+// until Close, or until the process ends. An end without Close abandons the words: their last values stay, and another
+// process can take new words of the counter after the mirror's cool-down.
+//
+// ErrNotFound: no words of that name are reserved. ErrInUse: another process has them, or they cool down.
 func Take(path, name string, o Options) (*Words, error) {
 	socket := Path(path)
 	fail := func(doing string, err error) (*Words, error) {
@@ -219,6 +244,7 @@ func Take(path, name string, o Options) (*Words, error) {
 	if name == "" || len(name) > longestName || strings.Contains(name, "\x00") {
 		return fail("taking them", fmt.Errorf("a name has 1 to %d bytes, and no NUL: %w", longestName, ErrInvalid))
 	}
+
 	fd, doing, err := Connect(socket, o.trusts)
 	if err != nil {
 		return fail(doing, fmt.Errorf("%w%s", err, hint(err)))
@@ -229,9 +255,10 @@ func Take(path, name string, o Options) (*Words, error) {
 	}
 	w := &Words{reply: reply, limit: o.Limit, conn: connection{fd: fd}}
 	if err != nil {
-		_ = w.Close() // the instance may have given them
+		_ = w.Close() // gives the words back: the instance may have given them before the error
 		return fail("taking them", err)
 	}
+
 	defer unix.Close(file)
 	if w.m, err = mapFile(file, true); err != nil {
 		_ = w.Close()
@@ -260,20 +287,21 @@ func takeError(reply Reply) error {
 	}
 }
 
-// Served reports whether the instance still shows the words in its mirror: false after its end.
+// Served reports whether the instance still shows the words in its mirror. It is false once the instance has ended.
 func (w *Words) Served() bool {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
 	if w.conn.fd < 0 {
 		return false
 	}
+	// The instance sends nothing: an open connection has nothing to receive, a closed one its end.
 	var b [1]byte
 	_, _, err := unix.Recvfrom(w.conn.fd, b[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
 // Close gives the words back: the total of the counter stays, and another process can take words of the counter. The
-// device's counters must have been destroyed. The words stay mapped as long as the Words are referred to. Idempotent.
+// device's counters must have been destroyed. The words stay mapped as long as something refers to the Words. Idempotent.
 func (w *Words) Close() error {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
@@ -283,10 +311,9 @@ func (w *Words) Close() error {
 	fd := w.conn.fd
 	w.conn.fd = -1
 	defer unix.Close(fd)
-	err := uninterrupted(func() error {
-		return unix.Sendmsg(fd, Request{Kind: ReturnWords}.Message(), nil, nil, unix.MSG_NOSIGNAL)
-	})
-	if err == nil { // the instance closes the connection when it has read the last values
+
+	err := send(fd, Request{Kind: ReturnWords})
+	if err == nil { // wait until the instance has read the last values: it closes the connection then
 		err = uninterrupted(func() error {
 			_, _, err := unix.Recvfrom(fd, make([]byte, 1), 0)
 			return err

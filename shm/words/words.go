@@ -1,9 +1,9 @@
-// Package words is for programs that feed a counter of a mirror by their own RDMA device, or by themselves: Take takes
-// reserved words, which are the value of the counter.
+// Package words is for a program that feeds a counter of a mirror by its own RDMA device, or by itself: Take takes reserved
+// words, which are the value of the counter.
 //
-// A words file holds the two words of one counter. The program that has it can write nothing else. The file has no
-// name: the socket NAME.words beside the mirror hands out its descriptor. Its length is sealed, so that no process can cut
-// it short under the mapping of another. docs/mirror-format.md specifies the messages of the socket.
+// A words file holds the two words of one counter, and a program that has it can write nothing else. The file has no name:
+// the socket NAME.words beside the mirror hands out its descriptor. Its length is sealed, so that no process can cut it short
+// under the mapping of another. docs/mirror-format.md specifies the messages of the socket.
 package words
 
 import (
@@ -39,8 +39,8 @@ const fileSize = 4096
 // longestName is the most bytes of the name of a counter.
 const longestName = 63
 
-// LeastLimit is the smallest limit of words in a words file: between two poll cycles a device must not count
-// half of it.
+// LeastLimit is the smallest limit of words in a words file: a device must count less than half of the limit between two
+// poll cycles.
 const LeastLimit = 1 << 24
 
 // The layout of a message of the socket NAME.words, in either direction.
@@ -80,7 +80,7 @@ type Request struct {
 	Limit  uint64 // with TakeWords: the words go on at 0 past it
 }
 
-// Reply is the reply of the socket NAME.words. A descriptor comes with Errno 0 alone.
+// Reply is the reply of the socket NAME.words. A descriptor comes with it if Errno is 0, and only then.
 type Reply struct {
 	Errno  uint32
 	Number uint64 // of the words file
@@ -102,7 +102,9 @@ func checkMessage(b []byte) error {
 	switch {
 	case len(b) != messageSize:
 		return fmt.Errorf("a message of %d bytes, where %d belong: %w", len(b), messageSize, ErrFormat)
-	case string(b[:len(wdmMagic)]) != wdmMagic || binary.NativeEndian.Uint32(b[wdmByteOrder:]) != markOfOrder || binary.NativeEndian.Uint32(b[wdmVersion:]) != 1:
+	case string(b[:len(wdmMagic)]) != wdmMagic ||
+		binary.NativeEndian.Uint32(b[wdmByteOrder:]) != markOfOrder ||
+		binary.NativeEndian.Uint32(b[wdmVersion:]) != 1:
 		return fmt.Errorf("not a message of version 1 in this machine's byte order: %w", ErrFormat)
 	}
 	return nil
@@ -124,8 +126,10 @@ func ParseRequest(b []byte) (Request, error) {
 	}
 	name, _, _ := strings.Cut(string(b[wdmName:]), "\x00")
 	return Request{
-		Kind: RequestKind(binary.NativeEndian.Uint32(b[wdmKind:])), Name: name,
-		Number: binary.NativeEndian.Uint64(b[wdmNumber:]), Limit: binary.NativeEndian.Uint64(b[wdmLimit:]),
+		Kind:   RequestKind(binary.NativeEndian.Uint32(b[wdmKind:])),
+		Name:   name,
+		Number: binary.NativeEndian.Uint64(b[wdmNumber:]),
+		Limit:  binary.NativeEndian.Uint64(b[wdmLimit:]),
 	}, nil
 }
 
@@ -143,14 +147,16 @@ func parseReply(b []byte) (Reply, error) {
 	if err := checkMessage(b); err != nil {
 		return Reply{}, err
 	}
-	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 	return Reply{
-		Errno: u32(wdmKind), Number: binary.NativeEndian.Uint64(b[wdmNumber:]),
-		Index: u32(wdmIndex), Generation: u32(wdmGenerated), Wait: int64(binary.NativeEndian.Uint64(b[wdmLimit:])),
+		Errno:      binary.NativeEndian.Uint32(b[wdmKind:]),
+		Number:     binary.NativeEndian.Uint64(b[wdmNumber:]),
+		Index:      binary.NativeEndian.Uint32(b[wdmIndex:]),
+		Generation: binary.NativeEndian.Uint32(b[wdmGenerated:]),
+		Wait:       int64(binary.NativeEndian.Uint64(b[wdmLimit:])),
 	}, nil
 }
 
-// Mapping is a mapped words file. It is unmapped when nothing refers to it any more.
+// Mapping is a mapped words file. It is unmapped once nothing refers to it.
 type Mapping struct {
 	b     []byte
 	Words *[2]uint64 // completions and errors
@@ -168,8 +174,8 @@ const (
 	failures    = 1
 )
 
-// Words are the reserved words of a counter, which this process feeds. Its device writes them, or Add does. Made by Take.
-// Its methods may be called from any goroutine.
+// Words are the reserved words of a counter that this process feeds: its device writes them, or Add does. Made by Take. The
+// methods may be called from any goroutine.
 type Words struct {
 	m     *Mapping
 	reply Reply
@@ -180,12 +186,12 @@ type Words struct {
 // Handle returns the index and the generation of the counter's handle in the mirror.
 func (w *Words) Handle() (index, generation uint32) { return w.reply.Index, w.reply.Generation }
 
-// Memory returns the memory of the two words, completions and errors, 8 bytes each, in a mapping outside the Go heap:
-// the external memory of a completion counter. It is mapped as long as the Words are referred to.
+// Memory returns the memory of the two words, completions and errors: 8 bytes each, in a mapping outside the Go heap, to be
+// the external memory of a completion counter. It stays mapped as long as something refers to the Words.
 func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:8], w.m.b[8:16:16] }
 
-// Add counts completions and errors in the words, for a program that counts by itself. No device may write the words.
-// Words with an Options.Limit go on at 0 past it, so that Add must count less than half of it between two poll cycles.
+// Add counts completions and errors in the words, for a program that counts by itself: no device may write these words.
+// Words with an Options.Limit go on at 0 past it, so Add must count less than half of the limit between two poll cycles.
 func (w *Words) Add(comp, errs uint64) {
 	if comp != 0 {
 		w.add(completions, comp)
@@ -195,13 +201,16 @@ func (w *Words) Add(comp, errs uint64) {
 	}
 }
 
+// add counts n in a word, modulo limit + 1. Other goroutines may add meanwhile.
 func (w *Words) add(which int, n uint64) {
 	word := &w.m.Words[which]
 	if w.limit == math.MaxUint64 {
 		atomic.AddUint64(word, n)
 		return
 	}
-	for n %= w.limit + 1; ; {
+
+	n %= w.limit + 1
+	for {
 		was := atomic.LoadUint64(word)
 		now := was + n
 		if n > w.limit-was {

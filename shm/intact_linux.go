@@ -1,0 +1,98 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Intact returns nil while the mirror is whole. Otherwise the error gives the reason, and Remake makes the mirror anew. It
+// is for one call in a heartbeat period.
+//
+// A mirror is whole while its file has its name, its length, its header and its live entries, and no access to it has
+// faulted. Each call looks at some of the entries. Intact also mends what is beside the mirror: if the lock's file or the
+// page of waiters was removed or replaced, it takes the lock again (ErrInUse: another process has it by now), and makes
+// the page anew.
+func (w *Writer) Intact() error {
+	w.growing.Lock()
+	err := w.keepLock()
+	w.growing.Unlock()
+	if errors.Is(err, ErrInUse) {
+		return err
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	w.waker.keep()
+	if err := w.fileIntact(); err != nil {
+		return err
+	}
+	if w.faulted {
+		return fmt.Errorf("%s: a page of the mirror was not there: it was cut short, or has a hole that no space is left for: %w", w.path, ErrTruncated)
+	}
+	return w.guard(func() error {
+		if err := w.headerIntact(); err != nil {
+			return err
+		}
+		return w.sampleEntries()
+	})
+}
+
+// fileIntact returns nil if the mirror's file has its name and its length.
+func (w *Writer) fileIntact() error {
+	f := w.v.store.(fileStore).File
+	var st, named unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
+	}
+	switch err := unix.Lstat(w.path, &named); {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s: the mirror was removed: %w", w.path, err)
+	case err != nil:
+		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
+	case idOf(&st) != idOf(&named):
+		return fmt.Errorf("%s: another file has the mirror's name: %w", w.path, ErrStale)
+	}
+
+	segments := uint32(len(*w.v.list.Load()))
+	if end := segmentOffset(w.v.fixed.history, segments); uint64(st.Size) < end {
+		return fmt.Errorf("%s: the mirror was cut short: %d of %d bytes are there: %w", w.path, st.Size, end, ErrTruncated)
+	}
+	return nil
+}
+
+// headerIntact returns nil if the header is the one that this writer wrote.
+func (w *Writer) headerIntact() error {
+	fixed, err := w.v.hdr.fixed()
+	if err != nil || fixed.checksum != w.v.fixed.checksum || atomic.LoadUint64(&w.v.hdr.generation) != w.generation ||
+		w.v.declared() != len(*w.v.list.Load()) {
+		return fmt.Errorf("%s: the mirror's header was overwritten: %w", w.path, ErrFormat)
+	}
+	return nil
+}
+
+// sampleEntries looks at one live counter of each block, at the next one with each call. It takes a few microseconds, and
+// finds a hole in the catalogue or an overwritten part of it sooner or later.
+func (w *Writer) sampleEntries() error {
+	w.sampled++
+	for n, live := range w.live {
+		if live == 0 {
+			continue
+		}
+		row := (bits.TrailingZeros64(bits.RotateLeft64(live, -w.sampled%BlockLen)) + w.sampled) % BlockLen
+		p, err := w.v.place(uint32(n*BlockLen + row))
+		if err != nil {
+			return err
+		}
+		if atomic.LoadUint64(&p.entry().identity)>>32 != entLive {
+			return fmt.Errorf("%s: the entry of counter %d was overwritten: %w", w.path, n*BlockLen+row, ErrFormat)
+		}
+	}
+	return nil
+}

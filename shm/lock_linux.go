@@ -1,0 +1,105 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeLock takes the writer's lock of the mirror at path. The kernel drops it when the process ends.
+//
+// A lock keeps other writers out only while its file has its name. So takeLock tries again if the file lost the name
+// meanwhile, as when somebody cleans up files.
+func takeLock(path string, step func(string)) (*os.File, error) {
+	name := lockPath(path)
+	for {
+		f, held, err := lockFile(path, name, step)
+		if errors.Is(err, fs.ErrNotExist) {
+			// A writer that could not start has removed the directory, which it had made, since this one looked at it.
+			// From now on this writer's lock keeps the directory: it is not empty.
+			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+
+		var named unix.Stat_t
+		err = unix.Lstat(name, &named)
+		if err == nil && held == idOf(&named) {
+			return f, nil
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: reading status of the writer's lock: %w", name, err)
+		}
+	}
+}
+
+// lockFile locks the file of that name, and returns which file it is.
+func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, id, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
+	}
+	step("lock-opened")
+
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
+		f.Close()
+		if err == nil { // the other user may hold it for ever
+			err = fmt.Errorf("belongs to user %d, not to user %d, the writer of the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
+		}
+		return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
+	}
+
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		return f, idOf(&st), nil
+	}
+	f.Close()
+	if err == unix.EWOULDBLOCK {
+		return nil, id, fmt.Errorf("%s: taking the mirror: another process holds %s: stop it, or give this instance another name: %w", path, name, ErrInUse)
+	}
+	return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
+}
+
+// keepLock takes the lock again if its file has lost the name: the old lock keeps no other writer out. The caller holds
+// growing.
+func (w *Writer) keepLock() error {
+	w.mu.Lock()
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+
+	var held, named unix.Stat_t
+	if err := unix.Fstat(int(w.lock.Fd()), &held); err != nil {
+		return fmt.Errorf("%s: reading status of the writer's lock: %w", w.lock.Name(), err)
+	}
+	if unix.Lstat(w.lock.Name(), &named) == nil && idOf(&held) == idOf(&named) {
+		return nil
+	}
+
+	lock, err := takeLock(w.path, w.step)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errors.Join(ErrClosed, lock.Close())
+	}
+	old := w.lock
+	w.lock = lock
+	return old.Close()
+}

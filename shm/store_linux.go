@@ -1,0 +1,78 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// reserve makes the file end at off + n, with the space of its last n bytes reserved. On a tmpfs without reserved space a
+// store to a page would fault once the tmpfs is full.
+func (s fileStore) reserve(off, n uint64) error {
+	st, err := s.Stat()
+	if err != nil {
+		return err
+	}
+	switch size := uint64(st.Size()); {
+	case size < off: // the file was cut short, which fallocate would hide
+		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
+	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
+		if err := s.Truncate(int64(off)); err != nil {
+			return fmt.Errorf("setting length: %w", err)
+		}
+	}
+
+	allocate := s.space
+	if allocate == nil {
+		allocate = fallocate
+	}
+	err = allocate(s.File, int64(off), int64(n))
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+		at := mountPoint(filepath.Dir(s.Name()))
+		return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
+			n, err, at, at, ErrFull)
+	}
+	if err != nil {
+		return fmt.Errorf("reserving %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+func fallocate(f *os.File, off, n int64) error { return unix.Fallocate(int(f.Fd()), 0, off, n) }
+
+func (s fileStore) nextWritten(off uint64) uint64 {
+	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // nothing is written behind off
+		return math.MaxUint64
+	case err != nil:
+		return off
+	}
+	return uint64(at)
+}
+
+// populate maps the pages of n bytes of m at offset off, so that no store of a cycle has to. Linux can do that from 5.14 on; an
+// older one maps each page at the first store to it.
+func populate(m *mapping, off, n uint64) {
+	if n == 0 {
+		return
+	}
+	first := off &^ uint64(os.Getpagesize()-1)
+	_ = unix.Madvise(m.b[first:off+n], unix.MADV_POPULATE_WRITE)
+}
+
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device numbers tell. It is for
+// an error's next step.
+func mountPoint(dir string) string {
+	var here, above unix.Stat_t
+	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
+		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
+			break
+		}
+	}
+	return dir
+}
