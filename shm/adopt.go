@@ -63,7 +63,7 @@ func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	switch state, generation := uint32(e.identity>>32), uint32(e.identity); state {
 	case entUnused: // an Add was cut short before it had written anything here
 		f := w.freeOf(i)
-		f.cooling = append(f.cooling, cooling{index: i})
+		f.cooling = append(f.cooling, cooling{index: i, freedAt: neverUsed})
 	case entLive:
 		w.names[getString(e.name[:])] = i
 		w.setLive(i, true)

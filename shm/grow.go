@@ -126,7 +126,7 @@ func (w *Writer) freeSegment(n, kind uint32) {
 	f := &w.free[classOf(kind == kindRecords)]
 	var left []cooling
 	for ; f.next < f.end; f.next++ {
-		left = append(left, cooling{index: f.next})
+		left = append(left, cooling{index: f.next, freedAt: neverUsed})
 	}
 	f.cooling = append(left, f.cooling...)
 	f.next = n*SegmentLen + w.v.high(int(n))

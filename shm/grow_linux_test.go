@@ -225,7 +225,7 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 func TestReservedRoomIsUsed(t *testing.T) {
 	const more = 2*SegmentLen + 1
 	path := mirrorPath(t)
-	options := Options{Path: path, History: 8, CoolDown: time.Hour, HeartbeatPeriod: patience}
+	options := Options{Path: path, History: 8, CoolDown: 1000 * time.Hour, HeartbeatPeriod: patience}
 	w := mustCreate(t, options)
 	segments := func() int { return len(*w.v.list.Load()) }
 	if err := w.Remove(addN(t, w, 2, false)[0]); err != nil { // its slot cools down

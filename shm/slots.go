@@ -36,11 +36,15 @@ type freeList struct {
 	end     uint32    // of the segment of next
 }
 
-// cooling is a freed slot. freedAt is 0 for one that was never used.
+// cooling is a freed slot, or one that was never used.
 type cooling struct {
 	index   uint32
-	freedAt int64
+	freedAt int64 // neverUsed: the slot need not cool down
 }
+
+// neverUsed is the freedAt of a slot that no counter has had. It is long before the clock's zero: on a machine that was
+// booted less than a cool-down ago, 0 would not be long ago. (Half of the smallest number: a cool-down can be added.)
+const neverUsed = math.MinInt64 / 2
 
 // noneAllowed stands in the header for a limit of -1.
 const noneAllowed = math.MaxUint32
@@ -130,7 +134,11 @@ func (w *Writer) giveBack(i uint32, ent *entryMem) {
 		f.next--
 		return
 	}
-	f.cooling = append([]cooling{{index: i, freedAt: ent.freedAt}}, f.cooling...)
+	freedAt := ent.freedAt
+	if ent.identity == 0 {
+		freedAt = neverUsed
+	}
+	f.cooling = append([]cooling{{index: i, freedAt: freedAt}}, f.cooling...)
 }
 
 // release lets a retired slot cool down. A slot whose generations are used up is never used again.
