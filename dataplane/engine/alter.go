@@ -106,7 +106,7 @@ func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error
 
 	unplaced = make(map[*flowState]error)
 	for _, c := range a.affected() {
-		if err := c.errShadowless(); err != nil && !c.offloaded && c.gone == nil {
+		if err := c.uncountable(""); err != nil && !c.offloaded && c.gone == nil {
 			return nil, fmt.Errorf("flow %q: %w", c.Name, err)
 		}
 		if c.allowsSoftware || c.offloaded || c.gone != nil {

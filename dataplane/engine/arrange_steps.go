@@ -105,10 +105,17 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	if err := m.setActive(ctx, mine, true); err != nil {
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
+	left := make(map[*flowState]bool, len(displaced))
+	for _, o := range displaced {
+		left[o] = true
+	}
 	for _, c := range mine {
 		m.ctl.Pause()
 		c.edit().rejected = m.stack.reasons(c, why[c])
-		behind := slices.DeleteFunc(slices.Clone(displaced), func(o *flowState) bool { return !slices.Contains(c.below, o) })
+		var behind []*flowState
+		if len(displaced) > 0 {
+			behind = c.behind(func(o *flowState) bool { return left[o] })
+		}
 		if err := m.publishInSoftware(c, behind); err != nil {
 			return fmt.Errorf("flow %q: %w", c.Name, err)
 		}
@@ -134,10 +141,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		return nil, err
 	}
 	failed = m.install(ctx, list)
-	ahead, err := m.unfollowBehind(list, failed)
-	if err != nil {
-		return nil, err
-	}
+	ahead := m.unfollowBehind(list, failed)
 	if m.stack.software != nil { // setActive may release hooks below
 		m.stack.software.Look()
 	}
@@ -218,7 +222,7 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 	losing := make(map[string][]*flowState)
 	for _, c := range all {
 		for _, a := range c.lost {
-			if inHardware[c] && c.offloaded && !a.active && c.mayFollow() {
+			if inHardware[c] && c.offloaded && !a.active && c.winnerWithoutShadow(a.name) == nil {
 				losing[a.name] = append(losing[a.name], c)
 			}
 		}

@@ -201,7 +201,7 @@ func (s *stack) missingShadow(c *flowState, inHardware assignment) error {
 	}
 	var errs []error
 	for _, o := range c.winners() {
-		if inHardware.has(o) && !o.hasShadow {
+		if !o.hasShadow && (inHardware.has(o) || o.published()) {
 			errs = append(errs, fmt.Errorf("flow %q: %s has no room for the shadow of flow %q, which wins over it and is counted by %s: %w",
 				c.Name, s.software.Name(), o.Name, s.hardware.Name(), dataplane.ErrUnplaced))
 		}

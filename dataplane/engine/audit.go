@@ -24,6 +24,11 @@ type idleSample struct {
 	own    backend.Pair
 	at     int64          // on the clock of shm.Now; 0: there is no sample
 	moment backend.Moment // before own was read
+
+	// The total of a flow whose shadow does not follow it, and since when, at the earliest idleLeast after at. The
+	// shadow follows if both stand idleLeast later: XDP has every packet of that total by then.
+	stands   backend.Pair
+	standsAt int64
 }
 
 // auditor compares the totals of hardware with the shadows that count beside it (rdma.audit). Its methods are called with
@@ -76,9 +81,13 @@ func (a *auditor) auditFlow(c *flowState) {
 		}
 		c.differs = ""
 		if !c.follows {
-			follows = true
-			c.needsAlign = false
-			c.shadowBase = backend.Sub(stands, own)
+			if c.lastIdle.standsAt == 0 || stands != c.lastIdle.stands {
+				c.lastIdle.stands = stands
+				c.lastIdle.standsAt = shm.Now()
+			} else if shm.Now() >= c.lastIdle.standsAt+int64(idleLeast) {
+				follows = true
+				c.shadowBase = backend.Sub(stands, own)
+			}
 			return backend.Pair{}
 		}
 		expected := backend.Add(c.shadowBase, own)
@@ -112,7 +121,7 @@ func (a *auditor) waitsForPause(c *flowState) bool {
 
 // mayFollowAgain reports whether the shadow of an offloaded flow that does not follow its total counts the same packets now.
 func (a *auditor) mayFollowAgain(c *flowState) bool {
-	if c.follows || c.hardware.Takes || len(c.lost) > 0 || !c.mayFollow() {
+	if c.follows || c.hardware.Takes || len(c.lost) > 0 || !c.hasShadow { // with audit, each flow has a shadow
 		return false
 	}
 	since, ok := a.mover.stack.software.CompleteSince(c.Placed)

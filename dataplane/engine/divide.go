@@ -58,7 +58,7 @@ func (m *mover) divide(c *flowState, why error) error {
 	}
 	c.gone = nil
 	c.edit().rejected = m.stack.reasons(c, why)
-	c.endFollowing() // the shadow's own counter lacks the packets that are counted apart
+	c.stopFollowing() // the shadow's own counter lacks the packets that are counted apart
 	return m.publishDivided(c, why.Error(), true)
 }
 

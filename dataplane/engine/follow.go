@@ -15,37 +15,42 @@ import (
 // the other.
 
 // mayFollow reports whether the shadow of c counts the packets of c and no others.
-func (c *flowState) mayFollow() bool { return c.hasShadow && c.shadowless() == nil }
+func (c *flowState) mayFollow() bool { return c.hasShadow && c.winnerWithoutShadow("") == nil }
 
-// shadowless returns a flow that wins over c, and of which XDP has no rules: XDP would count its packets for c. Fresh flows may get
-// their rules yet.
-func (c *flowState) shadowless() *flowState {
+// winnerWithoutShadow returns a flow that wins over c on an interface, or on any where ifname is "", and of which XDP has no rules:
+// XDP would count its packets for c. Unpublished flows may still get rules.
+func (c *flowState) winnerWithoutShadow(ifname string) *flowState {
 	for _, o := range c.winners() {
-		if o.published() && !o.hasShadow {
+		meets := ifname == "" || o.Interface == "" || o.Interface == ifname
+		if meets && o.published() && !o.hasShadow {
 			return o
 		}
 	}
 	return nil
 }
 
-// errShadowless is why XDP cannot count c in the place of hardware.
-func (c *flowState) errShadowless() error {
-	if o := c.shadowless(); o != nil {
+// uncountable returns why XDP cannot count c in the place of hardware, on an interface or on all where ifname is "".
+func (c *flowState) uncountable(ifname string) error {
+	if o := c.winnerWithoutShadow(ifname); o != nil {
 		return fmt.Errorf("XDP has no room for the rules of flow %q, which wins over it and is counted by %s: %w", o.Name, flow.RDMA, dataplane.ErrUnplaced)
 	}
 	return nil
 }
 
-// endFollowing notes that the shadow of an offloaded flow does not follow its total. A pause that began before tells nothing.
-func (c *flowState) endFollowing() {
+// stopFollowing notes that the shadow of c does not follow its total. An earlier idle sample is void.
+func (c *flowState) stopFollowing() {
 	c.follows = false
 	c.lastIdle = idleSample{}
 }
 
-// unfollow notes that the shadow of an offloaded flow has counted other packets than hardware. The auditor has it follow again,
-// in the next pause of the flow. Until then the total goes on with a discontinuity where hardware loses the flow.
+// unfollow notes that the shadow of a flow has counted other packets than hardware. With audit it follows again from the next pause
+// of the flow on. Until then the total gets a discontinuity if hardware loses the flow.
 func (m *mover) unfollow(c *flowState) error {
-	c.endFollowing()
+	if c.needsAlign && m.stack.audit { // the shadow cannot tell any more which packets the total lacks
+		c.needsAlign = false
+		c.past.Discontinuities++
+	}
+	c.stopFollowing()
 	m.awaitPause(c)
 	if err := m.writeHardwareContinuity(c); err != nil {
 		return fmt.Errorf("flow %q: ending the use of its shadow: %w", c.Name, err)
@@ -53,53 +58,49 @@ func (m *mover) unfollow(c *flowState) error {
 	return nil
 }
 
-// unfollowBehind looks at the flows of a list, in which hardware has just begun to count those that have not failed. It ends the
-// use of the shadows behind those that XDP has given packets before, or that XDP has no rules of. ahead are the former: flows behind
-// them have those packets.
-func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (ahead map[*flowState]bool, err error) {
-	ahead = make(map[*flowState]bool)
-	comes := make(map[*flowState]bool, len(list))
+// unfollowAll is unfollow for flows that have changed places already: an error of the mirror ends nothing.
+func (m *mover) unfollowAll(list []*flowState) {
 	for _, c := range list {
-		comes[c] = true
+		if err := m.unfollow(c); err != nil {
+			m.log.Error("noting that XDP counts other packets than hardware", "err", err)
+		}
 	}
+}
+
+// unfollowBehind looks at a list of flows in which hardware has just begun to count those that have not failed. Shadows behind
+// them stop following if XDP gave such a flow packets before, or has no rules of it. ahead holds the former: hardware counted those
+// packets for flows behind them.
+func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (ahead map[*flowState]bool) {
+	ahead = make(map[*flowState]bool)
+	entering := make(map[*flowState]bool, len(list))
 	for _, c := range list {
-		if failed[c] != nil {
+		entering[c] = true
+	}
+
+	for _, c := range list {
+		if failed[c] != nil || c.hasShadow && c.published() { // in XDP until now: flows behind it are there, or enter with it
 			continue
 		}
-		// The flows behind one that XDP has counted until now are not in hardware, or come with it.
-		if c.hasShadow && (c.published() || c.shadow.Adopted) {
-			continue
-		}
-		behind := slices.DeleteFunc(c.behindInHardware(), func(o *flowState) bool { return comes[o] })
+		behind := c.behind(func(o *flowState) bool { return !entering[o] && (o.offloaded || o.gone != nil) })
 		if len(behind) == 0 {
 			continue
 		}
 		if c.hasShadow {
 			own, err := backend.ReadOne(m.stack.software, c.shadow.ID)
-			if err != nil {
-				return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
-			}
-			if own.Packets == 0 {
+			if err == nil && own.Packets == 0 {
 				continue
 			}
 			ahead[c] = true
 		}
-		for _, o := range behind {
-			if !o.follows {
-				continue
-			}
-			if err := m.unfollow(o); err != nil {
-				return nil, err
-			}
-		}
+		m.unfollowAll(slices.DeleteFunc(behind, func(o *flowState) bool { return !o.follows }))
 	}
-	return ahead, nil
+	return ahead
 }
 
-// behindInHardware returns the flows over which c wins, and that hardware counts.
-func (c *flowState) behindInHardware() (list []*flowState) {
+// behind returns the published flows over which c wins, and for which is holds.
+func (c *flowState) behind(is func(*flowState) bool) (list []*flowState) {
 	for _, o := range c.below {
-		if o.offloaded && o.published() {
+		if o.published() && is(o) {
 			list = append(list, o)
 		}
 	}
@@ -108,55 +109,48 @@ func (c *flowState) behindInHardware() (list []*flowState) {
 
 // winsInSoftware reports whether c wins over a flow that XDP counts.
 func (c *flowState) winsInSoftware() bool {
-	return slices.ContainsFunc(c.below, func(o *flowState) bool { return !o.offloaded && o.published() })
+	return len(c.behind(func(o *flowState) bool { return !o.offloaded })) > 0
 }
 
 // removal is a removal of flows from hardware, and then from XDP.
 type removal struct {
-	flows []*flowState   // those with flows behind them that hardware counts
+	flows []*flowState   // removed flows with followers behind them
 	count []backend.Pair // of their shadows, while hardware counted them
 	gone  map[*flowState]bool
 }
 
 // beginRemoval is called before flows are removed from hardware.
-func (m *mover) beginRemoval(all []*flowState) (r removal, err error) {
-	r.gone = make(map[*flowState]bool, len(all))
+func (m *mover) beginRemoval(all []*flowState) removal {
+	r := removal{gone: make(map[*flowState]bool, len(all))}
 	for _, c := range all {
 		r.gone[c] = true
 	}
 	for _, c := range all {
-		if c.offload == nil || !c.offloaded || !c.hasShadow || len(c.behindInHardware()) == 0 {
+		if c.offload == nil || !c.offloaded || !c.hasShadow || len(r.followers(c)) == 0 {
 			continue
 		}
 		own, err := backend.ReadOne(m.stack.software, c.shadow.ID)
-		if err != nil {
-			return r, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
+		if err != nil { // as if it had changed
+			own.Packets = ^uint64(0)
 		}
 		r.flows = append(r.flows, c)
 		r.count = append(r.count, own)
 	}
-	return r, nil
+	return r
 }
 
-// end is called when the flows are removed from both. It ends the use of the shadows behind those that XDP has given packets
-// meanwhile. Their slots can still be read: no other flow has got them.
-func (r removal) end(m *mover) error {
+// followers returns the flows behind c that hardware counts and goes on counting, and whose shadows follow.
+func (r removal) followers(c *flowState) []*flowState {
+	return c.behind(func(o *flowState) bool { return o.offloaded && o.follows && !r.gone[o] })
+}
+
+// end is called when the flows are removed from both. Shadows behind a flow to which XDP gave packets meanwhile stop following. The
+// slots can still be read: no other flow has got them.
+func (r removal) end(m *mover) {
 	for i, c := range r.flows {
 		own, err := backend.ReadOne(m.stack.software, c.shadow.ID)
-		if err != nil {
-			return fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
-		}
-		if own == r.count[i] {
-			continue
-		}
-		for _, o := range c.behindInHardware() {
-			if r.gone[o] || !o.follows {
-				continue
-			}
-			if err := m.unfollow(o); err != nil {
-				return err
-			}
+		if err != nil || own != r.count[i] {
+			m.unfollowAll(r.followers(c))
 		}
 	}
-	return nil
 }

@@ -88,7 +88,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRea
 // from the last value of hardware, with a discontinuity.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
-	if err := c.errShadowless(); err != nil {
+	if err := c.uncountable(""); err != nil {
 		return err
 	}
 	if err := m.setActive(ctx, []*flowState{c}, true); err != nil {
@@ -205,7 +205,7 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 	if m.shadowComplete(c) {
 		return m.writeContinuity(c, c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase))
 	}
-	c.endFollowing()
+	c.stopFollowing()
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 

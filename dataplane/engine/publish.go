@@ -97,8 +97,7 @@ func takeUp(old *catalogue.Inherited, u backend.SoftwareBackend, f backend.Place
 }
 
 // publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it. displaced are the flows behind it that have
-// just left hardware: they counted its packets until then. What its shadow has counted by now is theirs, or was counted by
-// neither.
+// just left hardware: they counted its packets until then. Packets that its shadow already has belong to displaced, or to nobody.
 func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 	c.backend, c.edit().source = m.stack.software, m.stack.software.Source(c.Placed)
 	if err := m.publish(c, c.shadow, len(displaced) > 0); err != nil {
@@ -121,7 +120,8 @@ func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
-// before hardware began to count. ahead says that its shadow has packets that hardware has counted for flows behind it.
+// before hardware began to count. ahead says that hardware has counted
+// packets of its shadow for flows behind it.
 func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) error {
 	c.backend = m.stack.hardware
 	c.basis = c.hardware.Basis
@@ -163,7 +163,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 		taken = true
 		var exact bool
 		past.Discontinuities = old.Continuity.Discontinuities
-		if total, exact, _ = h.total(); !exact {
+		if total, exact, _ = h.total(); !exact || ahead {
 			past.Discontinuities++
 		}
 
@@ -182,7 +182,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.needsAlign = false
 	switch {
 	case ahead, amid > 0 && !taken && !m.stack.audit: // the shadow has packets that the total will never have
-		c.endFollowing()
+		c.stopFollowing()
 		m.awaitPause(c)
 	case amid > 0:
 		m.noteNeedsAlign(c)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,17 +23,15 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 			from[p.mover.stack.software] = append(from[p.mover.stack.software], c.Placed)
 		}
 	}
-	between, err := p.mover.beginRemoval(all)
-	if err != nil {
-		return err
-	}
+	removal := p.mover.beginRemoval(all)
+	defer removal.end(p.mover)
 	for _, b := range p.choices.all { // hardware comes before software
 		if len(from[b]) == 0 {
 			continue
 		}
 		err := p.mover.ctl.Outside(func() error { return b.Remove(ctx, from[b]) })
 		if err != nil {
-			err = errors.Join(fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err), between.end(p.mover))
+			err = fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
 			for _, c := range all { // a flow that stays has lost its place in hardware, and its total goes on
 				if c.offload != nil && c.offloaded && b != backend.Backend(p.mover.stack.hardware) {
 					c.gone = err
@@ -48,7 +45,7 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 			c.offloaded = false
 		}
 	}
-	return between.end(p.mover)
+	return nil
 }
 
 // removeFromStack removes flows that are not counted any more from the stack, and arranges the flows that were below them,

@@ -155,6 +155,8 @@ func (ch *change) install(ctx context.Context, installed map[*flowState]backend.
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some
+	// Halves go to hardware one after the other. A flow that came behind one over which it wins would find its packets counted there.
+	slices.SortFunc(stacked, byPrecedence)
 	e.adding = ch.added              // after an error until uninstall has taken their entries back
 	if err := e.placement.place(ctx, plain, installed); err != nil {
 		return err

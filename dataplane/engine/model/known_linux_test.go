@@ -140,6 +140,20 @@ var mended = []fault{
 		history: "tight; device v0 devx; device v1 verbs; set a=1 b=1@v0; start; check; minus a; set a=2 b=*; check; send 2 v1 3",
 	},
 	{
+		name:    "the same, and the flow behind it has lost its device",
+		history: "tight; device v0 devx; device v1 devx; set c=9~xdp b=2^2~rdma; start; check; lose v0; check; plus a=2@v1~rdma; send 2 v1 3; check; return v0; check",
+	},
+	{
+		name: "the same, and its device is lost before another flow comes behind it",
+		history: "tight; device v0 devx; device v1 devx; set x=9~xdp b=8~xdp; start; plus a=2@v0~rdma; check; lose v0; check; " +
+			"minus b; plus c=*^2; check; send 2 v0 3; check; return v0; check; send 2 v0 5",
+	},
+	{
+		name: "a start that finds out which flow is refused gives a device one flow ahead of a flow that wins over it",
+		history: "device v0 devx; audit; degraded; set a=*@v0^2 b=2@v0 c=1@v1~rdma; start; check; send 2 v0 3; check; kill; " +
+			"amid@9 send 2 v0 2: start; check; wait 2s; lose v0",
+	},
+	{
 		name:    "packets pass while a process ends without pins, and it is killed then",
 		history: "drop; set a=1>; start; check; pass@2 kill@12 stop; start",
 	},
