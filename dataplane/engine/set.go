@@ -157,7 +157,7 @@ func (ch *change) install(ctx context.Context, installed map[*flowState]backend.
 	stacked := ch.added[len(plain):] // installStacked replaces some
 	// Halves go to hardware one after the other. A flow that came behind one over which it wins would find its packets counted there.
 	slices.SortFunc(stacked, byPrecedence)
-	e.adding = ch.added              // after an error until uninstall has taken their entries back
+	e.adding = ch.added // after an error until uninstall has taken their entries back
 	if err := e.placement.place(ctx, plain, installed); err != nil {
 		return err
 	}
