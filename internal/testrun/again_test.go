@@ -288,7 +288,7 @@ func TestRealTimeIsFoundInTheSources(t *testing.T) {
 		{"internal/lab/e2e", "TestKillInTraffic", true},
 		{"shm", "TestWaitEnds", true},
 		{"plugin", "TestProcessConforms", true},
-		{"dataplane/flow", "TestIndexFindsEveryOverlap", false},
+		{"dataplane/engine/overlap", "TestIndexFindsEveryOverlap", false},
 		{"configs", "TestMistakes", false},
 		{"ibv/flexio", "TestCompressedRingEqualsPlain", false}, // its seed is logged, and repeated
 		{"internal/memorder", "TestBarriers", false},
