@@ -25,7 +25,7 @@ func Load(path string) (dataplane.Config, error) {
 // LoadFiles is Load, and returns the paths of the files and directories that it has read, with an error too: its caller
 // can see whether they have changed meanwhile.
 func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
-	// One descriptor gives the text and the author, who decides what may be included.
+	// Read the text and check the owner through one descriptor: the owner decides what may be included.
 	f, err := os.Open(path)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("reading configuration: %w", err)

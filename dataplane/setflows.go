@@ -283,7 +283,7 @@ func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[stri
 
 // changes lists the fields in which two flows differ. anew says whether they may count different packets.
 func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
-	// The texts are made where a field differs alone, as in few flows of a large set.
+	// Make texts only of fields that differ: in a large set few flows do.
 	note := func(field string, differs bool, text func(*flow.Flow) string) bool {
 		if differs {
 			out = append(out, FieldChange{Field: field, From: text(from), To: text(to)})

@@ -19,7 +19,7 @@ type efa interface {
 
 const featureSRD = "SRD queue pairs"
 
-// EFAAttr is the part of struct efadv_device_attr that tells the operations of an SRD queue pair.
+// EFAAttr is the part of struct efadv_device_attr about the operations of SRD queue pairs.
 type EFAAttr struct {
 	RDMARead    bool
 	RDMAWrite   bool

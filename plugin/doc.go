@@ -17,9 +17,8 @@
 //
 // # Supervision
 //
-// [Launch] starts one process at a time, and [Client.Close] ends it. The process also ends when the host dies, however
-// the host dies. When it dies itself, or fails health checks for Options.Watchdog, it is started again with the flows of
-// that moment. Until the new process runs, calls return [dataplane.ErrUnavailable], also the calls under way. A change
+// [Launch] starts one process at a time, and [Client.Close] ends it. The process also ends with its host, in whatever way.
+// When the plugin dies, or fails health checks for Options.Watchdog, it is started again with the flows of that moment. Until the new process runs, calls return [dataplane.ErrUnavailable], also the calls under way. A change
 // under way either happened and is kept, or failed and is not. A device in whose verb two processes died is left out.
 // Totals of the mirror go on over a restart.
 //

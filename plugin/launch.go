@@ -126,7 +126,7 @@ type Options struct {
 	RestartMin, RestartMax time.Duration
 }
 
-// DefaultWatchdog is the bound of Options.Watchdog.
+// DefaultWatchdog stands for an Options.Watchdog of 0.
 const DefaultWatchdog = 30 * time.Second
 
 func (o Options) withDefaults() Options {

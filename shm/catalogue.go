@@ -59,9 +59,9 @@ func (c *Catalogue) update(changed func(Entry), removed func(Handle)) error {
 	return nil
 }
 
-// scan looks at all entries once. changes is catalogueChanges before the scan, which sees every change that this word
-// includes: barrier changes-release lies behind the entry's words. Any later change moves the word, and the next Update
-// scans again. complete is false if the writer changed an entry at each try to read it.
+// scan visits each entry once. The caller has loaded changes, the word catalogueChanges, before: so scan sees every change
+// that this word counts (barrier changes-release lies behind the entry's words). A later change makes the next Update scan
+// again. complete is false if the writer changed an entry at each try to read it.
 func (c *Catalogue) scan(changes uint64, changed func(Entry), removed func(Handle)) (complete bool, err error) {
 	complete = true
 	err = c.v.eachUsed(func(i uint32, p place) {

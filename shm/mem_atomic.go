@@ -18,8 +18,8 @@ func storeFence() {}
 
 func loadFence() {}
 
-// copyWords copies word by word. One of the two sides is private to the caller. To treat both as shared costs little, and
-// needs no second function.
+// copyWords copies word by word. One of the two sides is private to the caller; treating both as shared costs
+// little, and saves a second function.
 func copyWords(dst, src []uint64) {
 	for i := range dst {
 		atomic.StoreUint64(&dst[i], atomic.LoadUint64(&src[i]))

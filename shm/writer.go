@@ -145,7 +145,7 @@ func (w *Writer) onEntry(h Handle, fn func(*entryMem) error) error {
 	})
 }
 
-// SetState tells readers the writer's state. Close sets Halt by itself; Run comes with the first cycle.
+// SetState publishes the writer's state. The first cycle sets Run, and Close sets Halt.
 func (w *Writer) SetState(s State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

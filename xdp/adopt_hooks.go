@@ -18,8 +18,8 @@ func (dp *Datapath) adoptHooks() {
 	}
 }
 
-// adoptHook takes up the program on one hook. A process that died while it moved the hook between a dispatcher and TCX may
-// have left both: then the component stays, and the link goes. A link whose interface is gone goes too.
+// adoptHook takes over the program on one hook. A process that was killed while it moved the hook between a dispatcher
+// and TCX may have left both: keep the component, and remove the link. Remove the link of a vanished interface, too.
 func (dp *Datapath) adoptHook(k hookKey) {
 	r := dp.meta.port(k.port)
 	mode := r.mode(k.hook)

@@ -24,7 +24,8 @@ func (t *tables) setRanks() {
 	}
 }
 
-// lowerRanks makes programs look far enough for a rule of a tuple with this rank. It comes before the slot of the rule.
+// lowerRanks lowers the ranks up to the place of u, so that programs do not stop before a new rule of this rank. Call it before
+// the slot of the rule is written.
 func (t *tables) lowerRanks(u *tuple, rank uint64) {
 	u.best = min(u.best, rank)
 	place := u.place

@@ -9,10 +9,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// The shadow of a flow that hardware counts follows the flow's total, if both count the same packets. They do where hardware and
-// XDP have rules of the same flows that win over it. A flow comes to XDP before it comes to hardware, and leaves hardware before it
-// leaves XDP. A packet that passes in between counts for the flow that comes or goes in one of the two, and for a flow behind it in
-// the other.
+// A shadow is XDP's copy of a flow that hardware counts. It follows the total of the flow while both count the same packets: each
+// flow that wins over this one must have rules in both. A flow enters XDP before hardware, and leaves hardware first. A packet in
+// between counts for that flow on one side, and for a flow behind it on the other.
 
 // mayFollow reports whether the shadow of c counts the packets of c and no others.
 func (c *flowState) mayFollow() bool { return c.hasShadow && c.winnerWithoutShadow("") == nil }

@@ -219,9 +219,8 @@ func (ch *change) removeFlows(ctx context.Context) error {
 		return nil
 	}
 	e := ch.e
-	// The backend comes first: a flow that it cannot remove stays a flow, and after a kill in between the entry
-	// goes on from its last total. The poller reads the slot until forget. No other flow gets the slot before,
-	// because both happen under ctl.
+	// Uninstall first: a flow that its backend cannot remove stays a flow, and after a kill in between its entry goes on
+	// from the last total. The poller reads the slot until forget, and ctl keeps other flows off the slot until then.
 	room := countOffloaded(ch.remove)
 	if err := e.placement.uninstall(ctx, ch.remove); err != nil {
 		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))

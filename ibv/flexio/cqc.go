@@ -81,8 +81,8 @@ func (c *CQContext) Append(b []byte) ([]byte, error) { return appendBits(b, c, c
 // them.
 func (c *CreateCQIn) Append(b []byte) ([]byte, error) { return appendBits(b, c, createCQSize) }
 
-// DecodeCQContext reads a context, which QUERY_CQ returns 16 bytes into its output. Bits without a
-// field are dropped. Fewer than 64 bytes are ErrShort.
+// DecodeCQContext decodes a context, which QUERY_CQ returns 16 bytes into its output. It ignores bits
+// without a field, and returns ErrShort for fewer than 64 bytes.
 func DecodeCQContext(b []byte) (c CQContext, err error) {
 	if len(b) < cqContextSize {
 		return c, fmt.Errorf("decoding a CQ context from %d bytes, it has %d: %w", len(b), cqContextSize, ErrShort)

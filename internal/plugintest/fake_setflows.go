@@ -107,7 +107,7 @@ func (f *Fake) apply(flows []flow.Flow, d dataplane.Difference) {
 	}
 }
 
-// reorder makes the order that of the given flows, followed by the kept ones.
+// reorder sets the order: the given flows, then the kept ones.
 func (f *Fake) reorder(flows []flow.Flow, keep []string) {
 	names := make([]string, len(flows))
 	for i, fl := range flows {

@@ -173,7 +173,7 @@ func belongs(path, command string, uid uint32) string {
 	return fmt.Sprintf("%s belongs to user %d, which root does not trust: %s", path, uid, command)
 }
 
-// Command returns the command in a reason that Open gave, or "" if no single command mends the fault.
+// Command returns the command in a reason from Open, or "" if no single command mends the fault.
 func Command(why string) string {
 	if at := strings.LastIndex(why, ": ch"); at >= 0 { // chown or chmod
 		return why[at+2:]

@@ -102,5 +102,5 @@ func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
 	return w.Lookup(s.mem.words, s.class, key, match)
 }
 
-// Lookup finds the rule of a key in the memory, for tests and explanations.
+// Lookup searches the memory of the trees for the rule of a key. It serves tests and explanations.
 func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }

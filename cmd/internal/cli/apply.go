@@ -138,7 +138,7 @@ func sameFile(a, b string) bool {
 	return b != "" && errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// apply makes the instance the configuration. It refuses to remove every flow without --yes.
+// apply changes the instance to match cfg. Without --yes it refuses to remove every flow.
 func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) (dataplane.Difference, error) {
 	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
 

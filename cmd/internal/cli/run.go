@@ -131,7 +131,7 @@ func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 	return cfg, err
 }
 
-// load returns the configuration of the file, or of the flags that stand for one.
+// load reads --config, or makes a configuration of --interface, --flow and --backend.
 func (c *runCmd) load(ctx context.Context) (cfg dataplane.Config, err error) {
 	switch quick := len(c.Interface) > 0 || len(c.Flow) > 0 || c.Backend != "auto"; {
 	case c.Config != "" && quick:

@@ -20,7 +20,7 @@ _flowtally() {
 }
 complete -o default -F _flowtally flowtally
 `,
-	// Zsh runs the file as the function at the first completion when it found it in fpath.
+	// If zsh autoloads the file from fpath, it runs the file as the function on the first completion.
 	"zsh": `#compdef flowtally
 # flowtally: source <(flowtally completion zsh)
 _flowtally() {

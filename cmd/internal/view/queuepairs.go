@@ -121,9 +121,8 @@ func addressText(a dataplane.QueuePairAddress) *string {
 	return &text
 }
 
-// renderQueuePairs returns a line for each queue pair. Below it stand the address for the peer, the peer's address, the
-// operations of each counter, and the better sources that were rejected. A reason that all share stands once, at the
-// end.
+// renderQueuePairs returns one line for each queue pair, and below it the address for the peer, the peer's address, the
+// operations of each counter and the rejected better sources. A reason shared by all is printed once, at the end.
 func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 	all := make([][]dataplane.Rejection, 0, len(pairs))
 	for _, q := range pairs {

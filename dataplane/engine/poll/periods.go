@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// quietAfter is the time without a change and without a woken waiter after which cycles are further apart.
+// Cycles slow down once nothing has changed, and no waiter was woken, for quietAfter.
 const quietAfter = 10 * time.Second
 
 // periods are the times between two cycles.

@@ -177,7 +177,7 @@ func (q *queuePair) sendEvent(ev event) {
 	}
 }
 
-// connectBound bounds a connection of a queue pair.
+// connectBound limits how long it may take to connect a queue pair.
 const connectBound = backend.CloseBound
 
 var errHangs = fmt.Errorf("a verb of the device does not return: %w", context.DeadlineExceeded)

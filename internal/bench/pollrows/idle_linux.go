@@ -18,7 +18,7 @@ import (
 	kernel "github.com/flowtally/flowtally/xdp"
 )
 
-// idleFor is the wall time of a round.
+// Each round of the idle rows sleeps idleFor.
 const idleFor = time.Second
 
 // openIdle runs an engine with so many flows, which XDP counts on a veth, and no packets. A round of ours sleeps, and takes

@@ -16,8 +16,8 @@ func Brief[T any](usual, brief T) T {
 	return usual
 }
 
-// Of returns the number in the environment variable of that name ("1e6" reads well). Where
-// it is not set, Of returns usual, and brief with -short.
+// Of returns the number in the environment variable of that name, such as 1e6. Without the variable it returns brief
+// under -short, and usual otherwise.
 func Of(t testing.TB, variable string, usual, brief int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {

@@ -13,7 +13,7 @@ const (
 	ExcludedEnv = "FLOWTALLY_PLUGIN_EXCLUDED"
 	// ConfineEnv holds a JSON object, confine.Instance: the files that the plugin needs.
 	ConfineEnv = "FLOWTALLY_PLUGIN_CONFINE"
-	// UnconfinedEnv is set by the plugin itself, to the reason why it has no confinement.
+	// The plugin itself sets UnconfinedEnv, to the reason why it runs unconfined.
 	UnconfinedEnv = "FLOWTALLY_PLUGIN_UNCONFINED"
 	// PathsEnv names files and directories that a confined process may use besides, separated by colons. A library of a
 	// vendor may need one.

@@ -171,7 +171,7 @@ func (p *Process) Run(ctx context.Context) error {
 	return fmt.Errorf("running %s: %w", p.path, err)
 }
 
-// release closes this process's ends of the pipes, and the page of verbs.
+// release closes this process's ends of the pipes, and the page on which the plugin names its current verb.
 func (p *Process) release() {
 	for _, f := range []*os.File{p.stdout, p.stderr, p.host} {
 		if f != nil {
