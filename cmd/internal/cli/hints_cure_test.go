@@ -244,7 +244,7 @@ var notCarriedOut = map[string]string{
 
 	// Their causes last a moment, or are a defect.
 	"again in a moment": "the cause is over before a script sees it",
-	"again in a moment; if it stays so, look at the log of flowtally run":       "the same",
+	"again in a moment; if it stays so, look at the log of flowtally run": "the same",
 	"AGAIN # goes on": "needs a signal between two lines of a script; wait.txtar sends it",
 	"this is a defect of flowtally: report it with the text above and the flows":                 "needs a defect",
 	"start it again: flowtally run --config FILE":                                                "an instance that ends removes its socket before it refuses calls",
