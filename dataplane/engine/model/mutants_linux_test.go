@@ -35,7 +35,7 @@ var mutants = []mutant{
 	{"dataplane/engine/handover.go", `lacks = !h.complete ||`, `lacks =`},                                                         // what a slot has missed is no loss
 	{"dataplane/engine/handover.go", `total = backend.Max(h.stands, h.known)`, `total = h.stands`},                                // what a slot has counted since is dropped
 	{"dataplane/engine/arrange_steps.go", "m.stack.software.Look()\n\t}\n\tvar off", "}\n\tvar off"},                              // a hook is released before a look
-	{"dataplane/engine/follow.go", `if err == nil && own.Packets == 0 {`, `if err == nil {`},                                      // a shadow lacks what passed amid an addition
+	{"dataplane/engine/follow.go", `if err == nil && own.Packets == 0 {`, `if err == nil && own.Packets >= 0 {`},                  // a shadow lacks what passed amid an addition
 	{"dataplane/engine/follow.go", `if meets && o.published() && !o.hasShadow {`, `if meets && false {`},                          // a shadow counts packets of a flow that has none
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come, leave = nil, a.leaving(s)`},           // flows come in an exchange of their own
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come = a.comingTo(s)`},                      // flows go in an exchange of their own
