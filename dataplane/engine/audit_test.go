@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // returned is an instance with audit whose flow went back to hardware while four packets passed, and that is
@@ -119,8 +121,7 @@ func TestAShadowThatLacksPacketsOfAChangeFollowsAgainInAPause(t *testing.T) {
 				t.Fatal("the shadow of all lacks four packets, and follows")
 			}
 			if paused {
-				for s.e.auditor.alignIdle() { // each call is a look at both counters
-				}
+				lab.Eventually(t, "a pause", func() bool { return !s.e.auditor.alignIdle() })
 				if !s.e.flows["all"].follows {
 					t.Error("the shadow does not follow after a pause")
 				}

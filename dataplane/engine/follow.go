@@ -48,6 +48,7 @@ func (m *mover) unfollow(c *flowState) error {
 	if c.needsAlign && m.stack.audit { // the shadow cannot tell any more which packets the total lacks
 		c.needsAlign = false
 		c.past.Discontinuities++
+		m.sendMoved(c, "packets that passed while it went there cannot be added any more", true)
 	}
 	c.stopFollowing()
 	m.awaitPause(c)

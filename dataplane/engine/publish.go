@@ -120,8 +120,7 @@ func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 }
 
 // publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
-// before hardware began to count. ahead says that hardware has counted
-// packets of its shadow for flows behind it.
+// before hardware began to count. ahead says that hardware has counted packets of its shadow for flows behind it.
 func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) error {
 	c.backend = m.stack.hardware
 	c.basis = c.hardware.Basis

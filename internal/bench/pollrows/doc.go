@@ -5,16 +5,16 @@
 //     read from the BPF map's memory for every CPU and summed, the base of its
 //     source is added, and 64 blocks are published. The poller runs busy, pinned
 //     to the bench's CPU, and the row measures the CPU time of the whole process
-//     over many cycles. Against one copy, on the same CPU, of as many bytes as
-//     such a cycle cannot but touch: 16 are read per counter and CPU, and 24 are
-//     written per counter. The bases, which the cycle reads too, are not
-//     in the floor.
+//     over many cycles. Against a loop in Go on the same CPU, which sums as many slots
+//     into rows and copies the rows. The bases, which the cycle reads too, are not in
+//     the floor.
 //   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters, all changed, at the
 //     default period of 10 ms. Before it, a walk through 16 MiB on each CPU of the bench leaves
 //     nothing of the cycle before in the caches of a core. The row measures the CPU time of the process
 //     without the thread that walks. This includes the cost of waking the poller.
-//     Against one copy as of poll.xdp.4k, which a goroutine makes that a time.Ticker of the same period
-//     wakes, after the same walk, measured in the same way. The poller stands still meanwhile.
+//     Against one copy of as many bytes as such a cycle cannot but touch: 16 are read per counter and CPU, and
+//     24 are written per counter. A goroutine makes the copy, which a time.Ticker of the same period wakes, after
+//     the same walk, measured in the same way. The poller does nothing meanwhile.
 //   - live.read: one read of a counter in the kernel's own memory, with no poller in between. Against bare loads of the
 //     same words.
 //   - wire.live: from a packet's count on one CPU until Live.Load returns it on another, p50, against a cache line's way.
