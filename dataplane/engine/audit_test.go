@@ -146,3 +146,22 @@ func TestAShadowThatLacksPacketsOfAChangeFollowsAgainInAPause(t *testing.T) {
 		})
 	}
 }
+
+// The total of dns lacks packets that its shadow has seen. When the shadow stops following, nobody can add them any more.
+func TestPacketsThatCannotBeAddedAnyMoreAreDeclared(t *testing.T) {
+	s, send := returned(t)
+	dns := s.e.flows["dns"]
+	before := dns.past.Discontinuities
+	s.over.during = func() { send(1) }
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "all", "udp", 1)); err != nil {
+		t.Fatal(err)
+	}
+	s.over.during = nil
+
+	if dns.follows || dns.past.Discontinuities != before+1 {
+		t.Errorf("follows %t, %d discontinuities, want one more than %d", dns.follows, dns.past.Discontinuities, before)
+	}
+	if moves := s.moves(); len(moves) != 1 || !moves[0].Uncounted.Unknown {
+		t.Errorf("events %+v, want one that says what is unknown", moves)
+	}
+}
