@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost. It
@@ -140,7 +141,9 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	if err != nil {
 		return nil, err
 	}
+	m.awaitFlight(list, flow.Egress)
 	failed = m.install(ctx, list)
+	m.awaitFlight(list, flow.Ingress)
 	ahead := m.unfollowBehind(list, failed)
 	if m.stack.software != nil { // setActive may release hooks below
 		m.stack.software.Look()

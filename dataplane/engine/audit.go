@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// idleLeast is the pause of a flow after which hardware has counted all of its packets: longer than a packet
-	// takes from hardware to XDP.
-	idleLeast = 50 * time.Millisecond
+	// idleLeast is the pause of a flow after which the device and XDP have counted the same packets.
+	idleLeast = flightTime
 	// alignPeriod is how often flows are compared whose totals lack packets that passed on their way to hardware.
 	alignPeriod = idleLeast / 2
 )

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // lostInterface is an interface of an offloaded flow whose device is lost, while other devices count the flow.
@@ -71,17 +73,25 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	if i := slices.IndexFunc(above, func(o *flowState) bool { return !o.offloaded || o.hasLost(ifname) }); i >= 0 {
 		return fmt.Errorf("flow %q wins over it and is not counted there", above[i].Name)
 	}
-	var missed uint64
-	err := m.ctl.Outside(func() (err error) {
-		missed, err = m.stack.hardware.Return(c.Placed, placedOf(above), ifname)
-		return err
-	})
+	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+	before, err := backend.ReadOne(m.stack.software, c.lost[i].id)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+	if c.Direction == flow.Egress {
+		m.letArrive()
+	}
+	err = m.ctl.Outside(func() error { return m.stack.hardware.Return(c.Placed, placedOf(above), ifname) })
+	if err != nil {
+		return err
+	}
+	if c.Direction == flow.Ingress {
+		m.letArrive()
+	}
+	after, err := backend.ReadOne(m.stack.software, c.lost[i].id)
+	missed := after.Packets - before.Packets // at most: the device has counted some of them, too
 	last, open := m.stack.software.Outage(c.On(ifname))
-	lacks := missed > 0 || open || last.After(c.seen())
+	lacks := err != nil || missed > 0 || open || last.After(c.seen())
 	c.lost = slices.Delete(c.lost, i, i+1)
 	if len(c.lost) == 0 {
 		c.edit().rejected = m.stack.reasons(c, nil)

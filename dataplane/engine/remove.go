@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // uninstall removes flows from the backends that have them: from hardware first, because rules behind it would count
@@ -25,6 +26,7 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 	}
 	removal := p.mover.beginRemoval(all)
 	defer removal.end(p.mover)
+	p.mover.awaitFlight(removal.flows, flow.Egress)
 	for _, b := range p.choices.all { // hardware comes before software
 		if len(from[b]) == 0 {
 			continue
@@ -38,6 +40,9 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 				}
 			}
 			return err
+		}
+		if _, isHardware := b.(backend.HardwareBackend); isHardware {
+			p.mover.awaitFlight(removal.flows, flow.Ingress)
 		}
 	}
 	for _, c := range all {

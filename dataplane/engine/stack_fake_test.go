@@ -132,9 +132,9 @@ func (o *fakeHardware) StandIn(f backend.Placed, ifname string, from backend.Cou
 	return fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
-func (o *fakeHardware) Return(f backend.Placed, above []backend.Placed, ifname string) (uint64, error) {
+func (o *fakeHardware) Return(f backend.Placed, above []backend.Placed, ifname string) error {
 	o.call()
-	return 0, fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
+	return fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
 func (o *fakeHardware) Fits(f flow.Flow, above []backend.Placed, _ []string) error {

@@ -35,9 +35,9 @@ type HardwareBackend interface {
 	// the packets that slot id of from counts from now on.
 	StandIn(f Placed, ifname string, from Counters, id uint32) error
 	// Return counts on an interface again, and ends the stand-in there. above are the flows that win over f on
-	// that interface; hardware counts all of them there. missed is the number of packets that the stand-in has
-	// counted and the flow's count may lack.
-	Return(f Placed, above []Placed, ifname string) (missed uint64, err error)
+	// that interface; hardware counts all of them there. The flow's count lacks the packets that the stand-in counts
+	// from now on.
+	Return(f Placed, above []Placed, ifname string) error
 }
 
 // SoftwareBackend can hold every flow of the instance, as rules that win its match and a slot, although the

@@ -34,6 +34,16 @@ func crowd(n int) (list []flow.Flow) {
 // beforeCrowd plays a history up to the adding of many flows, with room for them, and then f.
 func beforeCrowd(t *testing.T, f func(w *world)) {
 	t.Helper()
+	inWorld(t, func(w *world) {
+		w.room = 4096
+		w.play(t, "set a=1; start; send 1 v0 10; check")
+		f(w)
+	})
+}
+
+// inWorld calls f in a bubble, with a host that has begun no history.
+func inWorld(t *testing.T, f func(w *world)) {
+	t.Helper()
 	dir, err := os.MkdirTemp(memory, "model")
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +55,7 @@ func beforeCrowd(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Duration(now-time.Now().UnixNano()) + time.Hour)
 		w := newWorld(host, dir, t.Logf)
-		w.room = 4096
 		defer w.end()
-		w.play(t, "set a=1; start; send 1 v0 10; check")
 		f(w)
 	})
 }

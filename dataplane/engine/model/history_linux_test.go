@@ -51,6 +51,7 @@ import (
 //
 //	device v0 devx        v0 has a device, of the kind devx, verbs or steal; ahead of the first start
 //	audit                 rdma.audit; ahead of the first start
+//	late                  packets that pass amid a step are a while on their way between a device and XDP
 //	lose v0, vanish v0    the device is removed, with an event or without
 //	return v0             it is back
 //	down v0, up v0        its port goes down, and no packet passes; it comes up
@@ -142,7 +143,7 @@ func parseHistory(text string) (steps []step, err error) {
 var arguments = func() map[string]*int {
 	m := make(map[string]*int)
 	for n, verbs := range [][]string{
-		{"audit", "tight", "slow", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
+		{"audit", "late", "tight", "slow", "set", "start", "stop", "kill", "keep", "drop", "strict", "degraded", "check", "unlink", "unpin"},
 		{"lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset", "detach", "held", "refuse", "allow", "hold", "free", "delete", "add", "wait", "plus", "minus", "only"},
 		{"rename", "device"},
 		{"send"},
@@ -212,7 +213,8 @@ func (w *world) do(s step) error {
 	case "start":
 		w.may(w.wanted)
 		defer w.passingAt(s.passAt)()
-		_, err := w.within(s.killAt, true, w.start)
+		killed, err := w.within(s.killAt, true, w.start)
+		w.halfStarted = killed
 		return refusal(err)
 	case "stop":
 		defer w.passingAt(s.passAt)()
@@ -235,6 +237,8 @@ func (w *world) do(s step) error {
 		w.rack.add(arg(0), arg(1))
 	case "audit":
 		w.audit = true
+	case "late":
+		w.late = true
 	case "lose", "vanish", "return", "down", "up", "full", "empty", "unread", "read", "reset":
 		w.device(s.verb, arg(0))
 	case "keep", "drop":

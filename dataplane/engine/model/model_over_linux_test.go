@@ -30,6 +30,9 @@ func drawOver(t *rapid.T) string {
 	if rapid.IntRange(0, 3).Draw(t, "audit") == 0 {
 		steps = append(steps, "audit")
 	}
+	if rapid.IntRange(0, 2).Draw(t, "late") == 0 {
+		steps = append(steps, "late")
+	}
 	steps = append(steps, "set "+drawFlowsOver(t), "start", "check")
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
 		step := drawStepOver(t, rapid.SampledFrom(verbs).Draw(t, "verb"))

@@ -42,34 +42,37 @@ type world struct {
 	log     *slog.Logger
 	trace   func(format string, args ...any)
 
-	interfaces []string         // of the running process, or of the next start
-	running    dataplane.Config // of the running process
-	refusing   map[site]bool
-	unlooked   map[site]bool   // sites whose programs were taken off since the engine last looked
-	deleted    []string        // interfaces that went since the engine last looked
-	relied     map[site]bool   // sites that have counted for the flows of the set
-	fresh      map[string]bool // interfaces that came, and that no program has counted on since
-	keep       bool            // xdp.keep_pins of the next start
-	kept       bool            // xdp.keep_pins of the running process
-	pinned     bool            // the last process left its pins
-	dropping   bool            // the process is ending, and leaves no pins
-	strict     bool            // the next start is not degraded
-	flows      []flow.Flow     // of the set in force, in their order
-	wanted     []flow.Flow     // of the next start
-	perhaps    [][]flow.Flow   // if uncertain: other sets that may be in force in place of flows
-	uncertain  bool            // the process was killed while it changed the set
-	changed    time.Time       // when the set last changed, or a change was tried
-	loose      bool            // a hook was lost since the last check: a new flow may begin with a discontinuity
-	truth      map[string]*truth
-	without    map[string]bool // flows without a source, as of the last askWithout
+	interfaces  []string         // of the running process, or of the next start
+	running     dataplane.Config // of the running process
+	refusing    map[site]bool
+	unlooked    map[site]bool   // sites whose programs were taken off since the engine last looked
+	deleted     []string        // interfaces that went since the engine last looked
+	relied      map[site]bool   // sites that have counted for the flows of the set
+	fresh       map[string]bool // interfaces that came, and that no program has counted on since
+	keep        bool            // xdp.keep_pins of the next start
+	kept        bool            // xdp.keep_pins of the running process
+	pinned      bool            // the last process left its pins
+	dropping    bool            // the process is ending, and leaves no pins
+	strict      bool            // the next start is not degraded
+	flows       []flow.Flow     // of the set in force, in their order
+	wanted      []flow.Flow     // of the next start
+	perhaps     [][]flow.Flow   // if uncertain: other sets that may be in force in place of flows
+	halfStarted bool            // the last start was killed
+	amidStep    bool            // packets pass amid a step of the process
+	uncertain   bool            // the process was killed while it changed the set
+	changed     time.Time       // when the set last changed, or a change was tried
+	loose       bool            // a hook was lost since the last check: a new flow may begin with a discontinuity
+	truth       map[string]*truth
+	without     map[string]bool // flows without a source, as of the last askWithout
 
 	rack    *rack                   // nil: the host has no device
 	audit   bool                    // rdma.audit
+	late    bool                    // packets amid a step are on their way between a device and XDP for flightTime
 	sources map[string]flow.Backend // what counts each flow, as of the last askWithout
 
 	unheldAtStart map[site]bool   // hooks without a program when the process began
 	deviceAt      time.Time       // when a device last had a step
-	amid          []amidPacket    // of the step that is under way
+	amid          []*amidPacket   // of the step that is under way
 	eithers       []either        // packets that passed amid steps since the last check
 	half          map[string]bool // flows that may have some packets of eithers which were forgotten
 	undone        []flow.Flow     // the set that the step has refused
@@ -108,7 +111,10 @@ type truth struct {
 	// (mine) and another possible set to another flow, or the other way round. The total has them as the set of before
 	// gives them, or a discontinuity says that it may not. So are packets that pass while a process ends without pins.
 	unsure uint64
-	mine   uint64
+	// A start that was killed, or a retry under way, may have given the flow a slot. The slot has the packets then, without a
+	// discontinuity.
+	mayHaveSlot bool
+	mine        uint64
 	// refused are hooks that did not take a program when the total began: a condition says so, and nobody has promised to
 	// count there until the hook is held.
 	refused  map[site]bool
@@ -537,6 +543,8 @@ func (w *world) passingAt(n int) (done func()) {
 		}
 		w.trace("packets pass at %q", what)
 		w.counts.passes++
+		w.amidStep = true
+		defer func() { w.amidStep = false }()
 		for _, name := range w.interfaces {
 			for _, egress := range []bool{false, true} {
 				if err := w.pass(1, name, egress, 1); err != nil {
@@ -596,6 +604,10 @@ func (w *world) pass(port uint16, ifname string, egress bool, n int) error {
 	// A flow that is not counted lacks what it would have won, if its total has begun.
 	first := slices.IndexFunc(w.flows, func(f flow.Flow) bool { return matches(f, port, ifname, egress) })
 	if first >= 0 && w.without[w.flows[first].Name] {
+		if w.halfStarted || w.amidStep { // it may have found a slot
+			w.truthOf(w.flows[first].Name).mayHaveSlot = true
+			return w.sendUnsure(name, w.flows[first].Name, ifname, egress, memkernel.Packet{Port: port, Bytes: 60}, n)
+		}
 		if t := w.truthOf(w.flows[first].Name); t.known {
 			t.missed += uint64(n)
 			t.possible = true
@@ -1058,12 +1070,12 @@ func (w *world) checkFlow(r *shm.Reader, f flow.Flow) error {
 		*t = truth{seen: v.Packets, last: n, known: true}
 		return nil
 	}
-	if n > t.last && v.Packets >= t.seen && v.Packets <= t.seen+t.unsure {
+	if (n > t.last || t.mayHaveSlot) && v.Packets >= t.seen && v.Packets <= t.seen+t.unsure {
 		t.seen = v.Packets
 	} else {
 		t.seen += t.mine
 	}
-	t.unsure, t.mine = 0, 0
+	t.unsure, t.mine, t.mayHaveSlot = 0, 0, false
 	switch {
 	case v.Packets > t.seen:
 		return violated("%s: the total is %d, and the programs have counted %d packets", f.Name, v.Packets, t.seen)

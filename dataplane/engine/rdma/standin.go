@@ -96,32 +96,29 @@ func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters
 }
 
 // Return implements HardwareBackend.
-func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string) (missed uint64, err error) {
+func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x, i := b.deviceFlowOn(f, ifname)
 	if x == nil || x.devices[i].standIn == nil {
-		return 0, nil
+		return nil
 	}
 	was := x.devices[i]
 	d := was.dev
 	if err := d.fits(f.Flow, above); err != nil {
-		return 0, err
+		return err
 	}
 	p, err := d.prepare(x)
 	if err != nil {
-		return 0, err
+		return err
 	}
 
 	made := []*entry{{Placed: x.Placed, devices: []*deviceFlow{p}}}
 	if err := b.takeOver(p, was, made); err != nil {
-		return 0, errors.Join(err, b.undoInstall(made))
+		return errors.Join(err, b.undoInstall(made))
 	}
 	b.replaceDevice(x, i, p)
-
-	// The stand-in went on counting while the rules were made. Its share since then is what the device may have missed.
-	after, _ := was.value()
-	return after.Packets - p.earlier.Packets, nil
+	return nil
 }
 
 // takeOver makes the rules of p count, from the count that was has reached just before. made is the entry of p.
