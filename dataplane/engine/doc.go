@@ -8,12 +8,12 @@
 //
 //   - [Engine]: the life cycle and the control calls (engine.go, control.go, flows.go, release.go).
 //   - change, alterations: a change of the set of flows, its refusals, its undo and the losses that an undo declares
-//     (set.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go, refused.go, undone.go).
+//     (set.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go, refused.go, undone_losses.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
 //     place.go, room.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
-//     move.go, handover.go, follow.go, publish.go, divide.go, source.go).
+//     move.go, handover.go, follow.go, flight.go, publish.go, divide.go, source.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).
 //   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
 //
@@ -37,6 +37,6 @@
 // [New] starts the instance, [Engine.Close] ends it. The methods of [dataplane.Service] may be called from any
 // goroutine. Engine.ctl serialises the calls that change something; those that read wait for none, and find the set in
 // force (inforce.go). A method returns within about 1 s of its cancellation, even if a device is slow; the call then ends
-// in the background. It is undone, unless it was decided already: then it goes on ([dataplane.UnfinishedError]). The poller's lock is held for one cycle or one change, and never across a call into
-// the kernel or a device.
+// in the background. It is undone, unless it was decided already: then it goes on ([dataplane.UnfinishedError]). The
+// poller's lock is held for one cycle or one change, and never across a call into the kernel or a device.
 package engine

@@ -7,8 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/event"
 )
 
@@ -68,4 +70,61 @@ func (h *health) list() []dataplane.Condition {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Object, b.Object))
 	})
 	return out
+}
+
+// updateConditions compares the current conditions with the raised ones. It waits for no control call.
+func (w *watcher) updateConditions() {
+	now, all := time.Now(), append(w.collectConditions(), w.inForce.conditions()...)
+	if differ := w.differ.Load(); differ != nil {
+		all = append(all, *differ...)
+	}
+	current := make(map[string]dataplane.Condition)
+	for _, c := range all {
+		if c.Since.IsZero() {
+			c.Since = now
+		}
+		current[string(c.Code)+"\x00"+c.Object] = c
+	}
+	w.health.update(current)
+}
+
+// collectConditions returns the conditions of the parts that ctl does not guard.
+func (w *watcher) collectConditions() []dataplane.Condition {
+	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
+	out = append(out, w.words.Conditions()...)
+	out = append(out, w.mover.catalogue.Conditions()...)
+	out = append(out, w.guard.Conditions()...)
+	out = append(out, w.unconfined...)
+	for i, b := range w.backends {
+		out = append(out, w.asked[i].conditions(b)...)
+	}
+	return out
+}
+
+// asked holds what a backend has answered about its conditions. A backend that changes its rules may answer after the
+// change only: its last answer holds until then.
+type asked struct {
+	last   []dataplane.Condition
+	answer chan []dataplane.Condition // nil: no answer is awaited
+}
+
+// conditions asks b, unless b still owes an answer.
+func (a *asked) conditions(b backend.Backend) []dataplane.Condition {
+	if a.answer != nil {
+		select {
+		case a.last = <-a.answer:
+			a.answer = nil
+		default:
+		}
+		return a.last
+	}
+
+	answer := make(chan []dataplane.Condition, 1)
+	go func() { answer <- b.Conditions() }()
+	select {
+	case a.last = <-answer:
+	case <-time.After(answerPatience):
+		a.answer = answer
+	}
+	return a.last
 }

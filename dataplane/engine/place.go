@@ -65,6 +65,26 @@ func (p *placement) place(ctx context.Context, flows []*flowState, installed map
 	return nil
 }
 
+// placeLeniently is placeSet for a start that goes on without refused flows: it finds them by halving the set.
+func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *choice) error {
+	err := p.placeSet(ctx, set, of, nil)
+	if err == nil || !p.refused.lenient(ctx, err) {
+		return err
+	}
+	if errors.Is(err, backend.ErrUndone) {
+		p.refused.tried = append(p.refused.tried, placedOf(set)...)
+	}
+	if len(set) == 1 {
+		p.refused.add(set[0], err)
+		return nil
+	}
+	half := len(set) / 2
+	if err := p.placeLeniently(ctx, set[:half], of); err != nil {
+		return err
+	}
+	return p.placeLeniently(ctx, set[half:], of)
+}
+
 // placeSet installs flows that share a choice of backends, or takes them as they are installed.
 func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, there map[*flowState]backend.Installed) error {
 	var refusals []error // of the open backends

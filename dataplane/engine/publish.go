@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -38,6 +39,13 @@ func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err
 	}
 	m.plan.SetSource(c.handle, c.backend, in.ID, c.base)
 	return nil
+}
+
+// entryOf returns the entry of a flow in the mirror.
+func entryOf(f flow.Flow) shm.Entry {
+	return shm.Entry{
+		Name: f.Name, Kind: "flow", Unit: "packets", Text: f.Identity(), Labels: f.Labels, Latency: f.Latency,
+	}
 }
 
 // carryOn returns how the total of an inherited entry, or of none, goes on in a slot of c.backend.

@@ -176,6 +176,46 @@ func (ch *change) install(ctx context.Context, installed map[*flowState]backend.
 	return nil
 }
 
+// installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list. Until
+// then the shadows of all stay, because an earlier process may have left their slots.
+func (ch *change) installStacked(ctx context.Context, flows []*flowState) error {
+	e := ch.e
+	err := e.placement.placeOffload(ctx, flows)
+	if err == nil || !e.refused.lenient(ctx, err) {
+		return err
+	}
+	again := make([]*flowState, len(flows))
+	for i, c := range flows {
+		n := e.placement.newFlow(c.Placed)
+		if c.noShadow {
+			n.noShadow = true
+			n.refusals = c.refusals
+		}
+		if c.hasShadow && len(flows) > 1 && e.catalogue.Inheriting() {
+			n.shadow = c.shadow
+			n.hasShadow = true
+			c.hasShadow = false
+			n.shadow.Gap = c.shadow.Gap || c.hardware.Takes
+		}
+		ch.altering.replace(c, n)
+		if again[i] = n; c.hasShadow {
+			e.refused.tried = append(e.refused.tried, c.Placed)
+		}
+	}
+	if err := ch.uninstall(ctx, flows); err != nil {
+		return err
+	}
+	if len(flows) == 1 {
+		e.refused.add(flows[0], err)
+		return nil
+	}
+	half := copy(flows, again) / 2
+	if err := ch.installStacked(ctx, flows[:half]); err != nil {
+		return err
+	}
+	return ch.installStacked(ctx, flows[half:])
+}
+
 // uninstall removes added flows, and moves the flows that made room for them back.
 func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	e := ch.e

@@ -93,3 +93,12 @@ func (m *mover) resets(c *flowState) uint64 {
 	}
 	return m.stack.hardware.Resets(c.Placed)
 }
+
+// isDown reports whether all interfaces of a flow are missing.
+func (c *flowState) isDown() bool { return c.isDownAt(c.source) }
+
+// isDownAt is isDown of a flow with the given source.
+func (c *flowState) isDownAt(source dataplane.Source) bool {
+	_, hooks := c.backend.(backend.SoftwareBackend)
+	return (hooks || c.offload != nil) && len(source.Devices) == 0
+}

@@ -159,22 +159,6 @@ func (w *watcher) audit() {
 	w.differ.Store(&differ)
 }
 
-// updateConditions compares the current conditions with the raised ones. It waits for no control call.
-func (w *watcher) updateConditions() {
-	now, all := time.Now(), append(w.collectConditions(), w.inForce.conditions()...)
-	if differ := w.differ.Load(); differ != nil {
-		all = append(all, *differ...)
-	}
-	current := make(map[string]dataplane.Condition)
-	for _, c := range all {
-		if c.Since.IsZero() {
-			c.Since = now
-		}
-		current[string(c.Code)+"\x00"+c.Object] = c
-	}
-	w.health.update(current)
-}
-
 // refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. It returns false
 // without doing so when a control call is under way: Close waits for this goroutine with ctl held, so it must not wait
 // for ctl. Losses of hooks are declared all the same. retry: the refused flows are tried again now, else at the next tick.
@@ -242,45 +226,4 @@ func (w *watcher) hasWaiting() bool {
 	}
 	defer w.ctl.Unlock()
 	return w.placement.arranger.waiting || w.refused.again && len(w.refused.flows) > 0
-}
-
-// collectConditions returns the conditions of the parts that ctl does not guard.
-func (w *watcher) collectConditions() []dataplane.Condition {
-	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
-	out = append(out, w.words.Conditions()...)
-	out = append(out, w.mover.catalogue.Conditions()...)
-	out = append(out, w.guard.Conditions()...)
-	out = append(out, w.unconfined...)
-	for i, b := range w.backends {
-		out = append(out, w.asked[i].conditions(b)...)
-	}
-	return out
-}
-
-// asked holds what a backend has answered about its conditions. A backend that changes its rules may answer after the
-// change only: its last answer holds until then.
-type asked struct {
-	last   []dataplane.Condition
-	answer chan []dataplane.Condition // nil: no answer is awaited
-}
-
-// conditions asks b, unless b still owes an answer.
-func (a *asked) conditions(b backend.Backend) []dataplane.Condition {
-	if a.answer != nil {
-		select {
-		case a.last = <-a.answer:
-			a.answer = nil
-		default:
-		}
-		return a.last
-	}
-
-	answer := make(chan []dataplane.Condition, 1)
-	go func() { answer <- b.Conditions() }()
-	select {
-	case a.last = <-answer:
-	case <-time.After(answerPatience):
-		a.answer = answer
-	}
-	return a.last
 }

@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{"dataplane/engine/arrange_steps.go", `	m.awaitFlight(list, flow.Ingress)`, ``},                                               // received packets are in flight while a flow enters a device
 	{"dataplane/engine/arrange_steps.go", `	m.awaitFlight(list, flow.Egress)`, ``},                                                // sent ones
 	{"dataplane/engine/remove.go", `	p.mover.awaitFlight(removal.flows, flow.Ingress)`, ``},                                       // received packets are in flight while a flow leaves it
-	{"dataplane/engine/undone.go", `	alter.notePassed(u.altered)`, ``},                                                            // a rank that is taken back has counted nothing
+	{"dataplane/engine/undone_losses.go", `	alter.notePassed(u.altered)`, ``},                                                     // a rank that is taken back has counted nothing
 	{"dataplane/engine/xdp/match.go", `!fates[i].adopts && len(of) > 0 {`, `len(of) < 0 {`},                                       // a renamed flow loses its counter
 	{"dataplane/engine/xdp/match.go", `f.gap = unfinished[i] ||`, `f.gap = unfinished[i] &&`},                                     // an unfinished change is no gap
 }
