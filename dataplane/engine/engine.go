@@ -183,6 +183,7 @@ func (e *Engine) assemble(absent map[string]error, given bool, ticker *tick.Tick
 		plan:      e.plan,
 		pending:   e.pending,
 		log:       e.log,
+		sleep:     time.Sleep,
 	}
 	e.arranger = &arranger{mover: e.mover, poller: e.poller, flows: e.flows}
 	e.placement = &placement{

@@ -27,7 +27,7 @@ func (m *mover) awaitFlight(list []*flowState, d flow.Direction) {
 // letArrive waits until the packets in flight have arrived.
 func (m *mover) letArrive() {
 	_ = m.ctl.Outside(func() error {
-		time.Sleep(flightTime)
+		m.sleep(flightTime)
 		return nil
 	})
 }

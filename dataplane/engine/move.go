@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -23,6 +24,7 @@ type mover struct {
 	plan      *poll.Plan
 	pending   *pending
 	log       *slog.Logger
+	sleep     func(time.Duration) // time.Sleep
 }
 
 // setActive is SoftwareBackend.SetActive outside ctl, as are countApart and removeFromHardware of their names.

@@ -54,6 +54,7 @@ func (s *stacked) start(t rapid.TB) {
 	s.under.called = s.over.called
 	s.e.stop() // its goroutines: the test does their work
 	s.e.stopped.Wait()
+	s.e.mover.sleep = func(time.Duration) {} // no packet is in flight between fakes
 	started.Store(s.e)
 	if s.events, err = s.e.Events(context.Background()); err != nil {
 		t.Fatal(err)
