@@ -11,45 +11,45 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// alteration is a flow of the set that becomes another one.
+// alteration is the change of one flow in its place: c becomes to.
 type alteration struct {
 	c      *flowState
 	to     backend.Placed
 	rules  bool // its rules change
-	relist bool // its entry in the mirror is made anew
-	anew   bool // it counts other packets: its total begins at 0
+	relist bool // it gets a new entry in the mirror
+	anew   bool // it will count other packets, so its total begins at 0
 
-	of     *flowState        // as newFlow made it: which backends may count it
-	in     backend.Installed // set by prepare, where a backend that is no overlay has it
-	at     backend.Moment    // set with in, by a SoftwareBackend: later outages are to be declared
-	was    flowState         // as prepare left it
-	handle shm.Handle        // of the entry that was made anew
-	former *flowState        // where an earlier alteration is taken back: c as it was before
+	of     *flowState        // a state for to, made by newFlow: which backends may count it
+	in     backend.Installed // its slot in XDP after the change; set by prepare
+	at     backend.Moment    // set with in: outages after this moment concern the new total
+	was    flowState         // a copy of c before the change, for undo; set by prepare
+	handle shm.Handle        // of the new entry
+	former *flowState        // in an undo: c before the change that is undone
 }
 
-// alterations are flows that become others, all or none. The calls are prepare, finish, then end or undo. Backends
-// may refuse in prepare. Methods are called with Engine.ctl held.
+// alterations changes flows in their places, all or none. Callers hold Engine.ctl, and call prepare, then finish, then end or undo.
+// Backends may refuse in prepare alone.
 type alterations struct {
 	e    *Engine
 	list []*alteration
 	ends []func(keep bool) error
 
-	// Flows that come and go with the change. Where software has their rules, it exchanges those together with the rules of list.
+	// The same call adds and removes these flows. XDP exchanges their rules together with those of list.
 	add, remove []*flowState
-	installed   map[*flowState]backend.Installed // flows of add that are not in the stack, and have their rules
-	left        []*flowState                     // flows of remove that have no rules any more
-	restore     []*flowState                     // flows that had left in the change that this one takes back
+	installed   map[*flowState]backend.Installed // flows of add outside the stack whose rules XDP has by now
+	left        []*flowState                     // flows of remove that have lost their rules in the exchange
+	restore     []*flowState                     // in an undo: the flows that had lost them
 
-	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
-	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
-	late  []*flowState // flows of add that may go to hardware only behind the change
-	done  bool         // by finish
+	moved []*flowState // flows that prepare took out of hardware
+	lent  []*flowState // flows for hardware alone, which XDP counts until the change ends
+	late  []*flowState // flows of add that may enter hardware only after the change
+	done  bool         // finish has given the flows their new fields
 }
 
 var errChanging = errors.New("it, or a flow that wins over it, is being changed")
 
-// prepare moves flows whose rules change out of hardware, with the flows that depend on them, and
-// changes the rules of the other backends. The total of each goes on.
+// prepare takes the flows whose rules change out of hardware, with the flows that depend on them, and exchanges the rules in XDP.
+// All totals go on.
 func (a *alterations) prepare(ctx context.Context) error {
 	err := a.e.ctl.Outside(func() error {
 		for _, x := range a.list {
@@ -88,8 +88,9 @@ func (x *alteration) check(e *Engine) error {
 	return nil
 }
 
-// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as prepare did.
-// unplaced are added flows that only hardware may count, and that it has refused: a degraded change goes on without them.
+// finish makes the mirror and the engine agree with the new rules, and lets flows back into hardware. After an error the flows are
+// as prepare left them. unplaced are added flows that only hardware may count and that it has refused: a degraded change goes on
+// without them.
 func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error, err error) {
 	if len(a.list) == 0 {
 		a.e.arranger.out = nil
@@ -124,7 +125,7 @@ func (a *alterations) finish(ctx context.Context) (unplaced map[*flowState]error
 	return unplaced, nil
 }
 
-// affected lists the flows that may have to move.
+// affected returns the flows that may have to move.
 func (a *alterations) affected() []*flowState {
 	removed := make(map[*flowState]bool, len(a.remove))
 	for _, c := range a.remove {
@@ -139,7 +140,7 @@ func (a *alterations) affected() []*flowState {
 	return out
 }
 
-// arrange brings all flows that were moved to where they are to be counted.
+// arrange lets the flows that were kept out of hardware go back there.
 func (a *alterations) arrange(ctx context.Context) error {
 	for _, c := range a.lent {
 		c.allowsSoftware = false
@@ -156,7 +157,7 @@ func (a *alterations) arrange(ctx context.Context) error {
 	return a.e.arranger.arrange(ctx, nil, append(seeds, losers(seeds)...))
 }
 
-// end frees the rules and counters that only the flows of before needed.
+// end frees the rules and slots that only the flows from before the change needed.
 func (a *alterations) end() {
 	for _, end := range a.ends {
 		if err := end(true); err != nil {
@@ -165,7 +166,7 @@ func (a *alterations) end() {
 	}
 }
 
-// undo brings the flows back.
+// undo makes the flows what they were before.
 func (a *alterations) undo(ctx context.Context) error {
 	if !a.done {
 		var errs []error

@@ -7,8 +7,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// relist exchanges the entries of flows that get another name, other labels, another class or a total that begins
-// at 0. The old entries are gone then. Totals that go on are in the new ones.
+// relist gives new entries to flows whose name, labels or class changes, or whose total begins at 0, and removes the old ones in the
+// same step. Totals that go on are in the new entries.
 func (a *alterations) relist() error {
 	e := a.e
 	var list []*alteration
@@ -32,13 +32,13 @@ func (a *alterations) relist() error {
 		return nil
 	}
 
-	// Copying a record takes time, so each is copied now, with a pause for readers. From Exchange until enact has updated all
-	// flows there is none: the mirror and the flows differ.
+	// Copy the records now, one by one with pauses for readers, because copying takes time. From Exchange until enact has updated
+	// all flows, the mirror and the flows differ, so no reader may come in.
 	for _, x := range list {
 		e.ctl.Pause()
 		x.c.edit()
 	}
-	// The watcher may have declared a loss in a pause, so the totals are read only now.
+	// Read the totals only now: in a pause the watcher may have declared a loss.
 	for i, x := range list {
 		x.setTotal(&entries[i])
 	}
@@ -53,7 +53,7 @@ func (a *alterations) relist() error {
 	return nil
 }
 
-// setTotal gives the flow's next entry in the mirror its source, and how the total goes on.
+// setTotal writes the source and the total to the new entry of a flow.
 func (x *alteration) setTotal(entry *shm.Entry) {
 	c := x.c
 	source := c.source
@@ -69,17 +69,17 @@ func (x *alteration) setTotal(entry *shm.Entry) {
 	entry.Stale = lost
 }
 
-// past returns the past of a flow that counts other packets than before.
+// past returns the continuity of a flow that counts other packets than before.
 func (x *alteration) past() shm.Continuity {
 	if x.former == nil {
 		return shm.Continuity{Cookie: x.in.Cookie, Seen: uint32(x.at)}
 	}
 	past := x.former.past
-	past.Discontinuities++ // its rules were out for a while
+	past.Discontinuities++ // its rules were missing for a while
 	return past
 }
 
-// enact gives the flows their new fields.
+// enact makes the flows what they become. It cannot fail.
 func (a *alterations) enact() {
 	e := a.e
 	var stacked []*flowState
@@ -140,13 +140,13 @@ func (a *alterations) enact() {
 	}
 }
 
-// updateTotal gives the flow its entry, and the total from which it goes on there.
+// updateTotal gives the flow its new entry, and the base of its total there.
 func (x *alteration) updateTotal() {
 	c := x.c
 	if x.relist {
 		c.edit().handle = x.handle
 	}
-	if !x.anew { // its hooks are the same: a loss of one is still to be declared
+	if !x.anew { // its past goes on, with any loss of a hook that is still to be declared
 		return
 	}
 	c.past = x.past()

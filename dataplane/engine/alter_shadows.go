@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// moveToShadows moves the flows whose rules change, and the flows that depend on them, to their shadows. No flow in
-// hardware may lose against a flow that XDP counts. Until arrange, none of them goes to hardware.
+// moveToShadows moves the flows whose rules change to their shadows. The flows that lose against them must follow, because hardware
+// must not count a flow behind one that XDP counts. All of them stay out of hardware until arrange.
 func (a *alterations) moveToShadows(ctx context.Context) error {
 	s := a.e.mover.stack
 	if s == nil {
@@ -53,7 +53,7 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 		return err
 	}
 
-	// Each flow that leaves hardware has to be at its shadow afterwards. A flow that waited for its device already may wait on.
+	// Afterwards XDP must count each flow that leaves hardware. A flow that waits for its device already may go on waiting.
 	leave := slices.DeleteFunc(slices.Clone(all), func(c *flowState) bool { return !c.offloaded || c.gone != nil || inHardware[c] })
 	a.e.arranger.moveToSoftware(ctx, all, inHardware, why)
 	for _, c := range leave {
@@ -64,8 +64,8 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	return nil
 }
 
-// keepOut keeps flows out of hardware until arrange: those of refused, and those of add that XDP alone may count, or that lose
-// against a changed flow or one that is kept out. It calls refuse for each flow that loses against one of those of add.
+// keepOut keeps flows out of hardware until arrange: the flows of refused, the added flows that only XDP may count, and the added flows
+// that lose against an altered flow or another one kept out. It calls refuse for each flow that loses against such an added flow.
 func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowState)) {
 	out := overlap.NewIndex(func(f *backend.Placed) *flow.Flow { return &f.Flow })
 	for _, x := range a.list {
@@ -81,7 +81,7 @@ func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowSta
 		if c.offload == nil {
 			continue
 		}
-		stays := !c.allowsHardware && len(a.list) > 0 // otherwise placeOffload makes way for it
+		stays := !c.allowsHardware && len(a.list) > 0 // without altered flows, placeOffload makes way for it
 		out.Overlapping(&c.Flow, func(f *backend.Placed) { stays = stays || backend.ByPrecedence(*f, c.Placed) < 0 })
 		if !stays {
 			continue
@@ -102,8 +102,8 @@ func (a *alterations) keepOut(refused map[*flowState]error, refuse func(*flowSta
 	a.e.arranger.out = refused
 }
 
-// keepOutRemoved keeps flows out of hardware that are to be removed, and that hardware does not count. In hardware they would
-// win over flows that have passed them.
+// keepOutRemoved keeps flows out of hardware that XDP counts and that the change will remove. In hardware they would win over flows
+// that are before them by now.
 func (a *alterations) keepOutRemoved() {
 	for _, c := range a.remove {
 		if c.offload != nil && !c.offloaded {
@@ -112,7 +112,7 @@ func (a *alterations) keepOutRemoved() {
 	}
 }
 
-// replace puts the new state of a flow of add in the place of the old one.
+// replace replaces the state of an added flow.
 func (a *alterations) replace(old, fresh *flowState) {
 	out := a.e.arranger.out
 	if out[old] == nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 )
 
-// arranger moves the flows of the stack to the backends that are to count them, in an order that keeps the invariants
-// of placement. Its methods are called with Engine.ctl held.
+// arranger moves flows between hardware and XDP, in an order that keeps the invariants of placement at every moment
+// (docs/architecture.md). Callers hold Engine.ctl.
 type arranger struct {
 	mover     *mover
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
-	out       map[*flowState]error  // flows that are kept out of hardware while a change is under way, and why
+	out       map[*flowState]error  // a change keeps these flows out of hardware until it ends; the value says why
 	unsettled bool                  // the last arrange left some flow in the wrong place
-	waiting   bool                  // some flow has lost its device and could not be moved: try again
+	waiting   bool                  // some flow has lost its device and has no other place yet, so the watcher tries again
 }
 
 // stackFlows returns the flows of the stack in order of precedence.
@@ -36,12 +36,15 @@ func (r *arranger) stackFlows() []*flowState {
 	return all
 }
 
-// arrange moves flows of the stack to the backends that are to count them: fresh flows, which have shadows by now, seeds,
-// and the flows that depend on these. It considers all flows where seeds is nil, where hardware has lost flows, or
-// where the last arrange could not finish. Flows leave hardware from the lowest precedence up, then the flows that
-// displaced them are published, then flows enter hardware from the highest precedence down. So at every instant
-// hardware counts all flows that win over a flow that it counts. An error is about fresh flows; the others are
-// where they can be.
+// arrange decides between hardware and XDP for some flows, and moves them there: the fresh ones, whose shadows exist by
+// now, the seeds, and every flow that depends on one of these. If seeds is nil, if hardware has lost flows, or if the last
+// arrange did not finish, it decides for all flows.
+//
+// The order matters. First flows leave hardware, from the lowest precedence up. Next we publish the fresh flows that
+// displaced them. Last, flows enter hardware, from the highest precedence down. So hardware never counts a flow without
+// counting all flows that win over it.
+//
+// An error concerns the fresh flows alone. All others are counted as well as they can be.
 func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err error) {
 	s := r.mover.stack
 	if s == nil {
@@ -60,10 +63,10 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 	defer func() { r.unsettled = err != nil || !allInPlace(all, inHardware) }()
 	refused := make(map[*flowState]error, len(r.out))
 	maps.Copy(refused, r.out)
-	left := 0 // flows that made room
+	left := 0 // the number of flows that have left hardware, and so made room there
 	for {
-		// The device has not refused flows that it was not offered because their caller has left: no flow makes
-		// room for them.
+		// Once the caller has gone, the device is not offered the rest. The device did not refuse those, so no other
+		// flow must make room for them.
 		if err := ctx.Err(); err != nil && len(fresh) > 0 {
 			return fmt.Errorf("flow %q: %w", fresh[0].Name, err)
 		}
@@ -98,7 +101,7 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 		s.explain(all, why)
 		again := r.roomFor(left)
 		if every && r.returnInterfaces(ctx, all) > 0 {
-			continue // flows below them may follow
+			continue // now hardware may also count flows that lose against these
 		}
 		if every || len(again) == 0 {
 			return nil
@@ -108,9 +111,9 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 	}
 }
 
-// makeWay moves flows out of hardware that lose against fresh flows which XDP is to count. Hardware must have let them go before
-// XDP gets the rules of those: both would count their packets. It returns further seeds of arrange, which says why where that is
-// not possible.
+// makeWay takes flows out of hardware before XDP gets the rules of fresh flows that win over them. In the other order both
+// would count the packets of the fresh flows for a moment. It returns more seeds for arrange. Where making way is
+// impossible it does nothing, and arrange reports why.
 func (r *arranger) makeWay(ctx context.Context, fresh []*flowState) (seeds []*flowState) {
 	s := r.mover.stack
 	comes := make(map[*flowState]bool, len(fresh))
@@ -126,12 +129,12 @@ func (r *arranger) makeWay(ctx context.Context, fresh []*flowState) (seeds []*fl
 	return append(there, r.roomFor(len(displaced))...)
 }
 
-// allInPlace reports whether every flow is where the assignment puts it, and no flow waits for its device.
+// allInPlace reports whether every flow is where the assignment wants it, and no flow waits for its device.
 func allInPlace(all []*flowState, inHardware assignment) bool {
 	return !slices.ContainsFunc(all, func(c *flowState) bool { return c.gone != nil || inHardware.has(c) != c.offloaded })
 }
 
-// roomFor returns up to n flows that the device refused before, and that may find room now.
+// roomFor returns up to n flows to offer to the device again. It refused them earlier, and n flows have left it since.
 func (r *arranger) roomFor(n int) []*flowState {
 	return r.mover.stack.denied.take(n, func(c *flowState) bool { return r.flows[c.Name] == c && !c.offloaded })
 }

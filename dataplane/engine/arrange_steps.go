@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost. It
-// returns those that it moved. A flow without a usable shadow waits without a source if its device is lost, or if hardware would
-// count with it the packets of a flow that leaves.
+// moveToSoftware moves flows to their shadows: those that hardware must not count any more, and those that it has lost. It returns
+// the flows that it moved. What if a flow has no usable shadow? If its device is lost, it waits without a source. It also does
+// if hardware, by counting it, would count packets of a flow that has just left.
 func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced []*flowState) {
 	m := r.mover
 	var suspended []*flowState
@@ -53,8 +53,8 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			r.waiting = r.waiting || c.allowsSoftware
 		case errors.Is(reason, backend.ErrUnread) && !takesOthers:
-			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
-			// them would lose the packets until then.
+			// Nothing else can count it, and its rules in the device still do. So we leave them, and read them when that
+			// works again. Removing them would lose the packets until then.
 			c.gone = nil
 			r.waiting = r.waiting || c.allowsSoftware
 		case c.gone != nil || takesOthers:
@@ -67,7 +67,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 	}
 
 	if len(suspended) > 0 {
-		r.poller.Poll() // publishes the last samples: nobody reads these flows again
+		r.poller.Poll() // publishes the last samples, which nobody would read later
 		for _, c := range suspended {
 			m.hold(c)
 		}
@@ -75,8 +75,8 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 	return displaced
 }
 
-// staying returns the assignment with the flows that stay in hardware although they are not assigned to it: no other backend
-// can count them, and their counters cannot be read for a while.
+// staying adds to an assignment the flows that stay in hardware all the same: their counters cannot be read for a while, but no
+// other backend can count them.
 func staying(all []*flowState, inHardware assignment) assignment {
 	stay := maps.Clone(inHardware)
 	for _, c := range all {
@@ -86,12 +86,12 @@ func staying(all []*flowState, inHardware assignment) assignment {
 	return stay
 }
 
-// takesFromOthers reports whether hardware, if it counts c and the flows of an assignment, takes packets of another flow.
+// takesFromOthers reports whether hardware would count packets of another flow if it counted c beside the flows of an assignment.
 func (c *flowState) takesFromOthers(inHardware assignment) bool {
 	return slices.ContainsFunc(c.winners(), func(o *flowState) bool { return o.takesFrom(c, inHardware.has(o)) })
 }
 
-// publishFresh publishes the fresh flows that hardware does not count. displaced has just left hardware.
+// publishFresh publishes the fresh flows that XDP is to count. displaced are the flows that have just left hardware.
 func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardware assignment, why map[*flowState]error, displaced []*flowState) error {
 	m := r.mover
 	var mine []*flowState
@@ -124,8 +124,8 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	return nil
 }
 
-// moveToHardware moves the flows that are assigned to hardware, and that it does not count yet, in order of precedence.
-// failed holds the flows that it refused.
+// moveToHardware moves the flows to hardware that are assigned to it and not there yet, in order of precedence. failed has the
+// flows that the device refused.
 func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardware assignment) (failed map[*flowState]error, err error) {
 	m := r.mover
 	var list []*flowState
@@ -145,7 +145,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	failed = m.install(ctx, list)
 	m.awaitFlight(list, flow.Ingress)
 	ahead := m.unfollowBehind(list, failed)
-	if m.stack.software != nil { // setActive may release hooks below
+	if m.stack.software != nil { // setActive below may release hooks, and with them the signs of a loss
 		m.stack.software.Look()
 	}
 	var off []*flowState
@@ -181,10 +181,11 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	return failed, err
 }
 
-// errBlocked is the refusal of a flow that hardware was not asked for, because it refused a flow that wins over it.
+// errBlocked is the error of a flow that was not offered to the device, because the device had refused a flow that wins over it.
 var errBlocked = errors.New("a flow that wins over it was refused")
 
-// install installs the whole list in hardware. If that fails, it installs flow by flow, so that a refused flow keeps no other out.
+// install installs the list in hardware with one call. If that fails it tries flow by flow, so that one refused flow does not keep
+// the others out.
 func (m *mover) install(ctx context.Context, list []*flowState) (failed map[*flowState]error) {
 	failed = make(map[*flowState]error)
 	take := func(part []*flowState) error {
@@ -218,8 +219,8 @@ func (m *mover) install(ctx context.Context, list []*flowState) (failed map[*flo
 	return failed
 }
 
-// countApart has the shadows of flows count apart on an interface whose device is lost, all flows at once: a rule for one
-// interface has another mask than the rule for all interfaces, and a new mask costs a load of XDP's programs.
+// countApart has XDP count flows in slots of their own on interfaces whose devices are lost. It passes all flows of an interface in
+// one call: a rule for one interface has a mask of its own, and a new mask means that XDP's programs are loaded again.
 func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware assignment) {
 	m := r.mover
 	losing := make(map[string][]*flowState)
@@ -244,8 +245,8 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 	}
 }
 
-// returnInterfaces has returned devices count the flows that lost them, in order of precedence. It returns the number
-// of interfaces that returned.
+// returnInterfaces gives flows back to devices that have returned, in order of precedence. It returns how many interfaces of
+// flows it gave back.
 func (r *arranger) returnInterfaces(ctx context.Context, all []*flowState) (n int) {
 	m := r.mover
 	looked := false

@@ -12,21 +12,21 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/overlap"
 )
 
-// stack is the hardware backend in front of the software backend, and the flows that one of the two counts. It
-// decides which flows hardware counts. Engine.ctl guards it.
+// stack is hardware in front of XDP, with the flows that either may count. It decides which flows hardware counts.
+// Engine.ctl guards it.
 type stack struct {
 	hardware backend.HardwareBackend
-	software backend.SoftwareBackend // nil: hardware counts a flow, or no backend does
-	audit    bool                    // the shadows of offloaded flows count too
+	software backend.SoftwareBackend // nil if the instance has hardware alone
+	audit    bool                    // XDP also counts the flows that hardware counts (rdma.audit)
 
-	toAlign []*flowState // with audit: offloaded flows that wait for a pause, see auditor.waitsForPause
+	toAlign []*flowState // offloaded flows that wait for a pause in their traffic; see auditor.waitsForPause
 
-	related *overlap.Index[*flowState] // the flows of the stack, except fresh flows before relate
-	denied  denials                    // flows that fit the hardware, and that its device refused
+	related *overlap.Index[*flowState] // the flows of the stack; relate adds the fresh ones
+	denied  denials                    // flows that the device refused, although it could match them
 }
 
-// offload is the part of a flowState that concerns the stack. The flow's shadow is its rules and its counter in
-// the software backend (hasShadow). A flow is in one of these states:
+// offload is what the stack knows of a flow. The shadow of a flow is its rules and its slot in XDP (hasShadow). A flow is
+// in one of these states:
 //
 //	fresh       not published
 //	offloaded   offloaded is set; flowState.backend is the hardware. follows is set if the shadow counts too
@@ -43,22 +43,23 @@ type offload struct {
 	allowsHardware, allowsSoftware bool              // by the flow and the configuration
 	hardware, shadow               backend.Installed // valid with offloaded, hasShadow
 	offloaded, hasShadow           bool
-	noShadow                       bool                  // software has no room for it: refusals says why
-	gone                           error                 // why hardware counts the flow no more, while no other backend does yet
+	noShadow                       bool                  // XDP has no room for a shadow; refusals says why
+	gone                           error                 // why hardware stopped counting the flow; nil as soon as something counts it
 	refusals                       []dataplane.Rejection // by backends that are not open
 
-	above    []*flowState // flows that win over this one on packets that both match; winners sorts it
-	below    []*flowState // flows that this one wins over there, in no order
-	unsorted bool         // above is in no order
+	above    []*flowState // overlapping flows that win over this one; winners sorts them
+	below    []*flowState // overlapping flows that lose against this one, in no order
+	unsorted bool         // above has to be sorted before its next use
 	isDenied bool         // the flow is in stack.denied
 
 	lastIdle   idleSample      // see auditor
-	differs    string          // the difference between hardware and the shadow
-	resets     uint64          // HardwareBackend.Resets, as far as the total accounts for them
-	needsAlign bool            // the total may lack packets that passed while the flow moved to hardware
-	lost       []lostInterface // with offloaded: interfaces whose devices are lost
+	differs    string          // what the audit found to differ between hardware and the shadow
+	resets     uint64          // the resets of the device that the discontinuities of the total include
+	needsAlign bool            // packets passed while the flow moved to hardware, and the total may lack them
+	lost       []lostInterface // of an offloaded flow: the interfaces whose devices are lost
 
-	// With follows, total = shadowBase + count of the shadow, as long as the shadow has been complete since past.Seen. See follow.go.
+	// While follows is set, and the shadow has been complete since past.Seen: total = shadowBase + count of the shadow.
+	// See follow.go.
 	follows    bool
 	shadowBase backend.Pair
 }
@@ -68,7 +69,7 @@ func byPrecedence(a, b *flowState) int {
 	return backend.ByPrecedence(a.Placed, b.Placed)
 }
 
-// assignment says of flows whether hardware is to count them. A flow that it does not name stays where it is.
+// assignment says whether hardware shall count a flow. A flow without an entry stays where it is.
 type assignment map[*flowState]bool
 
 func (a assignment) has(c *flowState) bool {
@@ -78,10 +79,11 @@ func (a assignment) has(c *flowState) bool {
 	return c.offloaded
 }
 
-// assign decides which of all, in order of precedence, hardware is to count, and why not the others. Hardware counts a
-// flow if the flow fits and hardware counts all flows that win over it, because the software backend cannot take a
-// packet back from hardware. A flow depends only on flows that win over it, so one pass in order of precedence finds
-// the largest such set.
+// assign decides which flows hardware shall count, and says why not the others. all is in order of precedence.
+//
+// Hardware may count a flow if the device can match it exactly, and if hardware counts every flow that wins over it: XDP
+// comes later, and cannot take back a packet that hardware has counted. As a flow depends only on flows that win over it,
+// one pass in order of precedence finds the largest possible set.
 func (s *stack) assign(all []*flowState, refused map[*flowState]error) (inHardware assignment, why map[*flowState]error) {
 	inHardware, why = make(assignment, len(all)), make(map[*flowState]error)
 	for _, c := range all {
@@ -90,8 +92,8 @@ func (s *stack) assign(all []*flowState, refused map[*flowState]error) (inHardwa
 	return inHardware, why
 }
 
-// reassign is assign for seeds and for the flows that depend on them: the flows below a flow that enters or leaves
-// hardware. The others stay. all lists the flows that were decided, in order of precedence.
+// reassign is assign for the seeds alone, and for the flows below each flow that enters or leaves hardware. It returns the
+// flows for which it has decided, in order of precedence. All others stay.
 func (s *stack) reassign(seeds []*flowState, refused map[*flowState]error) (all []*flowState, inHardware assignment, why map[*flowState]error) {
 	inHardware, why = make(assignment, len(seeds)), make(map[*flowState]error)
 	queue := &precedenceHeap{}
@@ -116,7 +118,7 @@ func (s *stack) reassign(seeds []*flowState, refused map[*flowState]error) (all 
 	return all, inHardware, why
 }
 
-// judge decides on one flow. The flows that win over it must have been decided before.
+// judge decides for one flow. Callers must have decided for the flows that win over it before.
 func (s *stack) judge(c *flowState, inHardware assignment, why, refused map[*flowState]error) {
 	inHardware[c] = false
 	if !c.allowsHardware {
@@ -143,8 +145,9 @@ func (s *stack) judge(c *flowState, inHardware assignment, why, refused map[*flo
 	inHardware[c] = true
 }
 
-// possible returns an error if the flows cannot be counted as assigned: if no backend may count one of them, or if a flow
-// that XDP publishes would take packets that hardware counts for a flow without a shadow.
+// possible returns an error if the assignment leaves a flow uncounted because no backend may count it. It also refuses an
+// assignment by which XDP would count a flow behind one that hardware counts and that has no shadow: XDP would count the
+// packets of that flow again.
 func (s *stack) possible(all []*flowState, inHardware assignment, why map[*flowState]error) error {
 	var errs []error
 	for _, c := range all {
@@ -160,7 +163,7 @@ func (s *stack) possible(all []*flowState, inHardware assignment, why map[*flowS
 			}
 		case c.allowsSoftware && c.hasShadow:
 			errs = append(errs, s.missingShadow(c, inHardware))
-		case c.gone == nil: // one that is waits for its device
+		case c.gone == nil: // a flow with gone waits for its device, which is no error
 			errs = append(errs, s.unplaced(c, why[c]))
 		}
 	}
@@ -176,7 +179,7 @@ func (s *stack) unplaced(c *flowState, why error) error {
 	return err
 }
 
-// goWithoutShadow notes that software has no room for the shadow of a flow, or returns why the flow cannot be counted then.
+// goWithoutShadow notes that XDP has no room for the shadow of a flow. It returns an error if the flow needs its shadow.
 func (s *stack) goWithoutShadow(c *flowState, why error) error {
 	if s.audit {
 		return s.unaudited(why)
@@ -189,7 +192,7 @@ func (s *stack) goWithoutShadow(c *flowState, why error) error {
 	return nil
 }
 
-// unaudited returns the error of flows without the shadows that the configuration asks for.
+// unaudited returns the error of flows that rdma.audit asks XDP to count, too, and for which XDP has no room.
 func (s *stack) unaudited(why error) error {
 	return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), why)
 }
@@ -209,8 +212,8 @@ func (s *stack) missingShadow(c *flowState, inHardware assignment) error {
 	return errors.Join(errs...)
 }
 
-// explain updates the rejections of flows that their shadows count: they may have been placed before the hardware existed,
-// or for another reason.
+// explain updates why hardware does not count the flows that XDP counts. The reason may have changed since they were
+// placed: for example, there may have been no device then.
 func (s *stack) explain(all []*flowState, why map[*flowState]error) {
 	for _, c := range all {
 		if !c.published() || c.offloaded || c.gone != nil || why[c] == nil {
@@ -227,12 +230,12 @@ func (s *stack) reasons(c *flowState, why error) []dataplane.Rejection {
 	if why == nil {
 		return c.refusals
 	}
-	// Thousands of flows have one reason: they share its text.
+	// Thousands of flows may have the same reason, so they share one copy of its text.
 	reason := unique.Make(why.Error()).Value()
 	return append(slices.Clone(c.refusals), dataplane.Rejection{Backend: s.hardware.Name(), Reason: reason})
 }
 
-// noteGone notes the flows that hardware has lost, by name.
+// noteGone marks the flows that hardware has lost. gone has the reasons by name.
 func (s *stack) noteGone(all []*flowState, gone map[string]error) {
 	if len(gone) == 0 {
 		return
@@ -245,8 +248,9 @@ func (s *stack) noteGone(all []*flowState, gone map[string]error) {
 	}
 }
 
-// noteLostInterfaces notes the interfaces whose devices a flow has lost, if hardware can count it on the others. With
-// audit a flow moves whole: its shadow has counted on all interfaces, so its total stays exact.
+// noteLostInterfaces notes on which interfaces a flow has lost its device, if hardware can go on with it on the others.
+// With audit this never happens: the shadow has counted on all interfaces, so the whole flow moves to XDP, and its total
+// stays exact.
 func (s *stack) noteLostInterfaces(c *flowState) {
 	if s.software == nil || s.audit || !c.allowsSoftware || !c.hasShadow {
 		return

@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// idleLeast is the pause of a flow after which the device and XDP have counted the same packets.
+	// idleLeast is how long the traffic of a flow must pause before we compare its counters: after that no packet is on
+	// its way between the device and XDP.
 	idleLeast = flightTime
-	// alignPeriod is how often flows are compared whose totals lack packets that passed on their way to hardware.
+	// alignPeriod is how often we look whether a flow that waits for a pause has one.
 	alignPeriod = idleLeast / 2
 )
 
-// idleSample is a count of a flow's shadow, and since when the shadow has stood at it.
+// idleSample is a count of a flow's shadow, and the time since when the shadow has not changed.
 type idleSample struct {
 	own    backend.Pair
 	at     int64          // on the clock of shm.Now; 0: there is no sample
 	moment backend.Moment // before own was read
 
-	// The total of a flow whose shadow does not follow it, and since when, at the earliest idleLeast after at. The
-	// shadow follows if both stand idleLeast later: XDP has every packet of that total by then.
-	stands   backend.Pair
-	standsAt int64
+	// The total of a flow whose shadow does not follow it, and the time when it was read: idleLeast after at, or later. If
+	// neither has changed another idleLeast later, XDP has every packet of that total, and the shadow may follow it again.
+	total   backend.Pair
+	totalAt int64
 }
 
 // auditor compares the totals of hardware with the shadows that count beside it (rdma.audit). Its methods are called with
@@ -39,10 +40,11 @@ type auditor struct {
 	flows    map[string]*flowState // Engine.flows
 }
 
-// audit compares hardware with the shadows of all offloaded flows. It compares a flow only when no packet of the flow has
-// passed for idleLeast, because the two are never read at one instant. Packets that a total lacks since it went to
-// hardware under traffic are added then. A shadow that did not follow the total does from then on. A later difference is an
-// error of hardware or of XDP, and becomes a condition.
+// audit compares hardware with the shadows of all offloaded flows, and returns a condition for each difference.
+//
+// We cannot read the two at one instant, so we compare a flow only after its traffic has paused for idleLeast. The first
+// such pause also repairs what a move under traffic has left behind: the total gets the packets that it lacks, and a
+// shadow that did not follow the total does so from then on. A difference after that is an error of the device or of XDP.
 func (a *auditor) audit(now time.Time) (differ []dataplane.Condition) {
 	s := a.mover.stack
 	if s == nil || !s.audit {
@@ -68,7 +70,7 @@ func (a *auditor) auditFlow(c *flowState) {
 	}
 	var added backend.Pair
 	follows := false // from now on
-	err := a.mover.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
+	err := a.mover.plan.AddMissed(c.handle, func(total backend.Pair, sampled int64) (lacks backend.Pair) {
 		now := a.mover.stack.software.Now()
 		own, err := backend.ReadOne(a.mover.stack.software, c.shadow.ID)
 		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
@@ -80,22 +82,22 @@ func (a *auditor) auditFlow(c *flowState) {
 		}
 		c.differs = ""
 		if !c.follows {
-			if c.lastIdle.standsAt == 0 || stands != c.lastIdle.stands {
-				c.lastIdle.stands = stands
-				c.lastIdle.standsAt = shm.Now()
-			} else if shm.Now() >= c.lastIdle.standsAt+int64(idleLeast) {
+			if c.lastIdle.totalAt == 0 || total != c.lastIdle.total {
+				c.lastIdle.total = total
+				c.lastIdle.totalAt = shm.Now()
+			} else if shm.Now() >= c.lastIdle.totalAt+int64(idleLeast) {
 				follows = true
-				c.shadowBase = backend.Sub(stands, own)
+				c.shadowBase = backend.Sub(total, own)
 			}
 			return backend.Pair{}
 		}
 		expected := backend.Add(c.shadowBase, own)
 		switch {
-		case stands == expected:
-		case c.needsAlign && stands.Packets < expected.Packets && c.basis == c.shadow.Basis:
-			lacks = backend.Sub(expected, stands)
-		case stands.Packets != expected.Packets:
-			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, expected.Packets)
+		case total == expected:
+		case c.needsAlign && total.Packets < expected.Packets && c.basis == c.shadow.Basis:
+			lacks = backend.Sub(expected, total)
+		case total.Packets != expected.Packets:
+			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", total.Packets, expected.Packets)
 		}
 		c.needsAlign = false
 		c.base = backend.Add(c.base, lacks)
@@ -113,21 +115,23 @@ func (a *auditor) auditFlow(c *flowState) {
 	}
 }
 
-// waitsForPause reports whether the next pause of a flow makes its total, or its shadow, exact.
+// waitsForPause reports whether the next pause can repair something: a total that lacks packets, or a shadow that does not
+// follow its total.
 func (a *auditor) waitsForPause(c *flowState) bool {
 	return c.offloaded && (c.needsAlign && a.mover.shadowComplete(c) || a.mayFollowAgain(c))
 }
 
-// mayFollowAgain reports whether the shadow of an offloaded flow that does not follow its total counts the same packets now.
+// mayFollowAgain reports whether hardware and the shadow count the same packets now, although the shadow does not follow the
+// total yet.
 func (a *auditor) mayFollowAgain(c *flowState) bool {
-	if c.follows || c.hardware.Takes || len(c.lost) > 0 || !c.hasShadow { // with audit, each flow has a shadow
+	if c.follows || c.hardware.Takes || len(c.lost) > 0 || !c.hasShadow {
 		return false
 	}
 	since, ok := a.mover.stack.software.CompleteSince(c.Placed)
 	return ok && (c.lastIdle.at == 0 || !since.After(c.lastIdle.moment))
 }
 
-// follow notes that the shadow of an offloaded flow follows its total, as of lastIdle.
+// follow notes that the shadow follows the total since lastIdle, in the mirror, too: the next process relies on it.
 func (a *auditor) follow(c *flowState) {
 	past := c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase)
 	past.Seen = uint32(c.lastIdle.moment)
@@ -138,8 +142,8 @@ func (a *auditor) follow(c *flowState) {
 	c.follows = true
 }
 
-// alignIdle compares the flows that wait for a pause, and reports whether some still do. audit alone would miss
-// most pauses of a flow's traffic, because it runs only once per healthPeriod. It takes Engine.ctl if that is free.
+// alignIdle compares the flows that wait for a pause, and reports whether some still do. audit runs once per healthPeriod
+// and would miss most pauses. If a control call holds Engine.ctl, alignIdle does nothing this time.
 func (a *auditor) alignIdle() (more bool) {
 	if !a.ctl.TryLock() {
 		return true
@@ -159,8 +163,8 @@ func (a *auditor) alignIdle() (more bool) {
 	return len(s.toAlign) > 0
 }
 
-// alignAtEnd takes the total of each flow that still lacks packets from its shadow. It is called at the end of the
-// instance, before the last cycle.
+// alignAtEnd makes the totals exact that still lack packets: they go on from their shadows. Engine.end calls it before the
+// last cycle publishes them.
 func (a *auditor) alignAtEnd() {
 	if a.mover.stack == nil {
 		return
@@ -169,9 +173,9 @@ func (a *auditor) alignAtEnd() {
 		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.shadow.Basis || !a.mover.shadowComplete(c) {
 			continue
 		}
-		err := a.mover.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		err := a.mover.plan.ChangeSource(c.handle, func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 			own, err := backend.ReadOne(a.mover.stack.software, c.shadow.ID)
-			if err == nil && backend.Add(c.shadowBase, own).Packets < stands.Packets { // a total does not fall
+			if err == nil && backend.Add(c.shadowBase, own).Packets < total.Packets { // a total never falls
 				return a.mover.stack.hardware, c.hardware.ID, c.base, nil
 			}
 			return a.mover.stack.software, c.shadow.ID, c.shadowBase, err

@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// choices finds the open backends that a flow may go to. Engine.ctl guards it.
+// choices knows which open backends a flow may go to. Engine.ctl guards it.
 type choices struct {
 	all      []backend.Backend
-	given    bool             // all is of package inject: a flow that names no backend may go to each
+	given    bool             // a test has injected all: a flow that names no backend may go to each of them
 	absent   map[string]error // why a backend that the configuration names has nothing to count with
 	standard flow.Backend     // the backend of flows that name none
 	byName   map[flow.Backend]*choice
@@ -25,7 +25,7 @@ type choice struct {
 	refused []dataplane.Rejection
 }
 
-// with returns the refusals of all backends, where the first open ones refuse with errs.
+// with returns why no backend counts a flow if the first open ones refuse it with errs.
 func (c *choice) with(errs []error) []dataplane.Rejection {
 	all := c.refused
 	for i, err := range errs {

@@ -10,10 +10,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// grace is how long a cancelled call may take to return between two commands of a device, so that its caller finds everything undone.
+// grace is how long the caller of a cancelled call waits for its undo. Most calls end within it, after the current command to the
+// device, and then the caller finds everything undone.
 const grace = time.Second
 
-// lock takes ctl, and waits for other control calls as long as ctx lasts. doing describes the call in errors.
+// lock locks ctl. It waits for other control calls until ctx ends. doing describes the call in errors.
 func (e *Engine) lock(ctx context.Context, doing string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -33,8 +34,8 @@ func (e *Engine) lock(ctx context.Context, doing string) error {
 // closed reports whether Close was called. Later calls return at once.
 func (e *Engine) closed() bool { return e.life.Err() != nil }
 
-// call runs fn with ctl held on a goroutine of its own, so that a slow device delays the next call, and not a caller
-// whose ctx has ended. Close ends fn's context too. goesOn tells the caller how fn goes on without it.
+// call runs fn with ctl held, on a goroutine of its own. So a caller can leave a slow device when its ctx ends; only the next call has
+// to wait then. Close ends fn's context, too. goesOn tells a caller that leaves how fn ends without it.
 func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context.Context, *control.Commit) error) error {
 	if err := e.lock(ctx, doing); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	go func() {
 		defer stop()
 		defer end()
-		e.catalogue.Repair() // fn changes it
+		e.catalogue.Repair() // a change needs a mirror that is not damaged
 		err := e.orClosed(fn(running, commit))
 		if commit.IsAbandoned() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)

@@ -19,9 +19,8 @@ func (h *precedenceHeap) Pop() any {
 	return c
 }
 
-// denials are flows that fit the hardware and that its device refused, mostly because it was full. When n flows leave the
-// hardware, arrange tries up to n of these again. A flow that was removed, or that hardware counts, stays in the heap
-// until take drops it.
+// denials are flows that the device refused although it could match them, mostly because it was full. When n flows leave hardware,
+// arrange offers up to n of these again. If a flow is removed, or enters hardware another way, it stays in the heap until take finds it.
 type denials struct{ flows precedenceHeap }
 
 func (d *denials) add(c *flowState) {
@@ -40,7 +39,8 @@ func (d *denials) drop(c *flowState) {
 	heap.Remove(&d.flows, slices.Index(d.flows, c))
 }
 
-// take returns up to n flows that still wait, in order of precedence. A flow that is refused again has to be added again.
+// take removes up to n waiting flows from the heap and returns them, in order of precedence. If one is refused again, callers must
+// add it again.
 func (d *denials) take(n int, waits func(*flowState) bool) (out []*flowState) {
 	for len(out) < n && len(d.flows) > 0 {
 		c := heap.Pop(&d.flows).(*flowState)

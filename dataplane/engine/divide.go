@@ -23,8 +23,8 @@ func (c *flowState) hasLost(ifname string) bool {
 	return slices.ContainsFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
 }
 
-// takesFrom reports whether the software backend would count o, which wins over c, on an interface where hardware counts
-// c. inHardware says whether hardware is to count o.
+// takesFrom reports whether XDP would count o on an interface where hardware counts c. o wins over c. inHardware: hardware shall count
+// o.
 func (o *flowState) takesFrom(c *flowState, inHardware bool) bool {
 	if !inHardware {
 		return o.Interface == "" || !c.hasLost(o.Interface)
@@ -34,13 +34,13 @@ func (o *flowState) takesFrom(c *flowState, inHardware bool) bool {
 	})
 }
 
-// losesInterface reports whether a device of an offloaded flow is lost, and its shadow does not stand in for it yet.
+// losesInterface reports whether an offloaded flow has lost a device on an interface where XDP does not count it yet.
 func (c *flowState) losesInterface() bool {
 	return c.offloaded && slices.ContainsFunc(c.lost, func(a lostInterface) bool { return !a.active })
 }
 
-// divide has the shadow of a flow count in place of its lost devices. On the other interfaces hardware counts on, and
-// nothing changes there. After an error the flow has to leave hardware.
+// divide makes XDP count a flow on the interfaces of its lost devices. On the other interfaces hardware goes on counting. After an
+// error the caller must take the whole flow out of hardware.
 func (m *mover) divide(c *flowState, why error) error {
 	software, hardware := m.stack.software, m.stack.hardware
 	for i := range c.lost {
@@ -60,12 +60,12 @@ func (m *mover) divide(c *flowState, why error) error {
 	}
 	c.gone = nil
 	c.edit().rejected = m.stack.reasons(c, why)
-	c.stopFollowing() // the shadow's own counter lacks the packets that are counted apart
+	c.stopFollowing() // the slot of its shadow lacks the packets that the slots of single interfaces get
 	return m.publishDivided(c, why.Error(), true)
 }
 
-// returnInterface has hardware count a flow on an interface again. It fails as long as hardware does not count there
-// every flow that wins over the flow there.
+// returnInterface makes hardware count a flow on an interface again. It fails until hardware counts every flow that wins over this one
+// there.
 func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string) error {
 	above := slices.DeleteFunc(slices.Clone(c.winners()), func(o *flowState) bool {
 		return o.Interface != "" && o.Interface != ifname
@@ -109,10 +109,9 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	return nil
 }
 
-// publishDivided writes the source of a flow to the mirror after the source has changed on some of its interfaces, and
-// sends an event.
+// publishDivided shows a new source of a flow on some of its interfaces: in the mirror, and by an event.
 func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
-	c.resets = m.resets(c) // the counters are not the same ones
+	c.resets = m.resets(c) // of other counters than before
 	c.edit().source = m.sourceOf(c)
 	m.sendMoved(c, why, lacks)
 	past := c.goesOn(c.hardware.Cookie, c.base)
@@ -122,7 +121,7 @@ func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 	return m.writeContinuity(c, past)
 }
 
-// joinShadow has the shadow of a flow count in one slot again, before the flow leaves hardware.
+// joinShadow makes the shadow of a flow count all interfaces in one slot again. The flow can leave hardware only after that.
 func (m *mover) joinShadow(ctx context.Context, c *flowState) error {
 	for len(c.lost) > 0 {
 		if _, err := m.countApart(ctx, []*flowState{c}, c.lost[0].name, false); err != nil {
@@ -133,7 +132,7 @@ func (m *mover) joinShadow(ctx context.Context, c *flowState) error {
 	return nil
 }
 
-// sourceOf returns the source of a flow. If the flow is divided, its devices come before the source of its shadow.
+// sourceOf returns the source of a flow. A divided flow has the devices of hardware first, and then those of XDP.
 func (m *mover) sourceOf(c *flowState) dataplane.Source {
 	src := c.backend.Source(c.Placed)
 	if c.offload == nil || !c.offloaded {
@@ -141,7 +140,7 @@ func (m *mover) sourceOf(c *flowState) dataplane.Source {
 	}
 	for _, a := range c.lost {
 		by := m.stack.software.Source(c.On(a.name))
-		src.Devices = append(src.Devices, by.Devices...) // none: its hook is not held now
+		src.Devices = append(src.Devices, by.Devices...) // empty while no program of ours is on the hook
 	}
 	return src
 }

@@ -15,9 +15,9 @@ func absentDevice(b backend.Backend) error {
 	return nil
 }
 
-// enableOffload makes the stack when a hardware backend that had no device at the start has one. The flows that XDP
-// counts then join it in the state shadow: their shadows have counted all the time, and the next arrange moves them.
-// Until then the rejections of the flows say why there is no hardware.
+// enableOffload makes the stack when the first device appears after the start. All flows that XDP counts join it, in the state shadow:
+// XDP has counted them from the beginning. The next arrange moves them to hardware. As long as there is no device, enableOffload keeps
+// up to date why hardware does not count them.
 func (p *placement) enableOffload() {
 	for _, b := range p.choices.all {
 		was, why := p.choices.absent[b.Name()], absentDevice(b)
@@ -46,7 +46,7 @@ func (p *placement) enableOffload() {
 	}
 }
 
-// joinStack makes a flow that XDP counts a flow of the stack, in the state shadow.
+// joinStack adds a flow that XDP counts to the stack.
 func (p *placement) joinStack(c *flowState) {
 	again := p.newFlow(c.Placed)
 	c.edit().rejected = again.rejected
@@ -57,7 +57,7 @@ func (p *placement) joinStack(c *flowState) {
 	c.shadowBase = c.base
 }
 
-// updateRejections writes to the flows that may go to a backend why it has nothing to count with.
+// updateRejections tells the flows that a backend could count why it has no device.
 func (p *placement) updateRejections(name string) {
 	for _, c := range p.flows {
 		refused := p.choices.of(c.Flow).refused

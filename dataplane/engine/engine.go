@@ -31,8 +31,8 @@ import (
 // Options are the settings of an Engine beside its configuration.
 type Options struct {
 	Logger *slog.Logger // nil: log records are discarded
-	// Trial starts a process that tests RDMA devices before this process uses them: SelfTrial, if this program's
-	// main function calls TrialMain. The zero value is SelfTrial in a plugin; elsewhere devices are used untested.
+	// Trial starts a process that tests RDMA devices before this process uses them. It is SelfTrial if the main function
+	// of this program calls TrialMain. The zero value means SelfTrial in a plugin, and no test elsewhere.
 	Trial TrialCommand
 }
 
@@ -82,9 +82,11 @@ type Engine struct {
 
 var _ dataplane.Service = (*Engine)(nil)
 
-// New starts an instance: it creates or takes over the mirror, installs the configured flows, removes the counters of an
-// earlier process that are not configured any more, and polls until Close. ctx bounds the start alone. If it ends first,
-// or the start fails otherwise, nothing is attached or pinned but, with keep_pins, what the start has found.
+// New starts an instance. It creates the mirror or takes an existing one over, installs the configured flows, and removes the counters
+// of an earlier process that are no longer configured. Then it polls until Close.
+//
+// ctx limits the start alone. If the start fails, or ctx ends first, New leaves nothing attached or pinned. With xdp.keep_pins it leaves
+// the pins that it has found.
 func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
@@ -115,7 +117,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: host.Verbs, Excluded: host.Excluded, Logger: e.log,
 	})
 	e.life, e.quit = context.WithCancel(context.Background())
-	// A host decides itself what a failed start leaves: it may start this instance again, which adopts the pins.
+	// The supervisor of a plugin decides itself what a failed start leaves. It may start the instance again, on the same pins.
 	given := inject.From(ctx)
 	e.unconfined = unconfined(e.cfg.Instance, host.Unconfined)
 	before, known := xdp.Left(e.cfg.XDP.PinDir)
@@ -125,7 +127,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 			return
 		}
 		e.quit()
-		inUse := errors.Is(err, dataplane.ErrInUse) // what is there is the other instance's
+		inUse := errors.Is(err, dataplane.ErrInUse) // then the mirror and the pins belong to another instance
 		err = errors.Join(err, e.pairs.Close(), e.Set.Close(), e.release(true, (*shm.Writer).Discard))
 		if undoes && !inUse {
 			err = errors.Join(err, undoStart(e.cfg, before))
@@ -134,7 +136,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = catalogue.Create(e.cfg.Mirror, inject.ReserveFrom(ctx), e.log); err != nil {
 		return nil, err
 	}
-	var absent map[string]error // why backends have nothing to count with
+	var absent map[string]error // by backend: why it has nothing to count with
 	if e.backends = given; given == nil {
 		if e.backends, absent, err = openBackends(ctx, e.cfg, host, e.log, e.guard); err != nil {
 			return nil, err
@@ -157,7 +159,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	return e, nil
 }
 
-// setIdle tells the backends whether counters change.
+// setIdle tells the backends that no counter has changed for a while, or that one has.
 func (e *Engine) setIdle(idle bool) {
 	for _, b := range e.backends {
 		if i, is := b.(backend.Idler); is {
@@ -194,8 +196,8 @@ func (e *Engine) assemble(absent map[string]error, given bool, ticker *tick.Tick
 	e.health = &health{log: e.log, events: &e.events, instance: e.cfg.Instance, raised: make(map[string]dataplane.Condition)}
 }
 
-// resume installs the configured flows over the entries and rules of an earlier process, then removes those that no flow
-// has taken over.
+// resume installs the configured flows. They take over the entries and rules of an earlier process, and resume removes what none of
+// them has taken over.
 func (e *Engine) resume(ctx context.Context) error {
 	e.ctl.Lock()
 	defer e.ctl.Unlock()
@@ -207,7 +209,7 @@ func (e *Engine) resume(ctx context.Context) error {
 		return err
 	}
 	e.refused.end(nil)
-	if err := ctx.Err(); err != nil { // from here on, what an earlier process has left is removed
+	if err := ctx.Err(); err != nil { // the last chance: from here on we remove what an earlier process has left
 		return err
 	}
 	if err := errors.Join(startQueuePairs(e.pairs, e.plan), e.Service.Start(e.cfg.Words)); err != nil {
@@ -224,7 +226,7 @@ func (e *Engine) resume(ctx context.Context) error {
 	return nil
 }
 
-// configure gives the settings that change while the instance runs to its parts. It is called with ctl held.
+// configure gives the parts the settings that can change while the instance runs. Callers hold ctl.
 func (e *Engine) configure(cfg dataplane.Config) {
 	e.cfg = cfg
 	e.poller.SetPeriods(cfg.Poll.Period, cfg.Poll.IdlePeriod)
@@ -293,12 +295,13 @@ func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
 	return e.health.list(), nil
 }
 
-// ErrUnreturned: a control call did not return, so the instance was not closed. Exit.Release takes its programs away.
+// ErrUnreturned is the error of Close if a control call did not return, so that the instance still exists. Call Exit.Release to detach
+// its programs.
 var ErrUnreturned = errors.New("a control call has not returned")
 
-// Close publishes a last cycle, marks the mirror as halted and stops counting, or leaves the kernel counting where the
-// configuration keeps the pins. A control call that is under way ends at its next command to a device. If it does not,
-// Close returns ErrUnreturned after closeBound, and the instance ends in the background.
+// Close publishes a last cycle, marks the mirror as halted, and stops counting. With xdp.keep_pins the kernel goes on counting. A control
+// call under way ends at its next command to a device. If it does not within closeBound, Close returns ErrUnreturned, and the instance
+// ends in the background.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		e.quit()
@@ -321,11 +324,11 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// end is called once, with ctl held.
+// end is the part of Close that runs once. Callers hold ctl.
 func (e *Engine) end() error {
 	err := errors.Join(e.pairs.Close(), e.Set.Close()) // before the last cycle, which publishes their counts
 	e.auditor.alignAtEnd()
-	e.watcher.showSources() // the next process does not see that a hook was lost and taken again
+	e.watcher.showSources() // declares losses now, because the next process cannot see a hook that was lost and taken back
 	e.stop()
 	e.stopped.Wait()
 	e.commit() // and send what the last look has found
@@ -333,9 +336,9 @@ func (e *Engine) end() error {
 	return errors.Join(err, e.release(e.cfg.XDP.KeepPins, (*shm.Writer).Close))
 }
 
-// release closes the backends whose rules outlive this process, then the mirror, whose lock keeps a second instance away
-// from them, then hardware: its rules do not outlive the process, and a slow device must not delay the others.
-// closeMirror ends the writer.
+// release closes everything, in this order. First the backends whose rules outlive this process: the lock of the mirror still keeps a
+// second instance away from them. Then the mirror, by closeMirror. Hardware is last: its rules end with the process anyway, and a slow
+// device must not delay the rest.
 func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 	var errs []error
 	closing := func(overlays bool) {

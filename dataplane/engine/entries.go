@@ -2,7 +2,7 @@ package engine
 
 import "github.com/flowtally/flowtally/shm"
 
-// entries returns the entries of all counters, for a mirror that is made again.
+// entries returns the entries of all counters. The catalogue needs them when it makes a damaged mirror again.
 func (e *Engine) entries() []shm.Entry {
 	out := append(e.pairs.Entries(), e.Set.Entries()...)
 	add := func(c *flowState) {

@@ -13,29 +13,29 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// flowState is a flow of the instance: the backend that counts it, its entry in the mirror, and the base of its total.
+// flowState is a flow of the set: what counts it, its entry in the mirror, and the base of its total.
 type flowState struct {
-	*shown                   // to be written to by edit alone
-	held     bool            // readers have shown, or an alteration that may be undone
+	*shown                   // write to it through edit alone
+	held     bool            // shown is in use, by readers or by an alteration that may be undone: edit has to copy it
 	pending  *pending        // Engine.pending
-	id       uint32          // of its slot, for a flow that the stack does not place; see Installed
+	id       uint32          // of a flow outside the stack: its slot, as backend.Installed.ID
 	slot     uint64          // the cookie of that slot
 	backend  backend.Backend // feeds the total
 	basis    string
 	base     backend.Pair   // total = base + count of backend
-	past     shm.Continuity // as in the mirror
-	place    uint64         // in the list of flows that a restart would get; see overlap.Rank
-	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
+	past     shm.Continuity // a copy of what the mirror has
+	place    uint64         // its place in the list of flows after a restart; see overlap.Rank
+	added    bool           // AddFlows added it, and SetFlows was not given it since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack
 }
 
-// published reports whether the flow has its entry in the mirror.
+// published reports whether the flow has an entry in the mirror.
 func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 
-// seen returns until when the discontinuities of the flow have each loss of a hook.
+// seen returns the time of the last loss that the discontinuities of the flow include.
 func (c *flowState) seen() backend.Moment { return backend.Moment(c.past.Seen) }
 
-// slotCookie returns the cookie by which the next process knows the slot of a flow that software counts.
+// slotCookie returns the cookie of the slot of a flow that software counts. The next process recognizes the slot by it.
 func (c *flowState) slotCookie() uint64 {
 	if c.offload != nil {
 		return c.shadow.Cookie
@@ -43,7 +43,7 @@ func (c *flowState) slotCookie() uint64 {
 	return c.slot
 }
 
-// missedPackets reports whether software may have missed packets of the flow since its last discontinuity, or does now.
+// missedPackets reports whether software may have missed packets of the flow since its last discontinuity, or may miss some now.
 func (c *flowState) missedPackets(u backend.SoftwareBackend) bool {
 	last, open := u.Outage(c.Placed)
 	return open || last.After(c.seen())
@@ -60,12 +60,12 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 		return err
 	})
 	if err != nil {
-		return nil, err // out may be written to still
+		return nil, err // not out: the call may still be writing to it
 	}
 	return out, nil
 }
 
-// add adds all of flows or none; commit decides last. It is called with ctl held.
+// add adds all flows, or none; commit decides last. Callers hold ctl.
 func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Commit) ([]dataplane.Placement, error) {
 	var placed []backend.Placed
 	err := e.ctl.Outside(func() (err error) { placed, err = e.admit(flows); return err })
@@ -75,7 +75,7 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Com
 	return e.addPlaced(ctx, placed, commit)
 }
 
-// addPlaced is add for flows that have their places in the order.
+// addPlaced is add for flows with an order.
 func (e *Engine) addPlaced(ctx context.Context, placed []backend.Placed, commit *control.Commit) ([]dataplane.Placement, error) {
 	ch := &change{e: e, add: placed}
 	if err := ch.apply(ctx, commit); err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		}
 		return d, err
 	}
-	var out dataplane.Difference // a call that is unfinished has written it
+	var out dataplane.Difference // written before a call can become unfinished
 	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, commit *control.Commit) error {
 		var diff dataplane.Difference
 		var ch *change
@@ -114,7 +114,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		out = diff
 		commit.GoOn()
 		defer e.catalogue.Leave(diff.Removed)()
-		// A change by a file goes on as a start with the file does.
+		// A change by a degraded configuration goes on without refused flows, as a start does.
 		before := e.refused.begin(opts.Config != nil && opts.Config.Start == dataplane.StartDegraded)
 		for _, p := range ch.add {
 			e.refused.remove(p.Name)
@@ -135,12 +135,12 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		})
 	})
 	if decided := (*dataplane.UnfinishedError)(nil); err != nil && !errors.As(err, &decided) {
-		return d, err // out may be written to still
+		return d, err // not out: the call may still be writing to it
 	}
 	return out, err
 }
 
-// admit checks flows by themselves, against the instance and against each other.
+// admit checks new flows one by one, against the instance and against each other, and gives them their order.
 func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 	var errs []error
 	names := make(map[string]bool, len(flows))
@@ -158,7 +158,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 	return out, errors.Join(append(errs, e.allow(flows, e.cfg.Interfaces))...)
 }
 
-// allow checks flows against the instance, and against the interfaces that it has or is to have.
+// allow checks flows against the instance, and against the interfaces that it has or will have.
 func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) error {
 	var errs []error
 	for _, f := range flows {
@@ -182,7 +182,7 @@ func (e *Engine) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 	return slices.Clone(e.inForce.interfaces), nil
 }
 
-// giveInterfaces has the backends count on the interfaces of a list, all or none.
+// giveInterfaces makes the backends count on a list of interfaces: all backends, or none.
 func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
 	was := e.given
 	var done []backend.InterfaceSetter
@@ -212,7 +212,7 @@ func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
 	})
 }
 
-// remove removes all of names or none. It is called with ctl held.
+// remove removes all named flows, or none. Callers hold ctl.
 func (e *Engine) remove(ctx context.Context, names []string) error {
 	var errs []error
 	var going []*flowState
@@ -259,7 +259,7 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	return e.inForce.placements(names), nil
 }
 
-// mayRead returns why a call that reads the set in force is refused. Such a call waits for no other.
+// mayRead returns an error if the instance is closed or the caller has given up. Calls that only read need no lock.
 func (e *Engine) mayRead(ctx context.Context, doing string) error {
 	if e.closed() {
 		return dataplane.ErrClosed

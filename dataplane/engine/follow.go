@@ -9,15 +9,16 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// A shadow is XDP's copy of a flow that hardware counts. It follows the total of the flow while both count the same packets: each
-// flow that wins over this one must have rules in both. A flow enters XDP before hardware, and leaves hardware first. A packet in
-// between counts for that flow on one side, and for a flow behind it on the other.
+// A shadow is XDP's copy of a flow that hardware counts. It follows the total of the flow while both count the same packets.
+// For that, each flow that wins over this one must have rules in both. But a flow enters XDP before hardware, and leaves
+// hardware before XDP. In between, one of the two counts its packets for it, and the other for a flow behind it, whose
+// shadow must stop following.
 
-// mayFollow reports whether the shadow of c counts the packets of c and no others.
+// mayFollow reports whether the shadow of c counts exactly the packets of c.
 func (c *flowState) mayFollow() bool { return c.hasShadow && c.winnerWithoutShadow("") == nil }
 
-// winnerWithoutShadow returns a flow that wins over c on an interface, or on any where ifname is "", and of which XDP has no rules:
-// XDP would count its packets for c. Unpublished flows may still get rules.
+// winnerWithoutShadow returns a flow that wins over c on an interface and has no rules in XDP, or nil. XDP would count the packets
+// of such a flow for c. An empty ifname means any interface. Unpublished flows do not count here: they may still get rules.
 func (c *flowState) winnerWithoutShadow(ifname string) *flowState {
 	for _, o := range c.winners() {
 		meets := ifname == "" || o.Interface == "" || o.Interface == ifname
@@ -28,7 +29,7 @@ func (c *flowState) winnerWithoutShadow(ifname string) *flowState {
 	return nil
 }
 
-// uncountable returns why XDP cannot count c in the place of hardware, on an interface or on all where ifname is "".
+// uncountable returns why XDP cannot take c over from hardware on an interface, or nil. An empty ifname means all interfaces.
 func (c *flowState) uncountable(ifname string) error {
 	if o := c.winnerWithoutShadow(ifname); o != nil {
 		return fmt.Errorf("XDP has no room for the rules of flow %q, which wins over it and is counted by %s: %w", o.Name, flow.RDMA, dataplane.ErrUnplaced)
@@ -36,16 +37,16 @@ func (c *flowState) uncountable(ifname string) error {
 	return nil
 }
 
-// stopFollowing notes that the shadow of c does not follow its total. An earlier idle sample is void.
+// stopFollowing notes that the shadow of c does not follow its total any more. That voids an earlier idle sample.
 func (c *flowState) stopFollowing() {
 	c.follows = false
 	c.lastIdle = idleSample{}
 }
 
-// unfollow notes that the shadow of a flow has counted other packets than hardware. With audit it follows again from the next pause
-// of the flow on. Until then the total gets a discontinuity if hardware loses the flow.
+// unfollow notes that the shadow of a flow has counted other packets than hardware. If hardware loses the flow now, the total gets
+// a discontinuity. With audit this lasts only until the traffic of the flow pauses: then the shadow follows again.
 func (m *mover) unfollow(c *flowState) error {
-	if c.needsAlign && m.stack.audit { // the shadow cannot tell any more which packets the total lacks
+	if c.needsAlign && m.stack.audit { // only a following shadow could have told which packets the total lacks
 		c.needsAlign = false
 		c.past.Discontinuities++
 		m.sendMoved(c, "packets that passed while it went there cannot be added any more", true)
@@ -58,7 +59,7 @@ func (m *mover) unfollow(c *flowState) error {
 	return nil
 }
 
-// unfollowAll is unfollow for flows that have changed places already: an error of the mirror ends nothing.
+// unfollowAll calls unfollow for each flow. It is too late to refuse the change, so errors are only logged.
 func (m *mover) unfollowAll(list []*flowState) {
 	for _, c := range list {
 		if err := m.unfollow(c); err != nil {
@@ -67,9 +68,9 @@ func (m *mover) unfollowAll(list []*flowState) {
 	}
 }
 
-// unfollowBehind looks at a list of flows in which hardware has just begun to count those that have not failed. Shadows behind
-// them stop following if XDP gave such a flow packets before, or has no rules of it. ahead holds the former: hardware counted those
-// packets for flows behind them.
+// unfollowBehind is called when hardware has just begun to count the flows of a list, except those in failed. If XDP has counted
+// packets for such a flow already, hardware has counted them for flows behind it, and if XDP has no rules of it, XDP counts its
+// packets for them. In both cases the shadows behind it stop following. ahead has the flows of the first case.
 func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (ahead map[*flowState]bool) {
 	ahead = make(map[*flowState]bool)
 	entering := make(map[*flowState]bool, len(list))
@@ -78,7 +79,7 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 	}
 
 	for _, c := range list {
-		if failed[c] != nil || c.hasShadow && c.published() { // in XDP until now: flows behind it are there, or enter with it
+		if failed[c] != nil || c.hasShadow && c.published() { // XDP counted it until now, so the flows behind it are in XDP, too, or enter with it
 			continue
 		}
 		behind := c.behind(func(o *flowState) bool { return !entering[o] && (o.offloaded || o.gone != nil) })
@@ -97,7 +98,7 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 	return ahead
 }
 
-// behind returns the published flows over which c wins, and for which is holds.
+// behind returns the published flows over which c wins and for which is returns true.
 func (c *flowState) behind(is func(*flowState) bool) (list []*flowState) {
 	for _, o := range c.below {
 		if o.published() && is(o) {
@@ -112,14 +113,14 @@ func (c *flowState) winsInSoftware() bool {
 	return len(c.behind(func(o *flowState) bool { return !o.offloaded })) > 0
 }
 
-// removal is a removal of flows from hardware, and then from XDP.
+// removal observes flows while they are removed from hardware, and then from XDP.
 type removal struct {
-	flows []*flowState   // removed flows with followers behind them
-	count []backend.Pair // of their shadows, while hardware counted them
-	gone  map[*flowState]bool
+	flows []*flowState        // those with following shadows behind them
+	count []backend.Pair      // of the shadow of each, from before
+	gone  map[*flowState]bool // all flows that are removed
 }
 
-// beginRemoval is called before flows are removed from hardware.
+// beginRemoval must be called before the flows are removed from hardware.
 func (m *mover) beginRemoval(all []*flowState) removal {
 	r := removal{gone: make(map[*flowState]bool, len(all))}
 	for _, c := range all {
@@ -130,7 +131,7 @@ func (m *mover) beginRemoval(all []*flowState) removal {
 			continue
 		}
 		own, err := backend.ReadOne(m.stack.software, c.shadow.ID)
-		if err != nil { // as if it had changed
+		if err != nil { // to be safe, as if packets had passed
 			own.Packets = ^uint64(0)
 		}
 		r.flows = append(r.flows, c)
@@ -139,13 +140,13 @@ func (m *mover) beginRemoval(all []*flowState) removal {
 	return r
 }
 
-// followers returns the flows behind c that hardware counts and goes on counting, and whose shadows follow.
+// followers returns the flows behind c that stay in hardware, and whose shadows follow.
 func (r removal) followers(c *flowState) []*flowState {
 	return c.behind(func(o *flowState) bool { return o.offloaded && o.follows && !r.gone[o] })
 }
 
-// end is called when the flows are removed from both. Shadows behind a flow to which XDP gave packets meanwhile stop following. The
-// slots can still be read: no other flow has got them.
+// end must be called once XDP has no rules of the flows either. If packets of a flow have passed since beginRemoval, the shadows
+// behind it stop following. Its slot can still be read, because no other flow has been given it yet.
 func (r removal) end(m *mover) {
 	for i, c := range r.flows {
 		own, err := backend.ReadOne(m.stack.software, c.shadow.ID)

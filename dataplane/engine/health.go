@@ -24,7 +24,7 @@ type health struct {
 	raised map[string]dataplane.Condition // by code and object
 }
 
-// update makes current the raised conditions, by code and object, and sends an event for each that came or went.
+// update replaces the raised conditions by current, and sends an event for each difference. The keys are code and object.
 func (h *health) update(current map[string]dataplane.Condition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,10 +50,10 @@ func (h *health) update(current map[string]dataplane.Condition) {
 	}
 }
 
-// ownCommand is a command of flowtally in a fix that acts on one instance.
+// ownCommand matches the commands in a fix that act on one instance.
 var ownCommand = regexp.MustCompile(`\bflowtally (?:apply|doctor|queue-pairs (?:connect|release))\b`)
 
-// onInstance returns a fix whose commands name the instance, unless it is the default one.
+// onInstance adds the name of the instance to the commands in a fix, unless it is the default instance.
 func onInstance(fix, instance string) string {
 	if instance == "default" {
 		return fix
@@ -72,7 +72,7 @@ func (h *health) list() []dataplane.Condition {
 	return out
 }
 
-// updateConditions compares the current conditions with the raised ones. It waits for no control call.
+// updateConditions collects the conditions and updates the raised ones. It does not wait for control calls.
 func (w *watcher) updateConditions() {
 	now, all := time.Now(), append(w.collectConditions(), w.inForce.conditions()...)
 	if differ := w.differ.Load(); differ != nil {
@@ -88,7 +88,7 @@ func (w *watcher) updateConditions() {
 	w.health.update(current)
 }
 
-// collectConditions returns the conditions of the parts that ctl does not guard.
+// collectConditions returns the conditions of all parts that answer without ctl.
 func (w *watcher) collectConditions() []dataplane.Condition {
 	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
 	out = append(out, w.words.Conditions()...)
@@ -101,14 +101,14 @@ func (w *watcher) collectConditions() []dataplane.Condition {
 	return out
 }
 
-// asked holds what a backend has answered about its conditions. A backend that changes its rules may answer after the
-// change only: its last answer holds until then.
+// asked has the last answer of a backend about its conditions. A backend may be busy changing its rules, and answer only after that.
+// Until then its last answer remains.
 type asked struct {
 	last   []dataplane.Condition
-	answer chan []dataplane.Condition // nil: no answer is awaited
+	answer chan []dataplane.Condition // not nil: a question is unanswered
 }
 
-// conditions asks b, unless b still owes an answer.
+// conditions asks b, unless it has not answered the last question yet. It waits for answerPatience at most.
 func (a *asked) conditions(b backend.Backend) []dataplane.Condition {
 	if a.answer != nil {
 		select {

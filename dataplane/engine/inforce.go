@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// shown is what readers see of a flow. Nobody writes to a record that readers have: flowState.edit puts another one in
-// its place.
+// shown is what readers see of a flow. Once readers have it, nobody may write to it: flowState.edit replaces it by a copy.
 type shown struct {
 	backend.Placed
 	handle   shm.Handle
@@ -21,8 +20,8 @@ type shown struct {
 	rejected []dataplane.Rejection // shared by flows: replaced, never written to
 }
 
-// inForce is the set of flows and interfaces that the last change has left. Readers see this set alone. A change holds
-// mu for its commit, and never across a call into a kernel or a device: no reader waits for it.
+// inForce is the set of flows and interfaces after the last change, and the only one that readers see. A change locks mu for its
+// commit alone, never during a call into the kernel or to a device. So readers do not wait for a change.
 type inForce struct {
 	mu         sync.Mutex
 	flows      map[string]*shown   // by name
@@ -30,10 +29,10 @@ type inForce struct {
 	interfaces []dataplane.Interface
 }
 
-// pending is what the holder of Engine.ctl has changed since the last commit.
+// pending is what was changed under Engine.ctl since the last commit.
 type pending struct {
-	names  []string          // flows that came, changed or went, some of them twice
-	events []dataplane.Event // sent after the commit: who gets one finds the flow in the set in force
+	names  []string          // of added, changed and removed flows, some of them twice
+	events []dataplane.Event // sent only after the commit, so that a receiver finds the flow as the event says
 }
 
 func (p *pending) send(ev dataplane.Event) {
@@ -41,8 +40,8 @@ func (p *pending) send(ev dataplane.Event) {
 	p.events = append(p.events, ev)
 }
 
-// commit puts what the holder of ctl has changed in force. Each ctl.Unlock calls it. Its cost grows with the number of
-// changed flows, not with the number of flows.
+// commit shows readers what was changed under ctl. Each ctl.Unlock calls it. Its cost grows with the number of changed flows, not with
+// the size of the set.
 func (e *Engine) commit() {
 	set := &e.inForce
 	set.mu.Lock()
@@ -78,7 +77,7 @@ func (e *Engine) drop(name string) {
 	e.pending.names = append(e.pending.names, name)
 }
 
-// edit returns the record of c, to be written to. Readers see it after the commit.
+// edit returns the record of c for writing. Readers see the new values after the commit.
 func (c *flowState) edit() *shown {
 	if c.held {
 		own := *c.shown
@@ -121,7 +120,7 @@ func (s *inForce) records(names []string) (flows []*shown, refused []*refusal) {
 	return flows, refused
 }
 
-// conditions lists the refused flows, and the number of those beyond the first ones.
+// conditions returns the conditions of refused flows; see refusalConditions.
 func (s *inForce) conditions() []dataplane.Condition {
 	s.mu.Lock()
 	refused := slices.Collect(maps.Values(s.refused))

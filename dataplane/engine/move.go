@@ -15,8 +15,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mover moves single flows between hardware and their shadows, and keeps their totals. Its methods are called with
-// Engine.ctl held.
+// mover moves single flows between hardware and their shadows, and keeps their totals right. Callers hold Engine.ctl.
 type mover struct {
 	ctl       control.Lock
 	stack     *stack // nil: no backend counts in hardware yet
@@ -24,10 +23,11 @@ type mover struct {
 	plan      *poll.Plan
 	pending   *pending
 	log       *slog.Logger
-	sleep     func(time.Duration) // time.Sleep
+	sleep     func(time.Duration) // time.Sleep, but in tests
 }
 
-// setActive is SoftwareBackend.SetActive outside ctl, as are countApart and removeFromHardware of their names.
+// setActive calls SoftwareBackend.SetActive, and lets readers of ctl in meanwhile. So do countApart and removeFromHardware
+// for the methods of their names.
 func (m *mover) setActive(ctx context.Context, flows []*flowState, on bool) error {
 	return m.ctl.Outside(func() error { return m.stack.software.SetActive(ctx, placedOf(flows), on) })
 }
@@ -44,8 +44,8 @@ func (m *mover) removeFromHardware(ctx context.Context, c *flowState) error {
 	return m.ctl.Outside(func() error { return m.stack.hardware.Remove(ctx, []backend.Placed{c.Placed}) })
 }
 
-// shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
-// packets away sees none.
+// shadowComplete reports whether the shadow has seen every packet of the total. If hardware drops or steals the packets, the
+// shadow sees none.
 func (m *mover) shadowComplete(c *flowState) bool {
 	if !c.hasShadow || !c.follows || c.hardware.Takes {
 		return false
@@ -54,14 +54,14 @@ func (m *mover) shadowComplete(c *flowState) bool {
 	return ok && !since.After(c.seen())
 }
 
-// shadowRead is a count of a flow's shadow, and when it was read.
+// shadowRead is a count of a shadow, with the time of the reading.
 type shadowRead struct {
 	backend.Pair
 	at backend.Moment
 }
 
-// readShadows reads the shadows of a list, before hardware counts too. From then on both count, and hardware has never
-// counted more than the shadow has seen.
+// readShadows reads the shadows of some flows. Callers must read before hardware begins to count: whatever hardware counts
+// later, the shadow sees after this reading.
 func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRead, error) {
 	s := m.stack
 	before := make([]shadowRead, len(list))
@@ -86,8 +86,8 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRea
 	return before, nil
 }
 
-// toSoftware makes a flow's shadow its source. A shadow that has seen every packet knows the total. Otherwise the total goes on
-// from the last value of hardware, with a discontinuity.
+// toSoftware moves a flow from hardware to its shadow. If the shadow has seen every packet, it knows the exact total.
+// Otherwise the total goes on from the last value of hardware, with a discontinuity.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
 	if err := c.uncountable(""); err != nil {
@@ -100,23 +100,23 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 		return err
 	}
 	now := s.software.Now()
-	// Without audit, packets that the total lacks since it went to hardware are not added without a discontinuity. The shadow is
-	// complete or not before hardware lets the flow go: that may take long.
+	// The total may lack packets since it went to hardware. Only with audit may it get them without a discontinuity.
+	// We ask for the shadow now, because taking the flow out of hardware may take long.
 	whole := m.shadowComplete(c) && (s.audit || !c.needsAlign)
-	if !lost { // its counter is read to the end below
+	if !lost { // ChangeSource reads the last value of hardware below
 		if err := m.removeFromHardware(ctx, c); err != nil {
 			return fmt.Errorf("removing it from %s: %w", s.hardware.Name(), err)
 		}
 	}
 	var exact, lacks bool
-	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+	err := m.plan.ChangeSource(c.handle, func(last backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		own, err := backend.ReadOne(s.software, c.shadow.ID)
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
 		}
-		h := handover{stands: stands, complete: whole, sameBytes: c.basis == c.shadow.Basis}
-		if c.follows { // else the base is not the shadow's
-			h.known = backend.Add(c.shadowBase, own)
+		h := handover{last: last, complete: whole, sameBytes: c.basis == c.shadow.Basis}
+		if c.follows { // only then is shadowBase valid
+			h.bySlot = backend.Add(c.shadowBase, own)
 		}
 		var total backend.Pair
 		total, exact, lacks = h.total()
@@ -145,13 +145,14 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	return m.writeContinuity(c, past)
 }
 
-// toHardware makes hardware the source of a flow. before is the count of its shadow before hardware began to count.
+// toHardware moves a flow that hardware counts already from its shadow to hardware. before is the count of the shadow from
+// before hardware began to count.
 func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	s := m.stack
 	suspended := c.gone != nil
-	h := handover{sameBytes: true} // hardware's bytes come behind those of the shadow
+	h := handover{sameBytes: true} // the bytes of hardware come on top of those of the shadow
 	if c.follows {
-		h.known = backend.Add(c.shadowBase, before.Pair)
+		h.bySlot = backend.Add(c.shadowBase, before.Pair)
 	}
 	if suspended {
 		h.complete = m.shadowComplete(c)
@@ -160,11 +161,12 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	}
 
 	var lacks bool
-	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-		// Of a flow that its shadow counts, readers may have seen packets that hardware has counted too.
-		h.stands = h.known
+	err := m.plan.ChangeSource(c.handle, func(last backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		// If the shadow was the source until now, readers have seen packets that hardware may have counted, too. What
+		// they saw last must not become part of the base then.
+		h.last = h.bySlot
 		if suspended {
-			h.stands = stands
+			h.last = last
 		}
 		if c.hasShadow {
 			after, err := backend.ReadOne(s.software, c.shadow.ID)
@@ -200,9 +202,9 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 	return nil
 }
 
-// writeHardwareContinuity writes to the mirror how the total of an offloaded flow goes on after a restart: from the
-// shadow's count, where that is complete, otherwise from the last value. The shadow may miss packets from the next moment
-// on: whether it was complete to the end, the next process asks the ledger.
+// writeHardwareContinuity writes to the mirror how the next process goes on with the total of an offloaded flow: from the
+// count of the shadow if that is complete, else from the last value. The shadow may miss packets later. We need not write
+// that down: the next process asks the ledger.
 func (m *mover) writeHardwareContinuity(c *flowState) error {
 	if m.shadowComplete(c) {
 		return m.writeContinuity(c, c.goesOn(besideHardware(c.shadow.Cookie), c.shadowBase))
@@ -211,8 +213,8 @@ func (m *mover) writeHardwareContinuity(c *flowState) error {
 	return m.writeContinuity(c, c.goesOn(c.hardware.Cookie, c.base))
 }
 
-// suspend takes a flow out of hardware that no other backend can count. The caller publishes its last sample, and then calls
-// hold.
+// suspend takes a flow out of hardware although nothing else can count it. Callers publish its last sample next, and then
+// call hold.
 func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	if err := m.removeFromHardware(ctx, c); err != nil {
 		m.log.Warn("removing a flow that waits for its device", "flow", c.Name, "err", err)
@@ -224,7 +226,7 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	c.gone = why
 }
 
-// hold leaves a suspended flow at its last value, and shows that it has no source.
+// hold freezes the total of a suspended flow, and shows readers that it has no source.
 func (m *mover) hold(c *flowState) {
 	m.plan.Hold(c.handle)
 	c.edit().source = dataplane.Source{}
@@ -235,12 +237,11 @@ func (m *mover) hold(c *flowState) {
 	}
 }
 
-// besideHardware marks the cookie of a slot: hardware counted the flow, and the slot counted beside it. Marking it twice gives
-// the slot's cookie again.
+// besideHardware returns the cookie of an entry that hardware counts while a slot in XDP counts the same packets. The same
+// function turns it into the cookie of the slot again.
 func besideHardware(slot uint64) uint64 { return ^slot }
 
-// goesOn returns the values from which the next process goes on with the total: the base of a slot, and the cookie of the
-// slot.
+// goesOn returns what the next process needs to go on with the total: the cookie of a slot, and the base of the total there.
 func (c *flowState) goesOn(cookie uint64, base backend.Pair) shm.Continuity {
 	past := c.past
 	past.Cookie = cookie
@@ -249,15 +250,15 @@ func (c *flowState) goesOn(cookie uint64, base backend.Pair) shm.Continuity {
 	return past
 }
 
-// broken returns past with one more discontinuity, which stands for each loss until seen.
+// broken returns past with one more discontinuity, for all losses until seen.
 func broken(past shm.Continuity, seen backend.Moment) shm.Continuity {
 	past.Discontinuities++
 	past.Seen = uint32(seen)
 	return past
 }
 
-// writeContinuity writes the source to the mirror, and how the total goes on. If it cannot write that, c stays as it was:
-// a loss of a hook is declared the next time.
+// writeContinuity writes to the mirror how the total goes on, and its source. On an error c is unchanged, so the next look
+// declares the same loss again.
 func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
 	if err := m.catalogue.SetContinuity(c.handle, past); err != nil {
 		return err
@@ -266,7 +267,7 @@ func (m *mover) writeContinuity(c *flowState, past shm.Continuity) error {
 	return m.writeSource(c)
 }
 
-// sendMoved sends an event: the flow's source now, why it changed, and whether the total may lack packets.
+// sendMoved sends the event of a new source: which, why, and whether the total may lack packets.
 func (m *mover) sendMoved(c *flowState, why string, lacks bool) {
 	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why, "lacks", lacks)
 	m.pending.send(moved(c, why, lacks))
@@ -284,13 +285,13 @@ func moved(c *flowState, why string, lacks bool) dataplane.Event {
 	return dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: dataplane.Uncounted{Unknown: lacks}}
 }
 
-// noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.
+// noteNeedsAlign notes that the shadow of an offloaded flow saw packets that the total lacks.
 func (m *mover) noteNeedsAlign(c *flowState) {
 	c.needsAlign = true
 	m.awaitPause(c)
 }
 
-// awaitPause has the auditor look out for a pause of an offloaded flow.
+// awaitPause makes the auditor look for a pause in the traffic of a flow. Without audit nothing happens.
 func (m *mover) awaitPause(c *flowState) {
 	if m.stack.audit && !slices.Contains(m.stack.toAlign, c) {
 		m.stack.toAlign = append(m.stack.toAlign, c)

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// placement decides which backend counts a flow, and installs it there. Its methods are called with Engine.ctl held.
+// placement finds the backend for a flow, and installs the flow there. Callers hold Engine.ctl.
 type placement struct {
 	choices  *choices
 	mover    *mover
@@ -22,7 +22,7 @@ type placement struct {
 	audit    bool // rdma.audit of the configuration
 }
 
-// newFlow returns the state of a flow that is to be placed.
+// newFlow returns the state of a flow that no backend counts yet.
 func (p *placement) newFlow(f backend.Placed) *flowState {
 	stack := p.mover.stack
 	of := p.choices.of(f.Flow)
@@ -38,8 +38,9 @@ func (p *placement) newFlow(f backend.Placed) *flowState {
 	return c
 }
 
-// place installs flows that are not in the stack. All flows with the same choice of backends go to the first backend that
-// takes all of them; refusals are kept. Of those that are installed already, all of a choice are.
+// place installs flows outside the stack, and publishes them. The flows that may go to the same backends all go to the first
+// that takes them, and remember why others refused them. installed has the slots of flows that their backend has by now: for
+// each choice of backends, either all of its flows or none.
 func (p *placement) place(ctx context.Context, flows []*flowState, installed map[*flowState]backend.Installed) error {
 	for len(flows) > 0 {
 		first := p.choices.of(flows[0].Flow)
@@ -65,7 +66,8 @@ func (p *placement) place(ctx context.Context, flows []*flowState, installed map
 	return nil
 }
 
-// placeLeniently is placeSet for a start that goes on without refused flows: it finds them by halving the set.
+// placeLeniently is placeSet for a start that goes on without refused flows. It finds them by halving the set: for example, only
+// an attempt tells for which flows the trees have no room.
 func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *choice) error {
 	err := p.placeSet(ctx, set, of, nil)
 	if err == nil || !p.refused.lenient(ctx, err) {
@@ -85,9 +87,9 @@ func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *ch
 	return p.placeLeniently(ctx, set[half:], of)
 }
 
-// placeSet installs flows that share a choice of backends, or takes them as they are installed.
+// placeSet installs flows that may go to the same backends, unless they are installed by now, and publishes them.
 func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, there map[*flowState]backend.Installed) error {
-	var refusals []error // of the open backends
+	var refusals []error // by of.open, in its order
 	for _, b := range of.open {
 		installed, err := p.install(ctx, b, set, there)
 		if err != nil {
@@ -129,21 +131,21 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice, 
 	return p.unplaced(set, of, refusals)
 }
 
-// install has a backend count flows, unless they are there.
-func (p *placement) install(ctx context.Context, b backend.Backend, set []*flowState, there map[*flowState]backend.Installed) (in []backend.Installed, err error) {
-	if there == nil {
+// install has a backend count flows, unless installed has them.
+func (p *placement) install(ctx context.Context, b backend.Backend, set []*flowState, installed map[*flowState]backend.Installed) (in []backend.Installed, err error) {
+	if installed == nil {
 		err = p.mover.ctl.Outside(func() (err error) { in, err = b.Install(ctx, placedOf(set)); return err })
 		return in, err
 	}
 	for _, c := range set {
-		in = append(in, there[c])
+		in = append(in, installed[c])
 	}
 	return in, nil
 }
 
-// unplaced returns why no backend counts flows that share a choice of backends. refusals are the errors of the open ones.
+// unplaced returns the error of flows that no backend counts. refusals are the errors of the open backends.
 func (p *placement) unplaced(set []*flowState, of *choice, refusals []error) error {
-	var errs, usual []error // usual: reasons of most hosts, which are not the cause where there is another
+	var errs, usual []error // usual: most hosts have no RDMA device, so that is the cause only if nothing else is
 	for _, r := range of.refused {
 		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
 		if errors.Is(p.choices.absent[r.Backend], backend.ErrNoDevice) {
@@ -165,7 +167,7 @@ func (p *placement) unplaced(set []*flowState, of *choice, refusals []error) err
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(set)), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// placeOffload relates flows of the stack to the others, adds the shadows that they lack and arranges them.
+// placeOffload adds flows to the stack: it relates them to the others, gives them shadows, and has them counted.
 func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error {
 	if len(flows) == 0 {
 		return nil
@@ -191,13 +193,14 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 		}
 	}
 	err := p.arranger.arrange(ctx, flows, seeds)
-	if err != nil && len(flows) > 1 { // it names the flow that it is about
+	if err != nil && len(flows) > 1 { // err names the flow that was refused
 		return fmt.Errorf("placing %s: %w", backend.Describe(placedOf(flows)), err)
 	}
 	return err
 }
 
-// newStack finds the hardware and the software backend. Without hardware that has something to count with it returns nil.
+// newStack returns the stack of the hardware and the software among all backends. It returns nil if there is no hardware, or if
+// the host has no device yet.
 func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
 	s := &stack{audit: audit, related: overlap.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
 	for _, b := range all {

@@ -10,11 +10,11 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// publish gives a flow its entry in the mirror, with the software that counts it as the source, finds the base of its total
-// and adds it to the plan. displaced says that flows left hardware for it: they counted its packets until now.
+// publish shows a flow that software counts to readers: it finds or makes the entry in the mirror and the base of the total,
+// and has the poller read the slot. displaced: flows have left hardware for this one, and counted its packets until now.
 func (m *mover) publish(c *flowState, in backend.Installed, displaced bool) (err error) {
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
-	movedHere := false // the total has counted elsewhere
+	movedHere := false // another slot, or hardware, has counted the total so far
 	c.edit().handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), cookiesOf(in.Cookie), func(old *catalogue.Inherited) (shm.Continuity, error) {
 		movedHere = old != nil && old.Continuity.Cookie != in.Cookie
 		var now backend.Moment
@@ -48,7 +48,8 @@ func entryOf(f flow.Flow) shm.Entry {
 	}
 }
 
-// carryOn returns how the total of an inherited entry, or of none, goes on in a slot of c.backend.
+// carryOn returns how a total goes on in a slot of c.backend. old is the entry of an earlier process or flow; nil if the total
+// is new.
 func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Installed, displaced bool) (shm.Continuity, error) {
 	u, hasHooks := c.backend.(backend.SoftwareBackend)
 	if hasHooks && old != nil {
@@ -63,7 +64,7 @@ func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Insta
 		return past, nil
 	}
 
-	var own backend.Pair // what the slot has counted, if the total has it or displaced flows have
+	var own backend.Pair // what the slot has counted and the old total has, too, or the totals of displaced flows
 	if in.Adopted && old != nil || !in.Adopted && displaced {
 		var err error
 		if own, err = backend.ReadOne(c.backend, in.ID); err != nil {
@@ -87,25 +88,25 @@ func (m *mover) carryOn(c *flowState, old *catalogue.Inherited, in backend.Insta
 	return past, nil
 }
 
-// takeUp returns what decides how the total of an inherited entry goes on. u is the software with the flow's slot, which stands
-// at count; nil: there is none.
+// takeUp returns the handover of an inherited entry to a slot with the given count, in software u. u is nil if software has no
+// slot of the flow.
 func takeUp(old *catalogue.Inherited, u backend.SoftwareBackend, f backend.Placed, slot backend.Installed, count backend.Pair) (handover, error) {
 	h := handover{sameBytes: true} // as readers see it: the entry has one basis
-	stands, err := old.Total()
-	if h.stands = stands; u == nil || !isCountedBy(old.Continuity, slot) {
+	last, err := old.Total()
+	if h.last = last; u == nil || !isCountedBy(old.Continuity, slot) {
 		return h, err
 	}
-	h.known = backend.Add(baseOf(old.Continuity), count)
+	h.bySlot = backend.Add(baseOf(old.Continuity), count)
 	since, covered := u.CompleteSince(f)
 	h.complete = !slot.Gap && covered && !since.After(backend.Moment(old.Continuity.Seen))
 	if err != nil {
-		h.stands = h.known
+		h.last = h.bySlot
 	}
 	return h, nil
 }
 
-// publishInSoftware is publish for a fresh flow of the stack, whose shadow counts it. displaced are the flows behind it that have
-// just left hardware: they counted its packets until then. Packets that its shadow already has belong to displaced, or to nobody.
+// publishInSoftware publishes a fresh flow of the stack from its shadow. displaced are the flows that have just left hardware
+// for it. Their totals have the packets that passed until now, so the packets that its shadow already has are not added.
 func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 	c.backend, c.edit().source = m.stack.software, m.stack.software.Source(c.Placed)
 	if err := m.publish(c, c.shadow, len(displaced) > 0); err != nil {
@@ -127,8 +128,8 @@ func (m *mover) publishInSoftware(c *flowState, displaced []*flowState) error {
 	return nil
 }
 
-// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. before is the count of its shadow
-// before hardware began to count. ahead says that hardware has counted packets of its shadow for flows behind it.
+// publishInHardware publishes a fresh flow from hardware. before is the count of its shadow from before hardware began to
+// count. ahead: its shadow has packets that hardware has counted for flows behind it.
 func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) error {
 	c.backend = m.stack.hardware
 	c.basis = c.hardware.Basis
@@ -144,7 +145,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 		amid = after.Packets - before.Packets
 	}
 
-	taken := false // an inherited total
+	taken := false // the total is inherited
 	var total backend.Pair
 	var err error
 	cookies := append(cookiesOf(c.shadow.Cookie), c.hardware.Cookie)
@@ -154,7 +155,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 			if ahead {
 				return past, nil
 			}
-			// XDP has given it these packets, and no other flow.
+			// XDP has counted these packets for this flow, and no other total has them.
 			total = before.Pair
 			setBase(&past, total)
 			if amid > 0 && !m.stack.audit && c.winsInSoftware() {
@@ -174,7 +175,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 			past.Discontinuities++
 		}
 
-		// After a kill ahead of writeHardwareContinuity, the next start goes on from a slot that knows the total.
+		// If we are killed before writeHardwareContinuity, the next start goes on from the slot, which knows the total.
 		setBase(&past, total)
 		if u != nil && isCountedBy(old.Continuity, c.shadow) {
 			past.Cookie = old.Continuity.Cookie
@@ -188,7 +189,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.mayFollow()
 	c.needsAlign = false
 	switch {
-	case ahead, amid > 0 && !taken && !m.stack.audit: // the shadow has packets that the total will never have
+	case ahead, amid > 0 && !taken && !m.stack.audit: // the shadow has packets that the total will never get
 		c.stopFollowing()
 		m.awaitPause(c)
 	case amid > 0:
@@ -201,12 +202,12 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	return nil
 }
 
-// isCountedBy reports whether a slot, or hardware beside it, has counted a total.
+// isCountedBy reports whether a total was counted by a slot, or by hardware beside that slot.
 func isCountedBy(past shm.Continuity, in backend.Installed) bool {
 	return slices.Contains(cookiesOf(in.Cookie), past.Cookie)
 }
 
-// cookiesOf returns the cookies of the entries whose totals a slot may know.
+// cookiesOf returns the cookies by which an entry may name a slot.
 func cookiesOf(slot uint64) []uint64 { return []uint64{slot, besideHardware(slot)} }
 
 // baseOf returns the base of a total.
@@ -219,8 +220,8 @@ func setBase(past *shm.Continuity, base backend.Pair) {
 	past.BaseBytes = base.Bytes
 }
 
-// writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and
-// keeps its last value.
+// writeSource writes the source of a flow to the mirror. If all interfaces of the flow are missing, it has no source, and
+// readers keep its last value.
 func (m *mover) writeSource(c *flowState) error {
 	return m.catalogue.SetSource(c.handle, c.source.String(), c.basis, c.isDown())
 }

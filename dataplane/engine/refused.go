@@ -15,18 +15,19 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are
-// flows of the set, for Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
+// refusals are the flows that nothing counts, because a degraded start, or a degraded change, went on without them. They belong
+// to the set all the same: Placements lists them, RemoveFlows removes them, and an added flow cannot have their names.
+// Engine.ctl guards them.
 type refusals struct {
 	log     *slog.Logger
-	goOn    bool                // a flow that is refused is added here
-	flows   map[string]*refusal // to be changed by put, remove and end
-	again   bool                // the set of flows or the interfaces have changed: a flow may find room now
-	tried   []backend.Placed    // flows whose rules this change had in force and took back: packets may have counted for them
+	goOn    bool                // the change under way goes on without refused flows, and adds them here
+	flows   map[string]*refusal // only put, remove and end write to it
+	again   bool                // flows or interfaces have changed since the last retry, so a refused flow may find room
+	tried   []backend.Placed    // flows that counted for a while in this change before they were refused; they may have got packets of others
 	pending *pending            // Engine.pending
 }
 
-// refusal is a flow that is not counted. Readers have it: nobody writes to it.
+// refusal is one refused flow. Readers may have it, so nobody may write to it.
 type refusal struct {
 	backend.Placed
 	place    uint64 // becomes flowState.place once the flow is counted
@@ -34,13 +35,13 @@ type refusal struct {
 	err      error
 }
 
-// lenient reports whether an error is about flows that the start may go on without.
+// lenient reports whether the start or change under way may go on without the flows of an error.
 func (r *refusals) lenient(ctx context.Context, err error) bool {
 	return r.goOn && ctx.Err() == nil &&
 		(errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull) || errors.Is(err, dataplane.ErrDense) || errors.Is(err, dataplane.ErrCostly))
 }
 
-// add notes a flow that the start goes on without.
+// add refuses a flow, and logs it.
 func (r *refusals) add(c *flowState, err error) {
 	if len(r.flows) < mostRefusalsShown {
 		r.log.Warn("counting without a flow", "flow", c.Name, "err", err)
@@ -66,13 +67,14 @@ func (r *refusals) remove(name string) {
 	}
 }
 
-// begin lets a change go on without refused flows, if it is to. It returns the flows for end.
+// begin is called at the begin of a change. goOn: the change goes on without refused flows. Callers pass the result to end if the
+// change fails.
 func (r *refusals) begin(goOn bool) (before map[string]*refusal) {
 	r.goOn = goOn
 	return maps.Clone(r.flows)
 }
 
-// end ends the change. After an error before is the result of begin, else nil.
+// end is called at the end of a change. before restores the refused flows of before a change that failed; nil after a success.
 func (r *refusals) end(before map[string]*refusal) {
 	r.goOn = false
 	r.tried = nil
@@ -90,7 +92,7 @@ func (x *refusal) placement() dataplane.Placement {
 	return dataplane.Placement{Flow: x.Flow.Clone(), Order: placeOf(x.Placed), Rejected: x.rejected}
 }
 
-// drop forgets the refused flows among names.
+// drop removes the refused flows among names.
 func (r *refusals) drop(names []string) {
 	for _, n := range names {
 		r.remove(n)
@@ -98,7 +100,7 @@ func (r *refusals) drop(names []string) {
 	r.again = true
 }
 
-// set notes that the flows were set, and that counted has the flows that are counted now.
+// set updates the refused flows after SetFlows. counted has the flows that are counted now.
 func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions, counted map[string]*flowState) {
 	r.again = true
 	if !opts.KeepOthers {
@@ -111,7 +113,7 @@ func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions, counted map
 	}
 }
 
-// unset returns the names of the refused flows that a set of flows ends, in order.
+// unset returns the names of the refused flows that SetFlows removes from the set, sorted.
 func (r *refusals) unset(flows []flow.Flow, keep []string) []string {
 	left := maps.Clone(r.flows)
 	for _, name := range keep {
@@ -123,7 +125,7 @@ func (r *refusals) unset(flows []flow.Flow, keep []string) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// entries returns the entries that the refused flows would have.
+// entries returns the entries that the refused flows would have in the mirror.
 func (r *refusals) entries() (out []shm.Entry) {
 	for _, x := range r.inOrder() {
 		out = append(out, entryOf(x.Flow))
@@ -131,10 +133,10 @@ func (r *refusals) entries() (out []shm.Entry) {
 	return out
 }
 
-// mostRefusalsShown bounds the number of conditions about flows.
+// mostRefusalsShown is how many refused flows get a condition each. One more condition has the number of the others.
 const mostRefusalsShown = 64
 
-// refusalConditions lists refused flows, and the number of those beyond the first ones.
+// refusalConditions returns the conditions of refused flows.
 func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 	const fix = "remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change; or remove the flow from the configuration, then: flowtally apply"
 	slices.SortFunc(all, byOrder)
@@ -148,8 +150,8 @@ func refusalConditions(all []*refusal) (out []dataplane.Condition) {
 	return out
 }
 
-// retryRefused tries the refused flows again, after interfaces, devices or flows have changed. A flow that finds room keeps its
-// place: it wins over the flows behind it in the configuration.
+// retryRefused tries the refused flows again after interfaces, devices or flows have changed. A flow that finds room now has the
+// place that the configuration gave it, and wins over the flows behind it.
 func retryRefused(ctx context.Context, e *Engine) {
 	e.refused.again = false
 	r := newRoom(e)
@@ -164,14 +166,14 @@ func retryRefused(ctx context.Context, e *Engine) {
 			continue
 		}
 		if failed == mostRefusalsShown {
-			return // the others have the same cause, mostly
+			return // most of the others would fail for the same reason
 		}
 		e.refused.remove(x.Name)
 		err := e.allow([]flow.Flow{x.Flow}, e.cfg.Interfaces)
 		if err == nil {
 			_, err = e.addPlaced(ctx, []backend.Placed{x.Placed}, nil)
 		}
-		r.renew() // the flow has its room, or has left it
+		r.renew() // the attempt has used room, or given it back
 		if err != nil {
 			failed++
 			e.refused.put(x.withReason(err))
@@ -188,7 +190,7 @@ func (x *refusal) withReason(err error) *refusal {
 	return &own
 }
 
-// at returns a copy of the refusal at another place of the list, and with another order.
+// at returns a copy of the refusal with another place and another order.
 func (x *refusal) at(place uint64, order uint32) *refusal {
 	own := *x
 	own.place = place

@@ -2,8 +2,8 @@ package engine
 
 import "slices"
 
-// relate notes which flow wins between each fresh flow and each overlapping flow of the stack, and adds the fresh flows.
-// Its cost grows with the number of flows that may overlap them.
+// relate adds fresh flows to the stack. For each pair of overlapping flows it notes which of the two wins. Its cost grows with the
+// number of flows that may overlap the fresh ones, and not with the size of the stack.
 func (s *stack) relate(fresh []*flowState) {
 	for _, c := range fresh {
 		s.related.Overlapping(&c.Flow, func(o *flowState) {
@@ -19,7 +19,7 @@ func (s *stack) relate(fresh []*flowState) {
 	}
 }
 
-// winners returns the flows that win over c on packets that both match, in order of precedence.
+// winners returns the overlapping flows that win over c, in order of precedence.
 func (c *flowState) winners() []*flowState {
 	if c.unsorted {
 		slices.SortFunc(c.above, byPrecedence)
@@ -28,7 +28,7 @@ func (c *flowState) winners() []*flowState {
 	return c.above
 }
 
-// losers returns the flows over which some of winners win. It may return a flow several times.
+// losers returns the flows that lose against one of winners. It may return a flow several times.
 func losers(winners []*flowState) []*flowState {
 	out := []*flowState{}
 	for _, c := range winners {

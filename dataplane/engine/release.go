@@ -14,11 +14,11 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// releasePatience is how long the pins of a killed process may still be locked. The kernel closes its files before its
-// parent learns of its end, but for those that a system call of another thread holds.
+// releasePatience is how long we wait for the lock of a killed process on its pins. The kernel closes the files of a process before
+// its parent learns of its end, except a file that another thread has in a system call.
 const releasePatience = 2 * time.Second
 
-// releaseMain removes what another process has left, and returns the exit code of this one.
+// releaseMain removes what a dead process has left attached and pinned. It returns the exit code of this process.
 func releaseMain(text string) int {
 	l, err := hosted.Parse(text)
 	if err == nil {
@@ -31,7 +31,7 @@ func releaseMain(text string) int {
 	return 0
 }
 
-// release removes leavings by their paths: it loads no program and reads no rule.
+// release removes leavings by their paths alone. It loads no program and reads no rule, so it works beside broken pins.
 func release(l hosted.Leavings) error {
 	var errs []error
 	if l.Pins != "" {
@@ -45,22 +45,22 @@ func release(l hosted.Leavings) error {
 	return errors.Join(errs...)
 }
 
-// Exit is what a process with an instance in it calls before it ends without closing the instance.
+// Exit cleans up for a process that ends without closing its instance.
 type Exit struct {
 	cfg    dataplane.Config
 	before []string
 	known  bool
 }
 
-// PrepareExit looks at what there is before New starts an instance of this configuration.
+// PrepareExit notes which pins exist. Callers call it before New, with the same configuration.
 func PrepareExit(cfg dataplane.Config) Exit {
 	x := Exit{cfg: cfg}
 	x.before, x.known = xdp.Left(cfg.PinDir())
 	return x
 }
 
-// Release takes what the instance has attached off its hooks and removes the pins, whatever the instance is doing. With
-// xdp.keep_pins a started instance keeps everything, and one that is starting what it has found.
+// Release detaches the programs of the instance and removes its pins, whatever the instance is doing. With xdp.keep_pins, a started
+// instance keeps all of them, and a starting one keeps the pins that PrepareExit noted.
 func (x Exit) Release(started bool) error {
 	if !x.known || x.cfg.XDP.KeepPins && started {
 		return nil
@@ -70,7 +70,7 @@ func (x Exit) Release(started bool) error {
 	return xdp.ReleaseOwn(l.Pins, l.Keep)
 }
 
-// undoStart removes what a start that has failed leaves in the kernel, where before are the pins that it found.
+// undoStart removes from the kernel what a failed start has left. before are the pins from before the start.
 func undoStart(cfg dataplane.Config, before []string) error {
 	if _, known := xdp.Left(cfg.XDP.PinDir); !known {
 		return nil
@@ -81,8 +81,8 @@ func undoStart(cfg dataplane.Config, before []string) error {
 	return nil
 }
 
-// leavingsOf is what a start that has failed may leave, where before are the pins that it found. A start that keeps pins
-// leaves what it found and no more.
+// leavingsOf returns what may be removed after a failed start. before are the pins from before the start: with xdp.keep_pins those
+// stay.
 func leavingsOf(cfg dataplane.Config, before []string) hosted.Leavings {
 	l := hosted.Leavings{Pins: cfg.XDP.PinDir}
 	if cfg.XDP.KeepPins && slices.Contains(before, "meta") {

@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// uninstall removes flows from the backends that have them: from hardware first, because rules behind it would count
-// packets that hardware still counts.
+// uninstall removes flows from their backends: from hardware first. In the other order XDP would count packets for the flows behind
+// them that hardware still counts for the flows themselves.
 func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 	from := make(map[backend.Backend][]backend.Placed)
 	for _, c := range all {
@@ -34,7 +34,7 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 		err := p.mover.ctl.Outside(func() error { return b.Remove(ctx, from[b]) })
 		if err != nil {
 			err = fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
-			for _, c := range all { // a flow that stays has lost its place in hardware, and its total goes on
+			for _, c := range all { // they stay flows; those that hardware has lost already go on in XDP
 				if c.offload != nil && c.offloaded && b != backend.Backend(p.mover.stack.hardware) {
 					c.gone = err
 				}
@@ -53,8 +53,8 @@ func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
 	return nil
 }
 
-// removeFromStack removes flows that are not counted any more from the stack, and arranges the flows that were below them,
-// and up to room flows that may find room in the device now.
+// removeFromStack removes uninstalled flows from the stack. Then it arranges the flows that lost against them, and offers the
+// device up to room flows that it refused before.
 func (p *placement) removeFromStack(ctx context.Context, gone []*flowState, room int) error {
 	if p.mover.stack == nil {
 		return nil

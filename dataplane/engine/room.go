@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 )
 
-// room is what the tables and the mirror have room for, beside the flows that were taken.
+// room computes which flows fit in the tables of XDP and in the mirror. take counts off the room of one flow.
 type room struct {
 	p       *placement
 	tables  map[backend.Backend]backend.Room
@@ -19,13 +19,13 @@ func newRoom(e *Engine) *room {
 	return &room{p: e.placement, tables: make(map[backend.Backend]backend.Room), entries: e.catalogue.Room()}
 }
 
-// renew makes the room valid after flows have come or gone.
+// renew computes the room again, after flows have come or gone.
 func (r *room) renew() {
 	clear(r.tables)
 	r.entries.Renew()
 }
 
-// of returns the room of the tables of a backend; nil: only the attempt tells.
+// of returns the room of the tables of a backend. nil: the backend cannot tell, so callers have to try.
 func (r *room) of(b backend.Backend) backend.Room {
 	if t, known := r.tables[b]; known {
 		return t
@@ -38,8 +38,8 @@ func (r *room) of(b backend.Backend) backend.Room {
 	return r.tables[b]
 }
 
-// take takes the room of a flow, or returns why there is none. It touches nothing. A flow of the stack that hardware may count
-// goes on without a shadow.
+// take counts off the room of a flow, or returns why there is none. It changes nothing outside r. A flow that hardware may count
+// needs no room for a shadow.
 func (r *room) take(c *flowState) error {
 	var tables backend.Room
 	of, stack := r.p.choices.of(c.Flow), r.p.mover.stack
@@ -48,7 +48,7 @@ func (r *room) take(c *flowState) error {
 		tables = r.of(stack.software)
 	case c.offload == nil && len(of.open) == 0:
 		return r.p.unplaced([]*flowState{c}, of, nil)
-	case c.offload == nil && len(of.open) == 1: // several: one may take what another refuses
+	case c.offload == nil && len(of.open) == 1: // with several backends, another one may take the flow
 		tables = r.of(of.open[0])
 	}
 
@@ -77,7 +77,7 @@ func (r *room) take(c *flowState) error {
 	return nil
 }
 
-// refuseBeyond refuses the added flows that find no room beside those that were configured before them.
+// refuseBeyond refuses the added flows for which there is no room beside the flows configured before them.
 func (ch *change) refuseBeyond(r *room) {
 	e := ch.e
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool {

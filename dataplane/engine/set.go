@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// change is a change of the set of flows. It is used once, with Engine.ctl held.
+// change is one change of the set of flows. It can be applied once. Callers hold Engine.ctl.
 type change struct {
 	e          *Engine
 	add        []backend.Placed
@@ -32,8 +32,8 @@ type change struct {
 	altering   *alterations          // the flows of alter
 }
 
-// apply makes the change, all of it or nothing; commit decides. Flows are altered and added first, and removed last: refusals
-// of a device or of a table come before the steps that cannot be undone.
+// apply makes the whole change, or undoes it; commit decides. It alters and adds flows first, and removes flows last. So whatever a
+// device or a table may refuse comes before the steps that cannot be undone.
 func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error) {
 	e := ch.e
 	was := e.cfg
@@ -59,7 +59,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	stays := context.WithoutCancel(ctx)
 	starting := e.catalogue.Inheriting()
 	if err := ch.carryOut(ctx, alter, was.Interfaces, commit); err != nil {
-		if starting { // the next start needs the entries that this one inherited
+		if starting { // undo nothing: the next start needs the entries that this one has inherited
 			return err
 		}
 		undone := ch.inForce(alter, errors.Is(err, backend.ErrUndone))
@@ -72,15 +72,15 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	}
 	ch.noteOrder()
 	if ch.interfaces != nil && !starting {
-		e.watcher.arrange(stays) // so that the sources are right when the call returns
+		e.watcher.arrange(stays) // now, so that the sources are right when the call returns
 		e.watcher.showSources()
 	}
 	return nil
 }
 
-// carryOut takes the steps of the change, up to the first error. was are the interfaces of before.
+// carryOut makes the change step by step, up to the first error. was are the interfaces from before the change.
 func (ch *change) carryOut(ctx context.Context, alter *alterations, was []dataplane.Interface, commit *control.Commit) error {
-	// Flows may be on interfaces that come, and on those that go.
+	// Until the change is complete, flows may be on new interfaces and on old ones.
 	if err := ch.giveInterfaces(both(ch.interfaces, was)); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (ch *change) carryOut(ctx context.Context, alter *alterations, was []datapl
 		return err
 	}
 
-	// From here on the change stays although its caller gives up.
+	// From here on the change stays, even if its caller gives up.
 	if err := commit.Keep(ctx); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (ch *change) carryOut(ctx context.Context, alter *alterations, was []datapl
 	return ch.removeFlows(ctx)
 }
 
-// giveInterfaces tells the backends to count on list, if the change is one of interfaces.
+// giveInterfaces makes the backends count on the interfaces of list, if the change has interfaces at all.
 func (ch *change) giveInterfaces(list []dataplane.Interface) error {
 	if ch.interfaces == nil {
 		return nil
@@ -123,8 +123,8 @@ func (ch *change) giveInterfaces(list []dataplane.Interface) error {
 	return ch.e.giveInterfaces(list)
 }
 
-// report puts the change in force. Then it logs each removed and each added flow, and sends an event about it. Its caller lets
-// readers in, so it changes nothing that ctl guards.
+// report shows the change to readers. Then it logs each removed and each added flow, and sends an event for each. Callers let readers
+// in meanwhile, so report must not change anything that ctl guards.
 func (ch *change) report() {
 	e := ch.e
 	e.commit()
@@ -138,7 +138,7 @@ func (ch *change) report() {
 	}
 }
 
-// noteChange notes beside the pins whether a change is under way.
+// noteChange notes beside the pins whether a change is under way. If we are killed in a change, the next start finds the note.
 func (e *Engine) noteChange(underWay bool) {
 	for _, b := range e.backends {
 		if n, is := b.(backend.ChangeNoter); is {
@@ -147,17 +147,19 @@ func (e *Engine) noteChange(underWay bool) {
 	}
 }
 
-// install counts the added flows and makes them flows of the set. Some are installed already. After an error uninstall follows.
+// install has the added flows counted, and makes them flows of the set. installed has the slots of those that XDP has by now. After
+// an error callers must call uninstall.
 func (ch *change) install(ctx context.Context, installed map[*flowState]backend.Installed) error {
 	e := ch.e
-	beyond := len(ch.add) - len(ch.added) // flows that found no room
+	beyond := len(ch.add) - len(ch.added) // refuseBeyond has found no room for these
 	known := len(e.refused.flows)
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	ch.added = append(plain, slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })...)
 	stacked := ch.added[len(plain):] // installStacked replaces some
-	// Halves go to hardware one after the other. A flow that came behind one over which it wins would find its packets counted there.
+	// installStacked may install halves one after the other. In order of precedence no half wins packets of an earlier one, which
+	// hardware would count already.
 	slices.SortFunc(stacked, byPrecedence)
-	e.adding = ch.added // after an error until uninstall has taken their entries back
+	e.adding = ch.added // after an error, until uninstall has removed their entries
 	if err := e.placement.place(ctx, plain, installed); err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (ch *change) install(ctx context.Context, installed map[*flowState]backend.
 		return err
 	}
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
-	if beyond > 0 && len(e.refused.flows) > known { // flows that were refused later have left room
+	if beyond > 0 && len(e.refused.flows) > known { // the attempt has refused more flows, so there may be room for some again
 		e.refused.again = true
 	}
 	slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
@@ -176,8 +178,8 @@ func (ch *change) install(ctx context.Context, installed map[*flowState]backend.
 	return nil
 }
 
-// installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list. Until
-// then the shadows of all stay, because an earlier process may have left their slots.
+// installStacked adds flows to the stack. If a start goes on without refused flows, it finds them by halving the list. The shadows
+// of all flows stay meanwhile: some are slots that an earlier process has left, and their counts would be lost.
 func (ch *change) installStacked(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	err := e.placement.placeOffload(ctx, flows)
@@ -222,7 +224,7 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	var errs []error
 	for _, c := range flows {
 		e.ctl.Pause()
-		if c.published() { // Engine.entries has its entry until then
+		if c.published() { // so it has an entry in the mirror
 			errs = append(errs, e.catalogue.GiveBack(c.handle))
 			c.edit().handle = shm.Handle{}
 		}
@@ -235,7 +237,7 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 	return errors.Join(append(errs, e.placement.removeFromStack(ctx, flows, room))...)
 }
 
-// refuse goes on without added flows.
+// refuse removes added flows again, and adds them to the refused ones. The change goes on without them.
 func (ch *change) refuse(ctx context.Context, flows map[*flowState]error) error {
 	if len(flows) == 0 {
 		return nil
@@ -249,18 +251,18 @@ func (ch *change) refuse(ctx context.Context, flows map[*flowState]error) error 
 		return err
 	}
 	ch.added = slices.DeleteFunc(ch.added, func(c *flowState) bool { return flows[c] != nil })
-	ch.e.refused.again = true // they have left room
+	ch.e.refused.again = true // there may be room for others now
 	return nil
 }
 
-// removeFlows ends the counting of all removed flows, or of none with an error.
+// removeFlows stops counting the removed flows: all, or none if it returns an error.
 func (ch *change) removeFlows(ctx context.Context) error {
 	if len(ch.remove) == 0 {
 		return nil
 	}
 	e := ch.e
-	// Uninstall first: a flow that its backend cannot remove stays a flow, and after a kill in between its entry goes on
-	// from the last total. The poller reads the slot until forget, and ctl keeps other flows off the slot until then.
+	// Uninstall comes before forget. If the backend cannot remove a flow, it stays a flow. If we are killed in between, its entry
+	// goes on from the last total. Until forget the poller reads the slot, which no other flow can get while we hold ctl.
 	room := countOffloaded(ch.remove)
 	if err := e.placement.uninstall(ctx, ch.remove); err != nil {
 		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))
@@ -277,8 +279,8 @@ func (ch *change) removeFlows(ctx context.Context) error {
 	return nil
 }
 
-// noteOrder notes the order of the set after the change. A refused flow has a place in it, too. A refused flow of an earlier
-// change keeps its place, unless the given flows come before all others: then it comes behind them.
+// noteOrder gives all flows of the set their places after the change, refused ones included. A flow that an earlier change refused
+// keeps its place, unless the given flows go before all others: then it goes behind them.
 func (ch *change) noteOrder() {
 	e := ch.e
 	list := ch.list
@@ -336,7 +338,7 @@ func (ch *change) announce(d dataplane.Difference) {
 	}
 }
 
-// newChange returns the difference between the set and the given flows, and the change that makes the set these.
+// newChange returns the change from the set in force to the given flows, and the difference between the two.
 func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, *change, error) {
 	ch := &change{e: e}
 	there := slices.SortedFunc(maps.Values(e.flows), func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
@@ -379,7 +381,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 	return d, ch, nil
 }
 
-// settings notes the settings that change.
+// settings adds to the difference and to the change the settings that differ.
 func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err error) {
 	want.Flows = nil
 	if err := want.Validate(); err != nil {
@@ -387,7 +389,7 @@ func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err 
 	}
 	from, reserved := ch.e.cfg, ch.e.Set.List()
 	want = withDefaults(want)
-	called := func(name string) bool { // ReserveWords or ReleaseWords has changed it, which is no difference
+	called := func(name string) bool { // ReserveWords or ReleaseWords has changed it since, so it differs from the file on purpose
 		is := slices.ContainsFunc(reserved, func(w dataplane.ReservedWords) bool { return w.Name == name })
 		return slices.Contains(ch.e.cfg.Words, name) != is
 	}
@@ -418,7 +420,7 @@ func (ch *change) checkInterfaces() error {
 	return nil
 }
 
-// stay returns the given flows and the other flows that the set keeps.
+// stay returns the set after the change: the given flows, and the others that it keeps.
 func stay(there []*flowState, plan setchange.Plan, given []flow.Flow) []flow.Flow {
 	gone := make(map[string]bool)
 	for _, name := range plan.Remove {
@@ -436,7 +438,7 @@ func stay(there []*flowState, plan setchange.Plan, given []flow.Flow) []flow.Flo
 	return all
 }
 
-// both returns the interfaces of the set after the change, then the other interfaces of before.
+// both returns the interfaces of after the change, and then those that only the set of before has.
 func both(now, was []dataplane.Interface) []dataplane.Interface {
 	all := slices.Clone(now)
 	for _, i := range was {

@@ -5,7 +5,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// updateSource finds out whether the source of a flow has changed where it is: a lost hook, reset counters, another link.
+// updateSource updates a flow that has not moved, but whose source may have changed: its hook was lost, its device has reset its
+// counters, or its interface is another one.
 func (m *mover) updateSource(c *flowState) error {
 	if err := m.declareLosses(c); err != nil {
 		return err
@@ -22,10 +23,10 @@ func (m *mover) updateSource(c *flowState) error {
 	return m.writeSource(c)
 }
 
-// outage is why a total has a discontinuity where it is counted by hooks.
+// outage is the reason for a discontinuity in the event of a flow that XDP or TCX counts.
 const outage = "its hook was lost for a while, or counting moved between XDP and TCX"
 
-// declareLosses adds a discontinuity to the total of a flow, if its source may have missed packets since the last one.
+// declareLosses adds a discontinuity to the total of a flow if its source may have missed packets since the last discontinuity.
 func (m *mover) declareLosses(c *flowState) error {
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		if !c.lacksPackets(u) {
@@ -46,7 +47,7 @@ func (m *mover) declareLosses(c *flowState) error {
 		return m.catalogue.SetContinuity(c.handle, c.past)
 	}
 	if c.follows && !m.shadowComplete(c) {
-		// The total no longer follows from the shadow's count, also where the device is lost.
+		// The count of the shadow does not tell the total any more, even if the device is lost.
 		if err := m.writeHardwareContinuity(c); err != nil {
 			return err
 		}
@@ -60,9 +61,8 @@ func (c *flowState) lacksPackets(u backend.SoftwareBackend) bool {
 	return last.After(c.seen())
 }
 
-// declareAmid is declareLosses for totals that hooks count, while the holder of ctl lets others read. The holder may read flows
-// meanwhile and put them in force, so all that changes is the past of the flow, here and in the mirror. The caller sends the
-// event.
+// declareAmid is declareLosses while a control call holds ctl and lets readers in, for flows that XDP or TCX counts. The call may read
+// the flow at the same time, so declareAmid changes only its past, here and in the mirror. Callers send the event.
 func (m *mover) declareAmid(c *flowState) (declared bool, err error) {
 	u, ok := c.backend.(backend.SoftwareBackend)
 	if !ok || !c.published() || !c.lacksPackets(u) {
@@ -86,7 +86,7 @@ func (m *mover) declareDivided(c *flowState) error {
 	return nil
 }
 
-// resets returns how often the hardware that counts a flow has reset its slots.
+// resets returns how often the device of a flow has reset its counters; 0 for a flow that hardware does not count.
 func (m *mover) resets(c *flowState) uint64 {
 	if c.offload == nil || !c.offloaded {
 		return 0

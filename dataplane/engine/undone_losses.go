@@ -10,19 +10,18 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// mostUndoneCompared bounds the pairs of flows that declare compares, which takes about 100 ms. The flows beyond it get a
-// discontinuity without a comparison.
+// mostUndoneCompared is how many pairs of flows declare compares at most, which takes about 100 ms. If there are more, the rest of
+// the flows get a discontinuity without a comparison.
 const mostUndoneCompared = 4_000_000
 
-// undone is what a change has had in force in software when it is undone. Packets that passed meanwhile were counted by
-// flows that are gone.
+// undone is what a change had in force in XDP until it was undone. Packets that passed meanwhile may have counted for flows that do
+// not exist any more.
 type undone struct {
-	flows   []backend.Placed    // that counted before alone, or meanwhile alone
-	altered map[*flowState]bool // that had other packets than before and after
+	flows   []backend.Placed    // flows that counted only until the change, or only during it
+	altered map[*flowState]bool // flows that counted other packets during the change
 }
 
-// inForce returns what the change has in force. refused says that the last step of the change was refused after packets had
-// been counted by its flows.
+// inForce returns what the change has in force now. refused: its last step was refused only after its flows had counted packets.
 func (ch *change) inForce(alter *alterations, refused bool) undone {
 	u := undone{flows: slices.Clone(ch.e.refused.tried), altered: make(map[*flowState]bool)}
 	for _, c := range ch.added {
@@ -39,7 +38,7 @@ func (ch *change) inForce(alter *alterations, refused bool) undone {
 			continue
 		}
 		u.flows = append(u.flows, x.before(), x.to)
-		// Until the backend has taken the new rules, those from before count too. Once all is done, undo declares the loss.
+		// Until XDP has taken the new rules, the flow counts by the old ones. Once the change is done, undo declares the loss.
 		u.altered[x.c] = len(alter.ends) > 0 && !alter.done
 	}
 	for _, c := range alter.left {
@@ -51,7 +50,7 @@ func (ch *change) inForce(alter *alterations, refused bool) undone {
 	return u
 }
 
-// noteOthers notes the changed flows that have lost packets to flows that came, or have got packets of flows that went.
+// noteOthers notes the altered flows that have lost packets to added flows, or have got packets of removed ones.
 func (a *alterations) noteOthers(u undone) {
 	compared := 0
 	for _, x := range a.list {
@@ -69,8 +68,7 @@ func (a *alterations) noteOthers(u undone) {
 	}
 }
 
-// notePassed notes the flows that have changed places with each other, if they match the same packets: one has counted packets
-// of the other.
+// notePassed notes overlapping flows that have changed places with each other: one of the two has counted packets of the other.
 func (a *alterations) notePassed(altered map[*flowState]bool) {
 	of := make(map[*flowState]*alteration)
 	for _, x := range a.list {
@@ -102,7 +100,7 @@ func (a *alterations) notePassed(altered map[*flowState]bool) {
 	}
 }
 
-// inSoftware reports whether software has rules of a flow that is being added.
+// inSoftware reports whether XDP has rules of a flow that is being added.
 func (c *flowState) inSoftware() bool {
 	if c.offload != nil {
 		return c.hasShadow
@@ -111,8 +109,8 @@ func (c *flowState) inSoftware() bool {
 	return is
 }
 
-// declare declares a loss of each flow whose packets a flow of the undone change may have counted. The total of a flow that
-// hardware counts has them, but does not follow from its shadow any more.
+// declare adds a discontinuity to each flow whose packets may have counted for a flow of the undone change. A flow that hardware counts
+// has its packets, but its shadow lacks them and stops following.
 func (u undone) declare(e *Engine) error {
 	if len(u.flows)+len(u.altered) == 0 {
 		return nil

@@ -16,16 +16,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/words"
 )
 
-// healthPeriod is how often conditions that have no signal are updated.
+// healthPeriod is how often we look for conditions that nothing signals.
 const healthPeriod = time.Second
 
-// answerPatience is how long the watcher waits for a backend to tell its conditions, and for a change of the flows to let it
-// repair the mirror.
+// answerPatience is how long the watcher waits for a backend to list its conditions, and for a change of the flows to let it repair
+// the mirror.
 const answerPatience = healthPeriod / 2
 
-// watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the
-// instance ends. One goroutine moves flows when it finds ctl free, and may then wait for a kernel or a device. Another one
-// does the rest, and waits for neither.
+// watcher updates the conditions, moves flows when links or devices have changed, and repairs the mirror. It has two goroutines. One
+// moves flows whenever ctl is free, and may wait for the kernel or a device. The other does the rest, and waits for neither.
 type watcher struct {
 	ctl        control.Lock
 	log        *slog.Logger
@@ -76,14 +75,14 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// moveFlows moves flows until ctx ends: after a signal of moved, and while some wait. It signals changed when conditions
-// may have changed. To try a refused flow may attach programs and detach them again, and so be a change itself: flows are
-// tried once between two ticks at most.
+// moveFlows moves flows until ctx ends: after each signal of moved, and at each tick while some flow waits. It signals changed when
+// conditions may have changed. Trying a refused flow may attach programs and detach them again, which is a change of its own. So it
+// tries them at most once a tick.
 func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed chan<- struct{}) {
 	tick := time.NewTicker(healthPeriod)
 	defer tick.Stop()
 	stale := false // sources may differ from the mirror
-	ticked := true // since refused flows were tried last
+	ticked := true // there was a tick since we last tried the refused flows
 	for {
 		if stale {
 			if w.refreshSources(w.life, ticked) {
@@ -103,8 +102,8 @@ func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed 
 				return
 			case <-tick.C:
 				ticked = true
-				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
-					w.noteChange(false) // also the caller of the last change knows its end by now
+				if w.ctl.TryLock() { // do not wait: Close holds ctl while it waits for this goroutine
+					w.noteChange(false) // no change is under way, and the caller of the last one knows its end by now
 					w.ctl.Unlock()
 				}
 				stale = stale || w.hasWaiting()
@@ -117,8 +116,8 @@ func (w *watcher) moveFlows(ctx context.Context, moved <-chan struct{}, changed 
 	}
 }
 
-// repairMirror makes the mirror anew where it is damaged. A change of the flows lets it in between two steps. If that takes
-// longer than answerPatience, the next call repairs.
+// repairMirror makes the mirror again if it is damaged. If a change of the flows is under way, it waits for a pause between two steps,
+// for answerPatience at most. If there is none, the next call repairs.
 func (w *watcher) repairMirror(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, answerPatience)
 	defer stop()
@@ -141,15 +140,15 @@ func forward(ctx context.Context, from <-chan struct{}, to ...chan<- struct{}) {
 	}
 }
 
-// signal sends to a channel of one signal.
+// signal sends to a channel with room for one signal, unless one is waiting there.
 func signal(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
-	default: // one is pending
+	default:
 	}
 }
 
-// audit notes which flows the audit finds to differ. It does nothing when a control call is under way.
+// audit runs the audit, unless a control call is under way.
 func (w *watcher) audit() {
 	if !w.placement.audit || !w.ctl.TryLock() {
 		return
@@ -159,9 +158,9 @@ func (w *watcher) audit() {
 	w.differ.Store(&differ)
 }
 
-// refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. It returns false
-// without doing so when a control call is under way: Close waits for this goroutine with ctl held, so it must not wait
-// for ctl. Losses of hooks are declared all the same. retry: the refused flows are tried again now, else at the next tick.
+// refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. If a control call is under
+// way, it only declares lost hooks, and returns false: it must not wait for ctl, because Close holds ctl while it waits for this
+// goroutine. With retry it also tries the refused flows again. Otherwise the next tick does.
 func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	if !w.ctl.TryLock() {
 		w.declareAmid(ctx)
@@ -178,9 +177,8 @@ func (w *watcher) refreshSources(ctx context.Context, retry bool) bool {
 	return true
 }
 
-// declareAmid declares losses of hooks while a control call is under way, which may take minutes. Readers have seen the totals
-// grow since the hooks came back, so the losses cannot wait for its end. If the call lets nobody in for answerPatience, the next
-// try declares them.
+// declareAmid declares losses of hooks while a control call is under way. Such a call may take minutes, and readers see the totals grow
+// since the hooks are back, so the losses must not wait for its end. If the call lets nobody in for answerPatience, we try again later.
 func (w *watcher) declareAmid(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, answerPatience)
 	defer stop()
@@ -201,7 +199,7 @@ func (w *watcher) declareAmid(ctx context.Context) {
 	}
 }
 
-// arrange moves flows to the sources that they may have now. It is called with ctl held, as is showSources.
+// arrange moves flows to the best sources that they can have now. Callers hold ctl, as for showSources.
 func (w *watcher) arrange(ctx context.Context) {
 	w.placement.enableOffload()
 	if err := w.placement.arranger.arrange(ctx, nil, nil); err != nil {
@@ -219,7 +217,7 @@ func (w *watcher) showSources() {
 	}
 }
 
-// hasWaiting reports whether flows wait for a source that may exist by now.
+// hasWaiting reports whether a flow waits for a source, which may exist by now.
 func (w *watcher) hasWaiting() bool {
 	if !w.ctl.TryLock() {
 		return false

@@ -33,7 +33,7 @@ var mutants = []mutant{
 	{"dataplane/engine/publish.go", `in.Gap = in.Gap || last.After(`, `in.Gap = in.Gap || last == last || last.After(`},           // it declares always
 	{"dataplane/engine/publish.go", `covered && !since.After(backend.Moment(old.Continuity.Seen))`, `(covered || since == 0)`},    // a shadow is always complete
 	{"dataplane/engine/handover.go", `lacks = !h.complete ||`, `lacks =`},                                                         // what a slot has missed is no loss
-	{"dataplane/engine/handover.go", `total = backend.Max(h.stands, h.known)`, `total = h.stands`},                                // what a slot has counted since is dropped
+	{"dataplane/engine/handover.go", `total = backend.Max(h.last, h.bySlot)`, `total = h.last`},                                   // what a slot has counted since is dropped
 	{"dataplane/engine/arrange_steps.go", "m.stack.software.Look()\n\t}\n\tvar off", "}\n\tvar off"},                              // a hook is released before a look
 	{"dataplane/engine/follow.go", `if err == nil && own.Packets == 0 {`, `if err == nil && own.Packets >= 0 {`},                  // a shadow lacks what passed amid an addition
 	{"dataplane/engine/follow.go", `if meets && o.published() && !o.hasShadow {`, `if meets && false {`},                          // a shadow counts packets of a flow that has none
