@@ -18,19 +18,13 @@ var hexParts = []struct {
 	{"The header that never changes", 0, 128,
 		"`magic`; `version` 1, `byte_order`, `header_length` 0x10000, `clock` 1; `segment_length` 0x440000, `created_wall`; …, " +
 			"`segment_counters` 0x1000, `block_length` 0x40, `history` 4, `file`; the last 8 bytes are the `checksum`."},
-	{"Cycles", hdrCycleBegun, 32, "`cycle_begun` and `cycle_done` 6, `cycle_done_at`."},
-	{"Fill levels", hdrCatalogueChanges, 32, "`catalogue_changes`; `counters_used` 4, `records_used` 1; `segments` 2."},
 	{"The segment table", hdrTable, 16, "Segment 0 is of `kind` 1 and has used 4 slots; segment 1 is of `kind` 2 and has used 1."},
-	{"The first record of the ring", headerSize, 64,
-		"`position` 5, which has overwritten 1; `index` 0, `generation` 1; `time`, `packets`, `bytes`; `cycle` 5."},
 	{"The entry of `web`", headerSize + 65536, 80,
 		"`identity`: 2 (LIVE) << 32 | 1; `freed_at` 0, `added_at`; `born` 0; the name."},
 	{"Its block's sequence word", headerSize + 65536 + segSeq, 16, "Epoch 1, count 18: two publishes for each of five additions and one removal, and six cycles. It is even: copy 0 is current."},
 	{"The current copy, and its first two rows", headerSize + 65536 + segCopy0, 112,
 		"`cycle` 6, `oldest` 1015, `newest` 1035; `live` 0xf; `epoch` 1; at 64 the value of `web`: 15 packets, 1,500 bytes, " +
 			"sampled at 1015, then the value of `dns`."},
-	{"The record of `fast`", headerSize + 65536 + segmentSize + segSeq, 64,
-		"The sequence word; the values of both slots; the low halves of their cycles."},
 }
 
 // hexSection is section 4.
