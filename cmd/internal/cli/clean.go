@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
@@ -164,15 +163,18 @@ func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
 	return rest
 }
 
-// confirm asks on the terminal. Without an answer nothing is done.
+// confirm returns nil only if the user answers yes. Input that ends without an answer is a no.
 func confirm(env *Env, question string) error {
-	fmt.Fprintf(env.Stderr, "%s [y/N] ", question)
-	line, _ := bufio.NewReader(env.Stdin).ReadString('\n')
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		fmt.Fprintln(env.Stderr)
-		return withHint(errors.New("nothing was changed: the answer was not yes"), "AGAIN --yes")
+	answer, err := ask(env, question)
+	if answer == "y" || answer == "yes" {
+		return nil
 	}
-	return nil
+
+	fmt.Fprintln(env.Stderr) // below the question
+	if errors.Is(err, context.Canceled) {
+		return withHint(errors.New("nothing was changed: a signal came before the answer"), "AGAIN --yes")
+	}
+	return withHint(errors.New("nothing was changed: the answer was not yes"), "AGAIN --yes")
 }
 
 // clean removes one instance. It holds the locks of the pins and of the mirror meanwhile, so no instance of that name

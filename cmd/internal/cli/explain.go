@@ -142,7 +142,7 @@ func (c *explainCmd) captured(env *Env, path string, p *replay.Packet) error {
 	cut, err := explain.Captured(f, c.Number, p)
 	switch {
 	case errors.Is(err, explain.ErrNumber):
-		return usagef("%s: %w; --number is %d", path, err, c.Number)
+		return withHint(usagef("%s: %w", path, err), "a smaller --number; the first packet of a capture is 1")
 	case err != nil:
 		return hintCapture(fmt.Errorf("%s: %w", path, err))
 	}

@@ -77,7 +77,7 @@ func (c *exportCmd) Run(env *Env) error {
 	if c.Conditions {
 		o.Conditions = func(ctx context.Context) ([]dataplane.Condition, error) { return c.conditions(ctx, env.named) }
 	}
-	if err := o.Check(); err != nil {
+	if err := o.Validate(); err != nil {
 		return &usageError{err}
 	}
 	return export.Run(env.Context, o)

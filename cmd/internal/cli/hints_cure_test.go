@@ -257,6 +257,7 @@ var notCarriedOut = map[string]string{
 	"--listen with another address; ss -ltnp names the program that has this one":                                                                             "export.txtar has the cause; export then runs until a signal",
 	"correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory":            "the same",
 	"mirror.history in the configuration, or flowtally top":                                                                                                   "top runs until a key",
+	"a smaller --number; the first packet of a capture is 1":                                                                                                  "explain.txtar has the cause, and takes a packet with a smaller number",
 	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestDenseConfiguration has the cause and the check",
 	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCostlyConfiguration has the cause and the check",
 	"flowtally doctor # names the fault of the directory; or another --mirror PATH":                                                                           "place.txtar carries out the command that doctor prints",

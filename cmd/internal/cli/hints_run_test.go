@@ -44,6 +44,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"-f FILE names":                                          {"testdata/script/apply.txtar", "try: -f FILE names the file"},
 	"a packet in words":                                      {"testdata/script/explain.txtar", "try: a packet in words"},
 	"--config FILE or --flow":                                {"testdata/script/explain.txtar", "try: --config FILE or --flow"},
+	"a smaller --number":                                     {"testdata/script/explain.txtar", "try: a smaller --number"},
 	"flowtally run --config FILE # writes one":               {"testdata/script/get.txtar", "# writes one"},
 	"AGAIN --owner UID":                                      {"badinput_linux_test.go", "--owner UID"},
 	"flowtally queue-pairs list":                             {"testdata/script/queue-pairs.txtar", "try: flowtally queue-pairs list$"},

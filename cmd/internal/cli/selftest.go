@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +128,10 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 	}
 }
 
-// agreed asks on the terminal. Without a terminal there is no agreement.
+// agreed reports whether the user answers yes. Input that ends without a whole line is a no.
 func agreed(env *Env) bool {
-	fmt.Fprint(env.Stderr, "Go on? [y/N] ")
-	line, err := await(env.Context, func() (string, error) { return bufio.NewReader(env.Stdin).ReadString('\n') })
-	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
+	answer, err := ask(env, "Go on?")
+	return err == nil && strings.HasPrefix(answer, "y")
 }
 
 // hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names

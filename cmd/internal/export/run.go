@@ -17,8 +17,8 @@ type RunOptions struct {
 	Ready     func() error // called when the exporter serves and pushes
 }
 
-// Check returns the first mistake in the options.
-func (o RunOptions) Check() error {
+// Validate returns the first mistake in the options.
+func (o RunOptions) Validate() error {
 	if err := ValidateLabelKeys(o.LabelKeys); err != nil {
 		return fmt.Errorf("--label-keys: %w", err)
 	}
@@ -47,7 +47,7 @@ func (o RunOptions) Check() error {
 // ErrListen: the address to serve on cannot be had.
 var ErrListen = errors.New("address cannot be listened on")
 
-// Run serves and pushes the counters until ctx ends, or until one of the two fails. o has passed Check.
+// Run serves and pushes the counters until ctx ends, or until one of the two fails. o has passed Validate.
 func Run(ctx context.Context, o RunOptions) error {
 	e := New(o.Options)
 	defer e.Close()
