@@ -6,14 +6,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// families are the metric families that have one series for each counter. Their series, with the labels, are kept as
-// long as the catalogue does not change; a scrape sets only the values.
+// families are the metric families with one series for each counter. Building the series with their labels is most of
+// the work of a scrape, so they are built once per change of the catalogue. After that a scrape only sets the values.
 type families struct {
-	epoch uint64 // of the catalogue that series is of
-	by    [kinds]family
+	epoch  uint64 // the epoch of the catalogue for which the series were built
+	byKind [kinds]family
 }
 
-// kind is one of the families.
+// kind selects one of the families.
 type kind int
 
 const (
@@ -25,7 +25,7 @@ const (
 	kinds
 )
 
-// described are name and help of each family.
+// described has the name and the help text of each family.
 var described = [kinds]struct{ name, help string }{
 	kindPackets:          {"flowtally_packets_total", "Packets that the counter counted."},
 	kindBytes:            {"flowtally_bytes_total", "Bytes of these packets; flowtally get shows their basis."},
@@ -34,51 +34,65 @@ var described = [kinds]struct{ name, help string }{
 	kindDiscontinuities:  {"flowtally_discontinuities_total", "Points in the total of the counter where packets may be missing or counted twice."},
 }
 
-// family is one family. series[i] is of row i of the catalogue, and nil where the family has none.
+// family is one metric family.
 type family struct {
-	series []*dto.Metric
-	shown  []*dto.Metric // the present ones, as they are rendered
+	series []*dto.Metric // by row of the catalogue; nil if this family does not apply to the row
+	shown  []*dto.Metric // the subset with a value in this scrape
 }
 
-// of returns the families of the two values of a counter.
-func of(e shm.Entry) (first, second kind) {
+// kindsOf returns the families for the two values of a counter: packets and bytes, or completions and errors.
+func kindsOf(e shm.Entry) (first, second kind) {
 	if e.Kind == shm.KindCompletion {
 		return kindCompletions, kindCompletionErrors
 	}
 	return kindPackets, kindBytes
 }
 
-// render returns the families with the values of l. They are valid until the next call.
+// render returns the families with the values of l. The caller must encode them before the next call, which sets the
+// values of the same series.
 func (f *families) render(l look, epoch uint64) []*dto.MetricFamily {
 	if f.epoch != epoch {
-		f.make(l.series)
+		f.build(l.series)
 		f.epoch = epoch
 	}
-	for k := range f.by {
-		f.by[k].shown = f.by[k].shown[:0]
+
+	for k := range f.byKind {
+		f.byKind[k].shown = f.byKind[k].shown[:0]
 	}
 	for i := range l.series {
-		r := &l.series[i]
-		first, second := of(r.entry)
-		if !r.gone {
-			f.by[kindDiscontinuities].show(i, float64(r.entry.Continuity.Discontinuities))
-		}
-		if r.value.SampledAt != 0 && !r.tooLarge {
-			f.by[first].show(i, float64(r.value.Packets))
-			if !r.unlike {
-				f.by[second].show(i, float64(r.value.Bytes))
-			}
-		}
+		f.setValues(i, &l.series[i])
 	}
+
 	var out []*dto.MetricFamily
-	for k := range f.by {
-		if shown := f.by[k].shown; len(shown) > 0 {
-			out = append(out, &dto.MetricFamily{
-				Name: &described[k].name, Help: &described[k].help, Type: dto.MetricType_COUNTER.Enum(), Metric: shown,
-			})
+	for k := range f.byKind {
+		shown := f.byKind[k].shown
+		if len(shown) == 0 {
+			continue
 		}
+		out = append(out, &dto.MetricFamily{
+			Name:   &described[k].name,
+			Help:   &described[k].help,
+			Type:   dto.MetricType_COUNTER.Enum(),
+			Metric: shown,
+		})
 	}
 	return out
+}
+
+// setValues shows the values of row i. A counter without a sample has none, because absent is not zero.
+func (f *families) setValues(i int, r *row) {
+	if !r.gone {
+		f.byKind[kindDiscontinuities].show(i, float64(r.entry.Continuity.Discontinuities))
+	}
+	if r.value.SampledAt == 0 || r.tooLarge {
+		return
+	}
+
+	first, second := kindsOf(r.entry)
+	f.byKind[first].show(i, float64(r.value.Packets))
+	if !r.unlike {
+		f.byKind[second].show(i, float64(r.value.Bytes))
+	}
 }
 
 func (f *family) show(i int, v float64) {
@@ -87,21 +101,21 @@ func (f *family) show(i int, v float64) {
 	f.shown = append(f.shown, m)
 }
 
-// make makes the series of rows.
-func (f *families) make(rows []row) {
-	for k := range f.by {
-		f.by[k] = family{series: make([]*dto.Metric, len(rows))}
+// build makes the series of rows, without values.
+func (f *families) build(rows []row) {
+	for k := range f.byKind {
+		f.byKind[k] = family{series: make([]*dto.Metric, len(rows))}
 	}
 	for i := range rows {
-		first, second := of(rows[i].entry)
-		labels := pairs(rows[i].labels)
+		first, second := kindsOf(rows[i].entry)
+		labels := labelPairs(rows[i].labels)
 		for _, k := range [...]kind{first, second, kindDiscontinuities} {
-			f.by[k].series[i] = &dto.Metric{Label: labels, Counter: &dto.Counter{Value: new(float64)}}
+			f.byKind[k].series[i] = &dto.Metric{Label: labels, Counter: &dto.Counter{Value: new(float64)}}
 		}
 	}
 }
 
-func pairs(labels []label) []*dto.LabelPair {
+func labelPairs(labels []label) []*dto.LabelPair {
 	out := make([]*dto.LabelPair, len(labels))
 	for i := range labels {
 		out[i] = &dto.LabelPair{Name: &labels[i].name, Value: &labels[i].value}

@@ -31,7 +31,7 @@ func (r *rendered) now() (stamp, bool) { return r.cycle, true }
 
 func mustTake(t *testing.T, s *shelf, kind string, r *rendered, cut func() error) *claim {
 	t.Helper()
-	c, err := s.take(t.Context(), ask{kind: kind, now: r.now, render: r.render, cut: cut})
+	c, err := s.take(t.Context(), request{kind: kind, now: r.now, render: r.render, cut: cut})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestCrowdSharesOneRendering(t *testing.T) {
 	now := func() (stamp, bool) { return stamp{}, false }
 	var all sync.WaitGroup
 	take := func(ctx context.Context) {
-		c, err := s.take(ctx, ask{kind: "a", now: now, render: render})
+		c, err := s.take(ctx, request{kind: "a", now: now, render: render})
 		if err != nil {
 			t.Error(err)
 			return
@@ -99,7 +99,7 @@ func TestCrowdSharesOneRendering(t *testing.T) {
 	// One whose client has gone does not wait.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.take(gone, ask{kind: "a", now: now, render: render}); !errors.Is(err, context.Canceled) {
+	if _, err := s.take(gone, request{kind: "a", now: now, render: render}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	goOn <- struct{}{}
@@ -147,7 +147,7 @@ func TestOldestResponseMakesRoom(t *testing.T) {
 		t.Errorf("%d responses of %d bytes are kept", len(s.all), s.held)
 	}
 	mustTake(t, s, "b", r, func() error { return errors.ErrUnsupported })
-	if _, err := s.take(t.Context(), ask{kind: "a", now: r.now, render: r.render}); !errors.Is(err, errHeld) {
+	if _, err := s.take(t.Context(), request{kind: "a", now: r.now, render: r.render}); !errors.Is(err, errHeld) {
 		t.Errorf("a response beside one that cannot be cut off: %v", err)
 	}
 }

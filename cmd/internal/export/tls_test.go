@@ -116,7 +116,7 @@ basic_auth_users:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckWebConfig(config); err != nil {
+	if err := validateWebConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	m := newMirror(t, webEntry("web"))
