@@ -130,8 +130,8 @@ func TestTakenOverPluginReachesNothingElse(t *testing.T) {
 	}
 }
 
-// TestPathsPermitMore: the attempts on files above fail for the confinement alone.
-func TestPathsPermitMore(t *testing.T) {
+// TestPluginPathsPermitWhatConfinementRefuses: the attempts on files above fail for the confinement alone.
+func TestPluginPathsPermitWhatConfinementRefuses(t *testing.T) {
 	need.Root(t)
 	needLandlock(t)
 	attempts, _ := attacked(t, "FLOWTALLY_PLUGIN_PATHS=/etc/shadow")

@@ -141,7 +141,7 @@ func TestTotalsGoOnOverKills(t *testing.T) {
 	check("after the end")
 }
 
-func TestByHandAndVersion(t *testing.T) {
+func TestPluginStartedByHandNamesTheRightCommand(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

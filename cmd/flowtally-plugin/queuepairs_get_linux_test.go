@@ -15,7 +15,7 @@ import (
 
 // A device's count shows in flowtally get and ends a flowtally wait, though the poller never
 // published it and the plugin is stopped.
-func TestGetWithAStoppedPoller(t *testing.T) {
+func TestGetAndWaitReadTheDeviceWhileThePluginIsStopped(t *testing.T) {
 	const posted = 1000
 	path := filepath.Join(t.TempDir(), "stopped.mirror")
 	c := launchPair(t, dataplane.Config{

@@ -18,7 +18,7 @@ import (
 // A plugin that is killed takes its queue pairs with it. The next one makes them again, connects
 // the pairs of the configuration, and the totals go on: completions published before the kill are
 // kept, with one discontinuity.
-func TestQueuePairsOverARestart(t *testing.T) {
+func TestQueuePairsComeBackWithTheirTotalsAfterAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "restart.mirror")
 	c := launchPair(t, dataplane.Config{Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path}})
 	post := func(n int) {

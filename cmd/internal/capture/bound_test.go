@@ -114,7 +114,7 @@ func TestHostileCapturesTakeLittleMemory(t *testing.T) {
 }
 
 // The lengths of a pcapng file must bear one another out, and its packets are on its interfaces.
-func TestFaultsOfPcapng(t *testing.T) {
+func TestInconsistentPcapngIsReadUpToItsFault(t *testing.T) {
 	frame := ngFrame(0, 60, 60, make([]byte, 60))
 	good := bytes.Join([][]byte{ngHead(), ngInterfaceOf(), frame}, nil)
 	with := func(b ...[]byte) []byte { return append(bytes.Clone(good), bytes.Join(b, nil)...) }

@@ -57,7 +57,7 @@ func readAll(r io.Reader) (records []Record, err error) {
 	}
 }
 
-func TestLinkTypes(t *testing.T) {
+func TestFramesOfEachLinkTypeBecomeEthernetOrIP(t *testing.T) {
 	ip := append([]byte{0x45, 0, 0, 20}, make([]byte, 16)...)
 	eth := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0}, ip...)
 	sll := func(device uint16) []byte {
@@ -100,7 +100,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestBrokenCaptureIsReadUpToItsFault(t *testing.T) {
 	data := make([]byte, 60)
 	good := whole(data)
 	for _, c := range []struct {
@@ -138,7 +138,7 @@ func TestFaults(t *testing.T) {
 
 // A capture of zeros that is compressed a thousand times ends with an error at the bound. A large capture that is compressed as
 // captures are, and a small one of zeros, are read whole.
-func TestInflatedCapture(t *testing.T) {
+func TestGzipBombEndsAtTheBoundAndHonestGzipIsRead(t *testing.T) {
 	const free = 1 << 20
 	noise := make([]byte, 4*free)
 	rand.NewChaCha8([32]byte{}).Read(noise)
@@ -190,7 +190,7 @@ func ng(t *testing.T, second layers.LinkType) []byte {
 	return b.Bytes()
 }
 
-func TestInterfacesOfPcapng(t *testing.T) {
+func TestPcapngRecordsHaveTheNameAndTheLayerOfTheirInterface(t *testing.T) {
 	file := ng(t, layers.LinkTypeRaw)
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)

@@ -28,9 +28,9 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// TestForeignOwner: a mirror that neither root nor the reader owns is refused, unless its owner is
+// TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed: a mirror that neither root nor the reader owns is refused, unless its owner is
 // named; check reads any mirror.
-func TestForeignOwner(t *testing.T) {
+func TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed(t *testing.T) {
 	need.Root(t)
 	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
@@ -109,8 +109,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// TestNoPrivilege: a command that needs a privilege names it and the remedy; other commands work.
-func TestNoPrivilege(t *testing.T) {
+// TestCommandsNameTheMissingPrivilegeAndTheRemedy: a command that needs a privilege names it and the remedy; other commands work.
+func TestCommandsNameTheMissingPrivilegeAndTheRemedy(t *testing.T) {
 	need.Root(t)
 	dir, rootOwned := publicDir(t), publicDir(t)
 	for _, tt := range []struct {
@@ -139,9 +139,9 @@ func TestNoPrivilege(t *testing.T) {
 	}
 }
 
-// TestMissingInterface: an interface that is not there is named, and nothing
+// TestRunOnAMissingInterfaceNamesItAndLeavesNothing: an interface that is not there is named, and nothing
 // is left in the kernel.
-func TestMissingInterface(t *testing.T) {
+func TestRunOnAMissingInterfaceNamesItAndLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)
 	name := lab.Unique("cli-")
@@ -203,9 +203,9 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRunWithoutBPFFS: where no bpffs is mounted, run says how to mount one that only root
+// TestRunWithoutBPFFSSaysHowToMountOne: where no bpffs is mounted, run says how to mount one that only root
 // can write, in the plugin and embedded, and says nothing of RDMA; the command works.
-func TestRunWithoutBPFFS(t *testing.T) {
+func TestRunWithoutBPFFSSaysHowToMountOne(t *testing.T) {
 	need.BPF(t)
 	need.BPFFS(t)
 	need.Netns(t)
@@ -238,8 +238,8 @@ func TestRunWithoutBPFFS(t *testing.T) {
 	}
 }
 
-// TestUntrustedPlugin: root starts no binary that others can write.
-func TestUntrustedPlugin(t *testing.T) {
+// TestRootStartsNoPluginThatOthersCanWrite: root starts no binary that others can write.
+func TestRootStartsNoPluginThatOthersCanWrite(t *testing.T) {
 	need.Root(t)
 	dir := publicDir(t)
 	path := filepath.Join(dir, "flowtally-plugin")
@@ -255,9 +255,9 @@ func TestUntrustedPlugin(t *testing.T) {
 	}
 }
 
-// TestFullFileSystem: a mirror that does not fit is refused whole, with the
+// TestMirrorThatDoesNotFitIsRefusedWhole: a mirror that does not fit is refused whole, with the
 // size that is missing, and leaves nothing behind.
-func TestFullFileSystem(t *testing.T) {
+func TestMirrorThatDoesNotFitIsRefusedWhole(t *testing.T) {
 	need.Cap(t, "sys_admin")
 	dir := publicDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0755"); err != nil {
@@ -282,8 +282,8 @@ func TestFullFileSystem(t *testing.T) {
 	}
 }
 
-// TestEndsOnContext: a command that runs until a signal ends with success at one.
-func TestEndsOnContext(t *testing.T) {
+// TestCommandsThatRunUntilASignalEndWithSuccess: a command that runs until a signal ends with success at one.
+func TestCommandsThatRunUntilASignalEndWithSuccess(t *testing.T) {
 	path, _ := webMirror(t)
 	for _, command := range []string{"top", "watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -299,9 +299,9 @@ func TestEndsOnContext(t *testing.T) {
 	}
 }
 
-// TestTruncatedUnderReader: a mirror that its owner cuts short while it is
+// TestReaderOfATruncatedMirrorEndsWithAnError: a mirror that its owner cuts short while it is
 // read ends the reader with an error, not with a fault.
-func TestTruncatedUnderReader(t *testing.T) {
+func TestReaderOfATruncatedMirrorEndsWithAnError(t *testing.T) {
 	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
 		t.Fatal(err)

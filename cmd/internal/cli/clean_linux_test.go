@@ -58,10 +58,10 @@ func (in *instance) stateOf(pid int) string {
 	return rest[:1]
 }
 
-// TestCleanDetachAndInstances: what a dead instance has left is named by instances and doctor, and clean removes it; a
+// TestDeadInstanceIsCleanedAndARunningOneDetached: what a dead instance has left is named by instances and doctor, and clean removes it; a
 // running instance is refused, and taken off its hooks by detach, also where it hangs; an instance that was stopped
 // with keep_pins is no dead one.
-func TestCleanDetachAndInstances(t *testing.T) {
+func TestDeadInstanceIsCleanedAndARunningOneDetached(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	must := func(code int, says string, args ...string) {
 		t.Helper()

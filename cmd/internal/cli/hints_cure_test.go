@@ -219,12 +219,12 @@ func printedAs(text string) string {
 // notCarriedOut has the next steps that no row carries out, and the reason.
 var notCarriedOut = map[string]string{
 	// Carried out by a test in Go, which has what a script lacks.
-	"AGAIN --yes":                  "TestCleanDetachAndInstances: it takes a dead instance",
-	"flowtally clean --instance …": "TestCleanDetachAndInstances: the command is carried out there, and its cause is a bpffs that lets a process pin and not unpin",
+	"AGAIN --yes":                  "TestDeadInstanceIsCleanedAndARunningOneDetached: it takes a dead instance",
+	"flowtally clean --instance …": "TestDeadInstanceIsCleanedAndARunningOneDetached: the command is carried out there, and its cause is a bpffs that lets a process pin and not unpin",
 	"flowtally instances # then: flowtally clean --instance NAME":                                                                  "the same",
-	"stop it; in an emergency, also where it hangs: flowtally detach --instance …":                                                 "TestCleanDetachAndInstances: it takes a running instance with programs on a hook",
-	"flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started": "TestCleanDetachAndInstances has the command, and the tests of xdp the pins of another release",
-	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestInflatedCapture: it takes a capture that grows too much",
+	"stop it; in an emergency, also where it hangs: flowtally detach --instance …":                                                 "TestDeadInstanceIsCleanedAndARunningOneDetached: it takes a running instance with programs on a hook",
+	"flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started": "TestDeadInstanceIsCleanedAndARunningOneDetached has the command, and the tests of xdp the pins of another release",
+	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestReplayOfAGzipBombNamesTheCause: it takes a capture that grows too much",
 
 	// They need a privilege less, another user, or a tool.
 	"SUDO": "needs a demo without namespaces; user.txtar carries out the same command of others",
@@ -258,10 +258,10 @@ var notCarriedOut = map[string]string{
 	"correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory":            "the same",
 	"mirror.history in the configuration, or flowtally top":                                                                                                   "top runs until a key",
 	"a smaller --number; the first packet of a capture is 1":                                                                                                  "explain.txtar has the cause, and takes a packet with a smaller number",
-	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestDenseConfiguration has the cause and the check",
-	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCostlyConfiguration has the cause and the check",
+	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestCheckRefusesMoreMatchingFlowsThanProgramsCompare has the cause and the check",
+	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCheckRefusesACostlyConfigurationAndEachRemedyHelps has the cause and the check",
 	"flowtally doctor # names the fault of the directory; or another --mirror PATH":                                                                           "place.txtar carries out the command that doctor prints",
-	"flowtally doctor # shows the room that is left; mirror.counters and mirror.latency_counters are limits":                                                  "TestFullFileSystem has the cause and doctor",
+	"flowtally doctor # shows the room that is left; mirror.counters and mirror.latency_counters are limits":                                                  "TestMirrorThatDoesNotFitIsRefusedWhole has the cause and doctor",
 	"flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits":                                   "the same",
 	"flowtally doctor # tests each backend here":                                                                                                              "what doctor prints is carried out by its own tests",
 	"flowtally queue-pairs list # then: flowtally queue-pairs connect NAME [ADDRESS]":                                                                         "the commands that meet it have a next step of their own, with the name",

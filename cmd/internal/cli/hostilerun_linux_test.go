@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestHostileRun: before the first start another user, or a mistake, has put something where the directories of the mirror and of
+// TestRootRefusesDirectoriesThatAnotherUserPrepared: before the first start another user, or a mistake, has put something where the directories of the mirror and of
 // the control socket belong. An instance of root refuses it with the path and a next step, and changes nothing there.
-func TestHostileRun(t *testing.T) {
+func TestRootRefusesDirectoriesThatAnotherUserPrepared(t *testing.T) {
 	need.Root(t)
 	const stranger = 12345
 	for _, place := range []string{"mirror", "socket"} {

@@ -68,7 +68,7 @@ func shapeOf(v any) string {
 	return "null"
 }
 
-func TestShapeOf(t *testing.T) {
+func TestShapeOfNamesFieldsAndTypes(t *testing.T) {
 	var v any
 	if err := json.Unmarshal([]byte(`{"b":[1,null,2],"a":{"s":"x","t":true},"c":[]}`), &v); err != nil {
 		t.Fatal(err)

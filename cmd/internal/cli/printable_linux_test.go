@@ -41,9 +41,9 @@ func shows(text string) []rune {
 	return bad
 }
 
-// TestHostileNames: a mirror is written by others. Whatever it holds in its strings, no view of it has a
+// TestHostileNamesPrintNoControlCharacter: a mirror is written by others. Whatever it holds in its strings, no view of it has a
 // control character, and no line more than there are counters.
-func TestHostileNames(t *testing.T) {
+func TestHostileNamesPrintNoControlCharacter(t *testing.T) {
 	const name, source = "placeholder-of-a-name-that-is-long-enough", "placeholder-of-a-source-that-is-long-enough"
 	for what, text := range hostile {
 		t.Run(what, func(t *testing.T) {

@@ -307,9 +307,9 @@ func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 	}
 }
 
-// TestRunKeepsPins: with keep_pins the kernel goes on counting while no process runs, and every
+// TestKernelCountsOnBetweenTwoRunsWithKeepPins: with keep_pins the kernel goes on counting while no process runs, and every
 // packet is in the total afterwards.
-func TestRunKeepsPins(t *testing.T) {
+func TestKernelCountsOnBetweenTwoRunsWithKeepPins(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
 	in.send(1000)
@@ -326,9 +326,9 @@ func TestRunKeepsPins(t *testing.T) {
 	in.stop()
 }
 
-// TestRunPinsAgain: the plugin, with the capabilities that it has left, makes pins again that were
+// TestRunRestoresRemovedPinsBeforeItStops: the plugin, with the capabilities that it has left, makes pins again that were
 // removed, so that a stop goes on counting as it was told to.
-func TestRunPinsAgain(t *testing.T) {
+func TestRunRestoresRemovedPinsBeforeItStops(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
 	if err := os.RemoveAll(in.pins); err != nil {
@@ -346,9 +346,9 @@ func TestRunPinsAgain(t *testing.T) {
 	in.stop()
 }
 
-// TestRunThatCannotKeepPins: a stop that was to keep counting, and detached because the pins
+// TestStopFailsIfItCannotKeepThePins: a stop that was to keep counting, and detached because the pins
 // are gone for good, is no success.
-func TestRunThatCannotKeepPins(t *testing.T) {
+func TestStopFailsIfItCannotKeepThePins(t *testing.T) {
 	fs := publicDir(t)
 	need.Cap(t, "sys_admin") // to mount; a bpffs may be there for users too
 	if err := unix.Mount("bpf", fs, "bpf", 0, "mode=0700"); err != nil {

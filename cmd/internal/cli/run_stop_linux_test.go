@@ -66,8 +66,8 @@ func TestRunStopsWithoutItsPlugin(t *testing.T) {
 	}
 }
 
-// TestRunSecondSignal: the second signal waits for nothing, and leaves no process.
-func TestRunSecondSignal(t *testing.T) {
+// TestSecondSignalEndsRunAtOnce: the second signal waits for nothing, and leaves no process.
+func TestSecondSignalEndsRunAtOnce(t *testing.T) {
 	in := newInstance(t, "")
 	in.start()
 	plugin := in.pluginPID()
@@ -99,9 +99,9 @@ func TestRunSecondSignal(t *testing.T) {
 	}
 }
 
-// TestSecondRequest: timeout(1) sends each signal twice, to the process and to its group.
+// TestTwoSignalsAtOnceAreOneRequest: timeout(1) sends each signal twice, to the process and to its group.
 // These two are one request to end; a signal that comes later is the second request.
-func TestSecondRequest(t *testing.T) {
+func TestTwoSignalsAtOnceAreOneRequest(t *testing.T) {
 	signals, over := make(chan os.Signal, 2), make(chan struct{})
 	signals <- syscall.SIGTERM
 	signals <- syscall.SIGTERM

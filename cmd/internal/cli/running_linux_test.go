@@ -37,8 +37,8 @@ var grave = dataplane.Condition{
 	Code: "interface-missing", Severity: dataplane.High, Object: "eth9", Text: "eth9 is gone", Fix: "plug it in",
 }
 
-// TestStrict: a grave condition changes the exit code only with --strict.
-func TestStrict(t *testing.T) {
+// TestStrictRunFailsOnAGraveCondition: a grave condition changes the exit code only with --strict.
+func TestStrictRunFailsOnAGraveCondition(t *testing.T) {
 	r, fake, talk := newRunning(t, true)
 	mild := grave
 	mild.Severity = dataplane.Medium
@@ -80,8 +80,8 @@ func TestListedFixesKeepTheSelection(t *testing.T) {
 	}
 }
 
-// TestServeEnds: with the context in good order, with the instance as an error.
-func TestServeEnds(t *testing.T) {
+// TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds: with the context in good order, with the instance as an error.
+func TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds(t *testing.T) {
 	r, fake, talk := newRunning(t, false)
 	served := make(chan error, 1)
 	go func() { served <- r.serve(nil) }()
@@ -118,8 +118,8 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneInterface: equal events of an interface's flows are one line.
-func TestEventsOfOneInterface(t *testing.T) {
+// TestEqualEventsOfAnInterfaceBecomeOneLine: equal events of an interface's flows are one line.
+func TestEqualEventsOfAnInterfaceBecomeOneLine(t *testing.T) {
 	var talk strings.Builder
 	log := &eventlog.Log{Logger: slog.New(slog.NewTextHandler(&talk, nil))}
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -137,8 +137,8 @@ func TestEventsOfOneInterface(t *testing.T) {
 	}
 }
 
-// TestStartTakesTheFlows: while an instance runs, its flows are in the instance and not in the configuration, too.
-func TestStartTakesTheFlows(t *testing.T) {
+// TestStartedInstanceLeavesNoFlowInTheConfiguration: while an instance runs, its flows are in the instance and not in the configuration, too.
+func TestStartedInstanceLeavesNoFlowInTheConfiguration(t *testing.T) {
 	c := runCmd{Embedded: true}
 	cfg := dataplane.Config{
 		Backend: "sim", Flows: []flow.Flow{{Name: "web"}},

@@ -69,8 +69,8 @@ func schemaFile(dir, command string) string {
 	return filepath.Join(dir, strings.ReplaceAll(command, " ", "-")+".json")
 }
 
-// TestSchemas compares docs/schema with the types. A schema that was written keeps its fields for ever.
-func TestSchemas(t *testing.T) {
+// TestSchemasMatchTheTypesAndLoseNoField compares docs/schema with the types. A schema that was written keeps its fields for ever.
+func TestSchemasMatchTheTypesAndLoseNoField(t *testing.T) {
 	docs, err := schema.ReadDocs("github.com/flowtally/flowtally", "../../..", documented()...)
 	if err != nil {
 		t.Fatal(err)

@@ -174,9 +174,9 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%v: %v", args, err)
 }
 
-// TestScripts runs every command line of testdata/script end to end, each as a
+// TestScriptsPrintWhatTheySay runs every command line of testdata/script end to end, each as a
 // process of its own.
-func TestScripts(t *testing.T) {
+func TestScriptsPrintWhatTheySay(t *testing.T) {
 	schemas, err := filepath.Abs(schemaDir)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-//go:generate go test -run TestTroubleshootingDocument -update
+//go:generate go test -run TestTroubleshootingListsEachSentinelAndNextStep -update
 
 // sentinels are the packages whose errors a user or an embedder meets, by their names in a program.
 var sentinels = []string{"dataplane", "dataplane/flow", "shm", "plugin", "probe", "xdp", "ibv", "ibv/flexio", "ibv/ibvtest", "dataplane/engine/backend"}
@@ -61,9 +61,9 @@ var steps = map[string]string{
 	"backend.ErrUndone":     "do as the rest of the text says; the flows that may lack packets have a discontinuity",
 }
 
-// TestTroubleshootingDocument: docs/troubleshooting.md has every sentinel of the packages with its cause, from its
+// TestTroubleshootingListsEachSentinelAndNextStep: docs/troubleshooting.md has every sentinel of the packages with its cause, from its
 // comment, and its next step, and every next step that a command adds to an error of its own.
-func TestTroubleshootingDocument(t *testing.T) {
+func TestTroubleshootingListsEachSentinelAndNextStep(t *testing.T) {
 	const path, mark = "../../../docs/troubleshooting.md", "<!-- Generated below"
 	old, err := os.ReadFile(path)
 	if err != nil {

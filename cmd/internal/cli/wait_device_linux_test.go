@@ -95,9 +95,9 @@ func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 	}
 }
 
-// TestGetReadsWords: get shows the device's value, and the published value if the device's cannot
+// TestGetShowsTheDevicesValueElseThePublishedOne: get shows the device's value, and the published value if the device's cannot
 // be read.
-func TestGetReadsWords(t *testing.T) {
+func TestGetShowsTheDevicesValueElseThePublishedOne(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(123_456, 7)
 	m.shows("sent completion 123,456 7 now rdma efa0 comp_cntr+external, its words", 123_456, 7, true)
@@ -128,8 +128,8 @@ func TestGetReadsWords(t *testing.T) {
 	}
 }
 
-// TestGetWithoutWords: the device counts for it no more.
-func TestGetWithoutWords(t *testing.T) {
+// TestGetShowsThePublishedValueOnceTheDeviceStops: the device counts for it no more.
+func TestGetShowsThePublishedValueOnceTheDeviceStops(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(20, 1)
 	if err := m.w.ClearDevice(m.h); err != nil {
@@ -141,9 +141,9 @@ func TestGetWithoutWords(t *testing.T) {
 	}
 }
 
-// TestTopReadsWords: the rate is the change of the words between two screens, whatever is
+// TestTopComputesRatesFromTheDevicesWords: the rate is the change of the words between two screens, whatever is
 // published.
-func TestTopReadsWords(t *testing.T) {
+func TestTopComputesRatesFromTheDevicesWords(t *testing.T) {
 	m := newWordsMirror(t)
 	o, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
 	if err != nil {
@@ -184,8 +184,8 @@ func (m *wordsMirror) wait(args ...string) (done chan string) {
 	return done
 }
 
-// TestWaitReadsWords: the device's words end a wait, with no value published.
-func TestWaitReadsWords(t *testing.T) {
+// TestDevicesWordsEndAWait: the device's words end a wait, with no value published.
+func TestDevicesWordsEndAWait(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		args       []string
@@ -224,9 +224,9 @@ func TestWaitReadsWords(t *testing.T) {
 	}
 }
 
-// TestWaitLooksAgainAtAnError: completions that were counted between the look at them and
+// TestWaitPrefersReachedCompletionsToErrors: completions that were counted between the look at them and
 // that at the errors come first.
-func TestWaitLooksAgainAtAnError(t *testing.T) {
+func TestWaitPrefersReachedCompletionsToErrors(t *testing.T) {
 	threshold := uint64(50)
 	for _, tt := range []struct {
 		name string
@@ -251,9 +251,9 @@ func TestWaitLooksAgainAtAnError(t *testing.T) {
 	}
 }
 
-// TestWaitGoesOnWithoutWords: where the device counts no more, the rest is waited for as it
+// TestWaitGoesOnWithPublishedValuesOnceTheDeviceStops: where the device counts no more, the rest is waited for as it
 // is published; that this is of before the words at first is no change.
-func TestWaitGoesOnWithoutWords(t *testing.T) {
+func TestWaitGoesOnWithPublishedValuesOnceTheDeviceStops(t *testing.T) {
 	threshold := uint64(200)
 	for _, atLeast := range []*uint64{&threshold, nil} {
 		m := newWordsMirror(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestWaitGoesOnOverGrowth: a mirror grows while a wait sleeps, and a count after that ends the
+// TestWaitSurvivesAGrowingMirror: a mirror grows while a wait sleeps, and a count after that ends the
 // wait.
-func TestWaitGoesOnOverGrowth(t *testing.T) {
+func TestWaitSurvivesAGrowingMirror(t *testing.T) {
 	path, w := webMirror(t)
 	type ended struct {
 		code      int

@@ -82,8 +82,8 @@ func checkReasons(t *testing.T, x *Explanation, p replay.Packet) {
 	}
 }
 
-// TestBuild: a packet in words becomes a frame that has these fields.
-func TestBuild(t *testing.T) {
+// TestBuildMakesAFrameOfThePacketInWords: a packet in words becomes a frame that has these fields.
+func TestBuildMakesAFrameOfThePacketInWords(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"any", "eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0xffff"},
 		{"eth type 0x88b5", "type 0x88b5"},
@@ -144,8 +144,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildsOrRefuses: of any match a packet is built that it selects, or the match is refused.
-func TestBuildsOrRefuses(t *testing.T) {
+// TestBuildMakesAPacketThatTheMatchSelectsOrRefuses: of any match a packet is built that it selects, or the match is refused.
+func TestBuildMakesAPacketThatTheMatchSelectsOrRefuses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
 	built := 0
 	for range 3000 {

@@ -32,9 +32,9 @@ func pusherOf(t *testing.T, e *Exporter) *Pusher {
 	return p
 }
 
-// TestMirrorComesAndGoes: without a mirror there are no counters and mirror_up is 0. The exporter finds a mirror that
+// TestExporterFollowsAMirrorThatComesAndGoes: without a mirror there are no counters and mirror_up is 0. The exporter finds a mirror that
 // comes later, one that is made anew, and the totals of the next writer. It goes on after the mirror was cut short.
-func TestMirrorComesAndGoes(t *testing.T) {
+func TestExporterFollowsAMirrorThatComesAndGoes(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	path := m.path
 	m.publish(map[string][2]uint64{"web": {10, 640}})
@@ -93,9 +93,9 @@ func TestMirrorComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestScrapesAtOnce: scrapes, requests for JSON and pushes at one time, while the writer publishes and changes the
+// TestScrapesAtOnceGetWholeReadings: scrapes, requests for JSON and pushes at one time, while the writer publishes and changes the
 // catalogue, get whole readings.
-func TestScrapesAtOnce(t *testing.T) {
+func TestScrapesAtOnceGetWholeReadings(t *testing.T) {
 	m := newMirror(t)
 	for i := range 200 {
 		m.add(webEntry(fmt.Sprintf("c%03d", i)))
@@ -146,8 +146,8 @@ func TestScrapesAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyCounters: 65,536 counters are exported, by HTTP and in requests that a collector takes.
-func TestManyCounters(t *testing.T) {
+// TestManyCountersFitScrapesAndPushes: 65,536 counters are exported, by HTTP and in requests that a collector takes.
+func TestManyCountersFitScrapesAndPushes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -192,8 +192,8 @@ func TestManyCounters(t *testing.T) {
 	t.Logf("%d requests for %d points", len(requests), points)
 }
 
-// TestSlowClients: clients that never end their request, or never read the response, keep no other from its scrape.
-func TestSlowClients(t *testing.T) {
+// TestSlowClientsStarveNoOther: clients that never end their request, or never read the response, keep no other from its scrape.
+func TestSlowClientsStarveNoOther(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})
@@ -261,9 +261,9 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestResponsesInMemory: the responses that clients do not read are bounded in bytes. The next client gets status 503,
+// TestUnreadResponsesAreBoundedInMemory: the responses that clients do not read are bounded in bytes. The next client gets status 503,
 // and the counters once they were read.
-func TestResponsesInMemory(t *testing.T) {
+func TestUnreadResponsesAreBoundedInMemory(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})
@@ -291,9 +291,9 @@ func TestResponsesInMemory(t *testing.T) {
 	}
 }
 
-// TestForeignPage: a request over the loopback interface that names another host, as a page of the web sends it by DNS
+// TestPageOfAnotherHostGetsNoCounters: a request over the loopback interface that names another host, as a page of the web sends it by DNS
 // rebinding, gets nothing. The names of this host get the counters.
-func TestForeignPage(t *testing.T) {
+func TestPageOfAnotherHostGetsNoCounters(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})

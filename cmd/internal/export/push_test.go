@@ -43,9 +43,9 @@ func (g *guarded) count(s string) int {
 	return strings.Count(g.text.String(), s)
 }
 
-// TestPush: a collector that fails is logged once, and its return once. The metrics count the pushes, and the points
+// TestFailingCollectorIsLoggedOnceAndCounted: a collector that fails is logged once, and its return once. The metrics count the pushes, and the points
 // that a collector refused. The last push comes when the exporter ends.
-func TestPush(t *testing.T) {
+func TestFailingCollectorIsLoggedOnceAndCounted(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	var failing, refusing atomic.Bool
@@ -113,9 +113,9 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestStarts: a total keeps its start while it goes on, also in a mirror that is made anew; a total that begins again
+// TestTotalKeepsItsStartUntilItBeginsAgain: a total keeps its start while it goes on, also in a mirror that is made anew; a total that begins again
 // has a later one.
-func TestStarts(t *testing.T) {
+func TestTotalKeepsItsStartUntilItBeginsAgain(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	e := newExporter(t, Options{Path: m.path})
 	p := pusherOf(t, e)
@@ -195,9 +195,9 @@ func TestPushFollowsNoRedirection(t *testing.T) {
 	}
 }
 
-// TestPushOfALiar: a collector that claims to have refused more points than there are neither turns the count of them
+// TestLyingCollectorNeitherWrapsTheCountNorFillsTheLog: a collector that claims to have refused more points than there are neither turns the count of them
 // over nor fills the log.
-func TestPushOfALiar(t *testing.T) {
+func TestLyingCollectorNeitherWrapsTheCountNorFillsTheLog(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	lie, err := proto.Marshal(&collector.ExportMetricsServiceResponse{PartialSuccess: &collector.ExportMetricsPartialSuccess{

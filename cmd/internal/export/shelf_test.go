@@ -153,7 +153,7 @@ func TestOldestResponseMakesRoom(t *testing.T) {
 }
 
 // 600 clients that ask for 8,000 counters and read nothing keep no scrape from its counters, and take little memory.
-func TestCrowdOfSlowReaders(t *testing.T) {
+func TestCrowdOfSlowReadersStarvesNoScrape(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

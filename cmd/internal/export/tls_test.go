@@ -91,9 +91,9 @@ func (a *authority) client(by *authority) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// TestTLS scrapes over TLS with a web configuration file that asks clients for a certificate. A client without one, with
+// TestOnlyTrustedClientsScrapeOverTLS scrapes over TLS with a web configuration file that asks clients for a certificate. A client without one, with
 // one of another authority, without trust in the server or without TLS gets no metrics, nor does a wrong password.
-func TestTLS(t *testing.T) {
+func TestOnlyTrustedClientsScrapeOverTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "other")
 	for _, a := range []*authority{ours, other} {
 		a.issue(&x509.Certificate{

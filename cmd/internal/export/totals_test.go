@@ -28,9 +28,9 @@ func sumBy(t *testing.T, keys ...string) func(shm.Entry) selection.Group {
 	return s.Group
 }
 
-// TestSums: one series for each group of labels, in Prometheus and by OTLP. An absent counter adds nothing, bytes of unlike
+// TestGroupsAreExportedAsSums: one series for each group of labels, in Prometheus and by OTLP. An absent counter adds nothing, bytes of unlike
 // bases have no sum, and an empty label is no label.
-func TestSums(t *testing.T) {
+func TestGroupsAreExportedAsSums(t *testing.T) {
 	payload := teamEntry("c", "net")
 	payload.ByteBasis = "l3"
 	empty := webEntry("e")
@@ -99,9 +99,9 @@ func TestSumAbove64BitsIsNotExported(t *testing.T) {
 	}
 }
 
-// TestSumOfACounterThatBeganAgain: the total of a counter that was removed and added between two looks is added whole, even
+// TestCounterThatBeganAgainAddsItsWholeTotal: the total of a counter that was removed and added between two looks is added whole, even
 // where it is larger than the last one, and whether or not a look found it without a value.
-func TestSumOfACounterThatBeganAgain(t *testing.T) {
+func TestCounterThatBeganAgainAddsItsWholeTotal(t *testing.T) {
 	for _, absent := range []bool{false, true} {
 		m := newMirror(t, teamEntry("a", "ops"))
 		m.publish(map[string][2]uint64{"a": {10, 100}})

@@ -102,9 +102,9 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// TestLoop sends a hundred signals, as fast as it goes, while the file changes; then a file with mistakes, and one with
+// TestLoopAppliesTheLastFileAfterManySignals sends a hundred signals, as fast as it goes, while the file changes; then a file with mistakes, and one with
 // a setting that needs a restart. The service manager is told the begin and the end of each reload, in turn.
-func TestLoop(t *testing.T) {
+func TestLoopAppliesTheLastFileAfterManySignals(t *testing.T) {
 	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +176,8 @@ func TestLoop(t *testing.T) {
 	t.Logf("%d reloads at 102 signals", strings.Count(told.String(), "RELOADING"))
 }
 
-// TestPrint has the texts of a difference.
-func TestPrint(t *testing.T) {
+// TestDifferencePrintsAsTextAndSummary has the texts of a difference.
+func TestDifferencePrintsAsTextAndSummary(t *testing.T) {
 	d := dataplane.Difference{
 		Settings: []dataplane.FieldChange{{Field: "poll.period", From: "10ms", To: "1ms"}}, Added: []string{"first"}, Removed: []string{"old"},
 		Renamed: []dataplane.Rename{{From: "web", To: "front"}}, Unchanged: 1234,

@@ -118,8 +118,8 @@ func TestCountsEveryRecord(t *testing.T) {
 	}
 }
 
-// TestBytesOfCutRecords: a cut record counts with the length of its frame, once.
-func TestBytesOfCutRecords(t *testing.T) {
+// TestCutRecordCountsTheLengthOfItsFrame: a cut record counts with the length of its frame, once.
+func TestCutRecordCountsTheLengthOfItsFrame(t *testing.T) {
 	need.BPF(t)
 	f := newFile(1)
 	frame := make([]byte, 60)
@@ -139,8 +139,8 @@ func TestBytesOfCutRecords(t *testing.T) {
 	}
 }
 
-// TestBrokenCapture: the counts up to the fault are returned with the fault.
-func TestBrokenCapture(t *testing.T) {
+// TestBrokenCaptureReturnsTheCountsUpToItsFault: the counts up to the fault are returned with the fault.
+func TestBrokenCaptureReturnsTheCountsUpToItsFault(t *testing.T) {
 	need.BPF(t)
 	f := newFile(1)
 	frame := make([]byte, 60)
@@ -165,8 +165,8 @@ func TestBrokenCapture(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext: a replay of a pipe in which nothing comes ends when its context does.
-func TestEndsWithItsContext(t *testing.T) {
+// TestReplayOfASilentPipeEndsWithItsContext: a replay of a pipe in which nothing comes ends when its context does.
+func TestReplayOfASilentPipeEndsWithItsContext(t *testing.T) {
 	need.BPF(t)
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -155,8 +155,8 @@ func programs(t *testing.T, end *lab.End) (n int) {
 	return n
 }
 
-// TestExactOverVeth: every part over a veth pair has exact numbers, and nothing is left.
-func TestExactOverVeth(t *testing.T) {
+// TestSelftestIsExactOverVethAndLeavesNothing: every part over a veth pair has exact numbers, and nothing is left.
+func TestSelftestIsExactOverVethAndLeavesNothing(t *testing.T) {
 	w := newWire(t)
 	for _, peer := range []netip.Addr{far4, far6} {
 		o := options(w.Near.Name)
@@ -229,9 +229,9 @@ func dropShortest(t *testing.T, end *lab.End) {
 	}
 }
 
-// TestFramesOfAnotherHost: the frames of a selftest with Send are counted by one with Receive, exactly; and frames
+// TestFramesOfAnotherHostAreCountedAndLossIsReported: the frames of a selftest with Send are counted by one with Receive, exactly; and frames
 // that are lost between the two are a difference of their number.
-func TestFramesOfAnotherHost(t *testing.T) {
+func TestFramesOfAnotherHostAreCountedAndLossIsReported(t *testing.T) {
 	w := newWire(t)
 	for _, lossy := range []bool{false, true} {
 		if lossy {
@@ -276,9 +276,9 @@ func TestFramesOfAnotherHost(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestByTheRunningInstance: where an instance counts on the interface, its flows count, and its own flows stay. A flow
+// TestRunningInstanceCountsAndKeepsItsOwnFlows: where an instance counts on the interface, its flows count, and its own flows stay. A flow
 // that a killed selftest has left there is removed.
-func TestByTheRunningInstance(t *testing.T) {
+func TestRunningInstanceCountsAndKeepsItsOwnFlows(t *testing.T) {
 	w := newWire(t)
 	var e *engine.Engine
 	err := w.Near.NS.Do(func() (err error) {
@@ -327,8 +327,8 @@ type unclosed struct{ *engine.Engine }
 
 func (unclosed) Close() error { return nil }
 
-// TestKilled: the next selftest removes the programs, pins and files of one that was killed.
-func TestKilled(t *testing.T) {
+// TestNextSelftestRemovesWhatAKilledOneLeft: the next selftest removes the programs, pins and files of one that was killed.
+func TestNextSelftestRemovesWhatAKilledOneLeft(t *testing.T) {
 	w := newWire(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), waiting+"="+w.Near.Name)
@@ -360,8 +360,8 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// TestEndsBySignal: when its context ends, a selftest removes its objects, and returns.
-func TestEndsBySignal(t *testing.T) {
+// TestSelftestRemovesItsObjectsAtASignal: when its context ends, a selftest removes its objects, and returns.
+func TestSelftestRemovesItsObjectsAtASignal(t *testing.T) {
 	w := newWire(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(w.Near.Name)
@@ -373,8 +373,8 @@ func TestEndsBySignal(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestOneAtATime: a second selftest beside a running one is refused.
-func TestOneAtATime(t *testing.T) {
+// TestSecondSelftestIsRefused: a second selftest beside a running one is refused.
+func TestSecondSelftestIsRefused(t *testing.T) {
 	w := newWire(t)
 	o := options(w.Near.Name)
 	o.Receive, o.Wait = true, time.Hour
@@ -388,8 +388,8 @@ func TestOneAtATime(t *testing.T) {
 	_ = w.Near.NS.Do(func() error { _, err := Run(ctx, o); return err })
 }
 
-// TestAnotherUserHoldsNoLock: the name that any user can take keeps root's selftest from nothing; another selftest does.
-func TestAnotherUserHoldsNoLock(t *testing.T) {
+// TestAnotherUserCannotBlockASelftest: the name that any user can take keeps root's selftest from nothing; another selftest does.
+func TestAnotherUserCannotBlockASelftest(t *testing.T) {
 	need.Root(t)
 	if l, err := net.Listen("unix", "@flowtally-selftest"); err == nil { // as user nobody could
 		defer l.Close()
@@ -414,9 +414,9 @@ func TestAnotherUserHoldsNoLock(t *testing.T) {
 	}
 }
 
-// TestMirrorOfAnother: a test of queue pairs that cannot start because an instance of its name runs leaves the mirror of
+// TestSelftestLeavesTheMirrorOfAnInstanceWithItsName: a test of queue pairs that cannot start because an instance of its name runs leaves the mirror of
 // that instance.
-func TestMirrorOfAnother(t *testing.T) {
+func TestSelftestLeavesTheMirrorOfAnInstanceWithItsName(t *testing.T) {
 	need.Root(t)
 	path := shm.DefaultPath("selftest-rdma")
 	w, err := shm.Create(shm.Options{Path: path, History: -1})
@@ -437,8 +437,8 @@ func TestMirrorOfAnother(t *testing.T) {
 
 var libraries soft.Libraries
 
-// TestQueuePairsOfADevice: messages between two queue pairs of the software NIC are exact.
-func TestQueuePairsOfADevice(t *testing.T) {
+// TestMessagesBetweenTwoQueuePairsAreCountedExactly: messages between two queue pairs of the software NIC are exact.
+func TestMessagesBetweenTwoQueuePairsAreCountedExactly(t *testing.T) {
 	nic := soft.NewNIC(t, &libraries)
 	nic.Env.Set(t.Setenv)
 	o := options("")

@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestFrameIsTheTerminal: after any keys, sizes and looks the screen has exactly the size of the terminal, and its last
+// TestFrameAlwaysFillsTheTerminal: after any keys, sizes and looks the screen has exactly the size of the terminal, and its last
 // row is the status line.
-func TestFrameIsTheTerminal(t *testing.T) {
+func TestFrameAlwaysFillsTheTerminal(t *testing.T) {
 	s := shop(t)
 	s.add(shm.Entry{Name: strings.Repeat("n", 63), Valid: true, Source: strings.Repeat("s", 63)}, 1<<64-1, 1<<64-1)
 	s.add(shm.Entry{Name: "漢字の名前" + strings.Repeat("計", 15), Valid: true}, 9, 9)
@@ -63,8 +63,8 @@ func checkFrame(t rapid.TB, m *model) {
 	}
 }
 
-// TestSortWindowIsSort: the window holds the same items, in the same order, as if all were sorted.
-func TestSortWindowIsSort(t *testing.T) {
+// TestSortedWindowEqualsTheFullSort: the window holds the same items, in the same order, as if all were sorted.
+func TestSortedWindowEqualsTheFullSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 2000).Draw(t, "n")
 		kinds := rapid.IntRange(1, 50).Draw(t, "kinds")

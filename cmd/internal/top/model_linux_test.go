@@ -39,9 +39,9 @@ func TestFirstLookHasRates(t *testing.T) {
 	}
 }
 
-// TestRatesFollowLooks: a rate is of the last two samples, is shown while its sample is new, and not across a total
+// TestRateIsOfTheLastTwoSamples: a rate is of the last two samples, is shown while its sample is new, and not across a total
 // that went back.
-func TestRatesFollowLooks(t *testing.T) {
+func TestRateIsOfTheLastTwoSamples(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	rate := func() (float64, bool) {
@@ -72,8 +72,8 @@ func TestRatesFollowLooks(t *testing.T) {
 	}
 }
 
-// TestOrders: the rows by each column, and reversed.
-func TestOrders(t *testing.T) {
+// TestRowsSortByEachColumnAndReversed: the rows by each column, and reversed.
+func TestRowsSortByEachColumnAndReversed(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 200, 20)
 	for column, want := range map[Column]string{
@@ -112,8 +112,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestFilter: names, labels and sources are filtered while the filter is typed, and esc ends it.
-func TestFilter(t *testing.T) {
+// TestFilterAppliesWhileItIsTyped: names, labels and sources are filtered while the filter is typed, and esc ends it.
+func TestFilterAppliesWhileItIsTyped(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	for text, want := range map[string]string{
@@ -144,8 +144,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestPause: the values stay as they are, also of rows that come into view, until it goes on.
-func TestPause(t *testing.T) {
+// TestPauseFreezesTheValues: the values stay as they are, also of rows that come into view, until it goes on.
+func TestPauseFreezesTheValues(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 3) // one row
 	c.press("space")
@@ -160,8 +160,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestCounterPage: all of one counter; it follows a counter that is added again, and says that it was removed.
-func TestCounterPage(t *testing.T) {
+// TestCounterPageFollowsACounterThatIsAddedAgain: all of one counter; it follows a counter that is added again, and says that it was removed.
+func TestCounterPageFollowsACounterThatIsAddedAgain(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 80, 24)
 	c.press("end", "enter")
@@ -185,9 +185,9 @@ func TestCounterPage(t *testing.T) {
 	}
 }
 
-// TestFollowsTheMirror: added and removed counters, a dead writer, a file that was cut short, and the file that takes
+// TestTopFollowsTheMirrorIntoANewFile: added and removed counters, a dead writer, a file that was cut short, and the file that takes
 // its place.
-func TestFollowsTheMirror(t *testing.T) {
+func TestTopFollowsTheMirrorIntoANewFile(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	s.add(shm.Entry{Name: "new", Valid: true}, 1, 1)
@@ -227,8 +227,8 @@ func TestFollowsTheMirror(t *testing.T) {
 	}
 }
 
-// TestWaitsForTheMirror: a mirror that does not exist yet is waited for; another error ends the program.
-func TestWaitsForTheMirror(t *testing.T) {
+// TestTopWaitsForAMissingMirror: a mirror that does not exist yet is waited for; another error ends the program.
+func TestTopWaitsForAMissingMirror(t *testing.T) {
 	s := newStage(t)
 	o := s.options()
 	o.Path = s.path
@@ -289,8 +289,8 @@ func TestHostileNamesAreQuoted(t *testing.T) {
 	check()
 }
 
-// TestSums: a row for each value of a label; its rate is of the same counters at two looks.
-func TestSums(t *testing.T) {
+// TestSumsHaveARowForEachLabelValue: a row for each value of a label; its rate is of the same counters at two looks.
+func TestSumsHaveARowForEachLabelValue(t *testing.T) {
 	s := shop(t)
 	s.add(shm.Entry{Name: "web2", Valid: true, ByteBasis: "l2", Labels: map[string]string{"team": "shop"}}, 10, 1000)
 	s.publish()

@@ -44,7 +44,7 @@ func testPlacements(t *testing.T) []dataplane.Placement {
 	}
 }
 
-func TestPrintFlows(t *testing.T) {
+func TestFlowsPrintAsInTheGoldenFiles(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	conditions := []dataplane.Condition{
 		{Code: "rdma-device-lost", Severity: dataplane.High, Object: "mlx5_1", Text: "the device is gone: its flows are counted by xdp",
