@@ -55,7 +55,7 @@ func (c *cleanCmd) Run(env *Env) error {
 		return withHint(usagef("nothing was named"), "flowtally clean --instance NAME # or --all-dead; flowtally instances lists them")
 	}
 
-	list, err := instances.List(given(c.Mirror), given(c.PinDir))
+	list, err := instances.List([]string{c.Mirror}, []string{c.PinDir})
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
 	}
@@ -85,14 +85,6 @@ func (c *cleanCmd) Run(env *Env) error {
 		errs = append(errs, clean(env, i))
 	}
 	return errors.Join(errs...)
-}
-
-// given returns a path that may be named beside the usual places.
-func given(path string) []string {
-	if path == "" {
-		return nil
-	}
-	return []string{path}
 }
 
 // choose returns the instances to remove. One that was named must be there, and no process may run it.

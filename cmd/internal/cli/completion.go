@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"time"
@@ -82,16 +81,6 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 		return queuePairNames(given)
 	}
 	return nil
-}
-
-// interfaceNames returns the network interfaces; none where they cannot be listed.
-func interfaceNames() []string {
-	links, _ := net.Interfaces()
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
-	return names
 }
 
 // fromMirror returns what choices makes of the catalogue of the mirror that given or the environment names; nothing

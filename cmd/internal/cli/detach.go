@@ -29,7 +29,7 @@ Examples:
 }
 
 func (c *detachCmd) Run(env *Env) error {
-	list, err := instances.List(nil, given(c.PinDir))
+	list, err := instances.List(nil, []string{c.PinDir})
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
 	}

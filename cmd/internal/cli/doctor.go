@@ -2,17 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 
-	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
-	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
-	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/probe"
 )
@@ -120,65 +116,6 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 		}
 	}
 	return names
-}
-
-// leftovers returns the results about instances: those without a process that did not end in order, and programs of
-// another release.
-func leftovers() (results []probe.Result) {
-	list, err := instances.List(nil, nil)
-	if err != nil {
-		return nil
-	}
-	for _, i := range list {
-		if r, is := otherBuild(i); is {
-			results = append(results, r)
-		}
-		if i.State == instances.Dead || i.State == instances.Pins {
-			results = append(results, leftover(i))
-		}
-	}
-	return results
-}
-
-// leftover is the result about an instance that no process runs.
-func leftover(i instances.Instance) probe.Result {
-	r := probe.Result{
-		Object:  "instance " + i.Name,
-		Feature: "nothing left of a dead instance",
-		Answer:  probe.No,
-		Fix:     "flowtally clean --instance " + i.Name,
-	}
-	switch {
-	case i.Links > 0:
-		r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
-	case i.Pins != "":
-		r.Reason = "no process runs it, and it has pins in " + i.Pins
-	default:
-		r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
-	}
-	return r
-}
-
-// otherBuild returns the result about programs of another release that are still on hooks.
-func otherBuild(i instances.Instance) (r probe.Result, is bool) {
-	if i.Pins == "" {
-		return r, false
-	}
-	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
-		return r, false
-	}
-
-	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
-	if i.HasProcess() {
-		fix = "restart it (systemctl restart flowtally): its start exchanges them"
-	}
-	return probe.Result{
-		Object:  "instance " + i.Name,
-		Feature: "programs of this release",
-		Answer:  probe.No,
-		Fix:     fix,
-		Reason:  format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
-	}, true
 }
 
 // isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow

@@ -13,22 +13,22 @@ import (
 
 // Env is what a command gets beside its flags. It does not change while the command runs.
 type Env struct {
-	// Context ends at SIGINT and SIGTERM. A command that runs until told ends
-	// then, cleans up and returns nil.
+	// Context ends at SIGINT and SIGTERM, and except for run --config at SIGHUP. A command that runs until then cleans up
+	// and returns nil.
 	Context context.Context
 	Stdin   io.Reader
 	Stdout  io.Writer // data
-	Stderr  io.Writer // talk
+	Stderr  io.Writer // messages
 	Logger  *slog.Logger
-	// TTY says that Stdout is a terminal that understands control sequences.
+	// TTY says whether Stdout is a terminal that understands control sequences.
 	TTY bool
 
-	named string            // the instance that --instance or the environment names; empty: the default
+	named string            // the instance named by --instance or the environment; empty: the default one
 	model *kong.Application // for completion
 	line  *commandLine      // for next steps
 }
 
-// completed completes the fixes of conditions in place, so that they act on the instance that this command chose.
+// completed completes the fixes of conditions in place, so that their commands act on the instance chosen for this one.
 func (e *Env) completed(conditions []dataplane.Condition) []dataplane.Condition {
 	if e.line == nil {
 		return conditions

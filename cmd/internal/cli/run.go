@@ -8,13 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/flowtally/flowtally/cmd/internal/format"
-	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
@@ -103,17 +99,6 @@ func (c *runCmd) Run(env *Env) (err error) {
 	}
 	err = r.serve(control)
 	return errors.Join(err, c.stop(svc, exit))
-}
-
-// collectLess makes the garbage collector run half as often until restore is called. A file of 100,000 flows makes a
-// heap of 200 MB, and little of it is garbage before all of it is. A GOGC of the environment stands.
-func collectLess() (restore func()) {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-
-	before := debug.SetGCPercent(200)
-	return func() { debug.SetGCPercent(before) }
 }
 
 // configure returns the configuration of the file, or of the flags that stand for one, with the instance named.
@@ -264,79 +249,6 @@ func (c *runCmd) file() string {
 		return c.Config
 	}
 	return abs
-}
-
-// startError completes the error of a failed start.
-func (c *runCmd) startError(err error, cfg dataplane.Config) error {
-	invalid := errors.Is(err, dataplane.ErrInvalid)
-	err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
-	if invalid {
-		return &usageError{err} // the configuration is wrong for this host
-	}
-
-	// An interface of a file may come later, as at boot: systemd tries again. One of the command line is a mistake.
-	for _, missing := range missingInterfaces(cfg) {
-		name := strings.TrimPrefix(missing.Object, "interface ")
-		if c.Config == "" && strings.Contains(err.Error(), name+": not found") {
-			return hintInterface(withDead(withMissingInterfaces(err, cfg), cfg), name)
-		}
-	}
-
-	// The plugin's error crosses the process boundary as text.
-	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) {
-		err = withHint(err, "ulimit -n 8192 # as root, or LimitNOFILE=8192 in the systemd unit; then start it again")
-	}
-	return withDead(withMissingInterfaces(err, cfg), cfg)
-}
-
-// withMissingInterfaces adds the interfaces that this host lacks, unless err names them already: one attempt reports
-// all causes. A likely name is added in any case.
-func withMissingInterfaces(err error, cfg dataplane.Config) error {
-	text := err.Error()
-	for _, w := range missingInterfaces(cfg) {
-		likely := strings.HasPrefix(w.Suggestion, "did you mean")
-		named := strings.Contains(text, strings.TrimPrefix(w.Object, "interface "))
-		if likely || !named {
-			err = errors.Join(err, fmt.Errorf("%s: %s: %s", w.Object, w.Text, w.Suggestion))
-		}
-	}
-	return err
-}
-
-// withDead adds the instances that have left pins or a mirror and that no process runs. Any of them may be the cause: a
-// program holds a hook, a mirror fills the tmpfs, pins are of another size or release.
-func withDead(err error, cfg dataplane.Config) error {
-	unrelated := []error{plugin.ErrUntrusted, plugin.ErrIncompatible, dataplane.ErrPermission, fs.ErrNotExist}
-	if slices.ContainsFunc(unrelated, func(is error) bool { return errors.Is(err, is) }) {
-		return err
-	}
-	list, listErr := instances.List(given(cfg.Mirror.Path), given(cfg.XDP.PinDir))
-	if listErr != nil {
-		return err
-	}
-
-	text := err.Error()
-	for _, i := range list {
-		if i.State != instances.Dead && i.State != instances.Pins {
-			continue
-		}
-		command := "flowtally clean --instance " + i.Name
-		if !strings.Contains(text, command) {
-			err = errors.Join(err, fmt.Errorf("instance %s: no process runs it, and it has left %s: %s removes it, with its counts", i.Name, leftBy(i), command))
-		}
-	}
-	return err
-}
-
-// leftBy names what a dead instance has left.
-func leftBy(i instances.Instance) string {
-	switch {
-	case i.Links > 0:
-		return format.Plural(uint64(i.Links), "program", "programs") + " on hooks, pinned in " + i.Pins
-	case i.Pins != "":
-		return "pins in " + i.Pins
-	}
-	return fmt.Sprintf("a mirror of %s, %s", format.Bytes(i.Size), i.Mirror)
 }
 
 // loadAgain reads the file for a reload. The instance keeps its name: the file names another one no sooner than the

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -239,11 +237,4 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 		return exitError(exitDegraded)
 	}
 	return nil
-}
-
-// freeMemory gives the memory of a large start back to the kernel. Memory in a sync.Pool is garbage no sooner than at
-// the second collection, which FreeOSMemory is.
-func freeMemory() {
-	runtime.GC()
-	debug.FreeOSMemory()
 }

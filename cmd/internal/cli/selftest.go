@@ -133,18 +133,3 @@ func agreed(env *Env) bool {
 	answer, err := ask(env, "Go on?")
 	return err == nil && strings.HasPrefix(answer, "y")
 }
-
-// hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names
-// that it has.
-func hintInterface(err error, name string) error {
-	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
-		return err
-	}
-
-	links, _ := net.Interfaces() // without the list the hint names none
-	names := make([]string, len(links))
-	for i, link := range links {
-		names[i] = link.Name
-	}
-	return &usageError{withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))}
-}

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		err = o.Ready()
 	}
 
-	// Serving and pushing end together: if one fails, or failed to start, the other one stops.
+	// Serving and pushing end together: if one fails or does not even start, the other one stops.
 	if err != nil {
 		cancel()
 	}

@@ -21,7 +21,7 @@ import (
 const mostDepth = 4
 
 // List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace,
-// as far as this user may look. mirrors and pins name further places.
+// as far as this user may look. mirrors and pins add further paths. A path that does not exist, such as "", is ignored.
 func List(mirrors, pins []string) ([]Instance, error) {
 	held, err := locks()
 	if err != nil {
