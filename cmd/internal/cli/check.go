@@ -35,7 +35,7 @@ func (c *checkCmd) Run(env *Env) error {
 	return c.checkMirror(env)
 }
 
-// checkMirror verifies a mirror of any owner.
+// checkMirror verifies a mirror. It trusts any owner, because it only reads the file and finds out what is wrong with it.
 func (c *checkCmd) checkMirror(env *Env) error {
 	path, err := c.readPath(shm.ReaderOptions{})
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
 
-// checkConfig verifies a configuration and names every mistake. As JSON the mistakes are data; as text they are the
-// error that run would end with.
+// checkConfig verifies a configuration and names every mistake. In JSON the mistakes are part of the output. Otherwise
+// they are the error with which flowtally run would end.
 func (c *checkCmd) checkConfig(env *Env) error {
 	cfg, plan, problems, err := c.verify(env)
 	if len(problems) > 0 && c.json() {
@@ -47,8 +47,8 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	return err
 }
 
-// verify reads the configuration and plans its classifier. An error comes with the problems that it consists of, if it
-// is one of the configuration.
+// verify reads the configuration and plans its classifier. An error in the configuration comes with its list of problems;
+// problems is empty for an unreadable file.
 func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, problems []configs.Problem, err error) {
 	if cfg, err = loadConfig(env.Context, c.Config); err != nil {
 		if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
@@ -58,7 +58,7 @@ func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, probl
 	}
 
 	if err = engine.Check(cfg); err == nil {
-		// The plan of a hundred thousand ranges takes minutes.
+		// Planning a hundred thousand ranges takes minutes, so a signal must end it.
 		plan, err = await(env.Context, func() (*xdp.Plan, error) { return engine.Plan(cfg) })
 	}
 	switch {
@@ -71,7 +71,7 @@ func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, probl
 	return cfg, nil, problems, &usageError{fmt.Errorf("%s: %w", c.Config, err)}
 }
 
-// countedBy says how much a configuration counts: "2 queue pairs, 3 flows on 1 interface".
+// countedBy says how much a configuration counts, for example "2 queue pairs, 3 flows on 1 interface".
 func countedBy(cfg dataplane.Config) string {
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
@@ -84,7 +84,7 @@ func countedBy(cfg dataplane.Config) string {
 	return strings.Join(counted, ", ")
 }
 
-// costOf returns the cost class of a configuration, or nil if XDP can count none of its flows.
+// costOf returns the classifier and the cost of a configuration, or nil if XDP can count none of its flows.
 func costOf(cfg dataplane.Config, p *xdp.Plan) *costJSON {
 	if p.Rules == 0 {
 		return nil

@@ -44,8 +44,8 @@ func (c *demoCmd) Run(env *Env) error {
 		return withHint(err, "make build, or --plugin PATH")
 	}
 
-	// The libraries are looked for before isolate, which may execute this program again; their words come behind it,
-	// once.
+	// Look for the libraries first, but print about them only after isolate. It may execute this program again, which
+	// would print twice.
 	var rdma dataplane.RDMAConfig
 	software := c.Backend == "rdma" && c.Device == ""
 	if software {
@@ -101,7 +101,7 @@ func (c *demoCmd) Run(env *Env) error {
 	return err
 }
 
-// validate refuses flags that contradict one another.
+// validate returns an error for flags that contradict one another.
 func (c *demoCmd) validate() error {
 	switch {
 	case c.Seconds < 1:
@@ -114,7 +114,7 @@ func (c *demoCmd) validate() error {
 	return nil
 }
 
-// softwareRDMA names the libraries that stand in for a NIC. make build leaves them beside this program.
+// softwareRDMA returns the paths of the libraries that replace a NIC. make build puts them beside this program.
 func softwareRDMA() (dataplane.RDMAConfig, error) {
 	self, err := os.Executable()
 	if err != nil {

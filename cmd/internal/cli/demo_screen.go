@@ -11,17 +11,18 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/demo"
 )
 
-// demoScreen shows progress: a live table on a terminal, unless that gets the JSON; else a line a second on stderr.
+// demoScreen shows progress: a live table if stdout is a terminal and not for JSON, else a line per second on stderr.
 type demoScreen struct {
 	env   *Env
 	json  bool
 	total time.Duration
 
-	entered  bool // the alternate screen
-	hinted   bool // at the mirror, for another terminal
-	lastLine time.Time
+	entered  bool      // the terminal shows its alternate screen
+	hinted   bool      // the user was told how to look at the mirror from another terminal
+	lastLine time.Time // of the last line on stderr
 }
 
+// show is called several times per second while the demo runs.
 func (s *demoScreen) show(p demo.Progress) {
 	var sent, counted uint64
 	for _, c := range p.Flows {
@@ -52,7 +53,7 @@ func (s *demoScreen) show(p demo.Progress) {
 	}
 }
 
-// close gives the terminal back. Idempotent.
+// close leaves the alternate screen. Idempotent.
 func (s *demoScreen) close() {
 	if s.entered {
 		s.entered = false

@@ -68,7 +68,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	return nil
 }
 
-// config reads the configuration that --config names, if any. It stands for the arguments and flags that were left out.
+// config reads the configuration of --config, if any. It fills in arguments and flags not given by the user.
 func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
@@ -89,10 +89,10 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	return cfg, nil
 }
 
-// present returns the interfaces of this host that a configuration counts on. It adds the names and patterns of those
-// that the host lacks, unless they are optional.
+// present returns the interfaces of this host on which a configuration counts. It adds the names and patterns without an
+// interface here, so that doctor reports them, unless they are optional.
 func present(list []dataplane.Interface) (names []string) {
-	links, _ := net.Interfaces() // without them each entry is tested by its name
+	links, _ := net.Interfaces() // without this list, each entry is tested by its name
 	for _, i := range list {
 		found := false
 		for _, link := range links {
@@ -108,7 +108,7 @@ func present(list []dataplane.Interface) (names []string) {
 	return names
 }
 
-// devicesOf returns the RDMA devices that a configuration's queue pairs name, each once.
+// devicesOf returns the RDMA devices of a configuration's queue pairs, each once.
 func devicesOf(cfg dataplane.Config) (names []string) {
 	for _, q := range cfg.QueuePairs {
 		if !slices.Contains(names, q.Device) {
@@ -118,8 +118,8 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 	return names
 }
 
-// isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow
-// tables.
+// isAskedFor reports whether --strict must fail on a no here, because the configuration needs this feature. Queue pairs
+// need their device, but not its flow tables.
 func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	if r.Backend != "rdma" || asksForRDMA(cfg) {
 		return true
@@ -128,7 +128,7 @@ func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	return len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
 }
 
-// asksForRDMA reports whether the configuration names rdma. auto does not ask for it.
+// asksForRDMA reports whether the configuration names the backend rdma. With auto, RDMA is welcome but not needed.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }

@@ -58,8 +58,8 @@ func (c *flowsListCmd) Run(env *Env) error {
 	return view.Flows(env.Stdout, c.json(), wanted, placements, env.completed(conditions), time.Now(), statuses, cost)
 }
 
-// cost returns what a packet costs in XDP now, for JSON; nil where XDP counts no flow. A change of nothing, made dry,
-// tells it.
+// cost returns what a packet costs in XDP now, for JSON. It is nil if XDP counts no flow. The instance computes it for a
+// dry run that changes nothing.
 func (c *flowsListCmd) cost(ctx context.Context, env *Env, svc dataplane.Service) *dataplane.Cost {
 	if !c.json() {
 		return nil
@@ -85,8 +85,8 @@ func (c *flowsRemoveCmd) Run(env *Env) error {
 	})
 }
 
-// statuses returns, for JSON, the status of each counter with one of those names, or of all without names. If the
-// mirror cannot be read, a message says so, and the status is null in every flow.
+// statuses returns, for JSON, the status of each counter with one of the names, or of all counters if there is no name.
+// An unreadable mirror is not an error of the command: a message tells about it, and each flow has the status null.
 func (f outputFlag) statuses(ctx context.Context, env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
 	if !f.json() {
 		return s

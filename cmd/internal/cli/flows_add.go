@@ -71,7 +71,7 @@ func (c *flowsAddCmd) Run(env *Env) error {
 	return view.Added(env.Stdout, c.json(), placements, statuses)
 }
 
-// flows returns the flow of the flags, or the flows of the file.
+// flows returns the flow described by the flags, or the flows of --file.
 func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 	switch {
 	case c.File != "" && c.namesOneFlow():
@@ -85,7 +85,7 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 	return []flow.Flow{f}, err
 }
 
-// namesOneFlow reports whether an argument or a flag of one flow was given.
+// namesOneFlow reports whether the user gave an argument or a flag that describes a single flow.
 func (c *flowsAddCmd) namesOneFlow() bool {
 	return c.Name != "" ||
 		c.Match != "" ||
@@ -98,7 +98,7 @@ func (c *flowsAddCmd) namesOneFlow() bool {
 		len(c.Label) > 0
 }
 
-// flow returns the flow of the flags, or every mistake in them.
+// flow returns the flow described by the flags, or an error with every mistake in them.
 func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	f := flow.Flow{
 		Name:      c.Name,
@@ -121,7 +121,7 @@ func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	return f, nil
 }
 
-// fromFile returns the flows of the file.
+// fromFile returns the flows of --file.
 func (c *flowsAddCmd) fromFile(env *Env) ([]flow.Flow, error) {
 	name := c.File
 	if name == "-" {
@@ -158,10 +158,10 @@ func (c *flowsAddCmd) readFile(stdin io.Reader) ([]byte, error) {
 	return readFlows(f)
 }
 
-// mostFlowBytes bounds a file of flows. A configuration has the same bound.
+// mostFlowBytes limits a file of flows, like a configuration file.
 const mostFlowBytes = 256 << 20
 
-// readFlows reads a file of flows, which may have no end.
+// readFlows reads a file of flows, up to mostFlowBytes: a pipe may have no end.
 func readFlows(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, mostFlowBytes+1))
 	if err == nil && len(data) > mostFlowBytes {

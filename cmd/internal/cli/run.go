@@ -51,7 +51,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	if err != nil {
 		return &usageError{err}
 	}
-	configured := len(cfg.Flows) // start takes the flows out of cfg
+	configured := len(cfg.Flows) // start removes the flows from cfg
 
 	var hangups chan os.Signal // nil: SIGHUP ends the instance
 	if c.reloads() {
@@ -60,7 +60,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		defer signal.Stop(hangups)
 	}
 
-	// The socket comes first: it is cheap, and shows that an instance of this name runs before anything is attached.
+	// Open the socket first. It costs little, and fails if an instance of this name runs, before anything is attached.
 	control, err := c.listen(env, cfg)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	return errors.Join(err, c.stop(svc, exit))
 }
 
-// configure returns the configuration of the file, or of the flags that stand for one, with the instance named.
+// configure returns the configuration of the file, or of the flags that replace a file, with the name of the instance.
 func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 	cfg, err := c.load(env.Context)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 	}
 
 	if named := string(c.Instance); named != "" && cfg.Instance != "" && cfg.Instance != named {
-		// It takes over that instance's mirror, and its totals.
+		// The user may have meant the file's instance: this one takes over its mirror and totals if both have one path.
 		env.Logger.Warn("--instance goes before the file's instance", "instance", named, "file", cfg.Instance)
 	}
 	cfg.Instance, err = nameInstance(c.Instance, cfg.Instance)
@@ -138,7 +138,7 @@ func (c *runCmd) load(ctx context.Context) (cfg dataplane.Config, err error) {
 	return cfg, nil
 }
 
-// quick returns the configuration that --interface, --flow and --backend stand for.
+// quick returns the configuration described by --interface, --flow and --backend.
 func (c *runCmd) quick() (dataplane.Config, error) {
 	cfg := dataplane.Config{Backend: flow.Backend(c.Backend)}
 	for _, s := range c.Interface {
@@ -160,7 +160,7 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 		cfg.Flows = append(cfg.Flows, flow.Flow{Name: name, Match: match})
 	}
 
-	// Validate would report a mistake of the loop again, as a flow without a match.
+	// After a mistake above, Validate would complain again about a flow without a match.
 	if len(problems) == 0 {
 		if err := cfg.Validate(); err != nil {
 			problems = append(problems, err)
@@ -169,7 +169,7 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 	return cfg, errors.Join(problems...)
 }
 
-// reloads reports whether SIGHUP makes the instance read its file again. Without a file SIGHUP ends the instance.
+// reloads reports whether SIGHUP makes the instance reload its file. Without a file, SIGHUP ends the instance.
 func (c *runCmd) reloads() bool { return c.Config != "" }
 
 // listen opens the control socket. It returns nil for --socket -.
@@ -202,8 +202,8 @@ func (c *runCmd) endings() []os.Signal {
 	return signals
 }
 
-// start starts the instance, in a plugin or in this process. It takes the flows out of cfg, because the caller keeps
-// cfg as long as the instance runs, and the instance has its own copy of them.
+// start starts the instance, in a plugin or in this process. It removes the flows from cfg, so that they can be garbage
+// collected: the caller keeps cfg as long as the instance runs, and the instance has its own copy of the flows.
 func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, error) {
 	whole := *cfg
 	cfg.Flows = nil
@@ -226,7 +226,8 @@ func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, erro
 	return svc, nil
 }
 
-// fromFile is an instance in this process that knows its configuration file.
+// fromFile adds the configuration file to what an instance in this process tells about itself. A plugin is told at its
+// launch.
 type fromFile struct {
 	dataplane.Service
 	file string
@@ -239,7 +240,8 @@ func (f fromFile) Info(ctx context.Context) (dataplane.Info, error) {
 	return info, err
 }
 
-// file returns the path of the configuration file, whatever the working directory; "" without a file.
+// file returns the absolute path of the configuration file, because flowtally apply may run in another directory. It
+// returns "" without a file.
 func (c *runCmd) file() string {
 	if c.Config == "" {
 		return ""
@@ -251,8 +253,8 @@ func (c *runCmd) file() string {
 	return abs
 }
 
-// loadAgain reads the file for a reload. The instance keeps its name: the file names another one no sooner than the
-// next start.
+// loadAgain reads the file for a reload. The instance keeps its name and --mirror, whatever the file says: a new name
+// takes effect at the next start.
 func (c *runCmd) loadAgain(ctx context.Context, instance string) (dataplane.Config, error) {
 	cfg, err := reload.Again(ctx, c.Config)
 	if c.Mirror != "" {
@@ -262,8 +264,8 @@ func (c *runCmd) loadAgain(ctx context.Context, instance string) (dataplane.Conf
 	return cfg, err
 }
 
-// stop closes the instance. An embedded engine with a control call that does not return is not closed: exit takes its
-// programs off their hooks then.
+// stop closes the instance. If a control call hangs in an embedded engine, Close gives up, and we detach the programs by
+// their pins instead.
 func (c *runCmd) stop(svc dataplane.Service, exit *emergencyExit) error {
 	err := svc.Close()
 	if err == nil || errors.Is(err, dataplane.ErrClosed) {

@@ -97,7 +97,7 @@ func (c *selftestCmd) Run(env *Env) error {
 	return nil
 }
 
-// options returns the options that the flags stand for, without those of --config.
+// options returns the options given by the flags, without those of --config.
 func (c *selftestCmd) options(env *Env) selftest.Options {
 	return selftest.Options{
 		Interface: c.Interface,
