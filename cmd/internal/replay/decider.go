@@ -68,7 +68,7 @@ func (d *Decider) Decide(p Packet) (Verdict, error) {
 		return Verdict{}, err
 	}
 	if i >= 0 {
-		d.others[i].add(len(p.Frame)) // the classifier has counted the packet, but count did not ask for it
+		d.others[i].add(len(p.Frame)) // the classifier counts each run, so addCounts must subtract this one
 	}
 	return Verdict{Flow: i, Drop: drop}, nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// framesPerSecond is how often the screen is compared with the model.
+// framesPerSecond is how often bubbletea compares the screen with the model.
 const framesPerSecond = 20
 
-// Run shows the table on a terminal until the user quits, the context ends, or Options.Count looks were made. The
-// last screen is left behind on the terminal.
+// Run shows the table on a terminal until the user quits, the context ends, or after Options.Count looks. It leaves the
+// last screen on the terminal.
 func Run(ctx context.Context, o Options) error {
 	m := newModel(o)
 	defer m.close()
