@@ -19,7 +19,7 @@ type trend struct {
 	gap          uint64              // history.gap when newest was added
 }
 
-// shortest is the least time between two samples, in ns, for a rate that is not mostly noise.
+// shortest is how much older than a sample a record must be, in ns, to be the base of the sample's rate.
 const shortest = int64(100e6)
 
 // before returns the newest record old enough to be the base of v's rate.
