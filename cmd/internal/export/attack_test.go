@@ -32,8 +32,8 @@ func pusherOf(t *testing.T, e *Exporter) *Pusher {
 	return p
 }
 
-// TestExporterFollowsAMirrorThatComesAndGoes: without a mirror there are no counters and mirror_up is 0. The exporter finds a mirror that
-// comes later, one that is made anew, and the totals of the next writer. It goes on after the mirror was cut short.
+// Without a mirror there are no counters, and mirror_up is 0. The exporter then finds a mirror created later, a new
+// file of the same name, and the totals of the next writer. It survives a truncated file.
 func TestExporterFollowsAMirrorThatComesAndGoes(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	path := m.path
@@ -93,8 +93,7 @@ func TestExporterFollowsAMirrorThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestScrapesAtOnceGetWholeReadings: scrapes, requests for JSON and pushes at one time, while the writer publishes and changes the
-// catalogue, get whole readings.
+// Scrapes, JSON requests and pushes run concurrently, while the writer publishes and changes the catalogue.
 func TestScrapesAtOnceGetWholeReadings(t *testing.T) {
 	m := newMirror(t)
 	for i := range 200 {
@@ -146,7 +145,7 @@ func TestScrapesAtOnceGetWholeReadings(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyCountersFitScrapesAndPushes: 65,536 counters are exported, by HTTP and in requests that a collector takes.
+// 65,536 counters are exported over HTTP, and pushed in requests small enough for a collector.
 func TestManyCountersFitScrapesAndPushes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -192,7 +191,7 @@ func TestManyCountersFitScrapesAndPushes(t *testing.T) {
 	t.Logf("%d requests for %d points", len(requests), points)
 }
 
-// TestSlowClientsStarveNoOther: clients that never end their request, or never read the response, keep no other from its scrape.
+// Some clients never finish their request, or never read the response.
 func TestSlowClientsStarveNoOther(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
@@ -248,7 +247,7 @@ func TestSlowClientsStarveNoOther(t *testing.T) {
 	}
 }
 
-// stuck is a response that its client does not read before release is closed.
+// stuck is the response to a client that reads nothing until release is closed.
 type stuck struct {
 	*httptest.ResponseRecorder
 	began, release chan struct{}
@@ -261,8 +260,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestUnreadResponsesAreBoundedInMemory: the responses that clients do not read are bounded in bytes. The next client gets status 503,
-// and the counters once they were read.
+// While unread responses fill the memory, the next client gets status 503. It gets the counters once they were read.
 func TestUnreadResponsesAreBoundedInMemory(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
@@ -291,8 +289,8 @@ func TestUnreadResponsesAreBoundedInMemory(t *testing.T) {
 	}
 }
 
-// TestPageOfAnotherHostGetsNoCounters: a request over the loopback interface that names another host, as a page of the web sends it by DNS
-// rebinding, gets nothing. The names of this host get the counters.
+// By DNS rebinding a web page sends a request over the loopback interface that names the page's own host. The names of
+// this host must still work.
 func TestPageOfAnotherHostGetsNoCounters(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})

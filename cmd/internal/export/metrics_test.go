@@ -17,7 +17,6 @@ func webEntry(name string) shm.Entry {
 	return shm.Entry{Name: name, Kind: "flow", Text: "ingress on eth0: any", Source: "xdp:eth0/native", ByteBasis: "l2", Valid: true}
 }
 
-// TestMetricsShowTheMirrorsValuesAndState: values, labels, kinds, and the state of the mirror.
 func TestMetricsShowTheMirrorsValuesAndState(t *testing.T) {
 	web := webEntry("web")
 	web.Labels = map[string]string{"team": "ops", "host": "a"}
@@ -66,7 +65,6 @@ func TestMetricsShowTheMirrorsValuesAndState(t *testing.T) {
 	scrape(t, e).wantNone(t, "flowtally_packets_total,counter=web")
 }
 
-// TestOpenMetricsIsNegotiated: the format is negotiated, and ends with its mark.
 func TestOpenMetricsIsNegotiated(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {1 << 52, 640}})
@@ -79,8 +77,7 @@ func TestOpenMetricsIsNegotiated(t *testing.T) {
 	}
 }
 
-// TestHostileTextAddsNoSeries: names, labels and sources of a mirror cannot add a line, a series or a label, nor make the scrape
-// invalid.
+// The names, labels and sources in a mirror must not add a line, a series or a label, nor make the scrape invalid.
 func TestHostileTextAddsNoSeries(t *testing.T) {
 	evil := []string{
 		"a\nflowtally_packets_total{counter=\"web\"} 1e9", `b"} 1` + "\n", `c\`, "d\xff\xfe", "f,x=\"y\"", "# EOF", "g\r\n# EOF\n", "\u202e", "h\xff\xfe",
@@ -141,7 +138,7 @@ func TestHostileTextAddsNoSeries(t *testing.T) {
 	}
 }
 
-// TestOldestCountersKeepTheirSeriesAtTheLimit: no more than MaxCounters are exported. The counters that were added first stay, whatever comes.
+// A counter added later never pushes out an older one, whatever its name and slot.
 func TestOldestCountersKeepTheirSeriesAtTheLimit(t *testing.T) {
 	m := newMirror(t)
 	var log strings.Builder
@@ -174,7 +171,7 @@ func TestOldestCountersKeepTheirSeriesAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestUnselectedCounterHasNoSeries: a counter that is not selected has no series, and does not count for the bound.
+// Nor does it count against the limit.
 func TestUnselectedCounterHasNoSeries(t *testing.T) {
 	m := newMirror(t, webEntry("dns"), webEntry("web"))
 	m.publish(map[string][2]uint64{"dns": {1, 1}, "web": {1, 1}})

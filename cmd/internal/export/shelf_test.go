@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// rendered counts renderings of n bytes, which show the poll cycle.
+// rendered counts its renderings. Each has n bytes and shows the poll cycle.
 type rendered struct {
 	n, times int
 	cycle    stamp
@@ -38,7 +38,7 @@ func mustTake(t *testing.T, s *shelf, kind string, r *rendered, cut func() error
 	return c
 }
 
-// A response is rendered once for a poll cycle, in each format, and anew for the next one.
+// Each format has its own response. Each poll cycle has a new one.
 func TestResponseIsSharedForAPollCycle(t *testing.T) {
 	s := newShelf(1 << 20)
 	r := &rendered{n: 100, cycle: stamp{cycle: 7, period: time.Hour}}
@@ -66,7 +66,7 @@ func TestResponseIsSharedForAPollCycle(t *testing.T) {
 	}
 }
 
-// A crowd that comes while a response is rendered shares the next one.
+// All clients that arrive while a response is being rendered share the next one.
 func TestCrowdSharesOneRendering(t *testing.T) {
 	s := newShelf(1 << 20)
 	began, goOn := make(chan struct{}, 2), make(chan struct{})
@@ -124,7 +124,8 @@ func (w waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// Where slow clients hold too much memory, the oldest response goes with its connections, and a new client gets its own.
+// When slow clients keep too much memory, the shelf drops the oldest response together with its connections, so that a
+// new client gets its own.
 func TestOldestResponseMakesRoom(t *testing.T) {
 	s := newShelf(4096)
 	r := &rendered{n: 1500}
@@ -152,7 +153,7 @@ func TestOldestResponseMakesRoom(t *testing.T) {
 	}
 }
 
-// 600 clients that ask for 8,000 counters and read nothing keep no scrape from its counters, and take little memory.
+// 600 clients ask for 8,000 counters and read nothing.
 func TestCrowdOfSlowReadersStarvesNoScrape(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -219,7 +220,7 @@ func TestCrowdOfSlowReadersStarvesNoScrape(t *testing.T) {
 	}
 }
 
-// inUse returns the bytes of the heap that are reachable.
+// inUse returns the bytes of reachable heap.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

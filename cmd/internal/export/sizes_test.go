@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestScrapeAndPushPrintTheirSizes prints the bytes of a scrape and of a push, which docs/export.md has.
+// The figures in docs/export.md come from this test.
 func TestScrapeAndPushPrintTheirSizes(t *testing.T) {
 	for _, flows := range []int{16, 256, 4096} {
 		m := newMirror(t)

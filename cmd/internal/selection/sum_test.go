@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestSelectionsAndSumsMatchTheModel compares selections and sums with a model: maps of the texts of groups, and numbers without a limit.
+// The model has maps by the text of a group, and numbers without a limit.
 func TestSelectionsAndSumsMatchTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries, values := drawCounters(t)
@@ -121,7 +121,6 @@ func drawCounters(t *rapid.T) (entries []shm.Entry, values []shm.Value) {
 	return entries, values
 }
 
-// A sum is no more exact than the least exact of its members.
 func TestSumIsNoMoreExactThanItsLeastExactCounter(t *testing.T) {
 	s, err := New(nil, Options{SumBy: []string{"team", "site"}})
 	if err != nil {

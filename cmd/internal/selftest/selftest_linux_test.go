@@ -155,7 +155,6 @@ func programs(t *testing.T, end *lab.End) (n int) {
 	return n
 }
 
-// TestSelftestIsExactOverVethAndLeavesNothing: every part over a veth pair has exact numbers, and nothing is left.
 func TestSelftestIsExactOverVethAndLeavesNothing(t *testing.T) {
 	w := newWire(t)
 	for _, peer := range []netip.Addr{far4, far6} {
@@ -178,8 +177,8 @@ func TestSelftestIsExactOverVethAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestLossIsReported: a neighbor that leaves requests without a reply is a difference, and the report says that
-// the counts equal the replies that have arrived.
+// The neighbor does not reply to every request. The report must say that the counts equal the replies that arrived, so
+// the loss was on the way.
 func TestLossIsReported(t *testing.T) {
 	w := newWire(t)
 	err := w.Far.NS.Do(func() error { // at most a reply in 20 ms
@@ -203,7 +202,7 @@ func TestLossIsReported(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// dropShortest drops every frame of 60 bytes that leaves an interface, behind the programs that count.
+// dropShortest drops every outgoing frame of 60 bytes on an interface, after the counting programs.
 func dropShortest(t *testing.T, end *lab.End) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
@@ -229,8 +228,7 @@ func dropShortest(t *testing.T, end *lab.End) {
 	}
 }
 
-// TestFramesOfAnotherHostAreCountedAndLossIsReported: the frames of a selftest with Send are counted by one with Receive, exactly; and frames
-// that are lost between the two are a difference of their number.
+// A selftest with Receive counts exactly the frames of one with Send. Frames lost between the two are a difference.
 func TestFramesOfAnotherHostAreCountedAndLossIsReported(t *testing.T) {
 	w := newWire(t)
 	for _, lossy := range []bool{false, true} {
@@ -276,8 +274,8 @@ func TestFramesOfAnotherHostAreCountedAndLossIsReported(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestRunningInstanceCountsAndKeepsItsOwnFlows: where an instance counts on the interface, its flows count, and its own flows stay. A flow
-// that a killed selftest has left there is removed.
+// On an interface of the running instance, that instance counts the flows of the test, and keeps its own flows. A flow
+// left there by a killed selftest is removed.
 func TestRunningInstanceCountsAndKeepsItsOwnFlows(t *testing.T) {
 	w := newWire(t)
 	var e *engine.Engine
@@ -322,12 +320,12 @@ func TestRunningInstanceCountsAndKeepsItsOwnFlows(t *testing.T) {
 	nothingLeft(t, w.Far)
 }
 
-// unclosed is an instance of the test: the selftest closes its connection, not the instance.
+// unclosed is an instance owned by the test. The selftest closes only its connection to it.
 type unclosed struct{ *engine.Engine }
 
 func (unclosed) Close() error { return nil }
 
-// TestNextSelftestRemovesWhatAKilledOneLeft: the next selftest removes the programs, pins and files of one that was killed.
+// These are programs, pins and files.
 func TestNextSelftestRemovesWhatAKilledOneLeft(t *testing.T) {
 	w := newWire(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -360,7 +358,6 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// TestSelftestRemovesItsObjectsAtASignal: when its context ends, a selftest removes its objects, and returns.
 func TestSelftestRemovesItsObjectsAtASignal(t *testing.T) {
 	w := newWire(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -373,7 +370,6 @@ func TestSelftestRemovesItsObjectsAtASignal(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestSecondSelftestIsRefused: a second selftest beside a running one is refused.
 func TestSecondSelftestIsRefused(t *testing.T) {
 	w := newWire(t)
 	o := options(w.Near.Name)
@@ -388,7 +384,7 @@ func TestSecondSelftestIsRefused(t *testing.T) {
 	_ = w.Near.NS.Do(func() error { _, err := Run(ctx, o); return err })
 }
 
-// TestAnotherUserCannotBlockASelftest: the name that any user can take keeps root's selftest from nothing; another selftest does.
+// Any user can take the name of an abstract socket. Only another selftest may keep root's selftest from running.
 func TestAnotherUserCannotBlockASelftest(t *testing.T) {
 	need.Root(t)
 	if l, err := net.Listen("unix", "@flowtally-selftest"); err == nil { // as user nobody could
@@ -414,8 +410,8 @@ func TestAnotherUserCannotBlockASelftest(t *testing.T) {
 	}
 }
 
-// TestSelftestLeavesTheMirrorOfAnInstanceWithItsName: a test of queue pairs that cannot start because an instance of its name runs leaves the mirror of
-// that instance.
+// The part for queue pairs cannot start, because an instance of its name is running. It must not remove that
+// instance's mirror.
 func TestSelftestLeavesTheMirrorOfAnInstanceWithItsName(t *testing.T) {
 	need.Root(t)
 	path := shm.DefaultPath("selftest-rdma")
@@ -437,7 +433,6 @@ func TestSelftestLeavesTheMirrorOfAnInstanceWithItsName(t *testing.T) {
 
 var libraries soft.Libraries
 
-// TestMessagesBetweenTwoQueuePairsAreCountedExactly: messages between two queue pairs of the software NIC are exact.
 func TestMessagesBetweenTwoQueuePairsAreCountedExactly(t *testing.T) {
 	nic := soft.NewNIC(t, &libraries)
 	nic.Env.Set(t.Setenv)

@@ -145,14 +145,6 @@ func TestCountersSortByEachColumn(t *testing.T) {
 	}
 }
 
-func TestDrawOverCutsLinesAndClearsTheRest(t *testing.T) {
-	got := format.DrawOver("abcdef\nxy\n", 4)
-	want := "\x1b[Habc…\x1b[K\r\nxy\x1b[K\r\n\x1b[J"
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestChangesPrintAsInTheGoldenFiles(t *testing.T) {
 	for name, asJSON := range map[string]bool{"watch.txt": false, "watch.json": true} {
 		var b bytes.Buffer

@@ -66,7 +66,6 @@ func TestFlowsPrintAsInTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// A reason that holds for every flow is said once.
 func TestSharedRejectionIsSaidOnce(t *testing.T) {
 	none := dataplane.Rejection{Backend: "rdma", Reason: "no device"}
 	own := dataplane.Rejection{Backend: "xdp", Reason: "its own"}
@@ -93,8 +92,7 @@ none by rdma: no device
 	}
 }
 
-// A reason that 10,000 flows share stands once in the JSON, and a reason of one flow alone beside
-// it.
+// 10,000 flows share one reason, and a single flow has another one beside it.
 func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	var flows []dataplane.Placement
 	for i := range 10_000 {
