@@ -28,8 +28,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed: a mirror that neither root nor the reader owns is refused, unless its owner is
-// named; check reads any mirror.
+// This is a mirror owned neither by root nor by the reader. check reads it all the same.
 func TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed(t *testing.T) {
 	need.Root(t)
 	path, w := webMirror(t)
@@ -57,8 +56,7 @@ func TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed(t *testing.T) {
 // nobody is a user with no privilege.
 const nobody = 65534
 
-// ownBinary puts this test's binary into dir under those names: TestMain makes
-// it the program whose name it bears.
+// ownBinary puts this test's binary into dir under those names. TestMain makes it the program of that name.
 func ownBinary(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -76,7 +74,7 @@ func ownBinary(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// runAsNobody runs flowtally as a process of that user, in dir, which becomes its.
+// runAsNobody runs flowtally as that user in dir, and gives dir to the user.
 func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ownBinary(t, dir, "flowtally")
@@ -95,7 +93,7 @@ func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, st
 	return cmd.ProcessState.ExitCode(), out.String(), talk.String()
 }
 
-// publicDir is a directory that every user can reach.
+// publicDir returns a directory that every user can enter.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "flowtally-cli-")
@@ -109,7 +107,7 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// TestCommandsNameTheMissingPrivilegeAndTheRemedy: a command that needs a privilege names it and the remedy; other commands work.
+// Commands without a need for privileges still work.
 func TestCommandsNameTheMissingPrivilegeAndTheRemedy(t *testing.T) {
 	need.Root(t)
 	dir, rootOwned := publicDir(t), publicDir(t)
@@ -139,8 +137,6 @@ func TestCommandsNameTheMissingPrivilegeAndTheRemedy(t *testing.T) {
 	}
 }
 
-// TestRunOnAMissingInterfaceNamesItAndLeavesNothing: an interface that is not there is named, and nothing
-// is left in the kernel.
 func TestRunOnAMissingInterfaceNamesItAndLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)
@@ -159,8 +155,7 @@ func TestRunOnAMissingInterfaceNamesItAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFailedStartLeavesNothing: a start that fails removes the directories, files and pins that it has made.
-// A mirror that existed before the start stays readable.
+// A failed start removes the directories, files and pins that it made. A mirror from before the start stays readable.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)
@@ -203,8 +198,8 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRunWithoutBPFFSSaysHowToMountOne: where no bpffs is mounted, run says how to mount one that only root
-// can write, in the plugin and embedded, and says nothing of RDMA; the command works.
+// The suggested command must work, and mount a bpffs that only root can write to. The error must not mention RDMA.
+// This applies to the plugin and to an embedded engine.
 func TestRunWithoutBPFFSSaysHowToMountOne(t *testing.T) {
 	need.BPF(t)
 	need.BPFFS(t)
@@ -238,7 +233,6 @@ func TestRunWithoutBPFFSSaysHowToMountOne(t *testing.T) {
 	}
 }
 
-// TestRootStartsNoPluginThatOthersCanWrite: root starts no binary that others can write.
 func TestRootStartsNoPluginThatOthersCanWrite(t *testing.T) {
 	need.Root(t)
 	dir := publicDir(t)
@@ -255,8 +249,7 @@ func TestRootStartsNoPluginThatOthersCanWrite(t *testing.T) {
 	}
 }
 
-// TestMirrorThatDoesNotFitIsRefusedWhole: a mirror that does not fit is refused whole, with the
-// size that is missing, and leaves nothing behind.
+// The error says how much space is missing, and no file is left behind.
 func TestMirrorThatDoesNotFitIsRefusedWhole(t *testing.T) {
 	need.Cap(t, "sys_admin")
 	dir := publicDir(t)
@@ -282,7 +275,6 @@ func TestMirrorThatDoesNotFitIsRefusedWhole(t *testing.T) {
 	}
 }
 
-// TestCommandsThatRunUntilASignalEndWithSuccess: a command that runs until a signal ends with success at one.
 func TestCommandsThatRunUntilASignalEndWithSuccess(t *testing.T) {
 	path, _ := webMirror(t)
 	for _, command := range []string{"top", "watch"} {
@@ -299,8 +291,7 @@ func TestCommandsThatRunUntilASignalEndWithSuccess(t *testing.T) {
 	}
 }
 
-// TestReaderOfATruncatedMirrorEndsWithAnError: a mirror that its owner cuts short while it is
-// read ends the reader with an error, not with a fault.
+// Reading a truncated mapping raises SIGBUS, which must not kill the reader.
 func TestReaderOfATruncatedMirrorEndsWithAnError(t *testing.T) {
 	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {

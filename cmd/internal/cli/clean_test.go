@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// signalOnPrompt is the standard error of a command. It ends the command's context as Ctrl-C does, once the command has
-// asked its question.
+// signalOnPrompt is the standard error of a command. When the command asks its question, it ends the command's
+// context, as Ctrl-C does.
 type signalOnPrompt struct {
 	bytes.Buffer
 	interrupt context.CancelFunc
@@ -61,7 +61,7 @@ func TestCleanRemovesNothingIfASignalComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// A directory of pins may belong to another instance than --instance names.
+// --pin-dir may name the pins of another instance than --instance.
 func TestDetachNamesTheInstanceWhosePinsItTakes(t *testing.T) {
 	pins := filepath.Join(t.TempDir(), lab.Unique("edge-"))
 	if err := os.Mkdir(pins, 0o700); err != nil {

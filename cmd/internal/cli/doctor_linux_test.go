@@ -14,7 +14,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDoctorAnswersAsAttachingDoes compares doctor's result with the result of attaching.
 func TestDoctorAnswersAsAttachingDoes(t *testing.T) {
 	need.Netns(t)
 	need.BPF(t)

@@ -15,8 +15,7 @@ var (
 	inline = regexp.MustCompile("`flowtally ([^`]+)`")
 )
 
-// TestCommandsOfTheDocumentsExist: each command that the README or a document names in its text exists, with its flags.
-// internal/lab/fence runs the commands in fences.
+// These are the commands in running text, with their flags. internal/lab/fence runs the commands in fences.
 func TestCommandsOfTheDocumentsExist(t *testing.T) {
 	paths, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {

@@ -47,7 +47,7 @@ func TestReportPrintsTheErrorAndItsNextStep(t *testing.T) {
 	}
 }
 
-// TestEachSentinelGetsItsOwnHint: every line of the table can be reached, and says something.
+// A line of the table would be unreachable after a more general sentinel.
 func TestEachSentinelGetsItsOwnHint(t *testing.T) {
 	for _, h := range hints {
 		if got := hint(fmt.Errorf("object: doing: %w", h.is)); got != h.try || got == "" {

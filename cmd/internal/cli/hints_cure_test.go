@@ -16,10 +16,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestNextStepsCure: each next step that a command prints is carried out. A row of testdata/cure starts from the cause,
-// takes the printed step, runs it, and then the command that failed succeeds. A next step in the sources that no row has
-// printed fails the test, unless notCarriedOut has the reason. Which step was printed is found by its text in the
-// sources, so a row cannot stand for another one.
+// A next step that does not work is worse than none. Each row of testdata/cure produces an error, takes the printed
+// step and runs it. Then the failed command must succeed. Every next step in the sources needs such a row, or a reason
+// in notCarriedOut. The test recognizes a step by its text in the sources, so a row cannot cover another step by
+// mistake.
 func TestNextStepsCure(t *testing.T) {
 	c := &cures{steps: stepsOfCommands(t), cured: make(map[string]bool)}
 	t.Run("rows", func(t *testing.T) {

@@ -94,8 +94,7 @@ var notReproduced = map[string]string{
 	"mirror.history in the configuration": "mirrors of the tests keep a history",
 }
 
-// TestHintsAreReproduced: each next step that a command prints has a test that produces its cause, or the reason
-// why none does.
+// Each next step needs a test that produces its cause, or a reason why there is none.
 func TestHintsAreReproduced(t *testing.T) {
 	used := make(map[string]bool)
 	have := func(key string) bool {

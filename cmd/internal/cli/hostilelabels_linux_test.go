@@ -10,8 +10,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// TestHostileLabelsPrintNoControlCharacter: whatever the labels of a mirror are, no command shows a control character, and each counter is in
-// exactly one sum.
+// Each counter must also be in exactly one sum, whatever its labels.
 func TestHostileLabelsPrintNoControlCharacter(t *testing.T) {
 	long := strings.Repeat("k", 124)
 	placeholder := "key=" + strings.Repeat("v", 249) // with its NUL the whole space of an entry but one byte

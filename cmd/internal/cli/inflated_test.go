@@ -11,7 +11,6 @@ import (
 	"testing"
 )
 
-// TestReplayOfAGzipBombNamesTheCause: replay of a small gzip file that becomes a very large capture ends with the cause and a next step.
 func TestReplayOfAGzipBombNamesTheCause(t *testing.T) {
 	const size = 256 << 10 // of a record
 	var file bytes.Buffer

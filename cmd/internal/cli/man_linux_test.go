@@ -14,8 +14,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestEachCommandHasAManPageWithItsFlags: every command has a man page, which names each of its flags, and man prints every page
-// without a warning.
+// man must print every page without a warning.
 func TestEachCommandHasAManPageWithItsFlags(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, talk := run(t, "__man", dir); code != exitOK {

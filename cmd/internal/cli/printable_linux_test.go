@@ -41,8 +41,8 @@ func shows(text string) []rune {
 	return bad
 }
 
-// TestHostileNamesPrintNoControlCharacter: a mirror is written by others. Whatever it holds in its strings, no view of it has a
-// control character, and no line more than there are counters.
+// A hostile writer chooses the strings in a mirror. No output may have a control character, nor more lines than there
+// are counters.
 func TestHostileNamesPrintNoControlCharacter(t *testing.T) {
 	const name, source = "placeholder-of-a-name-that-is-long-enough", "placeholder-of-a-source-that-is-long-enough"
 	for what, text := range hostile {

@@ -27,8 +27,7 @@ func unit(t *testing.T, setting string) string {
 	return ""
 }
 
-// TestCapabilitiesOfTheUnitSuffice: the capabilities that the unit grants suffice, also to wake a group, if the
-// unit names it.
+// They must also suffice to wake a group, if the unit names one.
 func TestCapabilitiesOfTheUnitSuffice(t *testing.T) {
 	need.Tool(t, "setpriv")
 	const group = "4321"

@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// newRunning is an instance in memory beside a mirror that has values.
+// newRunning returns an instance in memory, with a mirror that has values.
 func newRunning(t *testing.T, strict bool) (r *running, fake *plugintest.Fake, talk *lockedBuffer) {
 	t.Helper()
 	path, _ := webMirror(t)
@@ -36,7 +36,7 @@ var grave = dataplane.Condition{
 	Code: "interface-missing", Severity: dataplane.High, Object: "eth9", Text: "eth9 is gone", Fix: "plug it in",
 }
 
-// TestStrictRunFailsOnAGraveCondition: a grave condition changes the exit code only with --strict.
+// A milder condition changes nothing, and without --strict neither does a grave one.
 func TestStrictRunFailsOnAGraveCondition(t *testing.T) {
 	r, fake, talk := newRunning(t, true)
 	mild := grave
@@ -58,7 +58,7 @@ func TestStrictRunFailsOnAGraveCondition(t *testing.T) {
 	}
 }
 
-// TestListedFixesKeepTheSelection: a command in a fix goes to the socket to which the list went.
+// A command in a fix must use the same socket as the command that printed it.
 func TestListedFixesKeepTheSelection(t *testing.T) {
 	_, fake, _ := newRunning(t, false)
 	stale := grave
@@ -79,7 +79,6 @@ func TestListedFixesKeepTheSelection(t *testing.T) {
 	}
 }
 
-// TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds: with the context in good order, with the instance as an error.
 func TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds(t *testing.T) {
 	r, fake, talk := newRunning(t, false)
 	served := make(chan error, 1)
@@ -117,7 +116,7 @@ func TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds(t *testing.T) {
 	}
 }
 
-// TestStartedInstanceLeavesNoFlowInTheConfiguration: while an instance runs, its flows are in the instance and not in the configuration, too.
+// A large set of flows would otherwise be in memory twice.
 func TestStartedInstanceLeavesNoFlowInTheConfiguration(t *testing.T) {
 	c := runCmd{Embedded: true}
 	cfg := dataplane.Config{

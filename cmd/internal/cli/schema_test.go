@@ -69,7 +69,7 @@ func schemaFile(dir, command string) string {
 	return filepath.Join(dir, strings.ReplaceAll(command, " ", "-")+".json")
 }
 
-// TestSchemasMatchTheTypesAndLoseNoField compares docs/schema with the types. A schema that was written keeps its fields for ever.
+// Programs read the JSON, so a field once in docs/schema stays for ever.
 func TestSchemasMatchTheTypesAndLoseNoField(t *testing.T) {
 	docs, err := schema.ReadDocs("github.com/flowtally/flowtally", "../../..", documented()...)
 	if err != nil {
@@ -120,7 +120,6 @@ func firstWith(values []any) string {
 	return commands[slices.IndexFunc(commands, func(c string) bool { return reflect.DeepEqual(all[c], values) })]
 }
 
-// Every command that has -o json has a schema.
 func TestEveryOutputHasASchema(t *testing.T) {
 	var r root
 	parser, err := newParser(&r, &bytes.Buffer{}, &bytes.Buffer{})

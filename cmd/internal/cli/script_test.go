@@ -28,8 +28,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// TestMain makes this test binary the programs that the scripts run. They run where the
-// tests do: in namespaces of their own, where the privileges allow that.
+// TestMain lets this test binary be the programs in the scripts. They run in namespaces of their own if the privileges
+// allow it.
 func TestMain(m *testing.M) {
 	if code, is := engine.TrialMain(); is { // of a test that calls Main with run --embedded
 		os.Exit(code)
@@ -174,8 +174,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%v: %v", args, err)
 }
 
-// TestScriptsPrintWhatTheySay runs every command line of testdata/script end to end, each as a
-// process of its own.
+// Each command line of testdata/script runs as a process of its own.
 func TestScriptsPrintWhatTheySay(t *testing.T) {
 	schemas, err := filepath.Abs(schemaDir)
 	if err != nil {

@@ -48,8 +48,7 @@ func TestNotifySystemdReachesTheSocketOfTheServiceManager(t *testing.T) {
 	}
 }
 
-// TestRunTellsTheServiceManagerReadyAndStopping: READY comes when there are values to read, and
-// STOPPING before the end.
+// READY comes once there are values to read, and STOPPING before the end.
 func TestRunTellsTheServiceManagerReadyAndStopping(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("instances run on Linux")

@@ -61,8 +61,8 @@ var steps = map[string]string{
 	"backend.ErrUndone":     "do as the rest of the text says; the flows that may lack packets have a discontinuity",
 }
 
-// TestTroubleshootingListsEachSentinelAndNextStep: docs/troubleshooting.md has every sentinel of the packages with its cause, from its
-// comment, and its next step, and every next step that a command adds to an error of its own.
+// docs/troubleshooting.md must have every sentinel, with the cause from its comment and its next step, and every next
+// step added by a command. With -update the test writes the document.
 func TestTroubleshootingListsEachSentinelAndNextStep(t *testing.T) {
 	const path, mark = "../../../docs/troubleshooting.md", "<!-- Generated below"
 	old, err := os.ReadFile(path)

@@ -95,8 +95,7 @@ func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 	}
 }
 
-// TestGetShowsTheDevicesValueElseThePublishedOne: get shows the device's value, and the published value if the device's cannot
-// be read.
+// It shows the published one if the device's memory is unreadable.
 func TestGetShowsTheDevicesValueElseThePublishedOne(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(123_456, 7)
@@ -128,7 +127,6 @@ func TestGetShowsTheDevicesValueElseThePublishedOne(t *testing.T) {
 	}
 }
 
-// TestGetShowsThePublishedValueOnceTheDeviceStops: the device counts for it no more.
 func TestGetShowsThePublishedValueOnceTheDeviceStops(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(20, 1)
@@ -141,8 +139,7 @@ func TestGetShowsThePublishedValueOnceTheDeviceStops(t *testing.T) {
 	}
 }
 
-// TestTopComputesRatesFromTheDevicesWords: the rate is the change of the words between two screens, whatever is
-// published.
+// The rate is the change of the words between two screens, whatever the poller publishes.
 func TestTopComputesRatesFromTheDevicesWords(t *testing.T) {
 	m := newWordsMirror(t)
 	o, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
@@ -184,7 +181,7 @@ func (m *wordsMirror) wait(args ...string) (done chan string) {
 	return done
 }
 
-// TestDevicesWordsEndAWait: the device's words end a wait, with no value published.
+// The poller publishes nothing meanwhile.
 func TestDevicesWordsEndAWait(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -224,8 +221,7 @@ func TestDevicesWordsEndAWait(t *testing.T) {
 	}
 }
 
-// TestWaitPrefersReachedCompletionsToErrors: completions that were counted between the look at them and
-// that at the errors come first.
+// The device counts completions and an error between the reads of the two words. The completions must win.
 func TestWaitPrefersReachedCompletionsToErrors(t *testing.T) {
 	threshold := uint64(50)
 	for _, tt := range []struct {
@@ -251,8 +247,7 @@ func TestWaitPrefersReachedCompletionsToErrors(t *testing.T) {
 	}
 }
 
-// TestWaitGoesOnWithPublishedValuesOnceTheDeviceStops: where the device counts no more, the rest is waited for as it
-// is published; that this is of before the words at first is no change.
+// The first published value may be older than the words. That must not count as a change.
 func TestWaitGoesOnWithPublishedValuesOnceTheDeviceStops(t *testing.T) {
 	threshold := uint64(200)
 	for _, atLeast := range []*uint64{&threshold, nil} {
