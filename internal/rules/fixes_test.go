@@ -182,7 +182,7 @@ func fixPackages(t *testing.T) map[string]pkg {
 		return !engine && !slices.Contains([]string{"plugin", "xdp", "ibv", "cmd/internal/hostcheck", "cmd/internal/cli"}, name)
 	})
 	command := all["cmd/internal/cli"]
-	command.GoFiles = []string{"doctor.go"} // its answers about instances; TestNextStepsCure has the other steps
+	command.GoFiles = []string{"leftovers.go"} // the answers of doctor about instances; TestNextStepsCure has the other steps
 	all["cmd/internal/cli"] = command
 	return all
 }
