@@ -72,7 +72,8 @@ func instancesJSON(list []instances.Instance) InstancesJSON {
 		}
 		if i.Mirror != "" {
 			idle := i.Idle.Seconds()
-			j.Mirror, j.IdleSeconds = &i.Mirror, &idle
+			j.Mirror = &i.Mirror
+			j.IdleSeconds = &idle
 		}
 		if i.Pins != "" {
 			j.Pins = &i.Pins

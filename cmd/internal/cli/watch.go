@@ -238,7 +238,8 @@ func (w *watcher) counter(h shm.Handle) (watched, error) {
 		last.counter.Gone = true
 	case gone || err == nil:
 		last = watched{view.NewCounter(e), w.wanted.Has(e)}
-		last.counter.Index, last.counter.Generation = h.Index, h.Generation
+		last.counter.Index = h.Index
+		last.counter.Generation = h.Generation
 		last.counter.Gone = gone
 	case lost(err) && known:
 		return last, nil

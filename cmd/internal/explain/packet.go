@@ -90,7 +90,8 @@ func linkOf(m flow.Match, ip bool) []frame.Layer {
 	for i, v := range m.VLAN {
 		tag := frame.VLAN{ID: or(v.ID, 1), PCP: v.PCP.Value, DEI: v.DEI.Value == 1}
 		if i == len(m.VLAN)-1 {
-			tag.Type, eth.Type = eth.Type, 0
+			tag.Type = eth.Type
+			eth.Type = 0
 		}
 		tags = append(tags, tag)
 	}

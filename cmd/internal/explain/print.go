@@ -71,7 +71,8 @@ func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
 	}
 	if x.Winner >= 0 {
 		winner := &out.Flows[x.Winner]
-		out.Winner, out.Action = &winner.Name, &winner.Action
+		out.Winner = &winner.Name
+		out.Action = &winner.Action
 	}
 	return format.JSON(w, out)
 }

@@ -73,9 +73,10 @@ func (read reading) run(ctx context.Context, r io.Reader) {
 
 // fill reads records until the batch is full or the capture ends.
 func (b *batch) fill(in *capture.Reader) {
-	b.records, b.data = b.records[:0], b.data[:0]
+	b.records = b.records[:0]
+	b.data = b.data[:0]
 	if cap(b.data) > 4*batchBytes {
-		b.data = nil // a record was longer than all others
+		b.data = nil // do not keep the memory of one very long record
 	}
 	for len(b.data) < batchBytes && len(b.records) < batchRecords {
 		r, err := in.Next()

@@ -119,7 +119,7 @@ type (
 	}
 )
 
-// retry is how often to look for a mirror that does not exist yet.
+// retry is how often to look for a missing mirror.
 const retry = 250 * time.Millisecond
 
 // Init opens the mirror.

@@ -19,7 +19,9 @@ func Run(ctx context.Context, o Options) error {
 	m := newModel(o)
 	defer m.close()
 	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
+		tea.WithContext(ctx),
+		tea.WithoutSignalHandler(),
+		tea.WithFPS(framesPerSecond),
 	}
 	if o.Input != nil && format.IsTerminal(o.Input) {
 		options = append(options, tea.WithInput(o.Input)) // else bubbletea opens /dev/tty
@@ -30,6 +32,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Environ != nil {
 		options = append(options, tea.WithEnvironment(o.Environ))
 	}
+
 	_, err := tea.NewProgram(m, options...).Run()
 	switch {
 	case m.failed != nil:
@@ -37,8 +40,10 @@ func Run(ctx context.Context, o Options) error {
 	case err != nil && ctx.Err() == nil:
 		return fmt.Errorf("top: drawing on the terminal: %w", err)
 	}
+
 	if o.Output != nil {
-		m.page, m.editing = onTable, false
+		m.page = onTable
+		m.editing = false
 		if _, err := io.WriteString(o.Output, m.plain()); err != nil {
 			return fmt.Errorf("top: leaving the last screen: %w", err)
 		}

@@ -157,7 +157,8 @@ func (m *model) pressOnTable(msg tea.KeyPressMsg) {
 		m.applyFilter()
 	case key.Matches(msg, m.keys.open):
 		if r := t.current(); r != nil && r.group == nil {
-			m.counter.Handle, m.counter.Name = r.handle(), r.Counter.Name
+			m.counter.Handle = r.handle()
+			m.counter.Name = r.Counter.Name
 			m.turnTo(onCounter)
 			m.refresh()
 		}
@@ -191,6 +192,7 @@ func (m *model) edit(msg tea.Msg) (cmd tea.Cmd) {
 
 func (m *model) applyFilter() {
 	if filter := strings.ToLower(m.input.Value()); filter != m.table.filter {
-		m.table.filter, m.table.changes = filter, -1
+		m.table.filter = filter
+		m.table.changes = -1 // choose the rows again
 	}
 }

@@ -25,7 +25,9 @@ func NewSum(s selection.Sum) Counter {
 		Discontinuities: s.Discontinuities,
 	}
 	if s.HasValue() {
-		c.Packets, c.Bytes, c.SampledAt = s.Packets, s.Bytes, s.Oldest
+		c.Packets = s.Packets
+		c.Bytes = s.Bytes
+		c.SampledAt = s.Oldest
 	}
 	return c
 }
@@ -159,7 +161,10 @@ func (c Counter) sumJSON(r *Reading) sumJSON {
 	age := c.age(r)
 	skew := s.Newest - s.Oldest
 	at := wallClock(r.Zero, c.SampledAt)
-	j.AgeNS, j.SkewNS, j.SampledAt = &age, &skew, &at
+	j.AgeNS = &age
+	j.SkewNS = &skew
+	j.SampledAt = &at
+
 	first, second := &c.Packets, &c.Bytes
 	if !c.hasSecond() {
 		second = nil
