@@ -59,12 +59,12 @@ func TestNextStepsCure(t *testing.T) {
 	t.Logf("%d next steps are carried out, %d have a reason why not", len(c.cured), len(notCarriedOut))
 }
 
-// publish lets every user enter a directory and the one above it.
+// publish lets every user enter a directory and its parent.
 func publish(dir string) error {
 	return errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
 }
 
-// stepsOfCommands lists the next steps of package cli: of the sentinels, and of each call of withHint.
+// stepsOfCommands lists the next steps of package cli: those of sentinels, and those in calls of withHint.
 func stepsOfCommands(t *testing.T) []string {
 	steps := slices.Collect(maps.Values(hintsBySentinel(t)))
 	for _, h := range ownHints(t) {
@@ -74,18 +74,22 @@ func stepsOfCommands(t *testing.T) []string {
 	return slices.Compact(steps)
 }
 
-// cures is the state of TestNextStepsCure.
+// cures records which next steps the rows of TestNextStepsCure have carried out.
 type cures struct {
 	steps []string
 	mu    sync.Mutex
 	cured map[string]bool
 }
 
-// cmd is "cure [-by SCRIPT] COMMAND… [-- THEN…]": the command fails and prints a next step. The step is run as it is
-// printed, with the values of the variables FILE, NAME, UID and MATCH in place of these words; SCRIPT does what a step says
-// in words, with STEP for the printed one. Then THEN succeeds: the command itself, unless the step is this command
-// corrected. There FLAGS are the flags that the step begins with, and QUOTED is what it has between quotes. A step that
-// starts an instance runs until the script ends.
+// cmd implements "cure [-by SCRIPT] COMMAND… [-- THEN…]".
+//
+// It runs COMMAND, which must fail and print a next step, and then runs the step as printed. The words FILE, NAME, UID and
+// MATCH in the step are replaced by the variables of these names. If the step is in words rather than a command, SCRIPT
+// does what it says; the variable STEP has the printed text. A step that starts an instance keeps running until the script
+// ends.
+//
+// Finally THEN must succeed. Without a THEN, that is COMMAND again, unless the step already is the corrected COMMAND. In
+// THEN, FLAGS stands for the flags at the beginning of the step, and QUOTED for its part between quotes.
 func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	script := ""
 	if len(args) > 1 && args[0] == "-by" {
@@ -133,10 +137,10 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	c.mu.Unlock()
 }
 
-// stepFlags are the flags that a step begins with.
+// stepFlags matches the flags at the beginning of a step.
 var stepFlags = regexp.MustCompile(`^(?:--?[a-z]+ (?:'[^']*'|[^ ']+) ?)+`)
 
-// correct returns the command with parts of the step in the places of FLAGS and QUOTED, and whether it has such places.
+// correct replaces FLAGS and QUOTED in a command by parts of the step. It also reports whether the command has either.
 func correct(ts *testscript.TestScript, command []string, try string) (whole []string, corrected bool) {
 	for _, word := range command {
 		switch word {
@@ -155,7 +159,7 @@ func correct(ts *testscript.TestScript, command []string, try string) (whole []s
 	return whole, corrected
 }
 
-// filled returns the command of a next step, without its comment.
+// filled returns the command of a next step, with its placeholders replaced and without its comment.
 func filled(ts *testscript.TestScript, try string) string {
 	command := try
 	if m := nextCommand.FindStringSubmatch(try); m != nil {
@@ -183,7 +187,7 @@ func (c *cures) start(ts *testscript.TestScript, script string) {
 	})
 }
 
-// succeeds runs a command until it ends with 0, for so long at most: an instance needs a moment to start.
+// succeeds repeats a command until it succeeds, because an instance needs a moment to start.
 func succeeds(ts *testscript.TestScript, command []string, wait time.Duration) {
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		err := ts.Exec(command[0], command[1:]...)
@@ -211,12 +215,13 @@ func (c *cures) stepOf(printed string) (found string) {
 	return found
 }
 
-// printedAs is the expression for the text of a step, in which … and the words for the command itself stand for any.
+// printedAs returns an expression for the printed form of a step. It matches anything in place of "…" and of the words
+// for the failed command.
 func printedAs(text string) string {
 	return strings.NewReplacer("…", ".+", wordAgain, "flowtally .+", wordSudo, "sudo .+", "%s", ".+").Replace(regexp.QuoteMeta(text))
 }
 
-// notCarriedOut has the next steps that no row carries out, and the reason.
+// notCarriedOut has the next steps without a row, each with the reason.
 var notCarriedOut = map[string]string{
 	// Carried out by a test in Go, which has what a script lacks.
 	"AGAIN --yes":                  "TestDeadInstanceIsCleanedAndARunningOneDetached: it takes a dead instance",

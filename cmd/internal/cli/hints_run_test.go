@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// reproduced names for each next step of a command the test that produces its cause: by a sentinel of the table hints, or by
-// the beginning of a next step that a command adds itself. The file has the text.
+// reproduced names, for each next step, the test that produces its cause. A key is a sentinel in the table hints, or
+// the beginning of a next step that a command adds itself. The file must contain the text.
 var reproduced = map[string]struct{ file, text string }{
 	"plugin.ErrUntrusted":       {"badinput_linux_test.go", "func TestRootStartsNoPluginThatOthersCanWrite("},
 	"plugin.ErrIncompatible":    {"../../../plugin/launch_test.go", "ErrIncompatible"},
@@ -71,7 +71,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"--interface NAME of an interface that is up":            {"testdata/script/selftest.txtar", "try: --interface NAME of an interface that is up"},
 }
 
-// notReproduced has the next steps whose cause no test produces together with the command, and the reason.
+// notReproduced has the next steps without a test that produces their cause, each with the reason.
 var notReproduced = map[string]string{
 	"shm.ErrNotReady":          "the moment between making a mirror and its first cycle cannot be held from outside a process",
 	"shm.ErrBusy":              "a reader meets it only if the writer rewrites one block throughout its bounded retries",

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// hostile holds strings that a terminal obeys or shows elsewhere, each as a name of a mirror could.
+// hostile has strings that a terminal obeys or shows at another place. A mirror can have each of them as a name.
 var hostile = map[string]string{
 	"CSI":        "\x1b[2J\x1b[31mweb",
 	"OSC":        "\x1b]0;owned\aweb",

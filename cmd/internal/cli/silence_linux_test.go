@@ -21,7 +21,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// controlCommands are the command lines of all commands that ask a running instance and end.
+// controlCommands has a command line for each command that asks a running instance and ends.
 var controlCommands = map[string]string{
 	"flowtally flows list":          "flows list",
 	"flowtally flows add":           "flows add web any",

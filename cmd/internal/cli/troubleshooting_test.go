@@ -15,10 +15,10 @@ import (
 
 //go:generate go test -run TestTroubleshootingListsEachSentinelAndNextStep -update
 
-// sentinels are the packages whose errors a user or an embedder meets, by their names in a program.
+// sentinels lists the packages whose errors a user or an embedder may get.
 var sentinels = []string{"dataplane", "dataplane/flow", "shm", "plugin", "probe", "xdp", "ibv", "ibv/flexio", "ibv/ibvtest", "dataplane/engine/backend"}
 
-// steps are the next steps of sentinels that no command shows by themselves.
+// steps has the next steps of sentinels that no command prints by itself.
 var steps = map[string]string{
 	"dataplane.ErrInvalid":  "correct the flow or the configuration as the text says",
 	"flow.ErrInvalid":       "correct the flow as the text says; docs/flows.md defines the fields",
@@ -198,7 +198,7 @@ func message(e ast.Expr, texts map[string]string) string {
 	})
 }
 
-// hintsBySentinel is the table of hints.go by the names of the sentinels.
+// hintsBySentinel parses the table in hints.go, because only the source has the names of the sentinels.
 func hintsBySentinel(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -226,7 +226,8 @@ func hintsBySentinel(t *testing.T) map[string]string {
 	return found
 }
 
-// ownHints are the calls of withHint with a text: the file's command, the message, the next step.
+// ownHints parses the calls of withHint with a literal text. For each it returns the command, the message and the next
+// step.
 func ownHints(t *testing.T) (all [][3]string) {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// wordsMirror is a mirror with the completion counter sent, for which a device writes: the
-// poller has published 10 completions and 1 error, and publishes no more.
+// wordsMirror is a mirror with the completion counter sent, to which a device writes. The poller has published 10
+// completions and 1 error, and publishes nothing more.
 type wordsMirror struct {
 	t          *testing.T
 	path       string
