@@ -126,17 +126,17 @@ func (r *response) claim(cut func() error) *claim {
 
 // take returns a claim on a response of the current poll cycle, or on one whose rendering began after the call. So no
 // client gets values older than its own request, unless they are still current. Callers must release the claim.
-func (s *shelf) take(ctx context.Context, a request) (*claim, error) {
+func (s *shelf) take(ctx context.Context, req request) (*claim, error) {
 	arrived := time.Now()
 	for {
 		s.mu.Lock()
-		k := s.kindByName[a.kind]
+		k := s.kindByName[req.kind]
 		if k == nil {
 			k = &kindOfResponse{}
-			s.kindByName[a.kind] = k
+			s.kindByName[req.kind] = k
 		}
-		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(a.now)) {
-			c := r.claim(a.cut)
+		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(req.now)) {
+			c := r.claim(req.cut)
 			s.mu.Unlock()
 			return c, nil
 		}
@@ -146,7 +146,7 @@ func (s *shelf) take(ctx context.Context, a request) (*claim, error) {
 			b = &building{began: time.Now(), done: make(chan struct{})}
 			k.building = b
 			s.mu.Unlock()
-			return s.build(k, b, a)
+			return s.build(k, b, req)
 		}
 		s.mu.Unlock()
 
@@ -248,7 +248,7 @@ func (s *shelf) gzipped(r *response, zips *sync.Pool) []byte {
 
 // build renders the response for which the clients of b wait. If render panics, they get an error instead of waiting for
 // ever: http.Server recovers the panic in the goroutine of one client alone.
-func (s *shelf) build(k *kindOfResponse, b *building, a request) (c *claim, err error) {
+func (s *shelf) build(k *kindOfResponse, b *building, req request) (c *claim, err error) {
 	r := &response{
 		kind:   k,
 		began:  b.began,
@@ -262,12 +262,12 @@ func (s *shelf) build(k *kindOfResponse, b *building, a request) (c *claim, err 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil {
-			c, err = s.keep(r, a.cut)
+			c, err = s.keep(r, req.cut)
 		}
 		b.err = err
 		k.building = nil
 		close(b.done)
 	}()
-	r.contentType, r.stamp, err = a.render(r.body)
+	r.contentType, r.stamp, err = req.render(r.body)
 	return nil, err
 }
