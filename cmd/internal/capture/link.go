@@ -62,7 +62,7 @@ func cooked(r *Record, buf []byte) []byte {
 	return ethernet(r, buf, head, binary.BigEndian.Uint16(d[2:]), d[6:12], d[14:16])
 }
 
-// cooked2 does the same for the second version (SLL2).
+// cooked2 is cooked for the second version of the header (SLL2).
 func cooked2(r *Record, buf []byte) []byte {
 	const head = 20
 	if len(r.Data) < head {

@@ -62,7 +62,7 @@ type problemJSON struct {
 	Text   string `json:"text"`
 }
 
-// printProblems prints every broken invariant, or that every invariant holds.
+// printProblems prints every broken invariant, or "ok" if there is none.
 func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem) error {
 	if asJSON {
 		list := make([]problemJSON, len(problems))

@@ -89,8 +89,8 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	return cfg, nil
 }
 
-// present returns the interfaces of this host on which a configuration counts. It adds the names and patterns without an
-// interface here, so that doctor reports them, unless they are optional.
+// present returns the interfaces of this host on which a configuration counts. It adds names and patterns without an
+// interface here, unless they are optional, because doctor must report them.
 func present(list []dataplane.Interface) (names []string) {
 	links, _ := net.Interfaces() // without this list, each entry is tested by its name
 	for _, i := range list {

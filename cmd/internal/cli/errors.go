@@ -31,7 +31,7 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// hintedError is an error with a next step that only the place of the error knows.
+// hintedError is an error with its own next step, chosen where the error arose.
 type hintedError struct {
 	err error
 	try string

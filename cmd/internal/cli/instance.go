@@ -48,7 +48,7 @@ func nameInstance(flag instanceName, file string) (string, error) {
 	return cmp.Or(string(flag), file, string(env), "default"), nil
 }
 
-// names gives settle access to the flags of any command that embeds them.
+// names gives settle access to these flags in any command.
 func (f *instanceFlag) names() *instanceFlag { return f }
 
 // settle resolves --instance against --mirror and their environment variables, because each of them names a mirror. The

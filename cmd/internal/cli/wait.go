@@ -52,7 +52,7 @@ func (c *waitCmd) Run(env *Env) error {
 	}
 	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
 	err = w.wait(ctx)
-	m.reopen() // so that errors and output name the file of the last value
+	m.reopen() // errors and output must name the file of the last value
 
 	switch {
 	case err == nil:

@@ -83,7 +83,7 @@ func (g *gauges) counters(l look) {
 	type class struct{ kind, backend string }
 	countByClass := make(map[class]float64)
 	absent := 0.0
-	oldest := int64(0) // sample time; 0: there is no published value
+	oldest := int64(0) // a sample time, or 0 without any published value
 	for i := range l.rows {
 		r := &l.rows[i]
 		countByClass[class{text(r.entry.Kind), text(cmp.Or(r.backend(), "none"))}]++

@@ -27,7 +27,7 @@ type run struct {
 	others []flow.Flow // of the running instance
 }
 
-// Run tests the parts selected by the options. The report also has the parts that could not be tested, with the reason.
+// Run tests the parts selected by the options. The report also has the untested parts, with the reasons.
 // Run removes everything it made on this host before it returns, even if ctx ends.
 func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	o.defaults()

@@ -94,8 +94,8 @@ func (m *model) turnTo(p page) {
 	m.scroll = 0
 }
 
-// pause stops or resumes reading. Before it stops it reads all rows, so that the whole table, and not only its visible
-// part, has values of one look.
+// pause stops or resumes reading. Before it stops, it reads all rows and not only the visible ones: rows scrolled into
+// view later must have values of the same look.
 func (m *model) pause() {
 	if m.source == nil {
 		return
