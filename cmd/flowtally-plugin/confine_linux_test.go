@@ -24,7 +24,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// needLandlock skips where the kernel does not confine, or, with an older Landlock, not signals.
+// needLandlock skips the test on a kernel that cannot confine the plugin, or whose older Landlock cannot confine
+// signals.
 func needLandlock(t *testing.T) {
 	t.Helper()
 	if abi, err := ll.LandlockGetABIVersion(); err != nil || abi < 6 {
@@ -32,13 +33,13 @@ func needLandlock(t *testing.T) {
 	}
 }
 
-// attempt is one line of the library's report.
+// attempt is one line of the hostile library's report.
 type attempt struct {
 	pid   int
 	errno syscall.Errno
 }
 
-// attacked launches a plugin with a library of RDMA that attacks, and returns the attempts of its processes by name.
+// attacked launches a plugin with a hostile RDMA library, and returns what the library attempted, by name.
 func attacked(t *testing.T, env ...string) (attempts map[string][]attempt, pid int) {
 	t.Helper()
 	libs := software.Get(t)
@@ -100,8 +101,7 @@ func attacked(t *testing.T, env ...string) (attempts map[string][]attempt, pid i
 	return attempts, info.PID
 }
 
-// TestTakenOverPluginReachesNothingElse: a library attacks from within the plugin, and from within the process that
-// tries the library out.
+// The hostile library attacks from within the plugin, and from within the process that tries libraries out.
 func TestTakenOverPluginReachesNothingElse(t *testing.T) {
 	need.Root(t)
 	needLandlock(t)
@@ -130,8 +130,8 @@ func TestTakenOverPluginReachesNothingElse(t *testing.T) {
 	}
 }
 
-// TestPathsPermitMore: the attempts on files above fail for the confinement alone.
-func TestPathsPermitMore(t *testing.T) {
+// If these attempts succeed here, nothing but the confinement makes them fail in the test above.
+func TestPluginPathsPermitWhatConfinementRefuses(t *testing.T) {
 	need.Root(t)
 	needLandlock(t)
 	attempts, _ := attacked(t, "FLOWTALLY_PLUGIN_PATHS=/etc/shadow")
@@ -144,8 +144,8 @@ func TestPathsPermitMore(t *testing.T) {
 	}
 }
 
-// errnoEnv has a plugin refuse landlock_create_ruleset with an error of this number, as an old kernel or the filter of a
-// container does.
+// errnoEnv makes landlock_create_ruleset fail in a plugin with an error of this number, like an old kernel or the
+// filter of a container.
 const errnoEnv = "FLOWTALLY_TEST_NO_LANDLOCK"
 
 func init() {
@@ -166,7 +166,7 @@ func init() {
 	}
 }
 
-// TestUnconfinedPluginSaysSo: where the kernel cannot confine the plugin, it counts, and a condition says why.
+// If the kernel cannot confine the plugin, it still counts, and a condition says why it is not confined.
 func TestUnconfinedPluginSaysSo(t *testing.T) {
 	need.Root(t) // to filter system calls without no_new_privs
 	self, err := os.Executable()

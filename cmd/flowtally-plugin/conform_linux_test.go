@@ -15,21 +15,20 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// The contract holds over the whole way: the wire, the engine, BPF tables in
-// the kernel, on both hooks of a real interface.
+// This runs the contract through every layer: the wire, the engine, and BPF tables in the kernel, on both hooks of a
+// real interface.
 func TestXDPInItsProcessConforms(t *testing.T) {
 	conforms(t, dataplane.Config{Backend: "xdp"})
 }
 
-// The same with an RDMA device for the flows that it can count, and XDP for the rest.
+// An RDMA device counts the flows that it can, and XDP counts the rest.
 func TestRDMAInItsProcessConforms(t *testing.T) {
 	libs := software.Get(t)
 	conforms(t, dataplane.Config{Backend: "auto", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5}},
 		ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "a0"}}}.Environ()...)
 }
 
-// conforms runs the suite over plugins that count on a0, one end of a veth pair in a
-// namespace of its own.
+// conforms runs the suite over plugins that count on a0, one end of a veth pair in a namespace of its own.
 func conforms(t *testing.T, cfg dataplane.Config, env ...string) {
 	need.Netns(t)
 	need.TCX(t)

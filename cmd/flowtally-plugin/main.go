@@ -1,6 +1,5 @@
-// Command flowtally-plugin is the privileged process that counts. It is started by
-// the program that uses it, which is `flowtally run` or any other that calls
-// plugin.Launch; here the engine meets the process boundary, and nothing else.
+// Command flowtally-plugin is the privileged process that counts. `flowtally run`, or any program that calls
+// plugin.Launch, starts it and talks to it over gRPC. This package only connects the engine with package plugin.
 package main
 
 import (
@@ -38,7 +37,7 @@ func open(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.
 	return e, nil
 }
 
-// printVersion prints the version from the linker, and the protocol versions.
+// printVersion prints the version of this binary and of the protocol.
 func printVersion(w io.Writer) {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

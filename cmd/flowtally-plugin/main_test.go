@@ -40,7 +40,7 @@ var software soft.Libraries
 
 var instances atomic.Int64
 
-// launch starts the real engine, on its sim backend, in a process of its own.
+// launch starts the real engine, with its sim backend, in a process of its own.
 func launch(t *testing.T, flows ...flow.Flow) *plugin.Client {
 	t.Helper()
 	self, err := os.Executable()
@@ -67,8 +67,8 @@ func TestEngineInItsProcessConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return launch(t) })
 }
 
-// A reader of the mirror sees the totals go on over a kill -9 of the plugin,
-// of a configured flow and of one added at run time, under the same handles.
+// A reader of the mirror sees the totals continue after a kill -9 of the plugin, under the same handles, both for a
+// configured flow and for one added at run time.
 func TestTotalsGoOnOverKills(t *testing.T) {
 	c := launch(t, flow.Flow{Name: "configured"})
 	if _, err := c.AddFlows(t.Context(), flow.Flow{Name: "added"}); err != nil {
@@ -141,7 +141,7 @@ func TestTotalsGoOnOverKills(t *testing.T) {
 	check("after the end")
 }
 
-func TestByHandAndVersion(t *testing.T) {
+func TestPluginStartedByHandNamesTheRightCommand(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -13,9 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// A device's count shows in flowtally get and ends a flowtally wait, though the poller never
-// published it and the plugin is stopped.
-func TestGetWithAStoppedPoller(t *testing.T) {
+// The poller has never published the device's count, and the plugin is stopped by a signal.
+func TestGetAndWaitReadTheDeviceWhileThePluginIsStopped(t *testing.T) {
 	const posted = 1000
 	path := filepath.Join(t.TempDir(), "stopped.mirror")
 	c := launchPair(t, dataplane.Config{

@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// The contract of queue pairs holds over the whole way, from whichever source they are
-// counted: the wire, the engine, verbs of a device that is a program.
+// This runs the contract of queue pairs through every layer and for each source of counts: the wire, the engine, and
+// the verbs of a software device.
 func TestQueuePairsInTheirProcessConform(t *testing.T) {
 	libs := software.Get(t)
 	self, err := os.Executable()

@@ -15,10 +15,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A plugin that is killed takes its queue pairs with it. The next one makes them again, connects
-// the pairs of the configuration, and the totals go on: completions published before the kill are
-// kept, with one discontinuity.
-func TestQueuePairsOverARestart(t *testing.T) {
+// The queue pairs of a killed plugin are gone. The next plugin makes them again, and connects the pairs of the
+// configuration. Totals keep the completions published before the kill, with one discontinuity.
+func TestQueuePairsComeBackWithTheirTotalsAfterAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "restart.mirror")
 	c := launchPair(t, dataplane.Config{Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path}})
 	post := func(n int) {
@@ -61,8 +60,8 @@ func TestQueuePairsOverARestart(t *testing.T) {
 	waitFor(t, path, "received", 150, 1)
 }
 
-// launchPair starts a plugin that counts near's sends as "sent" and far's receives as "received",
-// connected by a device that is a program. It is closed with the test.
+// launchPair starts a plugin that counts near's sends as "sent" and far's receives as "received", connected by a
+// software device. The plugin is closed with the test.
 func launchPair(t *testing.T, cfg dataplane.Config) *plugin.Client {
 	t.Helper()
 	libs := software.Get(t)
@@ -90,8 +89,8 @@ func launchPair(t *testing.T, cfg dataplane.Config) *plugin.Client {
 	return c
 }
 
-// waitFor sleeps until a counter of the mirror at path shows exactly completions, no
-// errors, and so many discontinuities.
+// waitFor waits until a counter of the mirror at path has exactly so many completions and discontinuities, and no
+// errors.
 func waitFor(t *testing.T, path, name string, completions, discontinuities uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

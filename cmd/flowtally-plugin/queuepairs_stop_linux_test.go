@@ -11,8 +11,7 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// A caller that gives up gets the number of completions until then, over the whole way: every
-// operation that the device had counted before, without the outstanding ones.
+// The number must include every operation counted by the device until then, and no outstanding one.
 func TestACallerWhoGivesUpIsToldWhatCompleted(t *testing.T) {
 	const depth = 256 // the default of SendDepth
 	path := filepath.Join(t.TempDir(), "stop.mirror")

@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// The device in the plugin's process writes its counts into the segment beside the mirror;
-// this process finds them by the mirror's catalogue and reads on, without a word to the plugin
-// and with nothing published by its poller, while the mirror grows.
+// The device in the plugin's process writes its counts into the segment beside the mirror. This process finds them
+// through the mirror's catalogue, and goes on reading while the mirror grows. It asks the plugin nothing, and the
+// poller publishes nothing.
 func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 	const round = 10_000 // of operations, until enough was seen of them
 	path := filepath.Join(t.TempDir(), "words.mirror")

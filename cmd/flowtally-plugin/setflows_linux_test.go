@@ -24,10 +24,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestKilledWhileFlowsChange kills the plugin within SetFlows, under traffic. The next process has the set from before
-// the call or the set that the call asked for, and never a mixture. The totals of a flow that stays, and of a
-// flow that is renamed while its action changes, hold every packet.
-func TestKilledWhileFlowsChange(t *testing.T) {
+// The test kills the plugin within SetFlows, under traffic. The next process must have either the old set of flows or
+// the new one, and never a mixture. Two flows must lose no packet: one that stays, and one that is renamed while its
+// action changes.
+func TestPluginKilledInSetFlowsHasTheOldFlowsOrTheNewOnes(t *testing.T) {
 	need.Netns(t)
 	need.TCX(t)
 	pins := filepath.Join(need.BPFFS(t), lab.Unique("flowtally-plugin-test-"))

@@ -105,10 +105,10 @@ var carriedOut = map[string]string{
 
 	"xdp: count on the device that carries its traffic, or count egress only":                                                                             `xdp/layer3_linux_test.go: {device{link: "sit", kind: "sit"}, "no", "ip"}`,
 	"xdp: mount -t bpf -o mode=0700 bpf /sys/fs/bpf":                                                                                                      "dataplane/engine.TestFixOfPinsAtTheKernelsPlace",
-	"xdp: name one that is there":                                                                                                                         "cmd/internal/cli.TestDoctorOnInterface",
+	"xdp: name one that is there":                                                                                                                         "cmd/internal/cli.TestDoctorAnswersAsAttachingDoes",
 	"xdp: run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN":                                                                                    places + ": 'run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN'",
-	"xdp: stop its owner; or: bpftool link detach id …":                                                                                                   "cmd/internal/cli.TestDoctorOnInterface",
-	"xdp: stop its owner; or: ip link set dev … xdp off":                                                                                                  "cmd/internal/cli.TestDoctorOnInterface",
+	"xdp: stop its owner; or: bpftool link detach id …":                                                                                                   "cmd/internal/cli.TestDoctorAnswersAsAttachingDoes",
+	"xdp: stop its owner; or: ip link set dev … xdp off":                                                                                                  "cmd/internal/cli.TestDoctorAnswersAsAttachingDoes",
 	"xdp: stop that instance; or, where it does not run any more: flowtally clean --pin-dir …":                                                            "cmd/internal/cli.freeHook",
 	"xdp: use mode auto, which counts by TCX or generic XDP, or a driver with XDP":                                                                        "dataplane/engine.TestFixOfAnInterfaceWithoutNativeMode",
 	"xdp: use mode auto, which counts by TCX or generic XDP, or another device":                                                                           "dataplane/engine.TestFixOfAnInterfaceWithoutNativeMode",
@@ -166,7 +166,7 @@ var notCarriedOut = map[string]string{
 
 	"xdp: count on another interface": "TestDevices has the devices that are refused; others count",
 	"xdp: stop its owner":             "only the simulated kernel (internal/lab/memkernel) has such a holder",
-	"xdp: stop its owner; or: ip link set dev … xdp off; or, where it has a link: bpftool link list, bpftool link detach id N": "for a process without CAP_SYS_ADMIN; TestDoctorOnInterface carries out both commands",
+	"xdp: stop its owner; or: ip link set dev … xdp off; or, where it has a link: bpftool link list, bpftool link detach id N": "for a process without CAP_SYS_ADMIN; TestDoctorAnswersAsAttachingDoes carries out both commands",
 	"xdp: use a kernel of 6.1 or later": olderKernel,
 	"xdp: use a kernel of 6.6 or later with BTF (CONFIG_DEBUG_INFO_BTF), or free the XDP hook": olderKernel,
 	"xdp: use a kernel of 6.6 or later, or count by XDP":                                       olderKernel,
@@ -182,7 +182,7 @@ func fixPackages(t *testing.T) map[string]pkg {
 		return !engine && !slices.Contains([]string{"plugin", "xdp", "ibv", "cmd/internal/hostcheck", "cmd/internal/cli"}, name)
 	})
 	command := all["cmd/internal/cli"]
-	command.GoFiles = []string{"doctor.go"} // its answers about instances; TestNextStepsCure has the other steps
+	command.GoFiles = []string{"leftovers.go"} // the answers of doctor about instances; TestNextStepsCure has the other steps
 	all["cmd/internal/cli"] = command
 	return all
 }

@@ -12,9 +12,9 @@ import (
 // listing are the functions that may list all links, and why their cost is paid once.
 var listing = map[string]string{
 	"cmd/internal/cli/warnings.go missingInterfaces":   "once in a command",
-	"cmd/internal/cli/completion.go interfaceNames":    "once in a command",
+	"cmd/internal/cli/interfaces.go interfaceNames":    "once in a command",
 	"cmd/internal/cli/doctor.go present":               "once in a command",
-	"cmd/internal/cli/selftest.go hintInterface":       "once in a command",
+	"cmd/internal/cli/interfaces.go hintInterface":     "once in a command",
 	"cmd/internal/selftest/run_linux.go testInterface": "once in a command",
 	"dataplane/engine/backend/patterns.go Interfaces":  "once in a control call",
 	"dataplane/engine/probe.go up":                     "once in a probe",

@@ -118,7 +118,7 @@ func testInstalledFiles(t *testing.T, root string) {
 	for _, d := range documents {
 		want = append(want, prefix+"/share/doc/flowtally/docs/"+filepath.Base(d))
 	}
-	// A page for each command: TestManPages compares them with the commands.
+	// A page for each command: TestEachCommandHasAManPageWithItsFlags compares them with the commands.
 	pages, err := filepath.Glob(root + prefix + "/share/man/man[158]/flowtally*.[158].gz")
 	if err != nil || len(pages) < 20 {
 		t.Fatalf("man pages: %v, %v", pages, err)

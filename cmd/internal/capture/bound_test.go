@@ -58,7 +58,7 @@ func zipped(t *testing.T, parts ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// allocated returns the bytes that f allocates, freed ones too.
+// allocated returns how many bytes f allocates in total, including freed ones.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -67,8 +67,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A capture that is made to fill the memory ends with an error that names the bound, or is read with the memory of one
-// block. Nothing that a file repeats adds up.
+// Captures crafted to fill the memory either end with an error that names the limit, or need the memory of a single
+// block. Repeating parts of a file must not add up.
 func TestHostileCapturesTakeLittleMemory(t *testing.T) {
 	const most = 16 << 20
 	frame := ngFrame(0, 60, 60, make([]byte, 60))
@@ -113,8 +113,8 @@ func TestHostileCapturesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// The lengths of a pcapng file must bear one another out, and its packets are on its interfaces.
-func TestFaultsOfPcapng(t *testing.T) {
+// The lengths of a block contradict one another, or a packet names an interface that its section lacks.
+func TestInconsistentPcapngIsReadUpToItsFault(t *testing.T) {
 	frame := ngFrame(0, 60, 60, make([]byte, 60))
 	good := bytes.Join([][]byte{ngHead(), ngInterfaceOf(), frame}, nil)
 	with := func(b ...[]byte) []byte { return append(bytes.Clone(good), bytes.Join(b, nil)...) }
@@ -155,8 +155,8 @@ func TestFaultsOfPcapng(t *testing.T) {
 	}
 }
 
-// FuzzAgainstPcapgo: of a pcapng file, this reader and pcapgo read the same packets, as far as both read it. This one
-// ends earlier at lengths that pcapgo does not compare, and at its bounds.
+// FuzzAgainstPcapgo compares our reader with pcapgo on pcapng files. Both must read the same packets, as far as both
+// read. Ours stops earlier at contradicting lengths, which pcapgo does not compare, and at its limits.
 func FuzzAgainstPcapgo(f *testing.F) {
 	frame := ngFrame(0, 60, 64, make([]byte, 60))
 	f.Add(bytes.Join([][]byte{ngHead(), ngInterfaceOf(ngOption(2, []byte("eth0"))), frame, ngBlock(5, make([]byte, 12)), frame}, nil))

@@ -1,7 +1,6 @@
-// Package capture reads packet captures, pcap and pcapng, also compressed by gzip, record by record, as frames that
-// the classifier reads: Ethernet frames, or packets that begin with IP.
+// Package capture reads packet captures: pcap and pcapng, plain or compressed by gzip. It returns them record by record
+// in the two forms that the classifier understands: Ethernet frames, and packets beginning with IP.
 //
-// A capture is data of a stranger. Each record is returned or is an error: a length that the bytes do not bear out,
-// a link type that is not supported, an end inside a record. No field of the file decides how much memory is used;
-// memory grows with the bytes that arrive.
+// A capture is untrusted input. Contradicting lengths, an unsupported link type and an end inside a record are errors,
+// and never a wrong or missing record. Memory grows with the bytes read, and not with what a length field claims.
 package capture

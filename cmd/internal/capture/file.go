@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// File is a file that counts the bytes that were read.
+// File is a file that counts the bytes read from it, to show progress.
 type File struct {
 	io.ReadCloser
-	Size int64 // 0: not known
+	Size int64 // 0: unknown, as for a pipe
 	read atomic.Int64
 }
 
@@ -23,14 +23,14 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Offset returns the number of bytes that were read. It may be called from any goroutine.
+// Offset returns the number of bytes read so far. It may be called from any goroutine.
 func (f *File) Offset() int64 { return f.read.Load() }
 
 // ErrDirectory: the path is a directory.
 var ErrDirectory = errors.New("a directory is no capture")
 
-// OpenFile opens the file at path, or stdin for "-". The open of a FIFO waits for its writer, or for the end of ctx;
-// then a goroutine stays behind that waits on.
+// OpenFile opens the file at path, or stdin for "-". Opening a FIFO blocks until a writer opens it. If ctx ends first,
+// OpenFile returns, and leaves behind a goroutine that is still waiting.
 func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) {
 	if path == "-" {
 		return &File{ReadCloser: io.NopCloser(stdin)}, nil
@@ -57,7 +57,7 @@ func OpenFile(ctx context.Context, path string, stdin io.Reader) (*File, error) 
 	}
 }
 
-// newFile takes f over. It refuses a directory.
+// newFile wraps f, and closes it if it is a directory.
 func newFile(path string, f *os.File) (*File, error) {
 	st, err := f.Stat()
 	if err == nil && st.IsDir() {

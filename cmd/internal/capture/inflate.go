@@ -7,17 +7,17 @@ import (
 	"io"
 )
 
-// ErrInflated: a small file becomes a very large one when it is decompressed.
+// ErrInflated: decompressing the file yields far more than any honest capture would.
 var ErrInflated = errors.New("the capture grows too much when it is decompressed")
 
-// A gzip file may be freely larger up to freeSize, and maxRatio times its compressed size beyond: captures are
-// compressed a few times to some tens of times, and a file that is made to be large about a thousand times.
+// Limits against decompression bombs. The first freeSize bytes may have any ratio. Beyond them, gzip shrinks captures by
+// a factor of a few to some tens, and a bomb by about a thousand. maxRatio separates the two.
 const (
 	freeSize = 8 << 20
 	maxRatio = 200
 )
 
-// counted counts the bytes that are read.
+// counted counts the bytes read from it.
 type counted struct {
 	io.Reader
 	n int64
@@ -29,12 +29,12 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflater decompresses a gzip file, within the limits.
+// inflater decompresses a gzip file within the limits.
 type inflater struct {
 	z    *gzip.Reader
-	from *counted // compressed
-	n    int64
-	free int64
+	from *counted // the compressed bytes
+	n    int64    // decompressed bytes so far
+	free int64    // freeSize, or less in tests
 }
 
 func newInflater(r io.Reader, free int64) (*inflater, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// ErrLink: frames of this link type have no headers that the classifier reads.
+// ErrLink: the classifier cannot read frames of this link type, for example Wi-Fi.
 var ErrLink = errors.New("link type is not supported")
 
 func unsupported(link layers.LinkType) error {
@@ -20,11 +20,11 @@ func unsupported(link layers.LinkType) error {
 		link, name, ErrLink)
 }
 
-// links turns the frame of a record, by its link type, into one that begins with Ethernet or with IP. buf is memory
-// that the function may use for the frame; it returns the memory for the next call.
+// links has, for each supported link type, a function that makes a record's frame begin with Ethernet or IP. The function
+// may build the new frame in buf, and returns buf for the next record.
 var links = map[layers.LinkType]func(r *Record, buf []byte) []byte{
 	layers.LinkTypeEthernet:  func(_ *Record, buf []byte) []byte { return buf },
-	12:                       layer3, // DLT_RAW
+	12:                       layer3, // DLT_RAW, which layers lacks
 	layers.LinkTypeRaw:       layer3,
 	layers.LinkTypeIPv4:      layer3,
 	layers.LinkTypeIPv6:      layer3,
@@ -39,20 +39,20 @@ func layer3(r *Record, buf []byte) []byte {
 	return buf
 }
 
-// loopback takes off the 4 bytes of the address family.
+// loopback removes the address family, in 4 bytes before the IP header.
 func loopback(r *Record, buf []byte) []byte {
-	r.behind(4)
+	r.trimFront(4)
 	return layer3(r, buf)
 }
 
-// Types of devices whose frames have an Ethernet header (linux/if_arp.h).
+// Types of devices with Ethernet headers (linux/if_arp.h).
 const (
 	arphrdEther    = 1
 	arphrdLoopback = 772
 )
 
-// cooked makes an Ethernet frame of a Linux cooked capture (SLL): the address of the sender and the EtherType are in
-// its header, the address of the receiver is not and becomes zero. Frames of devices without Ethernet begin with IP.
+// cooked rebuilds an Ethernet frame from a Linux cooked capture (SLL). The SLL header has the sender's address and the
+// EtherType, but not the receiver's address, which becomes zero. Without an Ethernet device, the frame begins with IP.
 func cooked(r *Record, buf []byte) []byte {
 	const head = 16
 	if len(r.Data) < head {
@@ -62,7 +62,7 @@ func cooked(r *Record, buf []byte) []byte {
 	return ethernet(r, buf, head, binary.BigEndian.Uint16(d[2:]), d[6:12], d[14:16])
 }
 
-// cooked2 does the same for the second version (SLL2).
+// cooked2 is cooked for the second version of the header (SLL2).
 func cooked2(r *Record, buf []byte) []byte {
 	const head = 20
 	if len(r.Data) < head {
@@ -72,21 +72,21 @@ func cooked2(r *Record, buf []byte) []byte {
 	return ethernet(r, buf, head, binary.BigEndian.Uint16(d[8:]), d[12:18], d[0:2])
 }
 
-// cutCooked makes a record of a packet of which no header is known: the capture has cut it inside of its own header.
+// cutCooked returns a record without data, because the capture has cut even the SLL header.
 func cutCooked(r *Record, buf []byte) []byte {
 	r.Data = r.Data[:0]
 	return buf
 }
 
-// ethernet makes an Ethernet frame of the packet behind head, in buf; or leaves the packet, if the device has no
-// Ethernet.
+// ethernet builds an Ethernet frame in buf, from the packet after the first head bytes. For a device without Ethernet it
+// only removes these bytes.
 func ethernet(r *Record, buf []byte, head int, device uint16, src, etherType []byte) []byte {
 	if device != arphrdEther && device != arphrdLoopback {
-		r.behind(head)
+		r.trimFront(head)
 		return layer3(r, buf)
 	}
 
-	buf = append(buf[:0], make([]byte, 6)...) // the receiver
+	buf = append(buf[:0], make([]byte, 6)...) // the receiver's address
 	buf = append(buf, src...)
 	buf = append(buf, etherType...)
 	payload := r.Length - head
@@ -96,8 +96,8 @@ func ethernet(r *Record, buf []byte, head int, device uint16, src, etherType []b
 	return buf
 }
 
-// behind takes n bytes off the start of the frame.
-func (r *Record) behind(n int) {
+// trimFront removes n bytes from the start of the frame.
+func (r *Record) trimFront(n int) {
 	n = min(n, r.Length)
 	r.Length -= n
 	r.Data = r.Data[min(n, len(r.Data)):]

@@ -10,7 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// Blocks of pcapng that are read. All others are skipped: no memory is kept of them.
+// Types of the pcapng blocks that matter here. We skip all others without buffering them.
 const (
 	ngInterface    = 1
 	ngPacket       = 2 // obsolete
@@ -19,17 +19,17 @@ const (
 	ngSection      = 0x0a0d0d0a
 )
 
-// A section of a pcapng file keeps the type and the name of each interface to its end. A block of 20 bytes declares
-// one, and a gzip file has thousands of them in a kilobyte, so both are bounded.
+// Limits on the interfaces of a section. We must remember each interface to the end of its section. A block of 20 bytes
+// declares one, and a kilobyte of gzip can have thousands of such blocks.
 const (
 	mostInterfaces = 1 << 16
 	mostNameBytes  = 1 << 20 // of all names
 )
 
-// ErrInterfaces: a section declares more interfaces than a capture has.
+// ErrInterfaces: a section declares more interfaces than any real capture.
 var ErrInterfaces = fmt.Errorf("a section has more than %d interfaces, or more than %d bytes of their names", mostInterfaces, mostNameBytes)
 
-// The blocks of a pcapng file have lengths, which must bear one another out.
+// errBlock: a pcapng file repeats lengths at several places, and they differ.
 var errBlock = errors.New("the lengths of a block contradict one another")
 
 // ngReader reads the packets of a pcapng file.
@@ -38,7 +38,7 @@ type ngReader struct {
 	order      binary.ByteOrder // of the section; nil before the first
 	interfaces []ngLink         // of the section
 	nameBytes  int              // of all their names
-	left       int64            // bytes of the block that are not read, with the length at its end
+	left       int64            // unread bytes of the block, including the length at its end
 	head       [28]byte
 	data       []byte
 }
@@ -62,7 +62,7 @@ func newNGReader(b *bufio.Reader) (*ngReader, error) {
 	return r, err
 }
 
-// next returns the next packet. Its error is io.EOF at the end of a block only.
+// next returns the next packet. The error is io.EOF only if the file ends between two blocks.
 func (r *ngReader) next() (packet, error) {
 	for {
 		kind, err := r.block()
@@ -85,7 +85,7 @@ func (r *ngReader) next() (packet, error) {
 	}
 }
 
-// block reads the type and the length of a block, and the byte order of a section.
+// block reads the type and the length of a block. At the begin of a section it also reads the byte order.
 func (r *ngReader) block() (kind uint32, err error) {
 	head := r.head[:8]
 	if _, err := io.ReadFull(r.b, head); err != nil {
@@ -94,7 +94,7 @@ func (r *ngReader) block() (kind uint32, err error) {
 
 	read := int64(len(head)) // of the block
 	switch {
-	case binary.LittleEndian.Uint32(head) == ngSection: // in either byte order
+	case binary.LittleEndian.Uint32(head) == ngSection: // reads the same in both byte orders
 		if err := r.byteOrder(); err != nil {
 			return 0, err
 		}
@@ -111,7 +111,7 @@ func (r *ngReader) block() (kind uint32, err error) {
 
 // byteOrder reads the byte order of a section.
 func (r *ngReader) byteOrder() error {
-	r.left = 4 // the length stands in this byte order
+	r.left = 4 // the block's length needs this byte order, so it is still unknown
 	b, err := r.take(4)
 	if err != nil {
 		return err
@@ -139,14 +139,14 @@ func (r *ngReader) take(n int) ([]byte, error) {
 	return b, within(err)
 }
 
-// section begins a section: the interfaces of the one before are gone.
+// section begins a section, and forgets the interfaces of the one before.
 func (r *ngReader) section() error {
 	b, err := r.take(12)
 	if err != nil {
 		return err
 	}
 	major, minor := r.order.Uint16(b), r.order.Uint16(b[2:])
-	if major != 1 || minor != 0 && minor != 2 { // 1.2 is 1.0
+	if major != 1 || minor != 0 && minor != 2 { // the specification has readers treat 1.2 like 1.0
 		return fmt.Errorf("a section has the version %d.%d", major, minor)
 	}
 	r.interfaces = r.interfaces[:0]
@@ -160,7 +160,8 @@ const (
 	ngInterfaceName = 2
 )
 
-// within is an error inside of a block, where the end of the file is no end of the capture.
+// within converts an error of reading inside a block: there, the end of the file is a fault, and not the end of the
+// capture.
 func within(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -206,7 +207,7 @@ func (r *ngReader) describe() error {
 	return r.end()
 }
 
-// name reads the name of an interface. The block has so many bytes.
+// name reads the name of an interface. The caller has checked length against the rest of the block.
 func (r *ngReader) name(length int64) (string, error) {
 	if r.nameBytes += int(length); r.nameBytes > mostNameBytes {
 		return "", ErrInterfaces
@@ -219,7 +220,7 @@ func (r *ngReader) name(length int64) (string, error) {
 	return string(name), nil
 }
 
-// packet reads a packet of any of the three kinds of blocks.
+// packet reads a packet from a block of any of the three kinds.
 func (r *ngReader) packet(kind uint32) (p packet, err error) {
 	index, captured, length, err := r.packetHead(kind)
 	if err != nil {
@@ -247,8 +248,8 @@ func (r *ngReader) packet(kind uint32) (p packet, err error) {
 	return packet{data: data, length: int(length), link: in.link, name: in.name}, r.end()
 }
 
-// packetHead reads what stands before the data of a packet. A simple packet is of the first interface, and what it has
-// captured is the length that this allows.
+// packetHead reads the fields before the data of a packet. A simple packet block has only the length of the packet. Its
+// interface is the first one, and it captured as much as that interface's snap length allows.
 func (r *ngReader) packetHead(kind uint32) (index, captured, length uint32, err error) {
 	if kind == ngSimplePacket {
 		b, err := r.take(4)

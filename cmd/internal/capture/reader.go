@@ -13,14 +13,13 @@ import (
 
 // Record is one packet of a capture.
 type Record struct {
-	// Data is the frame as far as it was captured. It is valid until the next record is read.
+	// Data is the captured part of the frame. The next call of Next overwrites it.
 	Data []byte
-	// Length is the length of the frame when it was captured, at least len(Data). If it is more, the capture has
-	// cut the frame.
+	// Length is the original length of the frame. It exceeds len(Data) if the capture has cut the frame.
 	Length int
-	// Layer3 reports that the frame begins with IP.
+	// Layer3 says that the frame begins with IP rather than Ethernet.
 	Layer3 bool
-	// Interface is the name of the interface, if the capture (pcapng) has it.
+	// Interface is the name of the interface. Only pcapng has it.
 	Interface string
 }
 
@@ -28,19 +27,19 @@ type Record struct {
 type Reader struct {
 	next   func() (packet, error)
 	n      uint64
-	frame  []byte // of a link type that is converted
-	failed error
+	frame  []byte // memory for a converted frame
+	failed error  // returned again by each later Next
 }
 
-// packet is a record as a file has it.
+// packet is a record in the form of the file, before it is converted.
 type packet struct {
 	data   []byte
-	length int // when it was captured
+	length int // the original one
 	link   layers.LinkType
 	name   string // of the interface
 }
 
-// snapLength is the longest record that is read, whatever length the file declares. libpcap has this limit.
+// snapLength is the longest accepted record, whatever snap length the file declares. libpcap has the same limit.
 const snapLength = 256 << 10
 
 // Open reads the head of a capture.
@@ -48,7 +47,7 @@ func Open(r io.Reader) (*Reader, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(4)
 	switch {
-	case isGzip(head): // also where the rest of the file is missing
+	case isGzip(head): // even if Peek failed, because the rest of the file is missing
 		z, err := newInflater(b, freeSize)
 		if err != nil {
 			return nil, fmt.Errorf("reading the head of a gzip file: %w", err)
@@ -61,7 +60,7 @@ func Open(r io.Reader) (*Reader, error) {
 		return nil, headError(head, err)
 	}
 
-	if isGzip(head) { // pcapgo would inflate it without a limit
+	if isGzip(head) { // pcapgo would decompress it without our limits
 		return nil, fmt.Errorf("%w: it is compressed twice", ErrNoCapture)
 	}
 	if binary.BigEndian.Uint32(head) == ngSection {
@@ -70,13 +69,13 @@ func Open(r io.Reader) (*Reader, error) {
 	return openPcap(b)
 }
 
-// isGzip reports whether a file begins as one of gzip.
+// isGzip reports whether a file begins like one of gzip.
 func isGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b }
 
-// ErrNoCapture: the file does not begin as a capture.
+// ErrNoCapture: the file does not begin like a capture.
 var ErrNoCapture = errors.New("no capture in the format of pcap or pcapng")
 
-// headError is the error for a file whose first bytes could not be read.
+// headError returns the error for a file with unreadable or missing first bytes.
 func headError(head []byte, err error) error {
 	switch {
 	case !errors.Is(err, io.EOF):
@@ -103,7 +102,7 @@ func openPcap(b *bufio.Reader) (*Reader, error) {
 	}
 	next := func() (packet, error) {
 		data, ci, err := p.ZeroCopyReadPacketData()
-		if errors.Is(err, io.EOF) && ci.CaptureLength != 0 { // behind the head of a record
+		if errors.Is(err, io.EOF) && ci.CaptureLength != 0 { // it read a record's head, but no data
 			err = io.ErrUnexpectedEOF
 		}
 		return packet{data: data, length: ci.Length, link: link}, err
@@ -119,8 +118,8 @@ func openNG(b *bufio.Reader) (*Reader, error) {
 	return &Reader{next: p.next}, nil
 }
 
-// Next returns the next record, and io.EOF at the end of the capture. After another error it returns that error again:
-// the place of the next record is not known.
+// Next returns the next record, or io.EOF at the end of the capture. Any other error is final: Next returns it again,
+// because nobody knows where the next record begins.
 func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed
@@ -146,7 +145,7 @@ func (r *Reader) Next() (Record, error) {
 	return rec, nil
 }
 
-// unexpected names an end of the file inside of a record.
+// unexpected rewords the error of a file that ends inside a record.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the capture ends inside of it: %w", io.ErrUnexpectedEOF)

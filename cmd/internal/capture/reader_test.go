@@ -17,7 +17,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// pcap is a file of that link type with records of which each has caplen bytes of data and is said to have had length.
+// pcap returns a capture of this link type.
 func pcap(link, snaplen uint32, records ...[]byte) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 0xa1b2c3d4)
 	b = append(b, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -38,7 +38,7 @@ func record(caplen, length uint32, data []byte) []byte {
 
 func whole(data []byte) []byte { return record(uint32(len(data)), uint32(len(data)), data) }
 
-// readAll returns the records with data of their own, and the error that ended the capture.
+// readAll returns copies of all records, and the error that ended the capture.
 func readAll(r io.Reader) (records []Record, err error) {
 	in, err := Open(r)
 	if err != nil {
@@ -57,7 +57,7 @@ func readAll(r io.Reader) (records []Record, err error) {
 	}
 }
 
-func TestLinkTypes(t *testing.T) {
+func TestFramesOfEachLinkTypeBecomeEthernetOrIP(t *testing.T) {
 	ip := append([]byte{0x45, 0, 0, 20}, make([]byte, 16)...)
 	eth := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0}, ip...)
 	sll := func(device uint16) []byte {
@@ -100,7 +100,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestBrokenCaptureIsReadUpToItsFault(t *testing.T) {
 	data := make([]byte, 60)
 	good := whole(data)
 	for _, c := range []struct {
@@ -136,9 +136,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A capture of zeros that is compressed a thousand times ends with an error at the bound. A large capture that is compressed as
-// captures are, and a small one of zeros, are read whole.
-func TestInflatedCapture(t *testing.T) {
+// The bomb is a capture of zeros, compressed a thousand times. The honest ones are a large capture with a usual
+// compression ratio, and a small one of zeros.
+func TestGzipBombEndsAtTheBoundAndHonestGzipIsRead(t *testing.T) {
 	const free = 1 << 20
 	noise := make([]byte, 4*free)
 	rand.NewChaCha8([32]byte{}).Read(noise)
@@ -166,7 +166,7 @@ func TestInflatedCapture(t *testing.T) {
 	}
 }
 
-// ng writes a pcapng file of two interfaces.
+// ng returns a pcapng file with two interfaces.
 func ng(t *testing.T, second layers.LinkType) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -190,7 +190,7 @@ func ng(t *testing.T, second layers.LinkType) []byte {
 	return b.Bytes()
 }
 
-func TestInterfacesOfPcapng(t *testing.T) {
+func TestPcapngRecordsHaveTheNameAndTheLayerOfTheirInterface(t *testing.T) {
 	file := ng(t, layers.LinkTypeRaw)
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
@@ -213,8 +213,8 @@ func TestInterfacesOfPcapng(t *testing.T) {
 	}
 }
 
-// FuzzReader: any bytes are records or an error. Of a pcap file without an error the number of records is the number
-// in the file, which the test counts by itself.
+// FuzzReader checks that any input yields records or an error. If a pcap file yields no error, the test's own count of
+// records must agree.
 func FuzzReader(f *testing.F) {
 	data := make([]byte, 60)
 	f.Add(pcap(1, 1500, whole(data), record(60, 1514, data)))

@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// applyCmd makes a running instance a configuration file.
+// applyCmd changes a running instance to match a configuration file.
 type applyCmd struct {
 	outputFlag
 	File     string        `short:"f" help:"The configuration file. Default: the file that the instance was started with." placeholder:"FILE"`
@@ -77,7 +77,7 @@ func (c *applyCmd) Run(env *Env) error {
 			if cfg, err = c.load(env, file); err != nil {
 				return err
 			}
-		case sameFile(file, info.File): // whatever it names: the instance came from it
+		case sameFile(file, info.File): // the instance came from this file, so the name in it does not matter
 		case refused != nil:
 			return refused
 		case c.Instance == "" && cmp.Or(cfg.Instance, "default") != info.Instance:
@@ -94,7 +94,7 @@ func (c *applyCmd) Run(env *Env) error {
 	return c.print(env, name, d)
 }
 
-// load reads the file, which an editor may be writing.
+// load reads the file. reload.Load waits until an editor has finished writing it.
 func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	cfg, err := reload.Load(env.Context, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,9 +106,10 @@ func (c *applyCmd) load(env *Env, file string) (dataplane.Config, error) {
 	return cfg, nil
 }
 
-// target names the instance: by the flag, else by the file, else by the environment. A variable alone does not apply a
-// file to an instance that the file does not name: refused is the error for that, unless the instance came from this
-// file.
+// target returns the name of the instance: from the flag, else from the file, else from the environment.
+//
+// FLOWTALLY_INSTANCE alone must not apply a file to an instance that the file does not name: the variable may be left
+// over from other work. Then refused is the error. Run drops it if the instance was started with this very file.
 func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error) {
 	name, err = nameInstance(c.Instance, "")
 	if err != nil || c.Instance != "" || c.File == "" {
@@ -122,7 +123,7 @@ func (c *applyCmd) target(cfg dataplane.Config) (name string, refused, err error
 	return name, nil, err
 }
 
-// refused is the error for a file that names another instance than the selected one, or none. by is what selected it.
+// refused returns the error for a file that does not name the selected instance. by says what selected it.
 func (c *applyCmd) refused(file string, cfg dataplane.Config, selected, by string) error {
 	names := "names no instance"
 	if cfg.Instance != "" {
@@ -138,11 +139,12 @@ func sameFile(a, b string) bool {
 	return b != "" && errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// apply changes the instance to match cfg. Without --yes it refuses to remove every flow.
+// apply changes the instance to match cfg. Without --yes it refuses to remove every flow: an empty file is more likely a
+// mistake.
 func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, info dataplane.Info, file string) (dataplane.Difference, error) {
-	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run may have been told another path than the default
+	cfg.Mirror.Path = cmp.Or(c.Mirror, cfg.Mirror.Path, info.Mirror) // run --mirror is not in the file
 
-	// Only a file without flows can leave the instance without any.
+	// Only a file without flows can leave the instance without any, so other files need no extra dry run.
 	if len(cfg.Flows) == 0 && !c.DryRun && !c.Yes {
 		d, err := reload.Apply(ctx, svc, cfg, reload.Options{DryRun: true, Prune: c.Prune})
 		if err != nil {
@@ -164,12 +166,12 @@ func (c *applyCmd) apply(ctx context.Context, svc dataplane.Service, cfg datapla
 	return d, nil
 }
 
-// leavesNone reports whether a change removes flows, and leaves and adds none.
+// leavesNone reports whether the instance has flows before a change and none after it.
 func leavesNone(d dataplane.Difference) bool {
 	return len(d.Removed) > 0 && d.Unchanged+len(d.Changed)+len(d.Renamed)+len(d.Added) == 0
 }
 
-// print prints the difference as data, and its cost and its summary as talk.
+// print prints the difference as data, and its cost and a summary as messages.
 func (c *applyCmd) print(env *Env, instance string, d dataplane.Difference) error {
 	if c.json() {
 		return reload.JSON(env.Stdout, instance, c.DryRun, d)

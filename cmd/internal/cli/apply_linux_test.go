@@ -18,7 +18,8 @@ import (
 // bannedPort and openPort are the destinations of the test's packets: one is dropped, one is counted.
 const bannedPort, openPort = 7000, 7001
 
-// banning is an instance of 4,001 flows under traffic: one drops the packets to bannedPort, one counts those to openPort.
+// banning is an instance with 4,001 flows under traffic. One flow drops the packets to bannedPort, one counts those to
+// openPort.
 type banning struct {
 	*instance
 	snd          *lab.Sender
@@ -27,7 +28,7 @@ type banning struct {
 	enough       context.CancelFunc
 }
 
-// write makes the file, with n flows beside the two, and extra behind all.
+// write writes the configuration file, with n flows beside the two, and extra at the end.
 func (b *banning) write(extra string, n int) {
 	b.t.Helper()
 	var text strings.Builder
@@ -96,7 +97,7 @@ func newBanning(t *testing.T) *banning {
 	return b
 }
 
-// flowing waits until a hundred packets more were sent to each port.
+// flowing waits until a hundred more packets were sent to each port.
 func (b *banning) flowing() {
 	b.t.Helper()
 	at := b.snd.Sent()
@@ -106,7 +107,7 @@ func (b *banning) flowing() {
 	})
 }
 
-// settle ends the traffic, and checks that no packet to bannedPort was let through, that none to openPort was lost, and
+// settle ends the traffic. It checks that no packet to bannedPort came through, that none to openPort was lost, and
 // that both counters are exact.
 func (b *banning) settle() {
 	b.t.Helper()
@@ -139,8 +140,8 @@ func (b *banning) settle() {
 		sent[0].Packets, b.counted("banned"), passed.Packets, sent[1].Packets, b.counted("open"), open.Packets)
 }
 
-// TestApplyLetsNoPacketThrough changes a set of 4,001 flows by apply and by SIGHUP, under 5,000 packets/s. Half of the
-// packets are of a flow that drops.
+// The test changes a set of 4,001 flows by apply and by SIGHUP, under 5,000 packets per second. A flow drops half of
+// them.
 func TestApplyLetsNoPacketThrough(t *testing.T) {
 	b := newBanning(t)
 	for i, c := range []struct {
@@ -163,7 +164,7 @@ func TestApplyLetsNoPacketThrough(t *testing.T) {
 	b.stop()
 }
 
-// TestARestartWithKeptPinsLetsNoPacketThrough restarts the instance under the same traffic, with another set of flows.
+// The restart also changes the set of flows.
 func TestARestartWithKeptPinsLetsNoPacketThrough(t *testing.T) {
 	b := newBanning(t)
 	b.stop()

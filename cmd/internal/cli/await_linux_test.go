@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestASignalEndsReading: a command that waits for a terminal, or for the writer of a FIFO, ends with its context.
+// Each command waits for an answer on the terminal, or for the writer of a FIFO.
 func TestASignalEndsReading(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {

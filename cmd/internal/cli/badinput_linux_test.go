@@ -28,9 +28,8 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// TestForeignOwner: a mirror that neither root nor the reader owns is refused, unless its owner is
-// named; check reads any mirror.
-func TestForeignOwner(t *testing.T) {
+// This is a mirror owned neither by root nor by the reader. check reads it all the same.
+func TestMirrorOfAnotherUserIsReadOnlyIfItsOwnerIsNamed(t *testing.T) {
 	need.Root(t)
 	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
@@ -57,8 +56,7 @@ func TestForeignOwner(t *testing.T) {
 // nobody is a user with no privilege.
 const nobody = 65534
 
-// ownBinary puts this test's binary into dir under those names: TestMain makes
-// it the program whose name it bears.
+// ownBinary puts this test's binary into dir under those names. TestMain makes it the program of that name.
 func ownBinary(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -76,7 +74,7 @@ func ownBinary(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// runAsNobody runs flowtally as a process of that user, in dir, which becomes its.
+// runAsNobody runs flowtally as that user in dir, and gives dir to the user.
 func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ownBinary(t, dir, "flowtally")
@@ -95,7 +93,7 @@ func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, st
 	return cmd.ProcessState.ExitCode(), out.String(), talk.String()
 }
 
-// publicDir is a directory that every user can reach.
+// publicDir returns a directory that every user can enter.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "flowtally-cli-")
@@ -109,8 +107,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// TestNoPrivilege: a command that needs a privilege names it and the remedy; other commands work.
-func TestNoPrivilege(t *testing.T) {
+// Commands without a need for privileges still work.
+func TestCommandsNameTheMissingPrivilegeAndTheRemedy(t *testing.T) {
 	need.Root(t)
 	dir, rootOwned := publicDir(t), publicDir(t)
 	for _, tt := range []struct {
@@ -139,9 +137,7 @@ func TestNoPrivilege(t *testing.T) {
 	}
 }
 
-// TestMissingInterface: an interface that is not there is named, and nothing
-// is left in the kernel.
-func TestMissingInterface(t *testing.T) {
+func TestRunOnAMissingInterfaceNamesItAndLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)
 	name := lab.Unique("cli-")
@@ -159,8 +155,7 @@ func TestMissingInterface(t *testing.T) {
 	}
 }
 
-// TestFailedStartLeavesNothing: a start that fails removes the directories, files and pins that it has made.
-// A mirror that existed before the start stays readable.
+// A failed start removes the directories, files and pins that it made. A mirror from before the start stays readable.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)
@@ -203,9 +198,9 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRunWithoutBPFFS: where no bpffs is mounted, run says how to mount one that only root
-// can write, in the plugin and embedded, and says nothing of RDMA; the command works.
-func TestRunWithoutBPFFS(t *testing.T) {
+// The suggested command must work, and mount a bpffs that only root can write to. The error must not mention RDMA.
+// This applies to the plugin and to an embedded engine.
+func TestRunWithoutBPFFSSaysHowToMountOne(t *testing.T) {
 	need.BPF(t)
 	need.BPFFS(t)
 	need.Netns(t)
@@ -238,8 +233,7 @@ func TestRunWithoutBPFFS(t *testing.T) {
 	}
 }
 
-// TestUntrustedPlugin: root starts no binary that others can write.
-func TestUntrustedPlugin(t *testing.T) {
+func TestRootStartsNoPluginThatOthersCanWrite(t *testing.T) {
 	need.Root(t)
 	dir := publicDir(t)
 	path := filepath.Join(dir, "flowtally-plugin")
@@ -255,9 +249,8 @@ func TestUntrustedPlugin(t *testing.T) {
 	}
 }
 
-// TestFullFileSystem: a mirror that does not fit is refused whole, with the
-// size that is missing, and leaves nothing behind.
-func TestFullFileSystem(t *testing.T) {
+// The error says how much space is missing, and no file is left behind.
+func TestMirrorThatDoesNotFitIsRefusedWhole(t *testing.T) {
 	need.Cap(t, "sys_admin")
 	dir := publicDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0755"); err != nil {
@@ -282,8 +275,7 @@ func TestFullFileSystem(t *testing.T) {
 	}
 }
 
-// TestEndsOnContext: a command that runs until a signal ends with success at one.
-func TestEndsOnContext(t *testing.T) {
+func TestCommandsThatRunUntilASignalEndWithSuccess(t *testing.T) {
 	path, _ := webMirror(t)
 	for _, command := range []string{"top", "watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -299,9 +291,8 @@ func TestEndsOnContext(t *testing.T) {
 	}
 }
 
-// TestTruncatedUnderReader: a mirror that its owner cuts short while it is
-// read ends the reader with an error, not with a fault.
-func TestTruncatedUnderReader(t *testing.T) {
+// Reading a truncated mapping raises SIGBUS, which must not kill the reader.
+func TestReaderOfATruncatedMirrorEndsWithAnError(t *testing.T) {
 	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
 		t.Fatal(err)

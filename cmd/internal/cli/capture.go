@@ -20,7 +20,7 @@ func openCapture(env *Env, path string) (*capture.File, error) {
 	return f, err
 }
 
-// hintCapture adds the next step if the file is no capture.
+// hintCapture adds a next step if the file is not a capture.
 func hintCapture(err error) error {
 	if errors.Is(err, capture.ErrNoCapture) {
 		return withHint(err, "tcpdump -i NAME -w FILE writes a capture")
@@ -28,7 +28,7 @@ func hintCapture(err error) error {
 	return err
 }
 
-// direction returns the direction that --direction names. Its enum allows no other word.
+// direction converts the value of --direction. The parser has checked it against the enum.
 func direction(word string) flow.Direction {
 	if word == flow.Egress.String() {
 		return flow.Egress

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Each of 2,000 flows has a warning, and so has the absent interface. check prints the first ones of each kind, and the
-// number of the others; its JSON has all.
+// Each of 2,000 flows has a warning, and so has a missing interface. check prints the first ones of each kind and the
+// number of the others. Its JSON has all.
 func TestWarningsOfManyFlowsFitAScreen(t *testing.T) {
 	const flows = 2000
 	var b strings.Builder

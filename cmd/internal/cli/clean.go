@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
@@ -17,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// cleanCmd removes what is left of instances without a process. It takes no name from the environment: it removes only
-// what this command line names.
+// cleanCmd removes what is left of instances without a process. It ignores FLOWTALLY_INSTANCE: only the command line may
+// choose what to remove.
 type cleanCmd struct {
 	Instance   instanceName `help:"The instance. One that was stopped with xdp.keep_pins is removed by its name alone." xor:"which" placeholder:"NAME"`
 	AllDead    bool         `help:"All instances whose process ended without a stop, and the mirrors of stopped instances that no process reads." xor:"which"`
@@ -56,7 +55,7 @@ func (c *cleanCmd) Run(env *Env) error {
 		return withHint(usagef("nothing was named"), "flowtally clean --instance NAME # or --all-dead; flowtally instances lists them")
 	}
 
-	list, err := instances.List(given(c.Mirror), given(c.PinDir))
+	list, err := instances.List([]string{c.Mirror}, []string{c.PinDir})
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
 	}
@@ -88,15 +87,8 @@ func (c *cleanCmd) Run(env *Env) error {
 	return errors.Join(errs...)
 }
 
-// given returns a path that may be named beside the usual places.
-func given(path string) []string {
-	if path == "" {
-		return nil
-	}
-	return []string{path}
-}
-
-// choose returns the instances to remove. One that was named must be there, and no process may run it.
+// choose returns the instances to remove. It returns an error if a named instance does not exist, or if a process runs
+// it.
 func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, error) {
 	if c.AllDead {
 		return allDead(list), nil
@@ -123,7 +115,7 @@ func (c *cleanCmd) choose(list []instances.Instance) ([]instances.Instance, erro
 	return chosen, nil
 }
 
-// allDead returns the dead instances, and the stopped ones whose mirrors no process reads.
+// allDead returns the dead instances, and those stopped instances whose mirrors have no reader.
 func allDead(list []instances.Instance) []instances.Instance {
 	hasReader := instances.Readers()
 	return slices.DeleteFunc(list, func(i instances.Instance) bool {
@@ -133,15 +125,15 @@ func allDead(list []instances.Instance) []instances.Instance {
 	})
 }
 
-// names reports whether the flags name an instance: by its name, its pins or its mirror.
+// names reports whether the flags choose an instance: by its name, its pins or its mirror.
 func (c *cleanCmd) names(i instances.Instance) bool {
 	return c.Instance != "" && i.Name == string(c.Instance) ||
 		c.PinDir != "" && i.Pins == c.PinDir ||
 		c.Mirror != "" && i.Mirror == c.Mirror
 }
 
-// ownFirst returns this user's instances, or all if this user has none: other users may have given theirs the same
-// name.
+// ownFirst narrows the instances to those of this user, if there are any. Another user may have an instance of the same
+// name, and root must not remove it by mistake.
 func ownFirst(chosen []instances.Instance) []instances.Instance {
 	own := slices.DeleteFunc(slices.Clone(chosen), func(i instances.Instance) bool { return int(i.Owner) != os.Geteuid() })
 	if len(own) > 0 {
@@ -150,7 +142,8 @@ func ownFirst(chosen []instances.Instance) []instances.Instance {
 	return chosen
 }
 
-// withoutMirrors takes the mirrors out of the instances, and drops those that have nothing else.
+// withoutMirrors returns the instances without their mirrors, so that clean leaves these alone. It drops instances that
+// have no pins.
 func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
 	for _, i := range chosen {
 		if i.Pins == "" {
@@ -164,19 +157,22 @@ func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
 	return rest
 }
 
-// confirm asks on the terminal. Without an answer nothing is done.
+// confirm returns nil only if the user answers yes. Input that ends without an answer is a no.
 func confirm(env *Env, question string) error {
-	fmt.Fprintf(env.Stderr, "%s [y/N] ", question)
-	line, _ := bufio.NewReader(env.Stdin).ReadString('\n')
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		fmt.Fprintln(env.Stderr)
-		return withHint(errors.New("nothing was changed: the answer was not yes"), "AGAIN --yes")
+	answer, err := ask(env, question)
+	if answer == "y" || answer == "yes" {
+		return nil
 	}
-	return nil
+
+	fmt.Fprintln(env.Stderr) // below the question
+	if errors.Is(err, context.Canceled) {
+		return withHint(errors.New("nothing was changed: a signal came before the answer"), "AGAIN --yes")
+	}
+	return withHint(errors.New("nothing was changed: the answer was not yes"), "AGAIN --yes")
 }
 
-// clean removes one instance. It holds the locks of the pins and of the mirror meanwhile, so no instance of that name
-// starts. Where the pins cannot be removed the mirror stays: it has their totals.
+// clean removes one instance. The pins go first, and the mirror only after them, because it has the totals of whatever
+// still counts. Both removals take the instance's locks, so no instance of that name can start meanwhile.
 func clean(env *Env, i instances.Instance) error {
 	var programs, pins int
 	var err error

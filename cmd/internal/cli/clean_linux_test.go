@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// listed returns the state of the instance as flowtally instances prints it, "" where it does not.
+// listed returns the instance as flowtally instances prints it, or a zero value if it does not.
 func (in *instance) listed() (i InstanceJSON) {
 	in.t.Helper()
 	code, out, talk := run(in.t, "instances", "-o", "json")
@@ -31,7 +31,7 @@ func (in *instance) listed() (i InstanceJSON) {
 	return i
 }
 
-// dies kills the host and its plugin, so that neither cleans up.
+// dies kills the host and its plugin, so that neither can clean up.
 func (in *instance) dies() {
 	in.t.Helper()
 	plugin := in.pluginPID()
@@ -58,10 +58,10 @@ func (in *instance) stateOf(pid int) string {
 	return rest[:1]
 }
 
-// TestCleanDetachAndInstances: what a dead instance has left is named by instances and doctor, and clean removes it; a
-// running instance is refused, and taken off its hooks by detach, also where it hangs; an instance that was stopped
-// with keep_pins is no dead one.
-func TestCleanDetachAndInstances(t *testing.T) {
+// The test follows one instance through its states. instances and doctor name what a dead instance has left, and clean
+// removes it. clean refuses a running instance, but detach takes it off its hooks, even if it hangs. An instance
+// stopped with keep_pins does not count as dead.
+func TestDeadInstanceIsCleanedAndARunningOneDetached(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	must := func(code int, says string, args ...string) {
 		t.Helper()
@@ -156,8 +156,8 @@ func (in *instance) file(name, text string) string {
 	return path
 }
 
-// freeHook starts another instance on the interface, which finds the hook taken, carries out what the error says, and
-// returns doctor's feature of a dead instance that has a mirror alone.
+// freeHook starts another instance on the interface, finds the hook taken, and does what the error says. It returns
+// doctor's feature for a dead instance that has only a mirror left.
 func (in *instance) freeHook() string {
 	in.t.Helper()
 	config := in.file("other.yaml", fmt.Sprintf("interfaces: [%s]\nxdp: {beside: [refuse]}\nflows: [{name: a, match: any}]\n", in.wire.Near.Name))
@@ -177,7 +177,7 @@ func (in *instance) freeHook() string {
 	return "nothing left of a dead instance"
 }
 
-// journal is a syslog in place of the host's. nil: the host has one, which goes before it.
+// journal is a syslog in place of the host's. It is nil if the host has one.
 type journal struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -200,7 +200,7 @@ func newJournal(t *testing.T) *journal {
 	return &journal{t, conn}
 }
 
-// want reads lines until one has the text, with the user and the process of this test.
+// want reads lines until one has the text, and the user and the process of this test.
 func (j *journal) want(text string) {
 	if j == nil {
 		return

@@ -86,7 +86,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		return report(stderr, err, line)
 	}
 
-	if !r.Run.reloads() { // SIGHUP ends every command but a run that has a file
+	if !r.Run.reloads() { // with --config, run reloads the file at SIGHUP; all else ends
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 		ctx = hangup
@@ -105,7 +105,8 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	return report(stderr, kctx.Run(env), line)
 }
 
-// exit is a panic's value. Kong's exit function panics with it, so that --help comes back to Main.
+// exit is the value of a panic. --help and --version make kong call its exit function, which must not return. It panics
+// with the code, and Main recovers it.
 type exit int
 
 // newParser builds the parser of the command line into r.
@@ -120,8 +121,8 @@ func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
 	)
 }
 
-// helpOf returns the help of a flag or an argument, with its default. The help of a flag shows the default already
-// where that stands in place of the value: --output="table".
+// helpOf returns the help of a flag or an argument, with its default. Kong already shows the default of a flag without
+// a placeholder, as in --output="table".
 func helpOf(v *kong.Value) string {
 	help := kong.DefaultHelpValueFormatter(v)
 	if v.Flag != nil && v.Flag.PlaceHolder == "" {

@@ -9,27 +9,28 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// commandLine is the command line that failed. It completes the next step below the error.
+// commandLine is the failed command line. It completes the next step below the error.
 type commandLine struct {
 	args []string
 	ctx  *kong.Context // nil if the arguments could not be parsed
 }
 
-// Words of a next step that stand for the failed command.
+// Placeholders for the failed command in a next step.
 const (
 	wordAgain = "AGAIN" // as it was given
 	wordSudo  = "SUDO"  // as root
 )
 
-// placeholder is one of these words.
+// placeholder matches these words.
 var placeholder = regexp.MustCompile(`\b(` + wordAgain + `|` + wordSudo + `)\b`)
 
-// nextCommand is a command of ours in a next step: at its beginning, or after a colon. " # " begins a comment.
+// nextCommand matches a flowtally command in a next step, at the beginning or after a colon. It ends before a semicolon
+// or a comment.
 var nextCommand = regexp.MustCompile(`(?:^|: )(flowtally [a-z][^;#]*)`)
 
-// complete makes a next step one that works when it is pasted. The failed command takes the place of the words that
-// stand for it. Every other command of ours gets the flags by which the failed one chose its instance. A nil line knows
-// no command, and names it in words.
+// complete turns a next step into one that works when pasted into a shell. It replaces the placeholders by the failed
+// command, and repeats the flags by which that command chose its instance in every other flowtally command. A nil line
+// has no command to insert, and says "the same command" instead.
 func (l *commandLine) complete(try string) string {
 	if l == nil {
 		return strings.NewReplacer(
@@ -52,11 +53,11 @@ func (l *commandLine) complete(try string) string {
 	})
 }
 
-// selecting are the flags that choose an instance, its mirror or its socket.
+// selecting lists the flags that choose an instance, its mirror or its socket.
 var selecting = []string{"instance", "mirror", "socket", "owner"}
 
-// selection returns the selecting flags of the failed command that command has too, and that it does not set itself. An
-// environment variable needs no flag: it chooses again.
+// selection returns the selecting flags of the failed command, for use with command. It leaves out flags that command
+// lacks or sets itself. A choice by an environment variable is not repeated, because the variable applies again.
 func (l *commandLine) selection(command string) (flags string) {
 	if l.ctx == nil || strings.HasSuffix(command, " --help") {
 		return ""
@@ -71,7 +72,7 @@ func (l *commandLine) selection(command string) (flags string) {
 		for _, value := range l.values(name) {
 			separator := " "
 			if strings.HasPrefix(value, "-") {
-				separator = "=" // behind a blank it would be a flag
+				separator = "=" // after a blank, the parser would take it for a flag
 			}
 			flags += " --" + name + separator + quote(value)
 		}
@@ -79,7 +80,7 @@ func (l *commandLine) selection(command string) (flags string) {
 	return flags
 }
 
-// nodeOf returns the command that words begin with.
+// nodeOf returns the deepest command named by the first words.
 func nodeOf(node *kong.Node, words []string) *kong.Node {
 	for _, word := range words {
 		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
@@ -95,7 +96,7 @@ func hasFlag(node *kong.Node, name string) bool {
 	return slices.ContainsFunc(slices.Concat(node.AllFlags(true)...), func(f *kong.Flag) bool { return f.Name == name })
 }
 
-// values returns the values that the flag was given.
+// values returns the values given for a flag, in any notation.
 func (l *commandLine) values(name string) (values []string) {
 	for i, arg := range l.args {
 		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
@@ -107,8 +108,8 @@ func (l *commandLine) values(name string) (values []string) {
 	return values
 }
 
-// asRoot returns the failed command as root. sudo hands on no variables, and looks for a name in a PATH of its own: our
-// variables and the path of this program stand in the command.
+// asRoot returns the failed command as root. sudo drops environment variables and searches its own PATH, so the command
+// sets our variables and names this program by its path.
 func (l *commandLine) asRoot() string {
 	var variables []string
 	for _, v := range os.Environ() {
@@ -133,10 +134,10 @@ func program() string {
 	return "flowtally"
 }
 
-// plain is a word that no shell changes.
+// plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote writes a word for a shell.
+// quote quotes a word for a shell, if it must be quoted.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word
@@ -144,7 +145,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// quoteAll writes words for a shell, each behind a blank.
+// quoteAll quotes words for a shell, each after a blank.
 func quoteAll(words []string) (line string) {
 	for _, word := range words {
 		line += " " + quote(word)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNextStepsKeepTheSelection: a next step acts on the instance that the failed command named, through its socket and
-// by its mirror, and sudo hands on the variables that it would drop.
+// A next step must act on the instance of the failed command, through the same socket and mirror. sudo drops
+// environment variables, so the next step must set them.
 func TestNextStepsKeepTheSelection(t *testing.T) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FLOWTALLY_") {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// completionCmd prints the shim that a shell sources. The shim calls "flowtally __complete --
-// WORDS…" with the words up to the cursor.
+// completionCmd prints the script for a shell to source. The script calls "flowtally __complete -- WORDS…" with the words
+// up to the cursor.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
@@ -56,15 +55,15 @@ func (c *completeCmd) Run(env *Env) error {
 
 	for _, s := range completion.Complete(env.model.Node, words, valuesOf) {
 		if format.Printable(s) != s {
-			continue // a shell would take a part of it for its own
+			continue // a hostile name in a mirror: the shell or the terminal would interpret it
 		}
 		fmt.Fprintln(env.Stdout, s)
 	}
 	return nil
 }
 
-// valuesOf returns the values of a flag or an argument: of its enum, or of the source that its tag "complete" names.
-// given are the flags so far.
+// valuesOf returns the possible values of a flag or an argument: from its enum, or from the source in its tag "complete".
+// given has the flags before the cursor.
 func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
 		return slices.DeleteFunc(v.EnumSlice(), func(s string) bool { return s == "" })
@@ -84,18 +83,8 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 	return nil
 }
 
-// interfaceNames returns the network interfaces; none where they cannot be listed.
-func interfaceNames() []string {
-	links, _ := net.Interfaces()
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
-	return names
-}
-
-// fromMirror returns what choices makes of the catalogue of the mirror that given or the environment names; nothing
-// where the mirror cannot be read.
+// fromMirror calls choices with the catalogue of the mirror chosen by the given flags or the environment. It returns
+// nothing if the mirror is unreadable: a completion must not print errors.
 func fromMirror(given map[string]string, choices func([]shm.Entry) []string) []string {
 	var f readerFlag
 	f.Mirror = cmp.Or(given["mirror"], os.Getenv("FLOWTALLY_MIRROR"))
@@ -117,8 +106,8 @@ func labelChoices(entries []shm.Entry) []string {
 	return append(selection.LabelKeys(entries), selection.Labels(entries)...)
 }
 
-// queuePairNames returns the queue pairs of the running instance that given or the environment names; none if it does
-// not reply within a second, which a person waits for.
+// queuePairNames returns the queue pairs of the running instance chosen by the given flags or the environment. It gives
+// up after a second, because somebody has pressed Tab and is waiting.
 func queuePairNames(given map[string]string) []string {
 	s := socketFlag{Socket: cmp.Or(given["socket"], os.Getenv("FLOWTALLY_SOCKET"))}
 	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// loadConfig reads a configuration file, and adds the next step if the file is missing or is a directory.
+// loadConfig reads a configuration file. It adds a next step if the file is missing or is a directory.
 func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
-	if err != nil && errors.Is(err, ctx.Err()) { // before the writer of a FIFO came
+	if err != nil && errors.Is(err, ctx.Err()) { // a signal ended the wait for the writer of a FIFO
 		err = fmt.Errorf("%s: reading configuration: %w", path, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +23,7 @@ func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
 	return cfg, directory(err)
 }
 
-// directory adds the next step if a directory was named in place of a file.
+// directory adds a next step if err says that a file is a directory.
 func directory(err error) error {
 	if errors.Is(err, syscall.EISDIR) {
 		return withHint(err, "the path of a file in this directory")

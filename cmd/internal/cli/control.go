@@ -26,14 +26,14 @@ func (s socketFlag) path() string {
 	return plugin.FindControl(string(s.Instance))
 }
 
-// controlFlag names the instance to talk to, and bounds the talk.
+// controlFlag names the instance to talk to, and for how long.
 type controlFlag struct {
 	socketFlag
 	Timeout time.Duration `help:"Give up on an instance that has not answered by then. 0: wait." default:"0" placeholder:"DURATION"`
 }
 
-// with calls f with the running instance, within --timeout. f prints nothing: whoever reads the output may be slow, and
-// that time would count.
+// with calls f with the running instance. The context of f ends after --timeout. f must not print: the reader of the
+// output may be slow, and its time would count.
 func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) error) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %v: not negative", c.Timeout)
@@ -41,7 +41,7 @@ func (c controlFlag) with(env *Env, f func(context.Context, dataplane.Service) e
 	return c.talk(env, c.Timeout, f)
 }
 
-// talk calls f with the running instance. The context of f ends after timeout; 0: with the command.
+// talk calls f with the running instance. The context of f ends after timeout, or only with the command if timeout is 0.
 func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context, dataplane.Service) error) (err error) {
 	whom, answered := s.sayWaiting(env)
 	defer answered()
@@ -76,11 +76,11 @@ func (s socketFlag) talk(env *Env, timeout time.Duration, f func(context.Context
 	return f(ctx, svc)
 }
 
-// quiet is how long a command waits for an instance before it says for whom it waits.
+// quiet is how long a command waits silently for an instance.
 const quiet = 2 * time.Second
 
-// sayWaiting says for whom the command waits, unless answered is called soon. The caller stores a better name in whom
-// as soon as it has one.
+// sayWaiting prints after a while for whom the command is waiting, unless the caller has called answered by then. The
+// caller may store a better name in whom.
 func (s socketFlag) sayWaiting(env *Env) (whom *atomic.Value, answered func() bool) {
 	whom = new(atomic.Value)
 	whom.Store("the instance at " + s.path())
@@ -88,8 +88,8 @@ func (s socketFlag) sayWaiting(env *Env) (whom *atomic.Value, answered func() bo
 	return whom, slow.Stop
 }
 
-// dial connects to the running instance, and refuses another one than named, the instance that the user named beside
-// the socket; "": none.
+// dial connects to the running instance. If the user named an instance beside --socket, dial returns an error unless the
+// socket is of that instance; named is "" if the user did not.
 func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Service, info dataplane.Info, err error) {
 	if svc, err = plugin.Dial(ctx, s.path()); err != nil {
 		return nil, info, err
@@ -109,7 +109,7 @@ func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Servi
 	return svc, info, nil
 }
 
-// unreached adds the next step where no process listens on the control socket.
+// unreached adds a next step to the error of a control socket on which no process listens.
 func (s socketFlag) unreached(err error) error {
 	if s.Socket == "" && s.counts() {
 		return withHint(err, "--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl", s.Instance)
@@ -117,7 +117,7 @@ func (s socketFlag) unreached(err error) error {
 	return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
 }
 
-// counts reports whether the instance has a mirror with a living writer.
+// counts reports whether the instance runs all the same: its mirror has a living writer.
 func (s socketFlag) counts() bool {
 	in, err := shm.Open(string(s.Instance))
 	if err != nil {

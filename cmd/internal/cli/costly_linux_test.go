@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestCostlyConfiguration: check refuses flows of which one packet could touch more than xdp.worst_cost, and names them.
-// Each remedy of its next step helps: fewer flows, narrower flows, and a greater xdp.worst_cost.
-func TestCostlyConfiguration(t *testing.T) {
+// One packet could visit more than xdp.worst_cost allows. The remedies are fewer flows, narrower flows, and a greater
+// xdp.worst_cost.
+func TestCheckRefusesACostlyConfigurationAndEachRemedyHelps(t *testing.T) {
 	rules := classbench.FewBits(400, 7)
 	check := func(name string, n, bound int, narrow string) (code int, out, talk string) {
 		var b strings.Builder

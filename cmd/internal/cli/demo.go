@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -45,8 +44,8 @@ func (c *demoCmd) Run(env *Env) error {
 		return withHint(err, "make build, or --plugin PATH")
 	}
 
-	// The libraries are looked for before isolate, which may execute this program again; their words come behind it,
-	// once.
+	// Look for the libraries first, but print about them only after isolate. It may execute this program again, which
+	// would print twice.
 	var rdma dataplane.RDMAConfig
 	software := c.Backend == "rdma" && c.Device == ""
 	if software {
@@ -102,7 +101,7 @@ func (c *demoCmd) Run(env *Env) error {
 	return err
 }
 
-// validate refuses flags that contradict one another.
+// validate returns an error for flags that contradict one another.
 func (c *demoCmd) validate() error {
 	switch {
 	case c.Seconds < 1:
@@ -115,7 +114,7 @@ func (c *demoCmd) validate() error {
 	return nil
 }
 
-// softwareRDMA names the libraries that stand in for a NIC. make build leaves them beside this program.
+// softwareRDMA returns the paths of the libraries that replace a NIC. make build puts them beside this program.
 func softwareRDMA() (dataplane.RDMAConfig, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,53 +132,4 @@ func softwareRDMA() (dataplane.RDMAConfig, error) {
 		}
 	}
 	return rdma, nil
-}
-
-// demoScreen shows progress: a live table on a terminal, unless that gets the JSON; else a line a second on stderr.
-type demoScreen struct {
-	env   *Env
-	json  bool
-	total time.Duration
-
-	entered  bool // the alternate screen
-	hinted   bool // at the mirror, for another terminal
-	lastLine time.Time
-}
-
-func (s *demoScreen) show(p demo.Progress) {
-	var sent, counted uint64
-	for _, c := range p.Flows {
-		sent += c.SentPackets
-		counted += c.Packets
-	}
-	status := fmt.Sprintf("%4.1fs  %s: %s sent, %s counted", p.Elapsed.Seconds(), p.Phase, format.Count(sent), format.Count(counted))
-
-	if !s.hinted && p.Mirror != "" {
-		s.hinted = true
-		if name, ok := strings.CutSuffix(filepath.Base(p.Mirror), ".mirror"); ok {
-			fmt.Fprintf(s.env.Stderr, "while it runs, in another terminal:  flowtally top --instance %s\n", name)
-		}
-	}
-
-	if s.env.TTY && !s.json {
-		if !s.entered {
-			s.entered = true
-			fmt.Fprint(s.env.Stdout, format.EnterScreen)
-		}
-		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + view.DemoLive(p.Flows)
-		fmt.Fprint(s.env.Stdout, format.DrawOver(text, format.TerminalWidth(s.env.Stdout)))
-		return
-	}
-	if time.Since(s.lastLine) >= time.Second {
-		s.lastLine = time.Now()
-		fmt.Fprintln(s.env.Stderr, status)
-	}
-}
-
-// close gives the terminal back. Idempotent.
-func (s *demoScreen) close() {
-	if s.entered {
-		s.entered = false
-		fmt.Fprint(s.env.Stdout, format.LeaveScreen)
-	}
 }

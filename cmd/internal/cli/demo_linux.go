@@ -21,9 +21,8 @@ func isolate() error {
 	return err
 }
 
-// withinReach mounts a directory where the plugin gets to it: the plugin is root without
-// CAP_DAC_OVERRIDE, and a build tree is often below a home directory that only its user may enter.
-// The mount is seen in the mount namespace of the demo alone.
+// withinReach bind-mounts dir at a place that the plugin can reach. The plugin runs as root without CAP_DAC_OVERRIDE, and
+// a build tree is often below a home directory closed to other users. Only the mount namespace of the demo sees the mount.
 func withinReach(dir string) (at string, leave func(), err error) {
 	f, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || trust.OwnsProgram(uid) })
 	if why != "" {
@@ -33,6 +32,7 @@ func withinReach(dir string) (at string, leave func(), err error) {
 		return "", nil, fmt.Errorf("demo: opening the software RDMA library: %w", err)
 	}
 	defer f.Close()
+
 	if at, err = os.MkdirTemp("", "flowtally-demo-"); err != nil {
 		return "", nil, fmt.Errorf("demo: making room for the software RDMA library: %w", err)
 	}

@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// TestDenseConfiguration: check refuses a configuration in which more flows match one packet than the programs can
-// compare. The masks have single bits, far from one another, of more places than a tree has cuts, so that the trees
-// cannot tell the flows apart.
-func TestDenseConfiguration(t *testing.T) {
+// Each mask has single bits far from one another, at more places than a tree can cut. So the trees cannot tell the
+// flows apart.
+func TestCheckRefusesMoreMatchingFlowsThanProgramsCompare(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("interfaces: [lo]\nflows:\n")
 	mask := strings.TrimSuffix(strings.Repeat("1010:", 8), ":")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/instances"
@@ -11,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 )
 
-// detachCmd takes the programs of an instance off its hooks at once. It asks the instance nothing, so it works where
-// the instance hangs, and it takes no name from the environment.
+// detachCmd takes the programs of an instance off its hooks at once. It never talks to the instance, so it works even if
+// the instance hangs. It ignores FLOWTALLY_INSTANCE: only the command line may choose whose programs come off.
 type detachCmd struct {
 	Instance instanceName `required:"" help:"The instance." placeholder:"NAME"`
 	PinDir   string       `help:"The directory of its pins, where the configuration names one that is on no mounted bpffs." placeholder:"DIR"`
@@ -28,7 +29,7 @@ Examples:
 }
 
 func (c *detachCmd) Run(env *Env) error {
-	list, err := instances.List(nil, given(c.PinDir))
+	list, err := instances.List(nil, []string{c.PinDir})
 	if err != nil {
 		return fmt.Errorf("listing the instances of this host: %w", err)
 	}
@@ -47,14 +48,19 @@ func (c *detachCmd) Run(env *Env) error {
 	return errors.Join(errs...)
 }
 
-// detach takes the programs of one directory of pins off their hooks. The journal has those that came off, also where
-// others did not.
+// detach takes the programs of one directory of pins off their hooks. If only some programs come off, it returns an
+// error, and the journal still says how many did.
 func (c *detachCmd) detach(env *Env, i instances.Instance) error {
+	whose := "instance " + format.Printable(i.Name)
+	if i.Name != string(c.Instance) { // --pin-dir names the pins of another instance
+		whose += ", pinned in " + format.Printable(i.Pins) + ","
+	}
+
 	n, err := xdp.Detach(i.Pins)
-	said := fmt.Sprintf("took %s of instance %s off its hooks", format.Plural(uint64(n), "program", "programs"), c.Instance)
+	said := fmt.Sprintf("took %s of %s off its hooks", format.Plural(uint64(n), "program", "programs"), whose)
 	noteInJournal("detach: " + said)
 	if err != nil {
-		return fmt.Errorf("detaching instance %s: %w", c.Instance, err)
+		return fmt.Errorf("detaching %s: %w", strings.TrimSuffix(whose, ","), err)
 	}
 
 	if i.HasProcess() {

@@ -2,17 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 
-	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
-	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
-	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/probe"
 )
@@ -72,7 +68,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	return nil
 }
 
-// config reads the configuration that --config names, if any. It stands for the arguments and flags that were left out.
+// config reads the configuration of --config, if any. It fills in arguments and flags not given by the user.
 func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
@@ -93,10 +89,10 @@ func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error
 	return cfg, nil
 }
 
-// present returns the interfaces of this host that a configuration counts on. It adds the names and patterns of those
-// that the host lacks, unless they are optional.
+// present returns the interfaces of this host on which a configuration counts. It adds names and patterns without an
+// interface here, unless they are optional, because doctor must report them.
 func present(list []dataplane.Interface) (names []string) {
-	links, _ := net.Interfaces() // without them each entry is tested by its name
+	links, _ := net.Interfaces() // without this list, each entry is tested by its name
 	for _, i := range list {
 		found := false
 		for _, link := range links {
@@ -112,7 +108,7 @@ func present(list []dataplane.Interface) (names []string) {
 	return names
 }
 
-// devicesOf returns the RDMA devices that a configuration's queue pairs name, each once.
+// devicesOf returns the RDMA devices of a configuration's queue pairs, each once.
 func devicesOf(cfg dataplane.Config) (names []string) {
 	for _, q := range cfg.QueuePairs {
 		if !slices.Contains(names, q.Device) {
@@ -122,67 +118,8 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 	return names
 }
 
-// leftovers returns the results about instances: those without a process that did not end in order, and programs of
-// another release.
-func leftovers() (results []probe.Result) {
-	list, err := instances.List(nil, nil)
-	if err != nil {
-		return nil
-	}
-	for _, i := range list {
-		if r, is := otherBuild(i); is {
-			results = append(results, r)
-		}
-		if i.State == instances.Dead || i.State == instances.Pins {
-			results = append(results, leftover(i))
-		}
-	}
-	return results
-}
-
-// leftover is the result about an instance that no process runs.
-func leftover(i instances.Instance) probe.Result {
-	r := probe.Result{
-		Object:  "instance " + i.Name,
-		Feature: "nothing left of a dead instance",
-		Answer:  probe.No,
-		Fix:     "flowtally clean --instance " + i.Name,
-	}
-	switch {
-	case i.Links > 0:
-		r.Reason = fmt.Sprintf("no process runs it, and %s in %s count, and drop, on", format.Plural(uint64(i.Links), "pinned program", "pinned programs"), i.Pins)
-	case i.Pins != "":
-		r.Reason = "no process runs it, and it has pins in " + i.Pins
-	default:
-		r.Reason = fmt.Sprintf("no process runs it, and its mirror %s has %s", i.Mirror, format.Bytes(i.Size))
-	}
-	return r
-}
-
-// otherBuild returns the result about programs of another release that are still on hooks.
-func otherBuild(i instances.Instance) (r probe.Result, is bool) {
-	if i.Pins == "" {
-		return r, false
-	}
-	if is, err := xdp.OtherBuild(i.Pins); err != nil || !is {
-		return r, false
-	}
-
-	fix := "flowtally clean --instance " + i.Name + " # or start it: it exchanges them"
-	if i.HasProcess() {
-		fix = "restart it (systemctl restart flowtally): its start exchanges them"
-	}
-	return probe.Result{
-		Object:  "instance " + i.Name,
-		Feature: "programs of this release",
-		Answer:  probe.No,
-		Fix:     fix,
-		Reason:  format.Plural(uint64(i.Links), "program", "programs") + " of another build on hooks; an earlier release can alter packets (bpf_skb_pull_data), which crashes some kernels",
-	}, true
-}
-
-// isAskedFor reports whether the configuration needs a yes here. A device that only queue pairs name needs no flow
-// tables.
+// isAskedFor reports whether --strict must fail on a no here, because the configuration needs this feature. Queue pairs
+// need their device, but not its flow tables.
 func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	if r.Backend != "rdma" || asksForRDMA(cfg) {
 		return true
@@ -191,7 +128,7 @@ func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	return len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
 }
 
-// asksForRDMA reports whether the configuration names rdma. auto does not ask for it.
+// asksForRDMA reports whether the configuration names the backend rdma. With auto, RDMA is welcome but not needed.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }

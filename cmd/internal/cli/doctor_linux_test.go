@@ -14,8 +14,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDoctorOnInterface compares doctor's result with the result of attaching.
-func TestDoctorOnInterface(t *testing.T) {
+func TestDoctorAnswersAsAttachingDoes(t *testing.T) {
 	need.Netns(t)
 	need.BPF(t)
 	wire, err := lab.NewWire(lab.WireOptions{})

@@ -10,8 +10,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestStrictDoctor: the results that a configuration needs to be yes.
-func TestStrictDoctor(t *testing.T) {
+func TestStrictDoctorNeedsRDMAOnlyIfTheConfigurationDoes(t *testing.T) {
 	pairs := dataplane.Config{QueuePairs: []dataplane.QueuePair{{Name: "a", Device: "rxe0"}, {Name: "b", Device: "rxe0"}, {Name: "c", Device: "rdmap0s6"}}}
 	for _, c := range []struct {
 		name  string

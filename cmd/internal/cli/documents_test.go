@@ -15,9 +15,8 @@ var (
 	inline = regexp.MustCompile("`flowtally ([^`]+)`")
 )
 
-// TestCommandsInDocuments: each command that the README or a document names in its text exists, with its flags.
-// internal/lab/fence runs the commands in fences.
-func TestCommandsInDocuments(t *testing.T) {
+// These are the commands in running text, with their flags. internal/lab/fence runs the commands in fences.
+func TestCommandsOfTheDocumentsExist(t *testing.T) {
 	paths, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)

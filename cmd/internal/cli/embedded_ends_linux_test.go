@@ -45,7 +45,7 @@ func (in *instance) starters() map[string]starter {
 	}
 }
 
-// spoken is the log of an embedding program. It notes each message, and calls act at the one that it waits for.
+// spoken is the log of an embedding program. It records each message, and calls act at the message for which it waits.
 type spoken struct {
 	slog.Handler
 	mu       sync.Mutex
@@ -104,8 +104,8 @@ func (in *instance) embed(what string, start starter, cfg dataplane.Config, log 
 	return ended
 }
 
-// TestEmbeddingProgramThatEndsAStartLeavesNothing: a program cancels the context of engine.New or plugin.Launch, or gets
-// SIGTERM as docs/embedding.md takes it, at each message of the start and at random instants.
+// The program cancels the context of engine.New or plugin.Launch, or gets SIGTERM as in docs/embedding.md. It does so
+// at each message of the start and at random instants.
 func TestEmbeddingProgramThatEndsAStartLeavesNothing(t *testing.T) {
 	instants, flows := times.Brief(12, 4), times.Brief(1_000, 300)
 	if os.Getenv("FLOWTALLY_STRESS") != "" {

@@ -13,22 +13,22 @@ import (
 
 // Env is what a command gets beside its flags. It does not change while the command runs.
 type Env struct {
-	// Context ends at SIGINT and SIGTERM. A command that runs until told ends
-	// then, cleans up and returns nil.
+	// Context ends at SIGINT and SIGTERM, and except for run --config at SIGHUP. A command that runs until then cleans up
+	// and returns nil.
 	Context context.Context
 	Stdin   io.Reader
 	Stdout  io.Writer // data
-	Stderr  io.Writer // talk
+	Stderr  io.Writer // messages
 	Logger  *slog.Logger
-	// TTY says that Stdout is a terminal that understands control sequences.
+	// TTY says whether Stdout is a terminal that understands control sequences.
 	TTY bool
 
-	named string            // the instance that --instance or the environment names; empty: the default
+	named string            // the instance named by --instance or the environment; empty: the default one
 	model *kong.Application // for completion
 	line  *commandLine      // for next steps
 }
 
-// completed completes the fixes of conditions in place, so that they act on the instance that this command chose.
+// completed completes the fixes of conditions in place, so that their commands act on the instance chosen for this one.
 func (e *Env) completed(conditions []dataplane.Condition) []dataplane.Condition {
 	if e.line == nil {
 		return conditions
@@ -51,26 +51,4 @@ func (f logFlags) logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
-}
-
-// await returns the result of read, which may block: on a terminal, or until a FIFO has a writer. If ctx ends first,
-// await returns its error, and read goes on until the process ends.
-func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := read()
-		done <- result{value, err}
-	}()
-
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
 }

@@ -26,12 +26,12 @@ func (e *usageError) Unwrap() error { return e.err }
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// exitError ends the program with a code and no message: the output was printed as data.
+// exitError ends the program with a code and without a message, because the command's output already says it all.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// hintedError is an error whose next step is known only where it arose.
+// hintedError is an error with its own next step, chosen where the error arose.
 type hintedError struct {
 	err error
 	try string
@@ -40,12 +40,13 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// withHint gives err a next step of its own, in place of the table's.
+// withHint gives err its own next step. It takes precedence over those in hints.
 func withHint(err error, format string, args ...any) error {
 	return &hintedError{err, fmt.Sprintf(format, args...)}
 }
 
-// report prints err with its next step, and returns the exit code. line is the failed command; nil if it is not known.
+// report prints err with its next step, and returns the exit code. line is the failed command, or nil before the
+// arguments were parsed.
 func report(stderr io.Writer, err error, line *commandLine) int {
 	if err == nil {
 		return exitOK

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-func TestReport(t *testing.T) {
+func TestReportPrintsTheErrorAndItsNextStep(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
@@ -47,8 +47,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestHints: every line of the table can be reached, and says something.
-func TestHints(t *testing.T) {
+// A line of the table would be unreachable after a more general sentinel.
+func TestEachSentinelGetsItsOwnHint(t *testing.T) {
 	for _, h := range hints {
 		if got := hint(fmt.Errorf("object: doing: %w", h.is)); got != h.try || got == "" {
 			t.Errorf("%v: hint %q, want %q", h.is, got, h.try)

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestExamplesParse: every example in --help is a valid command line.
+// These are the examples in --help.
 func TestExamplesParse(t *testing.T) {
 	var r root
 	parser, err := newParser(&r, io.Discard, io.Discard)

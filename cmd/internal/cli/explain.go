@@ -92,7 +92,8 @@ func (c *explainCmd) classifier(env *Env) error {
 		return err
 	}
 
-	// A set that a start refuses for its cost is explained too, against the bound of a start.
+	// Explain even a set of flows that costs too much to start with: plan it without the limit, and print the cost beside
+	// the limit.
 	p, err := await(env.Context, func() (*xdp.Plan, error) {
 		return engine.Plan(dataplane.Config{Flows: flows, XDP: dataplane.XDPConfig{WorstCost: dataplane.MostWorstCost}})
 	})
@@ -107,7 +108,7 @@ func (c *explainCmd) classifier(env *Env) error {
 	return explain.PrintClassifier(env.Stdout, len(flows), p)
 }
 
-// packet returns the packet that the arguments describe: as a capture, in hex, or in the words of a match.
+// packet returns the packet described by the arguments: a path of a capture, hex, or the words of a match.
 func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
 	p.Direction = direction(c.Direction)
 	p.Interface = c.Interface
@@ -131,7 +132,7 @@ func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
 	return p, nil
 }
 
-// captured takes the packet --number out of a capture.
+// captured fills p with packet --number of a capture.
 func (c *explainCmd) captured(env *Env, path string, p *replay.Packet) error {
 	f, err := openCapture(env, path)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *explainCmd) captured(env *Env, path string, p *replay.Packet) error {
 	cut, err := explain.Captured(f, c.Number, p)
 	switch {
 	case errors.Is(err, explain.ErrNumber):
-		return usagef("%s: %w; --number is %d", path, err, c.Number)
+		return withHint(usagef("%s: %w", path, err), "a smaller --number; the first packet of a capture is 1")
 	case err != nil:
 		return hintCapture(fmt.Errorf("%s: %w", path, err))
 	}

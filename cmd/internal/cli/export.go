@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// exportCmd serves the counters of a mirror to Prometheus, and pushes them by OTLP, until a signal.
+// exportCmd serves the counters of a mirror to Prometheus and pushes them by OTLP, until a signal.
 type exportCmd struct {
 	readerFlag
 	Listen      string            `help:"Serve /metrics and /v1/counters on this address; ':9790' is every address of the host, '-' none." default:"localhost:9790" placeholder:"ADDR"`
@@ -65,6 +65,7 @@ func (c *exportCmd) Run(env *Env) error {
 		Push:      export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
 		Ready:     func() error { return notifySystemd("READY=1") },
 	}
+
 	if selected.Sums() {
 		if len(c.LabelKeys) > 0 {
 			return &usageError{errors.New("--label-keys with --sum-by: the labels of a sum are the keys of --sum-by")}
@@ -77,7 +78,7 @@ func (c *exportCmd) Run(env *Env) error {
 	if c.Conditions {
 		o.Conditions = func(ctx context.Context) ([]dataplane.Condition, error) { return c.conditions(ctx, env.named) }
 	}
-	if err := o.Check(); err != nil {
+	if err := o.Validate(); err != nil {
 		return &usageError{err}
 	}
 	return export.Run(env.Context, o)

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
-	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -62,8 +58,8 @@ func (c *flowsListCmd) Run(env *Env) error {
 	return view.Flows(env.Stdout, c.json(), wanted, placements, env.completed(conditions), time.Now(), statuses, cost)
 }
 
-// cost returns what a packet costs in XDP now, for JSON; nil where XDP counts no flow. A change of nothing, made dry,
-// tells it.
+// cost returns what a packet costs in XDP now, for JSON. It is nil if XDP counts no flow. The instance computes it for a
+// dry run that changes nothing.
 func (c *flowsListCmd) cost(ctx context.Context, env *Env, svc dataplane.Service) *dataplane.Cost {
 	if !c.json() {
 		return nil
@@ -73,163 +69,6 @@ func (c *flowsListCmd) cost(ctx context.Context, env *Env, svc dataplane.Service
 		fmt.Fprintf(env.Stderr, "flowtally: the cost of a packet is null: %v\n", err)
 	}
 	return d.Cost
-}
-
-type flowsAddCmd struct {
-	outputFlag
-	controlFlag
-	Name      string            `arg:"" optional:"" help:"Name of the flow and of its counter."`
-	Match     string            `arg:"" optional:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
-	File      string            `short:"f" help:"In place of one flow: add the flows of this file, a list as below flows: of a configuration; - is standard input." placeholder:"FILE"`
-	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
-	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
-	Action    string            `help:"Action on a matched packet: ${enum}." enum:"count,drop" default:"count"`
-	Backend   string            `help:"Backend that counts it: auto, rdma, xdp or sim. Default: the backend of the configuration." enum:",auto,rdma,xdp,sim" default:"" placeholder:"NAME"`
-	Interface string            `help:"Count on this interface alone." complete:"interfaces" placeholder:"NAME"`
-	Latency   bool              `help:"Give the counter a record of its own, published at the lowest latency."`
-	Label     map[string]string `help:"A label that travels to the mirror. May be repeated." mapsep:"none" placeholder:"KEY=VALUE"`
-}
-
-// Help is shown by flows add --help.
-func (*flowsAddCmd) Help() string {
-	return `Examples:
-
-  flowtally flows add web 'ipv4 dst 192.0.2.10 tcp dport 443'
-
-  flowtally flows add tenant-7 'vxlan vni 7 inner udp' --interface eth0 --label tenant=7
-
-  flowtally flows add blocked 'ipv6 src 2001:db8::/32' --action drop --priority 10
-
-  flowtally flows add -f flows.yaml`
-}
-
-func (c *flowsAddCmd) Run(env *Env) error {
-	flows, err := c.flows(env)
-	if err != nil {
-		return err
-	}
-
-	var placements []dataplane.Placement
-	var statuses view.Statuses
-	err = c.with(env, func(ctx context.Context, svc dataplane.Service) (err error) {
-		placements, err = svc.AddFlows(ctx, flows...)
-		if err != nil && c.File == "" {
-			return fmt.Errorf("adding flow %q: %w", flows[0].Name, err)
-		}
-		if err != nil {
-			return fmt.Errorf("adding %d flows: %w", len(flows), err)
-		}
-
-		names := make([]string, len(flows))
-		for i, f := range flows {
-			names[i] = f.Name
-		}
-		statuses = c.statuses(ctx, env, svc, names...)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return view.Added(env.Stdout, c.json(), placements, statuses)
-}
-
-// flows returns the flow of the flags, or the flows of the file.
-func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
-	switch {
-	case c.File != "" && c.namesOneFlow():
-		return nil, withHint(usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file"), "flowtally flows add --help")
-	case c.File == "" && c.Match == "":
-		return nil, withHint(usagef(`expected "NAME MATCH", or --file FILE`), "flowtally flows add --help")
-	case c.File != "":
-		return c.fromFile(env)
-	}
-	f, err := c.flow()
-	return []flow.Flow{f}, err
-}
-
-// namesOneFlow reports whether an argument or a flag of one flow was given.
-func (c *flowsAddCmd) namesOneFlow() bool {
-	return c.Name != "" ||
-		c.Match != "" ||
-		c.Priority != 0 ||
-		c.Direction != "ingress" ||
-		c.Action != "count" ||
-		c.Backend != "" ||
-		c.Interface != "" ||
-		c.Latency ||
-		len(c.Label) > 0
-}
-
-// flow returns the flow of the flags, or every mistake in them.
-func (c *flowsAddCmd) flow() (flow.Flow, error) {
-	f := flow.Flow{
-		Name:      c.Name,
-		Priority:  c.Priority,
-		Interface: c.Interface,
-		Latency:   c.Latency,
-		Labels:    c.Label,
-		Backend:   flow.Backend(c.Backend),
-	}
-	match, matchErr := parseMatch(c.Match)
-	f.Match = match
-	err := errors.Join(matchErr, f.Direction.UnmarshalText([]byte(c.Direction)), f.Action.UnmarshalText([]byte(c.Action)))
-
-	if err == nil {
-		err = f.Validate()
-	}
-	if err != nil {
-		return flow.Flow{}, &usageError{err}
-	}
-	return f, nil
-}
-
-// fromFile returns the flows of the file.
-func (c *flowsAddCmd) fromFile(env *Env) ([]flow.Flow, error) {
-	name := c.File
-	if name == "-" {
-		name = "standard input"
-	}
-
-	data, err := await(env.Context, func() ([]byte, error) { return c.readFile(env.Stdin) })
-	if errors.Is(err, os.ErrNotExist) {
-		err = withHint(err, "check the path; - is standard input")
-	}
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, directory(err))}
-	}
-
-	flows, err := configs.ParseFlows(name, data)
-	if err == nil && len(flows) == 0 {
-		err = fmt.Errorf("%s: no flow in it", name)
-	}
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return flows, nil
-}
-
-func (c *flowsAddCmd) readFile(stdin io.Reader) ([]byte, error) {
-	if c.File == "-" {
-		return readFlows(stdin)
-	}
-	f, err := os.Open(c.File)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readFlows(f)
-}
-
-// mostFlowBytes bounds a file of flows. A configuration has the same bound.
-const mostFlowBytes = 256 << 20
-
-// readFlows reads a file of flows, which may have no end.
-func readFlows(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, mostFlowBytes+1))
-	if err == nil && len(data) > mostFlowBytes {
-		err = fmt.Errorf("more than %d MiB", mostFlowBytes>>20)
-	}
-	return data, err
 }
 
 type flowsRemoveCmd struct {
@@ -246,8 +85,8 @@ func (c *flowsRemoveCmd) Run(env *Env) error {
 	})
 }
 
-// statuses returns, for JSON, the status of each counter with one of those names, or of all without names. If the
-// mirror cannot be read, a message says so, and the status is null in every flow.
+// statuses returns, for JSON, the status of each counter with one of the names, or of all counters if there is no name.
+// An unreadable mirror is not an error of the command: a message tells about it, and each flow has the status null.
 func (f outputFlag) statuses(ctx context.Context, env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
 	if !f.json() {
 		return s

@@ -14,8 +14,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A file of flows that has no end is refused at the bound.
-func TestFlowsOfAnEndlessFile(t *testing.T) {
+func TestEndlessFileOfFlowsIsRefusedAtTheBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 256 MiB")
 	}

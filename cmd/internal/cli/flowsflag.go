@@ -13,16 +13,16 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// flowsFlag names a set of flows: of a file, of the command line, or of both in that order; or else of the running
-// instance.
+// flowsFlag names a set of flows: those of a file, then those of the command line. Without either it is the flows of the
+// running instance.
 type flowsFlag struct {
 	controlFlag
 	Config string   `short:"c" help:"The flows of this configuration file. Without --config and --flow: those of the running instance." placeholder:"FILE"`
 	Flow   []string `help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
 }
 
-// flows returns the flows in the order in which they win among those of one priority. ordered is false for an instance
-// of an earlier version, which does not tell that order; a message has said so.
+// flows returns the flows by precedence: among flows of one priority, the first one wins. ordered is false if the
+// instance is too old to tell the precedence. Then a message has been printed, and the flows are in order of name.
 func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
 	if f.Config == "" && len(f.Flow) == 0 {
 		return f.running(env)
@@ -65,8 +65,8 @@ func (f flowsFlag) running(env *Env) (flows []flow.Flow, ordered bool, err error
 	return flows, ordered, err
 }
 
-// inOrder returns the flows that the instance counts, in the order in which they win there. Messages say which flows it
-// lacks, and whether the order is a guess.
+// inOrder returns the flows counted by the instance, by precedence. It prints a message if some flows are not counted,
+// and if the instance does not tell the precedence.
 func inOrder(env *Env, placements []dataplane.Placement) (flows []flow.Flow, ordered bool) {
 	slices.SortStableFunc(placements, func(a, b dataplane.Placement) int { return cmp.Compare(a.Order, b.Order) })
 
@@ -90,7 +90,7 @@ func inOrder(env *Env, placements []dataplane.Placement) (flows []flow.Flow, ord
 	return flows, ordered
 }
 
-// parseFlows reads flows as NAME: MATCH or NAME=MATCH, and returns every mistake in them.
+// parseFlows parses flows in the form NAME: MATCH or NAME=MATCH. The error has every mistake in them.
 func parseFlows(texts []string) (flows []flow.Flow, err error) {
 	var problems []error
 	for _, s := range texts {
@@ -112,7 +112,8 @@ func parseFlows(texts []string) (flows []flow.Flow, err error) {
 	return flows, errors.Join(problems...)
 }
 
-// cutFlow cuts at the first "=" or ": ", whichever comes first. A colon without a blank may be part of the name.
+// cutFlow cuts at the first "=" or ": ", whichever comes first. A colon needs its blank, because names such as "a:b" have
+// colons.
 func cutFlow(s string) (name, match string, ok bool) {
 	name, match, ok = strings.Cut(s, "=")
 	if !ok || strings.Contains(name, ": ") {
@@ -121,7 +122,7 @@ func cutFlow(s string) (name, match string, ok bool) {
 	return strings.TrimSpace(name), strings.TrimSpace(match), ok
 }
 
-// parseMatch is flow.ParseMatch. Its error shows the text, with a mark below each mistake.
+// parseMatch is flow.ParseMatch with an error that shows the text and a mark below each mistake.
 func parseMatch(text string) (flow.Match, error) {
 	m, err := flow.ParseMatch(text)
 	var mistakes flow.ParseErrors
@@ -129,7 +130,7 @@ func parseMatch(text string) (flow.Match, error) {
 		return m, err
 	}
 
-	// A mistake has an offset in bytes, and a mark a place in characters. One may lie behind the last character.
+	// Offsets count bytes, but marks need columns. A missing word at the end has its mark after the last character.
 	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
 	for _, e := range mistakes {
 		before := text[:min(e.Offset, len(text))]

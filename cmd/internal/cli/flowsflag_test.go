@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// The script explain.txtar has the order that an instance tells.
+// The script explain.txtar covers an instance that tells the order.
 func TestFlowsOfAnInstanceThatTellsNoOrderAreSaidToBeByName(t *testing.T) {
 	var said strings.Builder
 	xdp := dataplane.Source{Backend: "xdp"}

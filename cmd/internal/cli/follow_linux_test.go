@@ -89,8 +89,7 @@ func waiting(t *testing.T) {
 	}
 }
 
-// TestCommandsFollowAMirrorMadeAnew: watch, top and wait go on when the file that they read is
-// removed, replaced, cut short or overwritten, and its writer makes the mirror anew.
+// The file under watch, top and wait is removed, replaced, truncated or overwritten, and its writer makes a new one.
 func TestCommandsFollowAMirrorMadeAnew(t *testing.T) {
 	for name, damage := range map[string]func(path string, size int64) error{
 		"removed":   func(path string, _ int64) error { return os.Remove(path) },

@@ -69,7 +69,7 @@ func (c *getCmd) Run(env *Env) error {
 	return nil
 }
 
-// butDevices completes the note about a silent writer: a device goes on writing its values.
+// butDevices completes the note about a silent writer, because a device may still be writing its values.
 func butDevices(r *view.Reading) string {
 	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
 		return "; values that a device writes are current"

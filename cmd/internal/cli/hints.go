@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// hints is the next step for each sentinel, the more specific first: the first
-// that the error satisfies is shown.
+// hints has the next step for each sentinel. The first match is shown, so a specific sentinel must come before a general
+// one that it wraps.
 var hints = []struct {
 	is  error
 	try string
@@ -51,7 +51,7 @@ var hints = []struct {
 	{os.ErrPermission, "SUDO # or as a member of the file's group"},
 }
 
-// hint returns the next step to show with err, or "".
+// hint returns the next step to show with err, or "". A step chosen where the error arose beats the table.
 func hint(err error) string {
 	var own *hintedError
 	if errors.As(err, &own) {

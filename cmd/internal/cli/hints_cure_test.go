@@ -16,10 +16,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestNextStepsCure: each next step that a command prints is carried out. A row of testdata/cure starts from the cause,
-// takes the printed step, runs it, and then the command that failed succeeds. A next step in the sources that no row has
-// printed fails the test, unless notCarriedOut has the reason. Which step was printed is found by its text in the
-// sources, so a row cannot stand for another one.
+// A next step that does not work is worse than none. Each row of testdata/cure produces an error, takes the printed
+// step and runs it. Then the failed command must succeed. Every next step in the sources needs such a row, or a reason
+// in notCarriedOut. The test recognizes a step by its text in the sources, so a row cannot cover another step by
+// mistake.
 func TestNextStepsCure(t *testing.T) {
 	c := &cures{steps: stepsOfCommands(t), cured: make(map[string]bool)}
 	t.Run("rows", func(t *testing.T) {
@@ -59,12 +59,12 @@ func TestNextStepsCure(t *testing.T) {
 	t.Logf("%d next steps are carried out, %d have a reason why not", len(c.cured), len(notCarriedOut))
 }
 
-// publish lets every user enter a directory and the one above it.
+// publish lets every user enter a directory and its parent.
 func publish(dir string) error {
 	return errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
 }
 
-// stepsOfCommands lists the next steps of package cli: of the sentinels, and of each call of withHint.
+// stepsOfCommands lists the next steps of package cli: those of sentinels, and those in calls of withHint.
 func stepsOfCommands(t *testing.T) []string {
 	steps := slices.Collect(maps.Values(hintsBySentinel(t)))
 	for _, h := range ownHints(t) {
@@ -74,18 +74,22 @@ func stepsOfCommands(t *testing.T) []string {
 	return slices.Compact(steps)
 }
 
-// cures is the state of TestNextStepsCure.
+// cures records which next steps the rows of TestNextStepsCure have carried out.
 type cures struct {
 	steps []string
 	mu    sync.Mutex
 	cured map[string]bool
 }
 
-// cmd is "cure [-by SCRIPT] COMMAND… [-- THEN…]": the command fails and prints a next step. The step is run as it is
-// printed, with the values of the variables FILE, NAME, UID and MATCH in place of these words; SCRIPT does what a step says
-// in words, with STEP for the printed one. Then THEN succeeds: the command itself, unless the step is this command
-// corrected. There FLAGS are the flags that the step begins with, and QUOTED is what it has between quotes. A step that
-// starts an instance runs until the script ends.
+// cmd implements "cure [-by SCRIPT] COMMAND… [-- THEN…]".
+//
+// It runs COMMAND, which must fail and print a next step, and then runs the step as printed. The words FILE, NAME, UID and
+// MATCH in the step are replaced by the variables of these names. If the step is in words rather than a command, SCRIPT
+// does what it says; the variable STEP has the printed text. A step that starts an instance keeps running until the script
+// ends.
+//
+// Finally THEN must succeed. Without a THEN, that is COMMAND again, unless the step already is the corrected COMMAND. In
+// THEN, FLAGS stands for the flags at the beginning of the step, and QUOTED for its part between quotes.
 func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	script := ""
 	if len(args) > 1 && args[0] == "-by" {
@@ -133,10 +137,10 @@ func (c *cures) cmd(ts *testscript.TestScript, neg bool, args []string) {
 	c.mu.Unlock()
 }
 
-// stepFlags are the flags that a step begins with.
+// stepFlags matches the flags at the beginning of a step.
 var stepFlags = regexp.MustCompile(`^(?:--?[a-z]+ (?:'[^']*'|[^ ']+) ?)+`)
 
-// correct returns the command with parts of the step in the places of FLAGS and QUOTED, and whether it has such places.
+// correct replaces FLAGS and QUOTED in a command by parts of the step. It also reports whether the command has either.
 func correct(ts *testscript.TestScript, command []string, try string) (whole []string, corrected bool) {
 	for _, word := range command {
 		switch word {
@@ -155,7 +159,7 @@ func correct(ts *testscript.TestScript, command []string, try string) (whole []s
 	return whole, corrected
 }
 
-// filled returns the command of a next step, without its comment.
+// filled returns the command of a next step, with its placeholders replaced and without its comment.
 func filled(ts *testscript.TestScript, try string) string {
 	command := try
 	if m := nextCommand.FindStringSubmatch(try); m != nil {
@@ -183,7 +187,7 @@ func (c *cures) start(ts *testscript.TestScript, script string) {
 	})
 }
 
-// succeeds runs a command until it ends with 0, for so long at most: an instance needs a moment to start.
+// succeeds repeats a command until it succeeds, because an instance needs a moment to start.
 func succeeds(ts *testscript.TestScript, command []string, wait time.Duration) {
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		err := ts.Exec(command[0], command[1:]...)
@@ -211,20 +215,21 @@ func (c *cures) stepOf(printed string) (found string) {
 	return found
 }
 
-// printedAs is the expression for the text of a step, in which … and the words for the command itself stand for any.
+// printedAs returns an expression for the printed form of a step. It matches anything in place of "…" and of the words
+// for the failed command.
 func printedAs(text string) string {
 	return strings.NewReplacer("…", ".+", wordAgain, "flowtally .+", wordSudo, "sudo .+", "%s", ".+").Replace(regexp.QuoteMeta(text))
 }
 
-// notCarriedOut has the next steps that no row carries out, and the reason.
+// notCarriedOut has the next steps without a row, each with the reason.
 var notCarriedOut = map[string]string{
 	// Carried out by a test in Go, which has what a script lacks.
-	"AGAIN --yes":                  "TestCleanDetachAndInstances: it takes a dead instance",
-	"flowtally clean --instance …": "TestCleanDetachAndInstances: the command is carried out there, and its cause is a bpffs that lets a process pin and not unpin",
+	"AGAIN --yes":                  "TestDeadInstanceIsCleanedAndARunningOneDetached: it takes a dead instance",
+	"flowtally clean --instance …": "TestDeadInstanceIsCleanedAndARunningOneDetached: the command is carried out there, and its cause is a bpffs that lets a process pin and not unpin",
 	"flowtally instances # then: flowtally clean --instance NAME":                                                                  "the same",
-	"stop it; in an emergency, also where it hangs: flowtally detach --instance …":                                                 "TestCleanDetachAndInstances: it takes a running instance with programs on a hook",
-	"flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started": "TestCleanDetachAndInstances has the command, and the tests of xdp the pins of another release",
-	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestInflatedCapture: it takes a capture that grows too much",
+	"stop it; in an emergency, also where it hangs: flowtally detach --instance …":                                                 "TestDeadInstanceIsCleanedAndARunningOneDetached: it takes a running instance with programs on a hook",
+	"flowtally clean --instance NAME # gives up their counts; the release that made them takes its hooks again when it is started": "TestDeadInstanceIsCleanedAndARunningOneDetached has the command, and the tests of xdp the pins of another release",
+	"decompress it first, where the file is yours: gunzip -k FILE":                                                                 "TestReplayOfAGzipBombNamesTheCause: it takes a capture that grows too much",
 
 	// They need a privilege less, another user, or a tool.
 	"SUDO": "needs a demo without namespaces; user.txtar carries out the same command of others",
@@ -257,10 +262,11 @@ var notCarriedOut = map[string]string{
 	"--listen with another address; ss -ltnp names the program that has this one":                                                                             "export.txtar has the cause; export then runs until a signal",
 	"correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory":            "the same",
 	"mirror.history in the configuration, or flowtally top":                                                                                                   "top runs until a key",
-	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestDenseConfiguration has the cause and the check",
-	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCostlyConfiguration has the cause and the check",
+	"a smaller --number; the first packet of a capture is 1":                                                                                                  "explain.txtar has the cause, and takes a packet with a smaller number",
+	"flowtally check --config FILE # names flows that count nothing: remove these; or narrow the flows that match the same packets, such as by an address":    "TestCheckRefusesMoreMatchingFlowsThanProgramsCompare has the cause and the check",
+	"flowtally check --config FILE # prints the cost; narrow the named flows by an address prefix or a port, or remove some; or allow more by xdp.worst_cost": "TestCheckRefusesACostlyConfigurationAndEachRemedyHelps has the cause and the check",
 	"flowtally doctor # names the fault of the directory; or another --mirror PATH":                                                                           "place.txtar carries out the command that doctor prints",
-	"flowtally doctor # shows the room that is left; mirror.counters and mirror.latency_counters are limits":                                                  "TestFullFileSystem has the cause and doctor",
+	"flowtally doctor # shows the room that is left; mirror.counters and mirror.latency_counters are limits":                                                  "TestMirrorThatDoesNotFitIsRefusedWhole has the cause and doctor",
 	"flowtally doctor # shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits":                                   "the same",
 	"flowtally doctor # tests each backend here":                                                                                                              "what doctor prints is carried out by its own tests",
 	"flowtally queue-pairs list # then: flowtally queue-pairs connect NAME [ADDRESS]":                                                                         "the commands that meet it have a next step of their own, with the name",

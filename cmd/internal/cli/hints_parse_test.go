@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestNextStepsParse: a command of ours in a next step is one that works when it is pasted, with the placeholders filled in: the
-// parser of the program takes it. The text after it is a comment of the shell.
+// Each flowtally command in a next step must work when pasted, with its placeholders filled in. The text after it must
+// be a comment of the shell.
 func TestNextStepsParse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("flows: []\n"), 0o644); err != nil {
@@ -45,7 +45,8 @@ func TestNextStepsParse(t *testing.T) {
 	}
 }
 
-// nextSteps lists the next steps in the sources: the table hints, the calls of withHint, and the fixes of probes and conditions.
+// nextSteps lists the next steps in the sources: those in the table hints, in calls of withHint, and the fixes of
+// probes and conditions.
 func nextSteps(t *testing.T) (steps []string) {
 	t.Helper()
 	for _, h := range hints {

@@ -7,26 +7,26 @@ import (
 	"testing"
 )
 
-// reproduced names for each next step of a command the test that produces its cause: by a sentinel of the table hints, or by
-// the beginning of a next step that a command adds itself. The file has the text.
+// reproduced names, for each next step, the test that produces its cause. A key is a sentinel in the table hints, or
+// the beginning of a next step that a command adds itself. The file must contain the text.
 var reproduced = map[string]struct{ file, text string }{
-	"plugin.ErrUntrusted":       {"badinput_linux_test.go", "func TestUntrustedPlugin("},
+	"plugin.ErrUntrusted":       {"badinput_linux_test.go", "func TestRootStartsNoPluginThatOthersCanWrite("},
 	"plugin.ErrIncompatible":    {"../../../plugin/launch_test.go", "ErrIncompatible"},
 	"plugin.ErrStart":           {"../../../plugin/launch_test.go", "ErrStart"},
 	"shm.ErrInUse":              {"testdata/script/run.txtar", "stderr '  try: another --instance'"},
 	"shm.ErrPermission":         {"testdata/place/place.txtar", "try: $command"},
 	"shm.ErrFormat":             {"testdata/script/badmirror.txtar", "flowtally get"},
-	"shm.ErrTruncated":          {"badinput_linux_test.go", "func TestTruncatedUnderReader("},
+	"shm.ErrTruncated":          {"badinput_linux_test.go", "func TestReaderOfATruncatedMirrorEndsWithAnError("},
 	"shm.ErrNotFound":           {"testdata/script/get.txtar", "try: flowtally get # lists all counters"},
-	"shm.ErrFull":               {"badinput_linux_test.go", "func TestFullFileSystem("},
+	"shm.ErrFull":               {"badinput_linux_test.go", "func TestMirrorThatDoesNotFitIsRefusedWhole("},
 	"shm.ErrNotAlive":           {"testdata/script/wait.txtar", "try: flowtally run --config FILE # goes on with the totals"},
 	"export.ErrWebConfig":       {"testdata/script/export.txtar", "try: correct the file or the path; its parts are tls_server_config"},
 	"export.ErrListen":          {"testdata/script/export.txtar", "try: --listen with another address"},
-	"dataplane.ErrPermission":   {"badinput_linux_test.go", "func TestNoPrivilege("},
+	"dataplane.ErrPermission":   {"badinput_linux_test.go", "func TestCommandsNameTheMissingPrivilegeAndTheRemedy("},
 	"dataplane.ErrInUse":        {"testdata/script/run.txtar", "stderr '  try: another --instance'"},
-	"dataplane.ErrFull":         {"badinput_linux_test.go", "func TestFullFileSystem("},
-	"dataplane.ErrCostly":       {"costly_linux_test.go", "func TestCostlyConfiguration("},
-	"dataplane.ErrDense":        {"dense_linux_test.go", "func TestDenseConfiguration("},
+	"dataplane.ErrFull":         {"badinput_linux_test.go", "func TestMirrorThatDoesNotFitIsRefusedWhole("},
+	"dataplane.ErrCostly":       {"costly_linux_test.go", "func TestCheckRefusesACostlyConfigurationAndEachRemedyHelps("},
+	"dataplane.ErrDense":        {"dense_linux_test.go", "func TestCheckRefusesMoreMatchingFlowsThanProgramsCompare("},
 	"dataplane.ErrIncompatible": {"../../../xdp/takeup_linux_test.go", "ErrIncompatible"},
 	"dataplane.ErrRestart":      {"testdata/script/apply.txtar", "try: stop flowtally run and start it again"},
 	"dataplane.ErrUnplaced":     {"testdata/script/flows.txtar", "try: flowtally doctor"},
@@ -44,6 +44,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"-f FILE names":                                          {"testdata/script/apply.txtar", "try: -f FILE names the file"},
 	"a packet in words":                                      {"testdata/script/explain.txtar", "try: a packet in words"},
 	"--config FILE or --flow":                                {"testdata/script/explain.txtar", "try: --config FILE or --flow"},
+	"a smaller --number":                                     {"testdata/script/explain.txtar", "try: a smaller --number"},
 	"flowtally run --config FILE # writes one":               {"testdata/script/get.txtar", "# writes one"},
 	"AGAIN --owner UID":                                      {"badinput_linux_test.go", "--owner UID"},
 	"flowtally queue-pairs list":                             {"testdata/script/queue-pairs.txtar", "try: flowtally queue-pairs list$"},
@@ -70,7 +71,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"--interface NAME of an interface that is up":            {"testdata/script/selftest.txtar", "try: --interface NAME of an interface that is up"},
 }
 
-// notReproduced has the next steps whose cause no test produces together with the command, and the reason.
+// notReproduced has the next steps without a test that produces their cause, each with the reason.
 var notReproduced = map[string]string{
 	"shm.ErrNotReady":          "the moment between making a mirror and its first cycle cannot be held from outside a process",
 	"shm.ErrBusy":              "a reader meets it only if the writer rewrites one block throughout its bounded retries",
@@ -78,7 +79,7 @@ var notReproduced = map[string]string{
 	"dataplane.ErrUnavailable": "a plugin that is being started again: the command meets it for milliseconds",
 	"dataplane.ErrClosed":      "an instance that ends removes its socket before it refuses calls",
 	"probe.ErrNotSupported":    "every error of this kind has a fix of its own, which goes before the table",
-	"os.ErrPermission":         "tests run as root, which may read every file; TestNoPrivilege has the commands' own errors",
+	"os.ErrPermission":         "tests run as root, which may read every file; TestCommandsNameTheMissingPrivilegeAndTheRemedy has the commands' own errors",
 
 	"plugin.ErrLeft":                      "it needs a bpffs that lets a process pin and not unpin",
 	"flowtally clean --instance …":        "the same",
@@ -93,8 +94,7 @@ var notReproduced = map[string]string{
 	"mirror.history in the configuration": "mirrors of the tests keep a history",
 }
 
-// TestHintsAreReproduced: each next step that a command prints has a test that produces its cause, or the reason
-// why none does.
+// Each next step needs a test that produces its cause, or a reason why there is none.
 func TestHintsAreReproduced(t *testing.T) {
 	used := make(map[string]bool)
 	have := func(key string) bool {

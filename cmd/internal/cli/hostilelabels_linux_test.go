@@ -10,9 +10,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// TestHostileLabels: whatever the labels of a mirror are, no command shows a control character, and each counter is in
-// exactly one sum.
-func TestHostileLabels(t *testing.T) {
+// Each counter must also be in exactly one sum, whatever its labels.
+func TestHostileLabelsPrintNoControlCharacter(t *testing.T) {
 	long := strings.Repeat("k", 124)
 	placeholder := "key=" + strings.Repeat("v", 249) // with its NUL the whole space of an entry but one byte
 	for what, labels := range map[string]string{

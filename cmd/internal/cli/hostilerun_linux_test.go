@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestHostileRun: before the first start another user, or a mistake, has put something where the directories of the mirror and of
-// the control socket belong. An instance of root refuses it with the path and a next step, and changes nothing there.
-func TestHostileRun(t *testing.T) {
+// Before the first start another user, or a mistake, has put something at the place of the directory for mirrors or
+// for control sockets. The error must name the path and a next step, and nothing there may change.
+func TestRootRefusesDirectoriesThatAnotherUserPrepared(t *testing.T) {
 	need.Root(t)
 	const stranger = 12345
 	for _, place := range []string{"mirror", "socket"} {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestInflatedCapture: replay of a small gzip file that becomes a very large capture ends with the cause and a next step.
-func TestInflatedCapture(t *testing.T) {
+func TestReplayOfAGzipBombNamesTheCause(t *testing.T) {
 	const size = 256 << 10 // of a record
 	var file bytes.Buffer
 	z := gzip.NewWriter(&file)

@@ -16,8 +16,7 @@ import (
 // instanceName is the name of an instance; it becomes part of paths.
 type instanceName string
 
-// UnmarshalText is called by the parser, for the flag and for the environment. A variable that is set to nothing names
-// nothing.
+// UnmarshalText is called by the parser, for the flag and for the environment. An empty variable counts as unset.
 func (n *instanceName) UnmarshalText(text []byte) error {
 	if len(text) > 0 {
 		if err := dataplane.ValidateInstance(string(text)); err != nil {
@@ -28,7 +27,7 @@ func (n *instanceName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// instanceFlag names an instance and, by it, its mirror.
+// instanceFlag names an instance, and with it its mirror.
 type instanceFlag struct {
 	Instance instanceName `help:"The instance: names the mirror and the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
 	Mirror   string       `help:"The mirror's file. Empty: INSTANCE.mirror in /run/flowtally, /dev/shm/flowtally or flowtally in $$XDG_RUNTIME_DIR." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
@@ -40,7 +39,7 @@ type readerFlag struct {
 	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
 }
 
-// nameInstance names the instance of a configuration: by the flag, else by the file, else by the environment.
+// nameInstance chooses the name of an instance: from the flag, else from the file, else from the environment.
 func nameInstance(flag instanceName, file string) (string, error) {
 	var env instanceName
 	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
@@ -49,12 +48,12 @@ func nameInstance(flag instanceName, file string) (string, error) {
 	return cmp.Or(string(flag), file, string(env), "default"), nil
 }
 
-// names returns the flags, for settle.
+// names gives settle access to these flags in any command.
 func (f *instanceFlag) names() *instanceFlag { return f }
 
-// settle decides between two names of one thing: the command line goes before the environment, and two names on the
-// command line are refused. It returns the instance that was named. A command that talks to an instance refuses to talk
-// to another one.
+// settle resolves --instance against --mirror and their environment variables, because each of them names a mirror. The
+// command line beats the environment, and giving both flags is an error. named is the instance named by the user, if any:
+// commands that talk to an instance refuse to talk to a different one.
 func settle(ctx *kong.Context) (named string, err error) {
 	given := make(map[string]bool)
 	for _, p := range ctx.Path {
@@ -88,7 +87,7 @@ func settle(ctx *kong.Context) (named string, err error) {
 	return named, withHint(usagef("--mirror and --instance: each names the mirror"), "%s --help # give one of the two", usage.CommandPath(node))
 }
 
-// writtenPath returns the path at which a process of this user would write the mirror that the flags name.
+// writtenPath returns the path at which this user's processes would write the mirror.
 func (f instanceFlag) writtenPath() string {
 	if f.Mirror != "" {
 		return f.Mirror
@@ -96,7 +95,7 @@ func (f instanceFlag) writtenPath() string {
 	return shm.DefaultPath(string(f.Instance))
 }
 
-// readPath returns the path of the mirror that the flags name, wherever its writer put it.
+// readPath returns the path of the existing mirror, wherever its writer put it.
 func (f instanceFlag) readPath(o shm.ReaderOptions) (string, error) {
 	if f.Mirror != "" {
 		return f.Mirror, nil

@@ -72,7 +72,8 @@ func instancesJSON(list []instances.Instance) InstancesJSON {
 		}
 		if i.Mirror != "" {
 			idle := i.Idle.Seconds()
-			j.Mirror, j.IdleSeconds = &i.Mirror, &idle
+			j.Mirror = &i.Mirror
+			j.IdleSeconds = &idle
 		}
 		if i.Pins != "" {
 			j.Pins = &i.Pins
@@ -82,7 +83,7 @@ func instancesJSON(list []instances.Instance) InstancesJSON {
 	return out
 }
 
-// instancesTable is what instances prints, and clean before it asks.
+// instancesTable renders the table that instances prints, and that clean prints before it asks.
 func instancesTable(list []instances.Instance) string {
 	t := format.Table{Heading: []string{"INSTANCE", "STATE", ">PID", ">IDLE", ">SIZE", "MIRROR", ">PROGRAMS", "PINS"}}
 	for _, i := range list {

@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// noteInJournal writes a line to the host's journal: who changed what by hand. A host without a journal gets none.
+// noteInJournal writes to the host's journal who changed what by hand. It does nothing on a host without a journal, such
+// as a container.
 func noteInJournal(what string) {
 	w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "flowtally")
 	if err != nil {

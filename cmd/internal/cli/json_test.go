@@ -13,8 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdJSON is "json FILE SHAPE…": FILE holds JSON values, at least one, and each
-// has exactly one of the shapes (see shapeOf).
+// cmdJSON implements "json FILE SHAPE…". FILE must have at least one JSON value, and each must have exactly one of the
+// shapes (see shapeOf).
 func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: json FILE SHAPE…")
@@ -38,8 +38,8 @@ func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// shapeOf returns the shape of a decoded JSON value: keys in order of name,
-// types in place of values, the shapes of an array's elements joined by "|".
+// shapeOf returns the shape of a decoded JSON value: the keys in order of name, with types in place of values. An
+// array has the different shapes of its elements, joined by "|".
 func shapeOf(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -68,7 +68,7 @@ func shapeOf(v any) string {
 	return "null"
 }
 
-func TestShapeOf(t *testing.T) {
+func TestShapeOfNamesFieldsAndTypes(t *testing.T) {
 	var v any
 	if err := json.Unmarshal([]byte(`{"b":[1,null,2],"a":{"s":"x","t":true},"c":[]}`), &v); err != nil {
 		t.Fatal(err)

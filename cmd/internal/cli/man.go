@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/configs"
 )
 
-// manCmd writes the man pages below a directory, for make install.
+// manCmd writes the man pages below a directory. make install runs it.
 type manCmd struct {
 	Dir string `arg:"" type:"path" help:"The directory, as share/man."`
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestManPages: every command has a man page, which names each of its flags, and man prints every page
-// without a warning.
-func TestManPages(t *testing.T) {
+// man must print every page without a warning.
+func TestEachCommandHasAManPageWithItsFlags(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, talk := run(t, "__man", dir); code != exitOK {
 		t.Fatalf("code %d: %s", code, talk)

@@ -12,15 +12,16 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mirror is a mirror that a command reads, once or following.
+// mirror is a mirror open for reading. A command reads it once, or follows it from file to file: each new writer may make
+// a new file of the same name.
 type mirror struct {
 	path        string
 	reader      *shm.Reader
-	in          *shm.Instance // follows the mirror; nil: it is read once
-	failedSince time.Time     // when reading this file began to fail; zero: it has not
+	in          *shm.Instance // follows the mirror; nil if the command reads it once
+	failedSince time.Time     // of the first failed read of this file; zero if none failed
 }
 
-// openMirror opens the mirror that the flags name, to be read once.
+// openMirror opens the mirror chosen by the flags, to read it once.
 func openMirror(f readerFlag) (*mirror, error) {
 	o := shm.ReaderOptions{Owners: f.Owner}
 	path, err := f.readPath(o)
@@ -34,7 +35,7 @@ func openMirror(f readerFlag) (*mirror, error) {
 	return &mirror{path: path, reader: reader}, nil
 }
 
-// followMirror opens the mirror that the flags name, for a command that goes on in the next file of that name.
+// followMirror opens the mirror chosen by the flags, and follows it into the next file of that name.
 func followMirror(f readerFlag) (*mirror, error) {
 	in, err := openFollowed(f)
 	if err != nil {
@@ -45,7 +46,7 @@ func followMirror(f readerFlag) (*mirror, error) {
 	return m, nil
 }
 
-// openFollowed opens the mirror that the flags name, to be followed.
+// openFollowed opens the mirror chosen by the flags, to follow it.
 func openFollowed(f readerFlag) (*shm.Instance, error) {
 	o := shm.ReaderOptions{Owners: f.Owner}
 	path, err := f.readPath(o)
@@ -73,10 +74,10 @@ func (m *mirror) close() {
 	m.reader.Close()
 }
 
-// replaced reports whether the mirror's name is of another file now.
+// replaced reports whether another file has taken the mirror's name. Callers must have opened it by followMirror.
 func (m *mirror) replaced() bool { return m.in.Reader() != m.reader }
 
-// reopen reads the file that has the mirror's name now.
+// reopen switches to the file that has the mirror's name now.
 func (m *mirror) reopen() {
 	if m.replaced() {
 		m.failedSince = time.Time{}
@@ -85,16 +86,16 @@ func (m *mirror) reopen() {
 	m.path = m.reader.Path()
 }
 
-// lost reports whether an error of reading means that this file can no longer be read. Another file may take its name.
+// lost reports whether a failed read means that this file is useless from now on. A new file may soon take its name.
 func lost(err error) bool {
 	return errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrTruncated) || errors.Is(err, shm.ErrFormat)
 }
 
-// remakeWait is how long a command waits for another file in place of a lost one. A living writer makes one within a
+// remakeWait is how long a command waits for a new file after losing one. A living writer makes a new file within a
 // second.
 const remakeWait = 5 * time.Second
 
-// ends reports whether an error of reading ends the command. A lost file does not before remakeWait.
+// ends reports whether a failed read ends the command. A lost file ends it only after remakeWait.
 func (m *mirror) ends(err error) bool {
 	if err == nil || !lost(err) {
 		return err != nil
@@ -105,7 +106,8 @@ func (m *mirror) ends(err error) bool {
 	return time.Since(m.failedSince) > remakeWait
 }
 
-// mirrorError adds the next step if the mirror is missing, or is another user's. An empty path: none was found.
+// mirrorError names the mirror in an error of opening it, and adds a next step if the mirror is missing or belongs to
+// another user. path is empty if no place on this host has the mirror.
 func mirrorError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if path != "" {
@@ -123,7 +125,7 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns the others, and a
+// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns both the others and a
 // *selection.UnmetError.
 func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 	entries, err := m.entries(s)
@@ -151,7 +153,8 @@ func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 	return r, s.Unmet(m.path, entries, len(chosen))
 }
 
-// entries returns the entries that a selection is made from: of the counters that it names, else all.
+// entries returns the entries from which to select. If the selection names counters without patterns, these are enough,
+// and finding them is cheaper than decoding the whole catalogue.
 func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
 	if names := s.Names(); len(names) > 0 {
 		found, err := m.reader.Find(names...)
@@ -159,10 +162,10 @@ func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
 			return found, err
 		}
 	}
-	return m.reader.Entries() // where a name is unknown, the error proposes another one
+	return m.reader.Entries() // also for an unknown name, so that the error can suggest a similar one
 }
 
-// values fills in the counters of entries.
+// values reads a counter for each entry.
 func (m *mirror) values(r *view.Reading, entries []shm.Entry) error {
 	for _, e := range entries {
 		c := view.NewCounter(e)
@@ -176,8 +179,8 @@ func (m *mirror) values(r *view.Reading, entries []shm.Entry) error {
 	return nil
 }
 
-// value fills in the value: the one that a device writes, if it does, else the published one. A counter that was
-// removed meanwhile has none.
+// value reads one counter: from the memory to which a device writes its value, if there is any, else the published value.
+// For a counter removed meanwhile it sets Gone.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
 		v, err := view.DeviceValue(m.reader, h)
@@ -200,8 +203,8 @@ func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	return nil
 }
 
-// sums fills in the sums of entries. The values of a sum are of one snapshot, so they are published values: a device's
-// words would change meanwhile. A counter that was removed since its entry was read counts as one without a value.
+// sums reads the entries and adds them up. All values of a sum must be of one snapshot, so it uses published values even
+// where a device writes newer ones. A counter removed after its entry was read has no value, and adds nothing.
 func (m *mirror) sums(r *view.Reading, s *selection.Selection, entries []shm.Entry) error {
 	handles := make([]shm.Handle, len(entries))
 	for i, e := range entries {

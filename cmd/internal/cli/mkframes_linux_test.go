@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// sendFrames is the command "sendframes INTERFACE N PACKET": it sends N frames of a packet on an interface.
+// sendFrames implements "sendframes INTERFACE N PACKET": it sends N frames of a packet on an interface.
 func sendFrames() {
 	if err := sendFramesOn(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

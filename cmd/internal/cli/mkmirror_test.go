@@ -15,19 +15,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mkmirror is "mkmirror MODE PATH SPEC [N]": writes a mirror with the counters
-// of the file SPEC, one a line: NAME KIND PACKETS BYTES SOURCE BASIS [FLAGS],
-// "_" for a blank in SOURCE; FLAGS are invalid, stale, ambiguous, latency,
-// absent, gaps=N, the direction ingress or egress, and label:KEY=VALUE. When the first values are there it makes PATH.ready.
-//
-//	halt   ends in good order
-//	crash  ends without a word
-//	serve  adds 1 packet and 64 bytes to every counter each 20 ms, a history
-//	       record each, until SIGINT; a counter whose name ends in "-errors" gets an
-//	       error each 20 ms, and completes nothing. From when PATH.late holds a
-//	       duration it counts nothing, and its signs of life are of so long ago
-//	lap    does so until PATH.go is there, in a ring of 64; then it writes N history
-//	       records of every counter at once, makes PATH.lapped, and waits for SIGINT
+// mkmirror implements "mkmirror MODE PATH SPEC [N]". It writes a mirror with the counters in the file SPEC, one per
+// line: NAME KIND PACKETS BYTES SOURCE BASIS [FLAGS]. An "_" in SOURCE is a blank. FLAGS are invalid, stale,
+// ambiguous, latency, absent, gaps=N, the direction ingress or egress, and label:KEY=VALUE. Once the first values are
+// published it creates PATH.ready.
 func mkmirror() {
 	if err := runMkmirror(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -91,7 +82,7 @@ func runMkmirror(mode, path, spec string, args []string) error {
 	return t.w.Close()
 }
 
-// testWriter is a writer with the counters of a spec.
+// testWriter is a writer of the counters in a spec.
 type testWriter struct {
 	w        *shm.Writer
 	counters []testCounter
@@ -106,7 +97,7 @@ type testCounter struct {
 	completion, fails bool
 }
 
-// webMirror is a mirror with one counter, web, and its first value.
+// webMirror creates a mirror with one counter, web, that has a value.
 func webMirror(t *testing.T) (path string, w *testWriter) {
 	t.Helper()
 	dir := t.TempDir()

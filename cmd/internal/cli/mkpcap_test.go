@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 )
 
-// mkpcap is "mkpcap FILE LINKTYPE [PACKET…]": writes a capture of packets in words.
+// mkpcap implements "mkpcap FILE LINKTYPE [PACKET…]": it writes a capture of packets given in words.
 func mkpcap() {
 	if err := writePcap(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

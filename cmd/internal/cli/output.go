@@ -1,6 +1,6 @@
 package cli
 
-// outputFlag is -o, of every command that prints data.
+// outputFlag is -o. Every command that prints data embeds it.
 type outputFlag struct {
 	Output string `short:"o" help:"How data is printed: ${enum}." enum:"table,json" default:"table"`
 }

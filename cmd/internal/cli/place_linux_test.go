@@ -9,9 +9,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestPlaces runs the commands without a path, as root and as another user, on machines whose /run and /dev/shm differ:
-// each script mounts its own, in a mount namespace that ends with it.
-func TestPlaces(t *testing.T) {
+// The scripts run commands without a path, as root and as another user. Each script mounts its own /run and /dev/shm,
+// in its own mount namespace.
+func TestCommandsFindTheMirrorOnEachKindOfMachine(t *testing.T) {
 	need.Root(t)
 	need.Cap(t, "sys_admin")
 	need.Tool(t, "unshare", "setpriv")

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// hostile holds strings that a terminal obeys or shows elsewhere, each as a name of a mirror could.
+// hostile has strings that a terminal obeys or shows at another place. A mirror can have each of them as a name.
 var hostile = map[string]string{
 	"CSI":        "\x1b[2J\x1b[31mweb",
 	"OSC":        "\x1b]0;owned\aweb",
@@ -41,9 +41,9 @@ func shows(text string) []rune {
 	return bad
 }
 
-// TestHostileNames: a mirror is written by others. Whatever it holds in its strings, no view of it has a
-// control character, and no line more than there are counters.
-func TestHostileNames(t *testing.T) {
+// A hostile writer chooses the strings in a mirror. No output may have a control character, nor more lines than there
+// are counters.
+func TestHostileNamesPrintNoControlCharacter(t *testing.T) {
 	const name, source = "placeholder-of-a-name-that-is-long-enough", "placeholder-of-a-source-that-is-long-enough"
 	for what, text := range hostile {
 		t.Run(what, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// queuePairsCmd talks to a running instance about its queue pairs, and about the words that it reserves for those of
-// other programs.
+// queuePairsCmd lists and changes the queue pairs of a running instance, and the words of shared memory reserved for the
+// queue pairs of other programs.
 type queuePairsCmd struct {
 	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, its source of counts and why no better one."`
 	Connect queuePairsConnectCmd `cmd:"" help:"Tell a queue pair its other end."`
@@ -184,8 +184,8 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 	return c.talk(env, 0, func(ctx context.Context, svc dataplane.Service) error { return c.post(ctx, env, svc) })
 }
 
-// post posts the operations and prints their completions. --timeout begins here, once the instance has answered,
-// because a post whose time is over has an outcome to print.
+// post posts the operations and prints their completions. Unlike for other commands, --timeout covers the posting alone,
+// without the time to reach the instance: a post that runs out of time still has completions to print.
 func (c *queuePairsPostCmd) post(ctx context.Context, env *Env, svc dataplane.Service) error {
 	if c.Timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -194,7 +194,7 @@ func (c *queuePairsPostCmd) post(ctx context.Context, env *Env, svc dataplane.Se
 	}
 	posted, err := svc.QueuePairs().Post(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
 
-	// A caller that gives up gets the completions so far, unless the instance could not report them.
+	// If we give up, the instance returns the completions so far, unless it has become unreachable.
 	gaveUp := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, dataplane.ErrUnavailable)
 	if err == nil || gaveUp || posted != (dataplane.Posted{}) {
 		if perr := view.Posted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
@@ -220,7 +220,7 @@ func (c *queuePairsPostCmd) post(ctx context.Context, env *Env, svc dataplane.Se
 	return nil
 }
 
-// queuePairError names the queue pair in an instance's error, and adds the next step.
+// queuePairError adds the name of the queue pair and a next step to an instance's error.
 func queuePairError(err error, doing string, name string) error {
 	err = fmt.Errorf("%s queue pair %q: %w", doing, name, err)
 	switch {

@@ -73,7 +73,7 @@ func (c *replayCmd) Run(env *Env) error {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
 
-	// A broken capture fails behind its output: the counts up to the fault are printed.
+	// A broken capture is an error only now, after the counts up to the fault are printed.
 	switch {
 	case errors.Is(rep.Err, capture.ErrInflated):
 		return withHint(fmt.Errorf("%s: %w", c.File, rep.Err), "decompress it first, where the file is yours: gunzip -k FILE")

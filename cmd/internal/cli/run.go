@@ -8,13 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/flowtally/flowtally/cmd/internal/format"
-	"github.com/flowtally/flowtally/cmd/internal/instances"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
@@ -55,7 +51,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	if err != nil {
 		return &usageError{err}
 	}
-	configured := len(cfg.Flows) // start takes the flows out of cfg
+	configured := len(cfg.Flows) // start removes the flows from cfg
 
 	var hangups chan os.Signal // nil: SIGHUP ends the instance
 	if c.reloads() {
@@ -64,7 +60,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		defer signal.Stop(hangups)
 	}
 
-	// The socket comes first: it is cheap, and shows that an instance of this name runs before anything is attached.
+	// Open the socket first. It costs little, and fails if an instance of this name runs, before anything is attached.
 	control, err := c.listen(env, cfg)
 	if err != nil {
 		return err
@@ -105,18 +101,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	return errors.Join(err, c.stop(svc, exit))
 }
 
-// collectLess makes the garbage collector run half as often until restore is called. A file of 100,000 flows makes a
-// heap of 200 MB, and little of it is garbage before all of it is. A GOGC of the environment stands.
-func collectLess() (restore func()) {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-
-	before := debug.SetGCPercent(200)
-	return func() { debug.SetGCPercent(before) }
-}
-
-// configure returns the configuration of the file, or of the flags that stand for one, with the instance named.
+// configure returns the configuration of the file, or of the flags that replace a file, with the name of the instance.
 func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 	cfg, err := c.load(env.Context)
 	if err != nil {
@@ -124,7 +109,7 @@ func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 	}
 
 	if named := string(c.Instance); named != "" && cfg.Instance != "" && cfg.Instance != named {
-		// It takes over that instance's mirror, and its totals.
+		// The user may have meant the file's instance: this one takes over its mirror and totals if both have one path.
 		env.Logger.Warn("--instance goes before the file's instance", "instance", named, "file", cfg.Instance)
 	}
 	cfg.Instance, err = nameInstance(c.Instance, cfg.Instance)
@@ -153,7 +138,7 @@ func (c *runCmd) load(ctx context.Context) (cfg dataplane.Config, err error) {
 	return cfg, nil
 }
 
-// quick returns the configuration that --interface, --flow and --backend stand for.
+// quick returns the configuration described by --interface, --flow and --backend.
 func (c *runCmd) quick() (dataplane.Config, error) {
 	cfg := dataplane.Config{Backend: flow.Backend(c.Backend)}
 	for _, s := range c.Interface {
@@ -175,7 +160,7 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 		cfg.Flows = append(cfg.Flows, flow.Flow{Name: name, Match: match})
 	}
 
-	// Validate would report a mistake of the loop again, as a flow without a match.
+	// After a mistake above, Validate would complain again about a flow without a match.
 	if len(problems) == 0 {
 		if err := cfg.Validate(); err != nil {
 			problems = append(problems, err)
@@ -184,7 +169,7 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 	return cfg, errors.Join(problems...)
 }
 
-// reloads reports whether SIGHUP makes the instance read its file again. Without a file SIGHUP ends the instance.
+// reloads reports whether SIGHUP makes the instance reload its file. Without a file, SIGHUP ends the instance.
 func (c *runCmd) reloads() bool { return c.Config != "" }
 
 // listen opens the control socket. It returns nil for --socket -.
@@ -217,8 +202,8 @@ func (c *runCmd) endings() []os.Signal {
 	return signals
 }
 
-// start starts the instance, in a plugin or in this process. It takes the flows out of cfg, because the caller keeps
-// cfg as long as the instance runs, and the instance has its own copy of them.
+// start starts the instance, in a plugin or in this process. It removes the flows from cfg, so that they can be garbage
+// collected: the caller keeps cfg as long as the instance runs, and the instance has its own copy of the flows.
 func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, error) {
 	whole := *cfg
 	cfg.Flows = nil
@@ -241,7 +226,8 @@ func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, erro
 	return svc, nil
 }
 
-// fromFile is an instance in this process that knows its configuration file.
+// fromFile adds the configuration file to what an instance in this process tells about itself. A plugin is told at its
+// launch.
 type fromFile struct {
 	dataplane.Service
 	file string
@@ -254,7 +240,8 @@ func (f fromFile) Info(ctx context.Context) (dataplane.Info, error) {
 	return info, err
 }
 
-// file returns the path of the configuration file, whatever the working directory; "" without a file.
+// file returns the absolute path of the configuration file, because flowtally apply may run in another directory. It
+// returns "" without a file.
 func (c *runCmd) file() string {
 	if c.Config == "" {
 		return ""
@@ -266,81 +253,8 @@ func (c *runCmd) file() string {
 	return abs
 }
 
-// startError completes the error of a failed start.
-func (c *runCmd) startError(err error, cfg dataplane.Config) error {
-	invalid := errors.Is(err, dataplane.ErrInvalid)
-	err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
-	if invalid {
-		return &usageError{err} // the configuration is wrong for this host
-	}
-
-	// An interface of a file may come later, as at boot: systemd tries again. One of the command line is a mistake.
-	for _, missing := range missingInterfaces(cfg) {
-		name := strings.TrimPrefix(missing.Object, "interface ")
-		if c.Config == "" && strings.Contains(err.Error(), name+": not found") {
-			return hintInterface(withDead(withMissingInterfaces(err, cfg), cfg), name)
-		}
-	}
-
-	// The plugin's error crosses the process boundary as text.
-	if strings.Contains(err.Error(), "RLIMIT_NOFILE") || strings.Contains(err.Error(), syscall.EMFILE.Error()) {
-		err = withHint(err, "ulimit -n 8192 # as root, or LimitNOFILE=8192 in the systemd unit; then start it again")
-	}
-	return withDead(withMissingInterfaces(err, cfg), cfg)
-}
-
-// withMissingInterfaces adds the interfaces that this host lacks, unless err names them already: one attempt reports
-// all causes. A likely name is added in any case.
-func withMissingInterfaces(err error, cfg dataplane.Config) error {
-	text := err.Error()
-	for _, w := range missingInterfaces(cfg) {
-		likely := strings.HasPrefix(w.Suggestion, "did you mean")
-		named := strings.Contains(text, strings.TrimPrefix(w.Object, "interface "))
-		if likely || !named {
-			err = errors.Join(err, fmt.Errorf("%s: %s: %s", w.Object, w.Text, w.Suggestion))
-		}
-	}
-	return err
-}
-
-// withDead adds the instances that have left pins or a mirror and that no process runs. Any of them may be the cause: a
-// program holds a hook, a mirror fills the tmpfs, pins are of another size or release.
-func withDead(err error, cfg dataplane.Config) error {
-	unrelated := []error{plugin.ErrUntrusted, plugin.ErrIncompatible, dataplane.ErrPermission, fs.ErrNotExist}
-	if slices.ContainsFunc(unrelated, func(is error) bool { return errors.Is(err, is) }) {
-		return err
-	}
-	list, listErr := instances.List(given(cfg.Mirror.Path), given(cfg.XDP.PinDir))
-	if listErr != nil {
-		return err
-	}
-
-	text := err.Error()
-	for _, i := range list {
-		if i.State != instances.Dead && i.State != instances.Pins {
-			continue
-		}
-		command := "flowtally clean --instance " + i.Name
-		if !strings.Contains(text, command) {
-			err = errors.Join(err, fmt.Errorf("instance %s: no process runs it, and it has left %s: %s removes it, with its counts", i.Name, leftBy(i), command))
-		}
-	}
-	return err
-}
-
-// leftBy names what a dead instance has left.
-func leftBy(i instances.Instance) string {
-	switch {
-	case i.Links > 0:
-		return format.Plural(uint64(i.Links), "program", "programs") + " on hooks, pinned in " + i.Pins
-	case i.Pins != "":
-		return "pins in " + i.Pins
-	}
-	return fmt.Sprintf("a mirror of %s, %s", format.Bytes(i.Size), i.Mirror)
-}
-
-// loadAgain reads the file for a reload. The instance keeps its name: the file names another one no sooner than the
-// next start.
+// loadAgain reads the file for a reload. The instance keeps its name and --mirror, whatever the file says: a new name
+// takes effect at the next start.
 func (c *runCmd) loadAgain(ctx context.Context, instance string) (dataplane.Config, error) {
 	cfg, err := reload.Again(ctx, c.Config)
 	if c.Mirror != "" {
@@ -350,8 +264,8 @@ func (c *runCmd) loadAgain(ctx context.Context, instance string) (dataplane.Conf
 	return cfg, err
 }
 
-// stop closes the instance. An embedded engine with a control call that does not return is not closed: exit takes its
-// programs off their hooks then.
+// stop closes the instance. If a control call hangs in an embedded engine, Close gives up, and we detach the programs by
+// their pins instead.
 func (c *runCmd) stop(svc dataplane.Service, exit *emergencyExit) error {
 	err := svc.Close()
 	if err == nil || errors.Is(err, dataplane.ErrClosed) {

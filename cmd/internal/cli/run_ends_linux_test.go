@@ -121,8 +121,8 @@ func (in *instance) finish() int {
 // counts reports whether the start had ended, for the instance to count.
 func (in *instance) counts() bool { return strings.Contains(in.talk.String(), `"msg":"stopping"`) }
 
-// endsClean checks that nothing is left of a start that was ended, and that its exit code and its message say that it
-// was. A signal that came after the start ends a running instance, with code 0.
+// endsClean checks that an ended start has left nothing, and that its exit code and its message say so. A signal after
+// the start ends a running instance, with code 0.
 func (in *instance) endsClean(what string) {
 	in.t.Helper()
 	code := in.finish()
@@ -170,8 +170,8 @@ func (in *instance) steps(flags ...string) (messages []string, took time.Duratio
 // ways are the ways to run an instance.
 var ways = map[string][]string{"supervised": nil, "embedded": {"--embedded"}}
 
-// TestSignalAtAnyStepOfAStartLeavesNothing sends signals at each message of a start and at 200 random instants. Most of its
-// time is spent waiting, so several instances take turns.
+// The signals come at each message of a start and at 200 random instants. Most of the time is spent waiting, so
+// several instances run at once.
 func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
 	instants, flows := times.Brief(200, 8), times.Brief(300, 2_000)
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
@@ -245,8 +245,8 @@ func (in *instance) signal(s syscall.Signal) {
 	}
 }
 
-// TestSignalInAStartKeepsWhatWasPinned: with keep_pins, what was pinned before a start that a signal ends stays pinned
-// and attached, and counts; of the start itself nothing stays.
+// With keep_pins, everything pinned before the start stays pinned and attached, and counts. The ended start leaves
+// nothing of its own.
 func TestSignalInAStartKeepsWhatWasPinned(t *testing.T) {
 	for way, flags := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -291,8 +291,7 @@ func TestSignalInAStartKeepsWhatWasPinned(t *testing.T) {
 	}
 }
 
-// TestStartThatEndsByItsBoundLeavesNothing: the bound of a start, the end of its context, and a plugin that hangs with
-// programs attached.
+// The start runs into its time limit, or its context ends, or the plugin hangs with programs attached.
 func TestStartThatEndsByItsBoundLeavesNothing(t *testing.T) {
 	in := newInstance(t, "")
 	in.crowd(2_000, 3, "")

@@ -27,8 +27,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// instance is a configuration that is run on the near end of a wire, as a
-// process of its own in the near namespace, as often as the test likes.
+// instance is a configuration for the near end of a wire. The test runs it as often as it likes, each time as a
+// process in the near namespace.
 type instance struct {
 	t      *testing.T
 	wire   *lab.Wire
@@ -44,7 +44,7 @@ type instance struct {
 	talk *lockedBuffer
 }
 
-// lockedBuffer is written by one process and read by the test meanwhile.
+// lockedBuffer is safe to read while a process writes to it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -62,7 +62,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newInstance makes the wire and the configuration: settings is YAML of its own.
+// newInstance makes the wire and the configuration. settings is additional YAML.
 func newInstance(t *testing.T, settings string) *instance {
 	t.Helper()
 	need.Netns(t)
@@ -118,7 +118,7 @@ func (in *instance) begin(flags ...string) {
 	}
 }
 
-// said waits for that text in the instance's output.
+// said waits for a text in the instance's output.
 func (in *instance) said(what string) {
 	in.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), what); time.Sleep(5 * time.Millisecond) {
@@ -128,7 +128,7 @@ func (in *instance) said(what string) {
 	}
 }
 
-// stop ends the instance by a signal and waits; it must end well.
+// stop ends the instance by a signal. It must end with success.
 func (in *instance) stop() {
 	in.t.Helper()
 	if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -177,8 +177,7 @@ func (in *instance) get() (c view.CounterJSON, state string) {
 	return j.Counters[0], j.Writer.State
 }
 
-// exact waits until the count equals the packets sent: it must reach that number, and never exceed
-// it.
+// exact waits until the count equals the number of sent packets. It must never exceed that number.
 func (in *instance) exact() {
 	in.t.Helper()
 	var got lab.Tally
@@ -196,7 +195,7 @@ func (in *instance) exact() {
 	}
 }
 
-// attached says whether a program is attached to the near end.
+// attached reports whether a program is attached to the near end.
 func (in *instance) attached() (is bool) {
 	in.t.Helper()
 	err := in.wire.Near.NS.Do(func() error {
@@ -218,8 +217,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestRunCountsAndCleansUp: real packets, counted by the plugin that run
-// launched, read by get; after a signal nothing is left but the mirror.
+// The plugin launched by run counts real packets, and get reads them. After a signal only the mirror is left.
 func TestRunCountsAndCleansUp(t *testing.T) {
 	in := newInstance(t, "")
 	for _, flags := range [][]string{nil, {"--embedded"}} {
@@ -253,8 +251,8 @@ func TestRunCountsAndCleansUp(t *testing.T) {
 	}
 }
 
-// TestRunNamesTheInstanceThatHoldsAHook: a second instance on one interface, and doctor, name the
-// instance that has it; the remedy in the error frees it.
+// Two instances want one interface. Both the second one's error and doctor name the first, and the suggested remedy
+// frees the hook.
 func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
@@ -307,9 +305,8 @@ func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 	}
 }
 
-// TestRunKeepsPins: with keep_pins the kernel goes on counting while no process runs, and every
-// packet is in the total afterwards.
-func TestRunKeepsPins(t *testing.T) {
+// The total must have every packet, including those from while no process was running.
+func TestKernelCountsOnBetweenTwoRunsWithKeepPins(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
 	in.send(1000)
@@ -326,9 +323,9 @@ func TestRunKeepsPins(t *testing.T) {
 	in.stop()
 }
 
-// TestRunPinsAgain: the plugin, with the capabilities that it has left, makes pins again that were
-// removed, so that a stop goes on counting as it was told to.
-func TestRunPinsAgain(t *testing.T) {
+// The plugin must manage this with the few capabilities that it has kept. Otherwise a stop with keep_pins would stop
+// counting.
+func TestRunRestoresRemovedPinsBeforeItStops(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
 	if err := os.RemoveAll(in.pins); err != nil {
@@ -346,9 +343,8 @@ func TestRunPinsAgain(t *testing.T) {
 	in.stop()
 }
 
-// TestRunThatCannotKeepPins: a stop that was to keep counting, and detached because the pins
-// are gone for good, is no success.
-func TestRunThatCannotKeepPins(t *testing.T) {
+// The pins are gone for good, so the stop detaches. That is a failure, because the user asked to keep counting.
+func TestStopFailsIfItCannotKeepThePins(t *testing.T) {
 	fs := publicDir(t)
 	need.Cap(t, "sys_admin") // to mount; a bpffs may be there for users too
 	if err := unix.Mount("bpf", fs, "bpf", 0, "mode=0700"); err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,10 +18,10 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// firstCycle bounds the wait for the first values.
+// firstCycle is how long a start may take until its first values.
 const firstCycle = 10 * time.Second
 
-// mostLogged is how many flows are logged one by one at the start.
+// mostLogged is the most flows to log one by one at the start.
 const mostLogged = 100
 
 // running is a started instance.
@@ -36,8 +34,8 @@ type running struct {
 	reload     *reload.Loop
 }
 
-// serve logs the instance's events and serves its control socket, if any. It returns nil when the context ends, and an
-// error when the instance ends by itself.
+// serve logs the instance's events and serves its control socket, if any, until the context ends. If the instance ends
+// by itself, serve returns an error.
 func (r *running) serve(control *plugin.Control) error {
 	ctx, cancel := context.WithCancel(r.env.Context)
 	defer cancel()
@@ -58,7 +56,8 @@ func (r *running) serve(control *plugin.Control) error {
 		return err
 	}
 
-	// The instance is closed when serve has returned, and no reload may run then.
+	// Our caller closes the instance when we return, so wait for a reload under way. The second defer runs first, and makes
+	// the reload end.
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	defer cancel()
@@ -68,7 +67,7 @@ func (r *running) serve(control *plugin.Control) error {
 	return r.follow(ctx, events, served)
 }
 
-// follow logs events until the context or the instance ends. served delivers the end of the control socket.
+// follow logs events until the context or the instance ends. served receives the error that ended the control socket.
 func (r *running) follow(ctx context.Context, events <-chan dataplane.Event, served <-chan error) error {
 	log := &eventlog.Log{Logger: r.env.Logger}
 	defer log.Flush()
@@ -93,7 +92,7 @@ func (r *running) follow(ctx context.Context, events <-chan dataplane.Event, ser
 			case ctx.Err() == nil:
 				return fmt.Errorf("instance %s ended by itself: %w", r.instance, dataplane.ErrClosed)
 			default:
-				events = nil // the next turn stops
+				events = nil // both have ended: the next turn takes the case of ctx
 			}
 		}
 	}
@@ -111,7 +110,8 @@ func (r *running) announce() error {
 	if flows > mostLogged {
 		level = slog.LevelDebug // flows list shows them
 	}
-	// Listing a large set takes a tenth of its start, and its texts much more: only who needs them pays.
+	// Listing a large set of flows takes a tenth of the time of its start, and formatting them much more. Skip it unless
+	// somebody sees the result.
 	logged := log.Enabled(ctx, level)
 	var placements []dataplane.Placement
 	if r.strict || logged {
@@ -157,7 +157,7 @@ func (r *running) announce() error {
 	}
 
 	if flows > mostLogged {
-		time.AfterFunc(time.Second, freeMemory) // when this call has returned, and holds nothing
+		time.AfterFunc(time.Second, freeMemory) // later, when placements is garbage
 	}
 	counted := format.Plural(uint64(flows), "flow", "flows")
 	if len(pairs) > 0 {
@@ -166,8 +166,8 @@ func (r *running) announce() error {
 	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", counted, info.Mirror))
 }
 
-// logPlacements logs the reasons that all flows share, and with each also where every flow is counted, and why not
-// elsewhere.
+// logPlacements logs the reasons shared by all flows. If each is set, it also logs for every flow where it is counted and
+// why not elsewhere, without repeating the shared reasons.
 func (r *running) logPlacements(placements []dataplane.Placement, level slog.Level, each bool) {
 	log := r.env.Logger
 	shared := view.SharedRejections(view.Rejections(placements))
@@ -213,8 +213,8 @@ func waitFirstCycle(ctx context.Context, path string, timeout time.Duration) err
 	return nil
 }
 
-// degraded prints each flow that is not counted and each condition of high severity. It returns exit code 3 if there is
-// one.
+// degraded prints each flow that is not counted and each condition of high severity. If there is any, it returns the
+// error for exit code 3.
 func (r *running) degraded(placements []dataplane.Placement) error {
 	conditions, err := r.svc.Conditions(r.env.Context)
 	if err != nil {
@@ -239,11 +239,4 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 		return exitError(exitDegraded)
 	}
 	return nil
-}
-
-// freeMemory gives the memory of a large start back to the kernel. Memory in a sync.Pool is garbage no sooner than at
-// the second collection, which FreeOSMemory is.
-func freeMemory() {
-	runtime.GC()
-	debug.FreeOSMemory()
 }

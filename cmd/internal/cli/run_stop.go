@@ -13,14 +13,15 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// errStopped is the error of an instance that a signal ended before it counted.
+// errStopped: a signal ended the instance before it counted.
 var errStopped = errors.New("a signal ended the start")
 
-// sameRequest is how long after the first signal another one is the same request: timeout(1) signals the process, and
-// within a millisecond the group that the process is in.
+// sameRequest is how long after the first signal another one does not count as a second request to end. timeout(1) sends
+// its signal twice within a millisecond: to the process, and to its process group.
 const sameRequest = time.Second
 
-// secondRequest returns the first signal that comes more than within after the first one, or nil once over is closed.
+// secondRequest waits for a signal that comes later than within after the first one, and returns it. It returns nil once
+// over is closed.
 func secondRequest(signals <-chan os.Signal, over <-chan struct{}, within time.Duration) os.Signal {
 	var first time.Time
 	for {
@@ -38,11 +39,11 @@ func secondRequest(signals <-chan os.Signal, over <-chan struct{}, within time.D
 	}
 }
 
-// emergencyExit ends an instance at the second request to end, whatever it is doing: starting, running or closing. The
-// first request ends Env.Context.
+// emergencyExit ends an instance at the second request to end, even if it hangs while starting, running or closing. The
+// first request ends Env.Context, and is handled in order.
 type emergencyExit struct {
 	env      *Env
-	cfg      dataplane.Config // as it was started
+	cfg      dataplane.Config // of the start
 	embedded bool
 	engine   engine.Exit // of an embedded instance
 	signals  chan os.Signal
@@ -52,7 +53,7 @@ type emergencyExit struct {
 	svc dataplane.Service // nil while the instance starts
 }
 
-// newEmergencyExit waits for the signals from now on. Its owner closes it when the instance has ended.
+// newEmergencyExit starts watching the signals. Callers must close it when the instance has ended.
 func newEmergencyExit(env *Env, cfg dataplane.Config, embedded bool, signals []os.Signal) *emergencyExit {
 	e := &emergencyExit{
 		env:      env,
@@ -67,21 +68,22 @@ func newEmergencyExit(env *Env, cfg dataplane.Config, embedded bool, signals []o
 	return e
 }
 
-// close gives the signals up.
+// close stops watching the signals.
 func (e *emergencyExit) close() {
 	close(e.over)
 	signal.Stop(e.signals)
 }
 
-// started hands over the started instance.
+// started tells that the start has succeeded: from now on there is an instance to end.
 func (e *emergencyExit) started(svc dataplane.Service) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.svc = svc
 }
 
-// wait waits for the second request, and then ends the instance. A plugin is killed; one that was starting was killed
-// by the first request. An instance in this process cannot be killed alone: the process ends, without its programs.
+// wait waits for the second request, and then ends the instance. It kills a running plugin. The first request has already
+// killed a plugin that was starting. An embedded instance cannot be killed alone, so wait detaches its programs and ends
+// the whole process.
 func (e *emergencyExit) wait() {
 	last := secondRequest(e.signals, e.over, sameRequest)
 	if last == nil {
@@ -105,8 +107,7 @@ func (e *emergencyExit) wait() {
 	os.Exit(report(e.env.Stderr, e.release(svc != nil), e.env.line))
 }
 
-// release takes the programs of an embedded instance off their hooks, and returns the error that this process ends
-// with.
+// release takes the programs of an embedded instance off their hooks, and returns the error with which this process ends.
 func (e *emergencyExit) release(started bool) error {
 	if left := e.engine.Release(started); left != nil {
 		return withHint(fmt.Errorf("ending instance %s at once: its programs stay attached: %w", e.cfg.Instance, left), "flowtally clean --instance %s", e.cfg.Instance)
@@ -117,7 +118,7 @@ func (e *emergencyExit) release(started bool) error {
 	return fmt.Errorf("ending instance %s at once: a second signal: it published no last cycle", e.cfg.Instance)
 }
 
-// left tells what a stopped start has left. err is the error of the start.
+// left says what a start ended by a signal has left on the host. err is the error of the start.
 func (e *emergencyExit) left(err error) string {
 	switch {
 	case errors.Is(err, plugin.ErrLeft):

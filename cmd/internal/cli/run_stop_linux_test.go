@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pluginPID is the process that counts, as the instance says it.
+// pluginPID returns the counting process, according to the instance's log.
 func (in *instance) pluginPID() int {
 	in.t.Helper()
 	for line := range strings.Lines(in.talk.String()) {
@@ -30,7 +30,7 @@ func (in *instance) pluginPID() int {
 	return 0
 }
 
-// standStill stops the plugin by a signal, and returns when none of its threads runs.
+// standStill stops the plugin by SIGSTOP, and waits until none of its threads runs.
 func (in *instance) standStill(pid int) {
 	in.t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -51,8 +51,7 @@ func (in *instance) standStill(pid int) {
 	}
 }
 
-// TestRunStopsWithoutItsPlugin: a plugin that a signal stopped keeps neither the instance from
-// ending nor its program on the interface.
+// The plugin is stopped by SIGSTOP. The instance must still end, and take its program off the interface.
 func TestRunStopsWithoutItsPlugin(t *testing.T) {
 	in := newInstance(t, "")
 	in.start()
@@ -66,8 +65,8 @@ func TestRunStopsWithoutItsPlugin(t *testing.T) {
 	}
 }
 
-// TestRunSecondSignal: the second signal waits for nothing, and leaves no process.
-func TestRunSecondSignal(t *testing.T) {
+// It must not leave a process behind.
+func TestSecondSignalEndsRunAtOnce(t *testing.T) {
 	in := newInstance(t, "")
 	in.start()
 	plugin := in.pluginPID()
@@ -99,9 +98,8 @@ func TestRunSecondSignal(t *testing.T) {
 	}
 }
 
-// TestSecondRequest: timeout(1) sends each signal twice, to the process and to its group.
-// These two are one request to end; a signal that comes later is the second request.
-func TestSecondRequest(t *testing.T) {
+// timeout(1) sends each signal twice, to the process and to its group. Only a later signal is a second request.
+func TestTwoSignalsAtOnceAreOneRequest(t *testing.T) {
 	signals, over := make(chan os.Signal, 2), make(chan struct{})
 	signals <- syscall.SIGTERM
 	signals <- syscall.SIGTERM

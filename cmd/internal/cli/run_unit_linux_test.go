@@ -27,9 +27,8 @@ func unit(t *testing.T, setting string) string {
 	return ""
 }
 
-// TestRunUnderTheUnit: the capabilities that the unit grants suffice, also to wake a group, if the
-// unit names it.
-func TestRunUnderTheUnit(t *testing.T) {
+// They must also suffice to wake a group, if the unit names one.
+func TestCapabilitiesOfTheUnitSuffice(t *testing.T) {
 	need.Tool(t, "setpriv")
 	const group = "4321"
 	in := newInstance(t, "mirror: {wait_group: "+group+"}\n")

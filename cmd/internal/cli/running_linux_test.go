@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flowtally/flowtally/cmd/internal/eventlog"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -18,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// newRunning is an instance in memory beside a mirror that has values.
+// newRunning returns an instance in memory, with a mirror that has values.
 func newRunning(t *testing.T, strict bool) (r *running, fake *plugintest.Fake, talk *lockedBuffer) {
 	t.Helper()
 	path, _ := webMirror(t)
@@ -37,8 +36,8 @@ var grave = dataplane.Condition{
 	Code: "interface-missing", Severity: dataplane.High, Object: "eth9", Text: "eth9 is gone", Fix: "plug it in",
 }
 
-// TestStrict: a grave condition changes the exit code only with --strict.
-func TestStrict(t *testing.T) {
+// A milder condition changes nothing, and without --strict neither does a grave one.
+func TestStrictRunFailsOnAGraveCondition(t *testing.T) {
 	r, fake, talk := newRunning(t, true)
 	mild := grave
 	mild.Severity = dataplane.Medium
@@ -59,7 +58,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestListedFixesKeepTheSelection: a command in a fix goes to the socket to which the list went.
+// A command in a fix must use the same socket as the command that printed it.
 func TestListedFixesKeepTheSelection(t *testing.T) {
 	_, fake, _ := newRunning(t, false)
 	stale := grave
@@ -80,8 +79,7 @@ func TestListedFixesKeepTheSelection(t *testing.T) {
 	}
 }
 
-// TestServeEnds: with the context in good order, with the instance as an error.
-func TestServeEnds(t *testing.T) {
+func TestServeSucceedsAtASignalAndFailsIfTheInstanceEnds(t *testing.T) {
 	r, fake, talk := newRunning(t, false)
 	served := make(chan error, 1)
 	go func() { served <- r.serve(nil) }()
@@ -118,27 +116,8 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneInterface: equal events of an interface's flows are one line.
-func TestEventsOfOneInterface(t *testing.T) {
-	var talk strings.Builder
-	log := &eventlog.Log{Logger: slog.New(slog.NewTextHandler(&talk, nil))}
-	for i, name := range []string{"a", "b", "c", "d"} {
-		text := []string{"near0 was lost", "near1 was lost"}[i%2]
-		log.Add(dataplane.Event{Time: time.Now(), Kind: dataplane.SourceChanged, Object: name, Text: text, Uncounted: dataplane.Uncounted{Unknown: true}})
-	}
-	if talk.Len() != 0 || log.Due() == nil {
-		t.Errorf("said at once: %q", talk.String())
-	}
-	log.Add(dataplane.Event{Kind: dataplane.PluginRestarted, Object: "plugin", Text: "restarted it"})
-	lines := strings.Split(strings.TrimSpace(talk.String()), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], `object=a what="near0 was lost" and_more=1 uncounted=unknown`) ||
-		!strings.Contains(lines[1], `object=b what="near1 was lost" and_more=1`) || !strings.Contains(lines[2], "restarted it") {
-		t.Errorf("got %q", lines)
-	}
-}
-
-// TestStartTakesTheFlows: while an instance runs, its flows are in the instance and not in the configuration, too.
-func TestStartTakesTheFlows(t *testing.T) {
+// A large set of flows would otherwise be in memory twice.
+func TestStartedInstanceLeavesNoFlowInTheConfiguration(t *testing.T) {
 	c := runCmd{Embedded: true}
 	cfg := dataplane.Config{
 		Backend: "sim", Flows: []flow.Flow{{Name: "web"}},

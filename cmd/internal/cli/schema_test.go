@@ -32,8 +32,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/schema anew; no field is ever removed there")
 
-// outputs are the types of the values that each command prints with -o json: of one, or of several kinds of values.
-// CONTRIBUTING.md says how to add a command.
+// outputs returns the types that each command prints with -o json. CONTRIBUTING.md says how to add a command.
 func outputs() map[string][]any {
 	return map[string][]any{
 		"check":               {checkedMirrorJSON{}, checkedConfigJSON{}},
@@ -57,7 +56,7 @@ func outputs() map[string][]any {
 	}
 }
 
-// documented are the packages whose comments describe the fields.
+// documented lists the packages whose comments become the descriptions in the schemas.
 func documented() []string {
 	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/selftest", "cmd/internal/view", "internal/lab/demo"}
 }
@@ -69,8 +68,8 @@ func schemaFile(dir, command string) string {
 	return filepath.Join(dir, strings.ReplaceAll(command, " ", "-")+".json")
 }
 
-// TestSchemas compares docs/schema with the types. A schema that was written keeps its fields for ever.
-func TestSchemas(t *testing.T) {
+// Programs read the JSON, so a field once in docs/schema stays for ever.
+func TestSchemasMatchTheTypesAndLoseNoField(t *testing.T) {
 	docs, err := schema.ReadDocs("github.com/flowtally/flowtally", "../../..", documented()...)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +119,6 @@ func firstWith(values []any) string {
 	return commands[slices.IndexFunc(commands, func(c string) bool { return reflect.DeepEqual(all[c], values) })]
 }
 
-// Every command that has -o json has a schema.
 func TestEveryOutputHasASchema(t *testing.T) {
 	var r root
 	parser, err := newParser(&r, &bytes.Buffer{}, &bytes.Buffer{})
@@ -140,10 +138,10 @@ func TestEveryOutputHasASchema(t *testing.T) {
 // wordsOf returns the words of a command without the program's.
 func wordsOf(n *kong.Node) string { return strings.TrimPrefix(usage.CommandPath(n), "flowtally ") }
 
-// schemasSeen is the file to which checkedMain adds the commands whose output it has compared, one a line.
+// schemasSeen names the file to which checkedMain adds each command whose output it has compared.
 const schemasSeen = "FLOWTALLY_SCHEMAS_SEEN"
 
-// checkedMain is Main in the scripts: the JSON that a command prints must be of the command's schema.
+// checkedMain is Main for the scripts. It compares the JSON printed by a command with the command's schema.
 func checkedMain(ctx context.Context) int {
 	command := jsonCommand(os.Args[1:])
 	dir := os.Getenv("FLOWTALLY_SCHEMAS")
@@ -178,7 +176,7 @@ func appendLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// jsonCommand returns the command of a command line that asks for JSON, or "".
+// jsonCommand returns the command of a command line with -o json, or "".
 func jsonCommand(args []string) string {
 	var r root
 	parser, err := newParser(&r, io.Discard, io.Discard)
@@ -197,7 +195,8 @@ func jsonCommand(args []string) string {
 	return ""
 }
 
-// cmdSchemas is "schemas [but COMMAND…]": the script has compared the output of every command with its schema.
+// cmdSchemas implements "schemas [but COMMAND…]": the script must have compared the output of every other command with
+// its schema.
 func cmdSchemas(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 && args[0] != "but" {
 		ts.Fatalf("usage: schemas [but COMMAND…]")

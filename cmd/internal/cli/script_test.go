@@ -28,8 +28,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// TestMain makes this test binary the programs that the scripts run. They run where the
-// tests do: in namespaces of their own, where the privileges allow that.
+// TestMain lets this test binary be the programs in the scripts. They run in namespaces of their own if the privileges
+// allow it.
 func TestMain(m *testing.M) {
 	if code, is := engine.TrialMain(); is { // of a test that calls Main with run --embedded
 		os.Exit(code)
@@ -59,9 +59,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real control socket, until
-// SIGINT; its mirror is SOCKET.counters.mirror, which mkmirror may write. Its queue pairs near and
-// far are connected, alone is not; posting to slow never ends.
+// fakeInstance implements "fakeinstance SOCKET": an instance in memory with a real control socket, until SIGINT. Its
+// mirror is SOCKET.counters.mirror, which the script may write by mkmirror. The queue pairs near and far are
+// connected, and alone is not. Posting to slow never ends.
 func fakeInstance() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -81,8 +81,8 @@ func fakeInstance() {
 	}
 }
 
-// slowInstance completes 300 operations of the queue pair slow, makes the file begun, and waits
-// until its caller gives up.
+// slowInstance completes 300 operations of the queue pair slow. Then it creates the file begun, and waits until its
+// caller gives up.
 type slowInstance struct {
 	dataplane.Service
 	begun string
@@ -113,7 +113,7 @@ func (s slowInstance) QueuePairs() dataplane.QueuePairs {
 	return slowQueuePairs{s.Service.QueuePairs(), s.begun}
 }
 
-// slowQueuePairs post to a queue pair "slow" until their caller gives up.
+// slowQueuePairs has a queue pair "slow", to which posting lasts until the caller gives up.
 type slowQueuePairs struct {
 	dataplane.QueuePairs
 	begun string
@@ -130,11 +130,10 @@ func (s slowQueuePairs) Post(ctx context.Context, name string, op dataplane.Oper
 	return dataplane.Posted{Completed: 298, Errors: 2}, ctx.Err()
 }
 
-// patience bounds every wait of a script.
+// patience limits every wait of a script.
 const patience = time.Minute
 
-// cmdAwait is "await FILE [REGEXP]": waits until the file exists, and its content matches the
-// expression.
+// cmdAwait implements "await FILE [REGEXP]": it waits until the file exists and its content matches.
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await FILE [REGEXP]")
@@ -159,8 +158,7 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("awaiting %v in vain; there is:\n%s", args, data)
 }
 
-// cmdEventually is "eventually COMMAND ARGS…": runs it again and again until
-// it ends with 0.
+// cmdEventually implements "eventually COMMAND ARGS…": it repeats the command until it succeeds.
 func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: eventually COMMAND [ARGS…]")
@@ -174,9 +172,8 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%v: %v", args, err)
 }
 
-// TestScripts runs every command line of testdata/script end to end, each as a
-// process of its own.
-func TestScripts(t *testing.T) {
+// Each command line of testdata/script runs as a process of its own.
+func TestScriptsPrintWhatTheySay(t *testing.T) {
 	schemas, err := filepath.Abs(schemaDir)
 	if err != nil {
 		t.Fatal(err)
@@ -200,8 +197,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition reports a capability of the machine to a script. "netns": the process may make network namespaces and attach
-// programs. "ipsec": the kernel lists IPsec policies.
+// condition tells a script about the machine. "netns" means that the process may make network namespaces and attach
+// programs, and "ipsec" that the kernel lists IPsec policies.
 func condition(name string) (bool, error) {
 	switch name {
 	case "netns":
@@ -212,7 +209,7 @@ func condition(name string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", name)
 }
 
-// cmdExits is "exits CODE COMMAND ARGS…": the command ends with exactly CODE.
+// cmdExits implements "exits CODE COMMAND ARGS…": the command must end with exactly this code.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARGS…]")

@@ -6,15 +6,14 @@ import (
 	"os"
 )
 
-// notifySystemd tells the service manager a state, such as "READY=1", when
-// this process runs as a unit of Type=notify. It does nothing elsewhere.
-// See sd_notify(3).
+// notifySystemd tells the service manager a state, such as "READY=1". It does nothing unless this process runs as a unit
+// of Type=notify. See sd_notify(3).
 func notifySystemd(state string) error {
 	addr := os.Getenv("NOTIFY_SOCKET")
 	if addr == "" {
 		return nil
 	}
-	if addr[0] == '@' {
+	if addr[0] == '@' { // an abstract socket
 		addr = "\x00" + addr[1:]
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: addr, Net: "unixgram"})

@@ -16,7 +16,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 )
 
-func TestNotifySystemd(t *testing.T) {
+func TestNotifySystemdReachesTheSocketOfTheServiceManager(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ft") // t.TempDir is too long for a socket's name
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +48,8 @@ func TestNotifySystemd(t *testing.T) {
 	}
 }
 
-// TestRunTellsServiceManager: READY comes when there are values to read, and
-// STOPPING before the end.
-func TestRunTellsServiceManager(t *testing.T) {
+// READY comes once there are values to read, and STOPPING before the end.
+func TestRunTellsTheServiceManagerReadyAndStopping(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("instances run on Linux")
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func (c *selftestCmd) Run(env *Env) error {
 	return nil
 }
 
-// options returns the options that the flags stand for, without those of --config.
+// options returns the options given by the flags, without those of --config.
 func (c *selftestCmd) options(env *Env) selftest.Options {
 	return selftest.Options{
 		Interface: c.Interface,
@@ -129,24 +128,8 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 	}
 }
 
-// agreed asks on the terminal. Without a terminal there is no agreement.
+// agreed reports whether the user answers yes. Input that ends without a whole line is a no.
 func agreed(env *Env) bool {
-	fmt.Fprint(env.Stderr, "Go on? [y/N] ")
-	line, err := await(env.Context, func() (string, error) { return bufio.NewReader(env.Stdin).ReadString('\n') })
-	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
-}
-
-// hintInterface makes err a mistake of the command line if this host has no interface of that name, and adds the names
-// that it has.
-func hintInterface(err error, name string) error {
-	if _, missing := net.InterfaceByName(name); name == "" || missing == nil {
-		return err
-	}
-
-	links, _ := net.Interfaces() // without the list the hint names none
-	names := make([]string, len(links))
-	for i, link := range links {
-		names[i] = link.Name
-	}
-	return &usageError{withHint(err, "--interface NAME, which is one of %s", strings.Join(names, ", "))}
+	answer, err := ask(env, "Go on?")
+	return err == nil && strings.HasPrefix(answer, "y")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// controlCommands are the command lines of all commands that ask a running instance and end.
+// controlCommands has a command line for each command that asks a running instance and ends.
 var controlCommands = map[string]string{
 	"flowtally flows list":          "flows list",
 	"flowtally flows add":           "flows add web any",
@@ -36,7 +36,7 @@ var controlCommands = map[string]string{
 	"flowtally apply":               "apply",
 }
 
-// silent is an instance whose process stands still: its host replies to Info alone.
+// silent is an instance whose plugin is stopped. Its host replies only to Info.
 type silent struct{ dataplane.Service }
 
 func (silent) Placements(ctx context.Context, _ ...string) ([]dataplane.Placement, error) {
@@ -49,7 +49,7 @@ func (silent) AddFlows(ctx context.Context, _ ...flow.Flow) ([]dataplane.Placeme
 	return nil, ctx.Err()
 }
 
-// Each command says whom it waits for, whether the host or its plugin does not reply, and gives up when it was told to.
+// In some cases the host does not reply, in others its plugin does not.
 func TestACommandSaysWhomItWaitsForAndGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	stopped := filepath.Join(dir, "stopped.sock")
@@ -111,7 +111,7 @@ func TestACommandSaysWhomItWaitsForAndGivesUp(t *testing.T) {
 	}
 }
 
-// A command with --socket is a control command, or one of those that bound their questions themselves.
+// Each command with --socket is a control command, except for a few that limit their waiting in other ways.
 func TestEachControlCommandHasATimeout(t *testing.T) {
 	others := []string{"flowtally run", "flowtally export", "flowtally selftest"}
 	var r root

@@ -56,7 +56,7 @@ func (c *topCmd) Run(env *Env) error {
 
 // onTerminal shows the live table.
 func (c *topCmd) onTerminal(env *Env, wanted *selection.Selection) error {
-	column, _ := top.ParseColumn(c.Sort) // the enum of --sort has its names
+	column, _ := top.ParseColumn(c.Sort) // the parser has checked it against the enum
 	o := top.Options{
 		Open:     func() (*shm.Instance, error) { return openFollowed(c.readerFlag) },
 		Path:     c.writtenPath(),
@@ -111,14 +111,14 @@ func (c *topCmd) print(env *Env, wanted *selection.Selection) error {
 	}
 }
 
-// nextLook reads the mirror, or the file that has its name now, and computes the rates since before. While the file
-// cannot be read it returns the values of before again.
+// nextLook reads the mirror and computes the rates since before. If a new file has taken the mirror's name, it reads that
+// one. While the file is unreadable, it returns the values of before again.
 func nextLook(m *mirror, wanted *selection.Selection, before *view.Reading) (*view.Reading, error) {
 	m.reopen()
 	r, err := m.read(wanted)
 	var unmet *selection.UnmetError
 	switch {
-	case err == nil, errors.As(err, &unmet): // the named counters may not exist now: the table shows that
+	case err == nil, errors.As(err, &unmet): // a named counter may come and go, and the table shows it
 	case m.ends(err):
 		return nil, mirrorError(m.path, err)
 	default:
@@ -128,7 +128,7 @@ func nextLook(m *mirror, wanted *selection.Selection, before *view.Reading) (*vi
 	return r, nil
 }
 
-// printLook prints one look. Tables are apart by a blank line.
+// printLook prints one look, with a blank line between two tables.
 func (c *topCmd) printLook(out io.Writer, r *view.Reading, first bool) error {
 	if c.json() {
 		return format.JSON(out, view.ToTopJSON(r))

@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-//go:generate go test -run TestTroubleshootingDocument -update
+//go:generate go test -run TestTroubleshootingListsEachSentinelAndNextStep -update
 
-// sentinels are the packages whose errors a user or an embedder meets, by their names in a program.
+// sentinels lists the packages whose errors a user or an embedder may get.
 var sentinels = []string{"dataplane", "dataplane/flow", "shm", "plugin", "probe", "xdp", "ibv", "ibv/flexio", "ibv/ibvtest", "dataplane/engine/backend"}
 
-// steps are the next steps of sentinels that no command shows by themselves.
+// steps has the next steps of sentinels that no command prints by itself.
 var steps = map[string]string{
 	"dataplane.ErrInvalid":  "correct the flow or the configuration as the text says",
 	"flow.ErrInvalid":       "correct the flow as the text says; docs/flows.md defines the fields",
@@ -61,9 +61,9 @@ var steps = map[string]string{
 	"backend.ErrUndone":     "do as the rest of the text says; the flows that may lack packets have a discontinuity",
 }
 
-// TestTroubleshootingDocument: docs/troubleshooting.md has every sentinel of the packages with its cause, from its
-// comment, and its next step, and every next step that a command adds to an error of its own.
-func TestTroubleshootingDocument(t *testing.T) {
+// docs/troubleshooting.md must have every sentinel, with the cause from its comment and its next step, and every next
+// step added by a command. With -update the test writes the document.
+func TestTroubleshootingListsEachSentinelAndNextStep(t *testing.T) {
 	const path, mark = "../../../docs/troubleshooting.md", "<!-- Generated below"
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -198,7 +198,7 @@ func message(e ast.Expr, texts map[string]string) string {
 	})
 }
 
-// hintsBySentinel is the table of hints.go by the names of the sentinels.
+// hintsBySentinel parses the table in hints.go, because only the source has the names of the sentinels.
 func hintsBySentinel(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -226,7 +226,8 @@ func hintsBySentinel(t *testing.T) map[string]string {
 	return found
 }
 
-// ownHints are the calls of withHint with a text: the file's command, the message, the next step.
+// ownHints parses the calls of withHint with a literal text. For each it returns the command, the message and the next
+// step.
 func ownHints(t *testing.T) (all [][3]string) {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")
@@ -257,7 +258,8 @@ func ownHints(t *testing.T) (all [][3]string) {
 			if text == "" {
 				text = "of the sentinel that it wraps"
 			}
-			all = append(all, [3]string{strings.TrimSuffix(strings.TrimSuffix(path, ".go"), "_linux"), text, step})
+			command, _, _ := strings.Cut(strings.TrimSuffix(path, ".go"), "_")
+			all = append(all, [3]string{command, text, step})
 			return true
 		})
 	}

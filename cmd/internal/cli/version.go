@@ -36,7 +36,7 @@ func (c *versionCmd) Run(env *Env) error {
 	return err
 }
 
-// versionFlag is --version, which asks for the versions in place of any command.
+// versionFlag is --version, which prints the versions and ignores the rest of the command line.
 type versionFlag bool
 
 // BeforeReset is called by the parser where the flag is given.
@@ -51,8 +51,8 @@ func (v versions) String() string {
 		v.Version, v.Commit, v.Go, v.Plugin, v.Mirror)
 }
 
-// readVersions reads the linker's data in the binary: the module's version and the commit, marked
-// when the tree was not clean.
+// readVersions returns the versions of this binary. The module's version and the commit come from the data that the go
+// command puts into it; a commit built from a changed tree is marked.
 func readVersions() versions {
 	v := versions{
 		Schema:  1,

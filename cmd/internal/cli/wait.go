@@ -33,7 +33,7 @@ Examples:
   flowtally wait near-sent --at-least 100000 --timeout 30s -o json`
 }
 
-// Run ends with 0 only if the number was reached: a script may go on behind it.
+// Run returns nil only if the number was reached, because a script goes on after it.
 func (c *waitCmd) Run(env *Env) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %s: not below 0", c.Timeout)
@@ -52,7 +52,7 @@ func (c *waitCmd) Run(env *Env) error {
 	}
 	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
 	err = w.wait(ctx)
-	m.reopen() // errors and output name the file that the value is of
+	m.reopen() // errors and output must name the file of the last value
 
 	switch {
 	case err == nil:
@@ -74,13 +74,13 @@ type waiter struct {
 	talk   io.Writer
 	entry  shm.Entry
 	last   observed
-	first  *observed // changes and errors are counted from it; nil: nothing was read
+	first  *observed // the base for changes and errors; nil before the first read
 }
 
-// observed is a value that a waiter has read.
+// observed is one reading of the counter.
 type observed struct {
 	value shm.Value
-	words bool // it came from a device's words
+	words bool // read from a device's words, rather than published
 }
 
 // see records a value.
@@ -91,7 +91,7 @@ func (w *waiter) see(v shm.Value, words bool) {
 	}
 }
 
-// wait waits on a device's words as long as a device writes them, and then on published values.
+// wait waits on the device's words as long as a device writes them, and then on published values.
 func (w *waiter) wait(ctx context.Context) error {
 	counter, err := w.mirror.in.Counter(w.cmd.Name)
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *waiter) wait(ctx context.Context) error {
 	return w.waitForPublished(ctx, counter)
 }
 
-// unknown adds the nearest name of a counter to the error for an unknown name.
+// unknown adds a similar name of a counter to the error for an unknown name.
 func (w *waiter) unknown(err error) error {
 	if !errors.Is(err, shm.ErrNotFound) {
 		return err
@@ -118,7 +118,7 @@ func (w *waiter) unknown(err error) error {
 	return selection.UnknownName(w.mirror.path, w.cmd.Name, entries)
 }
 
-// describe reads the catalogue's entry of the counter.
+// describe reads the counter's entry in the catalogue. It returns false if there is none now.
 func (w *waiter) describe() bool {
 	found, err := w.mirror.reader.Find(w.cmd.Name)
 	if err != nil || len(found) != 1 {
@@ -128,23 +128,23 @@ func (w *waiter) describe() bool {
 	return true
 }
 
-// readFirst reads the value before the first sleep, and says so if the writer cannot wake this process. It drops the
-// error of reading: the wait meets it again.
+// readFirst reads the value before the first sleep. It prints a message if the writer cannot wake this process. It drops
+// an error of reading, because the wait itself will return it.
 func (w *waiter) readFirst(counter *shm.NamedCounter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
 
 	if n := w.cmd.AtLeast; n != nil && v.SampledAt != 0 && v.Packets >= *n {
-		return // there is nothing to wait for
+		return // there will be no sleep
 	}
 	if why := w.mirror.reader.Wakeable(); why != nil {
 		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, format.PrintableLines(why.Error()))
 	}
 }
 
-// waitForPublished waits for published values. If the first value came from words, the published one may be older: that
-// is no change, and its errors are not new.
+// waitForPublished waits for published values. If the first value came from the device's words, the published one may be
+// older. So a lower value is not a change, and errors up to the first value's are not new.
 func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
 	first := w.first.value
 	for since := first; ; since = w.last.value {

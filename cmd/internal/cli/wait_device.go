@@ -9,11 +9,11 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// devicePeriod is how often a wait polls words: a device cannot wake a process.
+// devicePeriod is how often a wait polls the device's words, because a device cannot wake a process.
 const devicePeriod = time.Millisecond
 
-// waitForDevice waits as shm.Reader.Wait does, but on the device's words, with no poller in between. over means that
-// the wait has ended, with err. If it has not, no device writes the words now: the caller waits for published values.
+// waitForDevice waits like shm.Reader.Wait, but on the words that a device writes, without a poller in between. If over,
+// the wait has ended with err. If not, no device writes the words now, and the caller must wait for published values.
 func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, err error) {
 	r := w.mirror.reader
 	d, err := r.Device(h)
@@ -25,7 +25,7 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 	tick := time.NewTicker(devicePeriod)
 	defer tick.Stop()
 	for {
-		status := r.Status() // before the totals, so that those of a dead writer are its last ones
+		status := r.Status() // read it before the totals: if the writer is dead, these are then its last ones
 		over, err := w.readDevice(load)
 		switch {
 		case over:
@@ -42,9 +42,11 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 	}
 }
 
-// readDevice loads a value, and reports whether it ends the wait, and with which error. If it does not, an error means
-// that no value could be loaded. Reached completions take precedence over errors, but are loaded before them, so the
-// first look may lack some: an error ends the wait at the second look.
+// readDevice loads a value and reports whether it ends the wait, and with which error. If not over, err is an error of
+// loading.
+//
+// A reached threshold beats an error. load reads the completions before the errors, so completions counted in between are
+// missing from the value. We therefore look a second time before an error ends the wait.
 func (w *waiter) readDevice(load func() (shm.Value, error)) (over bool, err error) {
 	for range 2 {
 		v, err := load()

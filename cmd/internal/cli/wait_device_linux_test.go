@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// wordsMirror is a mirror with the completion counter sent, for which a device writes: the
-// poller has published 10 completions and 1 error, and publishes no more.
+// wordsMirror is a mirror with the completion counter sent, to which a device writes. The poller has published 10
+// completions and 1 error, and publishes nothing more.
 type wordsMirror struct {
 	t          *testing.T
 	path       string
@@ -95,9 +95,8 @@ func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 	}
 }
 
-// TestGetReadsWords: get shows the device's value, and the published value if the device's cannot
-// be read.
-func TestGetReadsWords(t *testing.T) {
+// It shows the published one if the device's memory is unreadable.
+func TestGetShowsTheDevicesValueElseThePublishedOne(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(123_456, 7)
 	m.shows("sent completion 123,456 7 now rdma efa0 comp_cntr+external, its words", 123_456, 7, true)
@@ -128,8 +127,7 @@ func TestGetReadsWords(t *testing.T) {
 	}
 }
 
-// TestGetWithoutWords: the device counts for it no more.
-func TestGetWithoutWords(t *testing.T) {
+func TestGetShowsThePublishedValueOnceTheDeviceStops(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(20, 1)
 	if err := m.w.ClearDevice(m.h); err != nil {
@@ -141,9 +139,8 @@ func TestGetWithoutWords(t *testing.T) {
 	}
 }
 
-// TestTopReadsWords: the rate is the change of the words between two screens, whatever is
-// published.
-func TestTopReadsWords(t *testing.T) {
+// The rate is the change of the words between two screens, whatever the poller publishes.
+func TestTopComputesRatesFromTheDevicesWords(t *testing.T) {
 	m := newWordsMirror(t)
 	o, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
 	if err != nil {
@@ -184,8 +181,8 @@ func (m *wordsMirror) wait(args ...string) (done chan string) {
 	return done
 }
 
-// TestWaitReadsWords: the device's words end a wait, with no value published.
-func TestWaitReadsWords(t *testing.T) {
+// The poller publishes nothing meanwhile.
+func TestDevicesWordsEndAWait(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		args       []string
@@ -224,9 +221,8 @@ func TestWaitReadsWords(t *testing.T) {
 	}
 }
 
-// TestWaitLooksAgainAtAnError: completions that were counted between the look at them and
-// that at the errors come first.
-func TestWaitLooksAgainAtAnError(t *testing.T) {
+// The device counts completions and an error between the reads of the two words. The completions must win.
+func TestWaitPrefersReachedCompletionsToErrors(t *testing.T) {
 	threshold := uint64(50)
 	for _, tt := range []struct {
 		name string
@@ -251,9 +247,8 @@ func TestWaitLooksAgainAtAnError(t *testing.T) {
 	}
 }
 
-// TestWaitGoesOnWithoutWords: where the device counts no more, the rest is waited for as it
-// is published; that this is of before the words at first is no change.
-func TestWaitGoesOnWithoutWords(t *testing.T) {
+// The first published value may be older than the words. That must not count as a change.
+func TestWaitGoesOnWithPublishedValuesOnceTheDeviceStops(t *testing.T) {
 	threshold := uint64(200)
 	for _, atLeast := range []*uint64{&threshold, nil} {
 		m := newWordsMirror(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestWaitGoesOnOverGrowth: a mirror grows while a wait sleeps, and a count after that ends the
-// wait.
-func TestWaitGoesOnOverGrowth(t *testing.T) {
+// The mirror grows while the wait sleeps, and a count after that ends the wait.
+func TestWaitSurvivesAGrowingMirror(t *testing.T) {
 	path, w := webMirror(t)
 	type ended struct {
 		code      int
@@ -48,8 +47,7 @@ func TestWaitGoesOnOverGrowth(t *testing.T) {
 	}
 }
 
-// TestWaitEndsOnAMirrorWithoutSuccessor: the file says that another takes its name, and
-// no writer gives it.
+// The file says that it was replaced, but no writer creates the new one.
 func TestWaitEndsOnAMirrorWithoutSuccessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m", "x.mirror")
 	w, err := shm.Create(shm.Options{Path: path, Counters: 64, HeartbeatPeriod: 10 * time.Millisecond})

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// warningJSON describes a part of the configuration that run accepts although it is probably a mistake.
+// warningJSON is a warning about a part of the configuration: valid, but probably a mistake.
 type warningJSON struct {
 	Object     string `json:"object"`
 	Text       string `json:"text"`
@@ -32,7 +32,7 @@ func configWarnings(cfg dataplane.Config) [][]warningJSON {
 	}
 }
 
-// mostWarnings bounds the warnings of one kind that are printed: each flow may have one.
+// mostWarnings is the most warnings of a kind to print. Each of thousands of flows may have one.
 const mostWarnings = 20
 
 // printWarnings prints the first warnings of each kind.
@@ -47,7 +47,7 @@ func printWarnings(w io.Writer, kinds [][]warningJSON) {
 	}
 }
 
-// unguardedFlows names the drop flows that a packet can evade.
+// unguardedFlows warns about drop flows that an attacker's packet can evade.
 func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
 	for _, f := range flow.Unguarded(cfg.Flows) {
 		out = append(out, warningJSON{
@@ -59,10 +59,10 @@ func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-// mostWinners bounds the flows that are named as the winners over a hidden one.
+// mostWinners is the most flows to name as the winners over a hidden flow.
 const mostWinners = 4
 
-// hiddenFlows names the flows that can count no packet, because other flows win over them on all of their packets.
+// hiddenFlows warns about flows that cannot count any packet, because other flows win all of theirs.
 func hiddenFlows(cfg dataplane.Config) (out []warningJSON) {
 	winnersByName, err := engine.Hidden(cfg)
 	if err != nil {
@@ -84,7 +84,7 @@ func hiddenFlows(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-// lowLimits names the limits of the mirror that the configuration itself exceeds.
+// lowLimits warns about limits of the mirror exceeded by the configuration itself.
 func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.MirrorConfig) (out []warningJSON) {
 	var counters, latency int
 	for _, f := range flows {
@@ -112,8 +112,8 @@ func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.Mirro
 	return out
 }
 
-// missingInterfaces names the interfaces of a configuration that this host lacks now. The configuration may be for
-// another host, or for later.
+// missingInterfaces warns about configured interfaces missing on this host. That may be right: the configuration may be
+// for another host, or the interface may appear later.
 func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	links, err := net.Interfaces()
 	if err != nil || cfg.Backend == "sim" {
@@ -143,21 +143,22 @@ func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-// missingOnHost names the groups and the processor for which a start on this host is refused.
+// missingOnHost warns about groups and features of the processor without which a start on this host will be refused.
 func missingOnHost(cfg dataplane.Config) (out []warningJSON) {
 	err := engine.CheckHost(cfg)
 	if err == nil {
 		return nil
 	}
 
-	for line := range strings.Lines(err.Error()) { // errors.Join has one a line
+	for line := range strings.Lines(err.Error()) { // errors.Join separates errors by newlines
 		object, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		out = append(out, warningJSON{object, text, "a start on this host is refused"})
 	}
 	return out
 }
 
-// stackedInterfaces names the interfaces of this host that see the packets of another configured interface again.
+// stackedInterfaces warns about interfaces that see the packets of another configured interface again, such as a bond
+// and its members: each packet would count twice.
 func stackedInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	if cfg.Backend == "sim" {
 		return nil // nothing counts on this host

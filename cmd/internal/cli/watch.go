@@ -57,7 +57,7 @@ func (c *watchCmd) Run(env *Env) error {
 	first, err := m.read(wanted)
 	var unmet *selection.UnmetError
 	switch {
-	case c.History && errors.As(err, &unmet): // the history may have changes of a counter that was removed
+	case c.History && errors.As(err, &unmet): // the history may still have changes of a removed counter
 		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unmet.Error()))
 	case err != nil:
 		return err
@@ -98,25 +98,25 @@ type watcher struct {
 	printer view.ChangePrinter
 	talk    io.Writer
 	wanted  *selection.Selection
-	left    uint64 // changes still to be printed
+	left    uint64 // changes still to print
 
-	quietAt time.Time // when the user is told that nothing has changed; zero: he was told, or something has changed
+	quietAt time.Time // when to tell the user that nothing has changed; zero once told, or after a change
 	shown   int       // counters, or sums, at the start
 
-	sums       []view.Counter // as printed last; nil: single changes are printed
-	sumsBehind bool           // a counter has changed since
+	sums       []view.Counter // the last printed ones; nil to print single changes
+	sumsBehind bool           // a counter has changed since then
 
 	cursor          *shm.Cursor
 	valueByHandle   map[shm.Handle]shm.Value // the newest value of each counter
-	watchedByHandle map[shm.Handle]watched   // as of the last look at the catalogue
-	lookedUp        map[shm.Handle]bool      // since the ring was last empty
+	watchedByHandle map[shm.Handle]watched   // from the last look at the catalogue
+	lookedUp        map[shm.Handle]bool      // entries read since the ring was last empty
 	newest          int64                    // sample time of the newest change seen
-	seenInLastFile  int64                    // changes sampled no later were in the file before this one
-	state           string                   // of the writer, as last printed
+	seenInLastFile  int64                    // newest when the file was replaced: a new file repeats earlier changes
+	state           string                   // the last printed state of the writer
 	buf             [256]shm.Record
 }
 
-// newWatcher returns a watcher that goes on from the reading first.
+// newWatcher returns a watcher that continues from the reading first.
 func (c *watchCmd) newWatcher(env *Env, m *mirror, wanted *selection.Selection, first *view.Reading) *watcher {
 	w := &watcher{
 		mirror:  m,
@@ -136,7 +136,7 @@ func (c *watchCmd) newWatcher(env *Env, m *mirror, wanted *selection.Selection, 
 	return w
 }
 
-// start begins with the next change, or with the oldest one in the ring.
+// start opens the ring of the current file, at the next change or at the oldest one in it.
 func (w *watcher) start(oldest bool) (err error) {
 	if w.cursor, err = w.mirror.reader.History(); err != nil {
 		return mirrorError(w.mirror.path, err)
@@ -150,7 +150,7 @@ func (w *watcher) start(oldest bool) (err error) {
 	return nil
 }
 
-// drain prints the records that have come into the ring.
+// drain prints the new records in the ring, until it is empty or enough changes are printed.
 func (w *watcher) drain() error {
 	for w.left > 0 {
 		n, lost, err := w.cursor.Next(w.buf[:min(uint64(len(w.buf)), w.left)])
@@ -158,10 +158,10 @@ func (w *watcher) drain() error {
 			return err
 		}
 		if lost > 0 {
-			clear(w.valueByHandle) // no base for a difference across the gap
+			clear(w.valueByHandle) // differences across the gap would be wrong
 			w.sumsBehind = true
 			if w.sums != nil {
-				continue // sums are of the present values, and lack nothing
+				continue // sums are read from the current values, so they miss nothing
 			}
 			if err := w.printer.Lost(lost); err != nil {
 				return err
@@ -181,13 +181,13 @@ func (w *watcher) drain() error {
 	return nil
 }
 
-// record prints a change, or notes it for the sums.
+// record prints a change, or remembers it for the sums.
 func (w *watcher) record(rec shm.Record) error {
 	if rec.Kind != 0 || rec.Value.SampledAt <= w.seenInLastFile {
 		return nil
 	}
 	of, err := w.counter(rec.Handle)
-	if lost(err) { // before its name was read
+	if lost(err) { // the file is useless now, and this counter's name was never read
 		return w.printer.Lost(1)
 	}
 	if err != nil {
@@ -217,14 +217,14 @@ func (w *watcher) record(rec shm.Record) error {
 	return w.printer.Change(ch)
 }
 
-// watched is a counter whose changes are in the history.
+// watched is a counter with changes in the history.
 type watched struct {
 	counter view.Counter
 	wanted  bool
 }
 
-// counter returns the catalogue's entry of a counter; of a removed counter, its last one. An entry can change (stale,
-// ambiguous, removed), so it is looked up again, but once for all changes that the ring holds.
+// counter returns the catalogue's entry of a counter, or the last known one of a removed counter. Entries change: they
+// become stale, ambiguous or removed. So counter reads an entry again for each batch of changes, but only once per batch.
 func (w *watcher) counter(h shm.Handle) (watched, error) {
 	last, known := w.watchedByHandle[h]
 	if w.lookedUp[h] {
@@ -238,7 +238,8 @@ func (w *watcher) counter(h shm.Handle) (watched, error) {
 		last.counter.Gone = true
 	case gone || err == nil:
 		last = watched{view.NewCounter(e), w.wanted.Has(e)}
-		last.counter.Index, last.counter.Generation = h.Index, h.Generation
+		last.counter.Index = h.Index
+		last.counter.Generation = h.Generation
 		last.counter.Gone = gone
 	case lost(err) && known:
 		return last, nil
@@ -250,7 +251,7 @@ func (w *watcher) counter(h shm.Handle) (watched, error) {
 	return last, nil
 }
 
-// printSums prints the sums that differ from those printed last, if a counter has changed.
+// printSums prints the changed sums, if any counter has changed.
 func (w *watcher) printSums() error {
 	if !w.sumsBehind || w.sums == nil {
 		return nil
@@ -274,10 +275,10 @@ func (w *watcher) printSums() error {
 	return nil
 }
 
-// followMirror goes on in another file that has taken the mirror's name, and prints changes of the writer's state.
+// followMirror switches to a new file of the mirror's name, and prints changes of the writer's state.
 func (w *watcher) followMirror() error {
 	if w.mirror.replaced() {
-		// The old file got changes until its writer gave it up.
+		// The writer may have recorded more in the old file before it moved on.
 		if err := w.drain(); err != nil && !lost(err) {
 			return err
 		}
@@ -299,11 +300,11 @@ func (w *watcher) followMirror() error {
 	return nil
 }
 
-// quietAfter is how long nothing changes until the user is told. A change comes into the history within
-// mirror.history_period, which is a second by default.
+// quietAfter is how long to wait for a change before telling the user that there is none. A change reaches the history
+// within mirror.history_period, which is a second by default.
 const quietAfter = 3 * time.Second
 
-// tellQuiet says once that nothing has changed yet: an empty output does not show that the watch works.
+// tellQuiet says once that nothing has changed yet. Otherwise the user cannot tell an idle watch from a broken one.
 func (w *watcher) tellQuiet() {
 	if w.quietAt.IsZero() || time.Now().Before(w.quietAt) {
 		return

@@ -1,5 +1,5 @@
-// Package completion completes command lines in shells: the scripts that a shell sources, and the walk over the model
-// of the command line that they ask for candidates.
+// Package completion completes command lines in shells. It has the scripts for a shell to source, and the search for
+// candidates that these scripts call.
 package completion
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Complete returns the candidates for the last of words: it walks the model along the words before. valuesOf returns
-// the values of a flag or an argument; given are the values of the flags before it.
+// Complete returns the candidates for the last word, given the words before it. valuesOf must return the possible values
+// of a flag or an argument; its argument given has the values of the flags so far.
 func Complete(node *kong.Node, words []string, valuesOf func(v *kong.Value, given map[string]string) []string) []string {
 	w := walk{node: node, given: map[string]string{}}
 	before, last := words[:len(words)-1], words[len(words)-1]
@@ -20,15 +20,15 @@ func Complete(node *kong.Node, words []string, valuesOf func(v *kong.Value, give
 	return slices.DeleteFunc(w.candidates(last, valuesOf), func(s string) bool { return !strings.HasPrefix(s, last) })
 }
 
-// walk is where the words of a command line have led.
+// walk is a position in the model of the command line.
 type walk struct {
 	node    *kong.Node
-	args    int               // arguments of the node so far
-	pending *kong.Flag        // waits for its value; nil: none does
+	args    int               // how many arguments of the node are given
+	pending *kong.Flag        // the last word, if it is a flag without its value
 	given   map[string]string // value by flag
 }
 
-// step takes in one word.
+// step moves on by one word.
 func (w *walk) step(word string) {
 	switch {
 	case w.pending != nil:
@@ -56,8 +56,7 @@ func (w *walk) step(word string) {
 	}
 }
 
-// candidates returns the words that may stand in the place of last. Of those the caller keeps the ones that begin with
-// it.
+// candidates returns the possible words at this position. The caller filters them by the prefix last.
 func (w *walk) candidates(last string, valuesOf func(v *kong.Value, given map[string]string) []string) (out []string) {
 	name, _, hasValue := strings.Cut(last, "=")
 	switch {
@@ -92,7 +91,7 @@ func (w *walk) candidates(last string, valuesOf func(v *kong.Value, given map[st
 		if w.args >= len(w.node.Positional) && !p.IsCumulative() {
 			return nil
 		}
-		// The command would take a counter with such a name for a flag.
+		// The names come from a mirror, and a name with a dash would change the command by becoming a flag.
 		return slices.DeleteFunc(valuesOf(p, w.given), func(s string) bool { return strings.HasPrefix(s, "-") })
 	}
 	return out

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A counter that is named like a flag is no candidate for an argument: the command would take it for the flag.
+// A mirror may name a counter like a flag. Completing it as an argument would set the flag.
 func TestCompleteLeavesOutFlagsOfAMirror(t *testing.T) {
 	var model struct {
 		Get struct {

@@ -4,9 +4,9 @@ package completion
 func Script(shell string) string { return scripts[shell] }
 
 var scripts = map[string]string{
-	// Bash breaks words at ":" and "=", which names and flags contain: the line is split at blanks
-	// instead, and the part before the break is cut off again. Bash puts a candidate into the line as it is: each is
-	// quoted, because names and labels come from the writer of a mirror.
+	// Bash breaks words at ":" and "=", but names and flags contain both. So we split the line at blanks ourselves, and
+	// then cut off what bash takes for the previous words. Bash inserts a candidate without quoting it. We quote each,
+	// because names and labels come from the writer of a mirror, who may be hostile.
 	"bash": `# flowtally: source <(flowtally completion bash)
 _flowtally() {
 	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words found

@@ -1,4 +1,4 @@
-// Package cost prints what a packet costs in XDP: typically, and at worst, whoever sends it.
+// Package cost prints what a packet costs in XDP: typically, and at worst if an attacker chooses the packet.
 package cost
 
 import (
@@ -53,14 +53,14 @@ func stepsOf(w dataplane.WorstCost) stepsJSON { return stepsJSON{w.Nodes, w.Rule
 
 func round(x float64) float64 { return math.Round(10*x) / 10 }
 
-// Line returns a cost in one line.
+// Line returns the cost in one line.
 func Line(c *dataplane.Cost) string {
 	w := c.Worst()
 	return fmt.Sprintf("about %.0f ns a packet, %s at worst (%s)", c.NS, about(w.NS), steps(w))
 }
 
-// Text returns a line for the typical cost, and one for the worst of each kind of frame. Each begins with a word, and
-// blanks up to the width.
+// Text returns a line for the typical cost, and a line with the worst cost of each kind of frame. The values begin at
+// column width.
 func Text(c *dataplane.Cost, width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s%.1f nodes and %.1f rules a packet, about %.0f ns\n", width, "typical", c.Nodes, c.Rules, c.NS)
@@ -73,12 +73,12 @@ func Text(c *dataplane.Cost, width int) string {
 	return b.String()
 }
 
-// steps returns the nodes and rules that a packet meets, in words.
+// steps returns the nodes and rules visited by a packet, in words.
 func steps(w dataplane.WorstCost) string {
 	return format.Plural(uint64(w.Nodes), "node", "nodes") + " and " + format.Plural(uint64(w.Rules), "rule", "rules")
 }
 
-// about is a time of two digits or more.
+// about returns a time in a unit that shows at least two digits.
 func about(ns float64) string {
 	if ns < 10_000 {
 		return fmt.Sprintf("%.0f ns", ns)

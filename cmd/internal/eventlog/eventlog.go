@@ -1,4 +1,4 @@
-// Package eventlog logs the events of an instance, a burst of alike ones as one line.
+// Package eventlog logs the events of an instance. It logs a burst of similar events as one line.
 package eventlog
 
 import (
@@ -10,30 +10,31 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// burstTime is how long a change of a flow's source waits for others that say the same.
+// burstTime is how long a change of a flow's source is held back for similar ones.
 const burstTime = 200 * time.Millisecond
 
-// Log logs events to Logger. When the source of several flows changes for one reason, it logs one line for all of them.
+// Log logs events to Logger. If an interface goes away, the source of each of its flows changes for the same reason, and
+// one line tells about all of them. Log is not safe for concurrent use.
 type Log struct {
 	Logger       *slog.Logger
-	held         []dataplane.Event // each stands for a burst
+	held         []dataplane.Event // one for each burst, without object and time
 	burstByEvent map[dataplane.Event]*burst
 	due          <-chan time.Time
 }
 
-// burst is events that differ in their object and their time alone.
+// burst counts events that differ only in their object and their time.
 type burst struct {
 	object string // of the first
 	n      int
 }
 
-// Due delivers the time at which Flush is to be called. Nil: no event is held.
+// Due returns a channel that becomes readable when the caller must call Flush. It is nil while no event is held back.
 func (l *Log) Due() <-chan time.Time { return l.due }
 
-// Add logs an event, now or at the next Flush.
+// Add logs an event, either at once or at the next Flush.
 func (l *Log) Add(e dataplane.Event) {
 	if e.Kind != dataplane.SourceChanged || e.Lost > 0 {
-		l.Flush() // lines keep the order of events
+		l.Flush() // first, to log events in their order
 		l.line(e, 1)
 		return
 	}
@@ -53,7 +54,7 @@ func (l *Log) Add(e dataplane.Event) {
 	l.held = append(l.held, alike)
 }
 
-// Flush logs the held events.
+// Flush logs the events held back.
 func (l *Log) Flush() {
 	for _, e := range l.held {
 		b := l.burstByEvent[e]
@@ -65,8 +66,8 @@ func (l *Log) Flush() {
 	l.due = nil
 }
 
-// line logs a change of n flows. Changes of flows and conditions are of level debug: the engine has logged them, with
-// more than an event carries.
+// line logs an event of n objects. The engine has already logged changes of flows and conditions, with more details than
+// an event has, so they appear here only at level debug.
 func (l *Log) line(e dataplane.Event, n int) {
 	level := slog.LevelDebug
 	switch e.Kind {

@@ -56,7 +56,7 @@ type othersJSON struct {
 	Linear float64  `json:"linear"` // one rule after the other
 }
 
-// Cost returns the cost class of a classifier, in one line.
+// Cost returns one line about a classifier and what a packet costs in it.
 func Cost(flows int, p *xdp.Plan) string {
 	if p.Rules == 0 {
 		return "no flow that XDP could count"
@@ -71,7 +71,7 @@ func Cost(flows int, p *xdp.Plan) string {
 	return fmt.Sprintf("%s in %s, %s", format.Plural(uint64(flows), "flow", "flows"), strings.Join(in, " and "), cost.Line(&p.Cost))
 }
 
-// PrintClassifierJSON prints the classifier of a number of flows as JSON.
+// PrintClassifierJSON prints a classifier as JSON. flows is the number of flows in it.
 func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
 	out := ClassifierJSON{
 		Schema:    1,
@@ -105,7 +105,7 @@ func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
 
 func round(x float64) float64 { return math.Round(10*x) / 10 }
 
-// PrintClassifier prints the classifier of a number of flows for a person.
+// PrintClassifier prints a classifier for a person. flows is the number of flows in it.
 func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "classifier  %s\n", Cost(flows, p))
@@ -130,7 +130,7 @@ func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
 	return err
 }
 
-// why returns the reason for the choice, for a person.
+// why returns the reason for the choice of this classifier, for a person.
 func why(p *xdp.Plan) string {
 	switch {
 	case p.Rules == 0:
@@ -147,7 +147,7 @@ func why(p *xdp.Plan) string {
 	return "each hashed mask has so many of the rules that a probe for it saves its packets more than it costs the others"
 }
 
-// alternatives returns the table of the chosen classifier and of those that were not.
+// alternatives returns a table that compares the chosen classifier with the others.
 func alternatives(p *xdp.Plan) string {
 	ns := func(n float64) string { return fmt.Sprintf("%.0f", n) }
 	t := format.Table{Heading: []string{"CLASSIFIER", ">NS", "STRUCTURE"}}
@@ -162,5 +162,5 @@ func alternatives(p *xdp.Plan) string {
 	return t.Render()
 }
 
-// trees returns the number of trees. There are some for each class of frames.
+// trees returns the number of trees of all classes of frames together.
 func trees(p *xdp.Plan) int { return p.Trees[0] + p.Trees[1] + p.Trees[2] }

@@ -10,18 +10,18 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle"
 )
 
-// ErrPacket: the text names no packet.
+// ErrPacket: the text does not describe exactly one packet.
 var ErrPacket = errors.New("no packet")
 
-// Result is the part of a flow in the decision about a packet.
+// Result says what became of one flow in the decision about a packet.
 type Result uint8
 
 const (
-	Wins           Result = iota // counts the packet
-	Shadowed                     // matches, and a flow before it wins
-	NoMatch                      // a field differs
-	OtherSide                    // of the other direction
-	OtherInterface               // of another interface
+	Wins           Result = iota // it counts the packet
+	Shadowed                     // it matches, but an earlier flow wins
+	NoMatch                      // a field of the packet differs
+	OtherSide                    // it counts the other direction
+	OtherInterface               // it counts another interface
 )
 
 func (r Result) String() string {
@@ -32,34 +32,34 @@ func (r Result) String() string {
 type Reason struct {
 	Flow   flow.Flow
 	Result Result
-	Term   flow.Match // the first part of the match that the packet does not have
-	Has    flow.Match // the packet's values in its place
+	Term   flow.Match // of NoMatch: the first part of the match that differs
+	Has    flow.Match // of NoMatch: the packet's values for Term
 }
 
 // Explanation is the decision about one packet.
 type Explanation struct {
 	Packet  replay.Packet
-	Headers flow.Match // as they were parsed
-	Winner  int        // the place in Reasons, or -1
+	Headers flow.Match // the parsed packet
+	Winner  int        // an index of Reasons, or -1
 	Drop    bool
-	Reasons []Reason // in the order in which flows win
-	// NoBPF is the reason why the linear matcher has decided in place of the classifier; nil if the classifier has.
+	Reasons []Reason // by precedence
+	// NoBPF is why the linear matcher decided instead of the classifier. Nil if the classifier decided.
 	NoBPF error
-	// Short reports that the kernel runs no program over a frame of this length: the linear matcher has decided.
+	// Short says that the linear matcher decided, because the kernel runs no program on a frame of this length.
 	Short bool
 }
 
-// ErrDiffers: the classifier and the linear matcher have named different flows. One of them has a defect.
+// ErrDiffers: the classifier and the linear matcher chose different flows. One of them has a bug.
 var ErrDiffers = errors.New("the classifier and the linear matcher differ")
 
 // Explainer explains packets by one set of flows.
 type Explainer struct {
 	flows []flow.Flow
-	order []int // in which flows win
+	order []int // indexes of flows, by precedence
 	d     *replay.Decider
 }
 
-// New loads flows.
+// New loads the flows into the classifier. Callers must close the Explainer.
 func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 	d, err := replay.NewDecider(flows, log)
 	if err != nil {
@@ -71,8 +71,7 @@ func New(flows []flow.Flow, log *slog.Logger) (*Explainer, error) {
 // Close frees the classifier. Idempotent.
 func (e *Explainer) Close() error { return e.d.Close() }
 
-// Explain decides a packet. The error satisfies errors.Is(err, ErrDiffers) if the classifier and the linear matcher
-// differ.
+// Explain decides a packet. The error is ErrDiffers if the classifier and the linear matcher disagree.
 func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	v, err := e.d.Decide(p)
 	if err != nil {
@@ -101,7 +100,7 @@ func (e *Explainer) Explain(p replay.Packet) (*Explanation, error) {
 	return x, nil
 }
 
-// whyNot returns the reason why a flow does not count the packet.
+// whyNot returns why a flow does not count the packet.
 func (x *Explanation) whyNot(f flow.Flow) Reason {
 	r := Reason{Flow: f}
 	switch {

@@ -14,9 +14,8 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
-// TestExplainsAsTheLinearMatcher explains 10,000 random and broken packets by random sets of flows. Explain itself
-// compares the classifier with the linear matcher, on both sides and with and without Ethernet; the test compares the
-// reasons with the matches.
+// Explain itself compares the classifier with the linear matcher. The test gives it 10,000 random and broken packets
+// with random sets of flows, on both sides, with and without Ethernet, and checks the reasons.
 func TestExplainsAsTheLinearMatcher(t *testing.T) {
 	need.BPF(t)
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
@@ -62,7 +61,7 @@ func TestExplainsAsTheLinearMatcher(t *testing.T) {
 	}
 }
 
-// checkReasons compares the parts of the flows with their matches.
+// checkReasons checks each flow's result against its match.
 func checkReasons(t *testing.T, x *Explanation, p replay.Packet) {
 	t.Helper()
 	for i, r := range x.Reasons {
@@ -82,8 +81,7 @@ func checkReasons(t *testing.T, x *Explanation, p replay.Packet) {
 	}
 }
 
-// TestBuild: a packet in words becomes a frame that has these fields.
-func TestBuild(t *testing.T) {
+func TestBuildMakesAFrameOfThePacketInWords(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"any", "eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0xffff"},
 		{"eth type 0x88b5", "type 0x88b5"},
@@ -144,8 +142,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildsOrRefuses: of any match a packet is built that it selects, or the match is refused.
-func TestBuildsOrRefuses(t *testing.T) {
+func TestBuildMakesAPacketThatTheMatchSelectsOrRefuses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
 	built := 0
 	for range 3000 {
@@ -168,7 +165,7 @@ func TestBuildsOrRefuses(t *testing.T) {
 	}
 }
 
-func TestParseHex(t *testing.T) {
+func TestParseHexTakesDumpsAndRefusesWords(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want int // bytes; 0: no hex

@@ -12,11 +12,11 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle"
 )
 
-// hexOffset is the offset that begins a line of a hex dump.
+// hexOffset matches the offset at the beginning of a line of a hex dump.
 var hexOffset = regexp.MustCompile(`(?m)^\s*(0x)?[0-9a-fA-F]{4,8}:\s`)
 
-// ParseHex returns the bytes of a packet in hex; blanks, colons and the offsets of a dump by tcpdump -xx may
-// stand in it. ok is false if the text is no hex.
+// ParseHex parses a packet in hex. It ignores blanks, colons, and the offsets of a dump such as tcpdump -xx prints. ok is
+// false if the text is not hex.
 func ParseHex(text string) (b []byte, ok bool) {
 	text = hexOffset.ReplaceAllString(text, "")
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), ""), "0x")
@@ -27,9 +27,9 @@ func ParseHex(text string) (b []byte, ok bool) {
 	return b, true
 }
 
-// Build returns a frame with the fields of m. Fields that m does not name have common values: addresses for
-// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more
-// than one.
+// Build returns a frame with the fields of m. Other fields get common values: addresses for documentation, TTL 64, source
+// port 40000, destination port 9. Each field of m must have exactly one possible value, or Build returns an error that
+// names it.
 func Build(m flow.Match) ([]byte, error) {
 	if m.Incomplete {
 		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
@@ -38,7 +38,7 @@ func Build(m flow.Match) ([]byte, error) {
 	got := oracle.Describe(oracle.Packet{Frame: b})
 	for _, t := range m.Terms() {
 		if t.Untagged || t.Inner() != nil && t.Inner().Untagged {
-			continue // a packet without a vlan clause has no tag, and its description no word for it
+			continue // we built no tag, and Describe has no word for a missing one
 		}
 		if has := t.ValuesIn(got); has.String() != t.String() {
 			return nil, fmt.Errorf("%w: %q is not one value, or cannot be built (the packet would have %q); write one value, or give the packet in hex", ErrPacket, t, has)
@@ -47,7 +47,8 @@ func Build(m flow.Match) ([]byte, error) {
 	return b, nil
 }
 
-// layersOf returns the layers of a packet with the fields of m. An inner packet begins with Ethernet only if m says so.
+// layersOf returns the layers of a packet with the fields of m. An inner packet gets an Ethernet header only if m names
+// one.
 func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	v4, v6 := ipOf(m)
 	link := linkOf(m, v4 != nil || v6 != nil)
@@ -61,7 +62,7 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
 }
 
-// ipOf returns the IP header that m names or implies. A header above IP implies IPv4, unless the EtherType is of IPv6.
+// ipOf returns the IP header named or implied by m. A header above IP implies IPv4, unless the EtherType says IPv6.
 func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
 	aboveIP := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
 	switch {
@@ -73,8 +74,8 @@ func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
 	return new(flow.IPv4), nil
 }
 
-// linkOf returns the Ethernet header and the tags. The EtherType that m names stands in the last of them; above IP the
-// layers set it themselves.
+// linkOf returns the Ethernet header and the VLAN tags. An EtherType named by m goes into the last of them. For IP it is
+// left to package frame, which sets it.
 func linkOf(m flow.Match, ip bool) []frame.Layer {
 	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
 	if e := m.Eth; e != nil {
@@ -89,7 +90,8 @@ func linkOf(m flow.Match, ip bool) []frame.Layer {
 	for i, v := range m.VLAN {
 		tag := frame.VLAN{ID: or(v.ID, 1), PCP: v.PCP.Value, DEI: v.DEI.Value == 1}
 		if i == len(m.VLAN)-1 {
-			tag.Type, eth.Type = eth.Type, 0
+			tag.Type = eth.Type
+			eth.Type = 0
 		}
 		tags = append(tags, tag)
 	}
@@ -181,7 +183,7 @@ func fragment6(m flow.Match, offset int, more bool) frame.Ext {
 	return x
 }
 
-// protocol returns the number of the protocol above IP that the match names, or 0.
+// protocol returns the number of the protocol above IP named by the match, or 0.
 func protocol(m flow.Match) uint8 {
 	switch {
 	case m.TCP != nil:
@@ -238,14 +240,14 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 	return nil
 }
 
-// set copies an address that a mask names.
+// set copies an address if the match names one: it has a mask then.
 func set(to *[6]byte, addr, mask [6]byte) {
 	if mask != [6]byte{} {
 		*to = addr
 	}
 }
 
-// or returns the value of a field, or a common one if the match does not name the field.
+// or returns the value of a field, or the common one if the match does not name the field.
 func or[T uint8 | uint16 | uint32](f flow.Masked[T], common T) T {
 	if f.Mask == 0 {
 		return common

@@ -43,7 +43,7 @@ type reasonJSON struct {
 	Packet    *string `json:"packet"` // the values of the packet in its place; null: the packet has no such header
 }
 
-// PrintJSON prints the explanation as JSON. ordered is whether the order among flows of one priority is known.
+// PrintJSON prints the explanation as JSON. ordered says whether the precedence among flows of one priority is known.
 func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
 	out := ExplanationJSON{
 		Schema:    1,
@@ -71,7 +71,8 @@ func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
 	}
 	if x.Winner >= 0 {
 		winner := &out.Flows[x.Winner]
-		out.Winner, out.Action = &winner.Name, &winner.Action
+		out.Winner = &winner.Name
+		out.Action = &winner.Action
 	}
 	return format.JSON(w, out)
 }
@@ -97,19 +98,19 @@ func (r Reason) json() reasonJSON {
 	return j
 }
 
-// has returns the packet's values in place of the term, and false if the packet does not have all of them.
+// has returns the packet's values for the term, and false if the packet lacks some of these fields.
 func (r Reason) has() (string, bool) {
 	return r.Has.String(), len(r.Has.Terms()) == len(r.Term.Terms())
 }
 
-// tie reports whether a flow of the winner's priority matches too: then the order decides between the two.
+// tie reports whether another matching flow has the winner's priority, so that only the order decided.
 func (x *Explanation) tie() bool {
 	return slices.ContainsFunc(x.Reasons, func(r Reason) bool {
 		return r.Result == Shadowed && r.Flow.Priority == x.Reasons[x.Winner].Flow.Priority
 	})
 }
 
-// Print prints the explanation for a person: the flows in the order in which they win.
+// Print prints the explanation for a person, with the flows by precedence.
 func (x *Explanation) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "packet  %s, %s, %s\n", x.Headers, format.Plural(uint64(len(x.Packet.Frame)), "byte", "bytes"), x.Packet.Direction)
@@ -156,7 +157,7 @@ func (x *Explanation) why(r Reason) string {
 	return fmt.Sprintf("%s, which the packet does not have", r.Term)
 }
 
-// Notes returns the reservations about the decision, one in each string.
+// Notes returns what the user must know about how the decision came about.
 func (x *Explanation) Notes() (notes []string) {
 	if x.NoBPF != nil {
 		notes = append(notes, fmt.Sprintf("the linear matcher has decided, not the classifier, because this process cannot load BPF: %v", x.NoBPF))

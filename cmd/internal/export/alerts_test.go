@@ -13,8 +13,8 @@ import (
 
 const shippedConfigs = "../../../configs"
 
-// Each alert asks for series that flowtally export has with the flags of the shipped unit and, of an optional alert, with
-// the flag that its comment names.
+// An alert on a series that does not exist would never fire. Each alert must find its series in an exporter with the
+// flags of the shipped unit, and an optional alert with the flag named in its comment.
 func TestEachAlertHasItsSeries(t *testing.T) {
 	unit := readConfig(t, "systemd/flowtally-export.service")
 	flags := regexp.MustCompile(`(?m)^ExecStart=\S+ export (.*)$`).FindStringSubmatch(unit)[1]

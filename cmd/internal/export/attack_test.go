@@ -32,9 +32,9 @@ func pusherOf(t *testing.T, e *Exporter) *Pusher {
 	return p
 }
 
-// TestMirrorComesAndGoes: without a mirror there are no counters and mirror_up is 0. The exporter finds a mirror that
-// comes later, one that is made anew, and the totals of the next writer. It goes on after the mirror was cut short.
-func TestMirrorComesAndGoes(t *testing.T) {
+// Without a mirror there are no counters, and mirror_up is 0. The exporter then finds a mirror created later, a new
+// file of the same name, and the totals of the next writer. It survives a truncated file.
+func TestExporterFollowsAMirrorThatComesAndGoes(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	path := m.path
 	m.publish(map[string][2]uint64{"web": {10, 640}})
@@ -93,9 +93,8 @@ func TestMirrorComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestScrapesAtOnce: scrapes, requests for JSON and pushes at one time, while the writer publishes and changes the
-// catalogue, get whole readings.
-func TestScrapesAtOnce(t *testing.T) {
+// Scrapes, JSON requests and pushes run concurrently, while the writer publishes and changes the catalogue.
+func TestScrapesAtOnceGetWholeReadings(t *testing.T) {
 	m := newMirror(t)
 	for i := range 200 {
 		m.add(webEntry(fmt.Sprintf("c%03d", i)))
@@ -146,8 +145,8 @@ func TestScrapesAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyCounters: 65,536 counters are exported, by HTTP and in requests that a collector takes.
-func TestManyCounters(t *testing.T) {
+// 65,536 counters are exported over HTTP, and pushed in requests small enough for a collector.
+func TestManyCountersFitScrapesAndPushes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -192,8 +191,8 @@ func TestManyCounters(t *testing.T) {
 	t.Logf("%d requests for %d points", len(requests), points)
 }
 
-// TestSlowClients: clients that never end their request, or never read the response, keep no other from its scrape.
-func TestSlowClients(t *testing.T) {
+// Some clients never finish their request, or never read the response.
+func TestSlowClientsStarveNoOther(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})
@@ -248,7 +247,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// stuck is a response that its client does not read before release is closed.
+// stuck is the response to a client that reads nothing until release is closed.
 type stuck struct {
 	*httptest.ResponseRecorder
 	began, release chan struct{}
@@ -261,9 +260,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestResponsesInMemory: the responses that clients do not read are bounded in bytes. The next client gets status 503,
-// and the counters once they were read.
-func TestResponsesInMemory(t *testing.T) {
+// While unread responses fill the memory, the next client gets status 503. It gets the counters once they were read.
+func TestUnreadResponsesAreBoundedInMemory(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})
@@ -291,9 +289,9 @@ func TestResponsesInMemory(t *testing.T) {
 	}
 }
 
-// TestForeignPage: a request over the loopback interface that names another host, as a page of the web sends it by DNS
-// rebinding, gets nothing. The names of this host get the counters.
-func TestForeignPage(t *testing.T) {
+// By DNS rebinding a web page sends a request over the loopback interface that names the page's own host. The names of
+// this host must still work.
+func TestPageOfAnotherHostGetsNoCounters(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	e := newExporter(t, Options{Path: m.path})

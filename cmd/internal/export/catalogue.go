@@ -16,35 +16,37 @@ type row struct {
 	entry  shm.Entry
 	labels []label // of its series, in order of name
 
-	// As it was read last.
+	// The last reading.
 	value  shm.Value
-	device bool // value was read where a device writes it
-	unread bool // a device writes it to memory that cannot be read: value is the published value
-	gone   bool // the counter was removed since
+	device bool // value comes from the memory to which a device writes
+	unread bool // a device counts, but its memory is not readable: value is the published one
+	gone   bool // the counter was removed after the catalogue was read
 
-	unlike   bool // of a sum: the bytes of its counters have several bases, and do not add up
-	tooLarge bool // of a sum: value has wrapped
+	// Of a sum only.
+	unlike   bool // its counters count bytes on different bases, so the bytes do not add up
+	tooLarge bool // value has wrapped
 }
 
 // label is one label of a series.
 type label struct{ name, value string }
 
-// catalogue is the exported counters of a mirror. It is decoded again when the mirror's catalogue has changed.
+// catalogue lists the exported counters of a mirror. Decoding the mirror's catalogue is expensive, so the list is kept
+// until the mirror reports a change.
 type catalogue struct {
-	pick func(shm.Entry) bool
-	keys []string
-	most int
+	pick func(shm.Entry) bool // nil: every counter
+	keys []string             // of the flow labels to export
+	most int                  // rows
 
-	of      *shm.Reader
-	changes uint64
-	epoch   uint64 // moves whenever rows are made anew
-	rows    []row  // in order of name
-	dropped int    // the number of selected counters beyond most
+	file    *shm.Reader // the file that rows come from
+	changes uint64      // its count of changes when rows were made
+	epoch   uint64      // incremented with each new list of rows
+	rows    []row       // in order of name
+	dropped int         // how many selected counters have no row, because of most or of a name that exists
 }
 
-// renew makes rows anew if the catalogue of the mirror has changed since they were made.
+// renew makes new rows if the mirror's catalogue has changed.
 func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
-	if c.of == r && c.changes == s.CatalogueChanges {
+	if c.file == r && c.changes == s.CatalogueChanges {
 		return nil
 	}
 	entries, err := r.Entries()
@@ -56,7 +58,7 @@ func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
 	}
 
 	c.dropped = max(0, len(entries)-c.most)
-	if c.dropped > 0 { // those added last
+	if c.dropped > 0 { // keep the oldest, so that a new counter never ends a series
 		slices.SortFunc(entries, func(a, b shm.Entry) int {
 			return cmp.Or(cmp.Compare(a.AddedAt, b.AddedAt), cmp.Compare(a.Handle.Index, b.Handle.Index))
 		})
@@ -66,28 +68,29 @@ func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
 	slices.SortFunc(entries, func(a, b shm.Entry) int { return cmp.Compare(a.Name, b.Name) })
 	c.rows = make([]row, 0, len(entries))
 	for i, e := range entries {
-		if i > 0 && e.Name == entries[i-1].Name { // a series of that name exists
+		if i > 0 && e.Name == entries[i-1].Name { // Prometheus refuses a scrape with one series twice
 			c.dropped++
 			continue
 		}
 		c.rows = append(c.rows, row{entry: e, labels: labelsOf(e, c.keys)})
 	}
 
-	// The status was read before the entries: a change in between is seen at the next read.
-	c.of = r
+	// The caller read the status before these entries, so the next renew notices a change made in between.
+	c.file = r
 	c.changes = s.CatalogueChanges
 	c.epoch++
 	return nil
 }
 
-// Labels of every series of a counter. No key of a flow label may have such a name.
+// Labels of every series of a counter. ValidateLabelKeys reserves these names.
 const (
 	counterLabel   = "counter"
 	directionLabel = "direction"
 	unitLabel      = "unit" // of sums in a unit of their own
 )
 
-// labelsOf returns the labels of the series of a counter. A flow label that the counter does not have is left out.
+// labelsOf returns the labels of a counter's series. Prometheus treats an empty label as a missing one, so a key without
+// a value adds no label.
 func labelsOf(e shm.Entry, keys []string) []label {
 	labels := []label{{counterLabel, text(e.Name)}}
 	if d, ok := selection.DirectionOf(e); ok {
@@ -102,7 +105,8 @@ func labelsOf(e shm.Entry, keys []string) []label {
 	return labels
 }
 
-// labelName returns the key of a flow label as the name of a Prometheus label.
+// labelName turns the key of a flow label into a valid name of a Prometheus label. Two keys may get the same name:
+// ValidateLabelKeys refuses these.
 func labelName(key string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -116,9 +120,10 @@ func labelName(key string) string {
 	return name
 }
 
-// ValidateLabelKeys refuses keys of flow labels that cannot become labels of a series.
+// ValidateLabelKeys returns an error if a key of a flow label cannot become the name of a Prometheus label, or if two
+// keys would become one name.
 func ValidateLabelKeys(keys []string) error {
-	keyByName := map[string]string{ // "": the name is taken
+	keyByName := map[string]string{ // "": reserved
 		counterLabel: "", directionLabel: "", unitLabel: "", "instance": "", "job": "", "kind": "", "reason": "",
 	}
 	for _, k := range keys {
@@ -139,7 +144,7 @@ func ValidateLabelKeys(keys []string) error {
 	return nil
 }
 
-// text returns s as valid UTF-8, as Prometheus and OTLP demand: each other byte is shown as \xNN.
+// text returns s as valid UTF-8, which Prometheus and OTLP require. It writes each invalid byte as \xNN.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s

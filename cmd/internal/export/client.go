@@ -26,11 +26,11 @@ type client interface {
 	close() error
 }
 
-// ErrEndpoint: the URL of a collector is not one.
+// ErrEndpoint: the URL does not name a collector of OTLP.
 var ErrEndpoint = errors.New("not the URL of a collector")
 
-// CheckEndpoint refuses a URL that a Pusher cannot use.
-func CheckEndpoint(endpoint string) error {
+// validateEndpoint returns ErrEndpoint with the reason if a Pusher cannot use the URL.
+func validateEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {
 	case err != nil:
@@ -45,7 +45,7 @@ func CheckEndpoint(endpoint string) error {
 	return nil
 }
 
-// withoutPassword returns a URL for a log.
+// withoutPassword returns a URL for the log, with any password replaced.
 func withoutPassword(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -55,7 +55,7 @@ func withoutPassword(endpoint string) string {
 }
 
 func newClient(o PushOptions) (client, error) {
-	if err := CheckEndpoint(o.Endpoint); err != nil {
+	if err := validateEndpoint(o.Endpoint); err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(o.Endpoint)
@@ -94,7 +94,7 @@ func (p *grpcClient) close() error { return p.conn.Close() }
 func (p *grpcClient) push(ctx context.Context, r *collector.ExportMetricsServiceRequest) (*collector.ExportMetricsServiceResponse, error) {
 	out := new(collector.ExportMetricsServiceResponse)
 	ctx = metadata.NewOutgoingContext(ctx, p.headers)
-	// The module of the messages that has no stub for this method pulls in no gateway.
+	// We name the method ourselves: the module with the generated client also pulls in grpc-gateway.
 	if err := p.conn.Invoke(ctx, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", r, out); err != nil {
 		return nil, fmt.Errorf("calling the collector: %w", err)
 	}
@@ -110,8 +110,8 @@ func newHTTPClient(u *url.URL, headers map[string]string) *httpClient {
 		headers: headers,
 		client: &http.Client{
 			Transport: http.DefaultTransport.(*http.Transport).Clone(),
-			// A redirection would send the headers, which authenticate, to another server; or send a GET, whose success
-			// would count as a push.
+			// Follow no redirect. It would hand our authentication headers to another server. Or it would turn the POST
+			// into a GET, whose success would count as a push.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -128,7 +128,7 @@ func (p *httpClient) close() error {
 	return nil
 }
 
-// mostResponse bounds the part of a response that is read.
+// mostResponse is how many bytes of a response are read. The responses of a working collector have a few bytes.
 const mostResponse = 64 << 10
 
 func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsServiceRequest) (*collector.ExportMetricsServiceResponse, error) {
@@ -166,20 +166,20 @@ func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsService
 	return out, nil
 }
 
-// packed returns a request as protobuf, compressed by gzip.
+// packed encodes a request as protobuf, compressed by gzip.
 func packed(r *collector.ExportMetricsServiceRequest) (*bytes.Buffer, error) {
 	message, err := proto.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a request: %w", err)
 	}
-	body := new(bytes.Buffer) // which fails no write
+	body := new(bytes.Buffer) // its writes never fail
 	z := gzip.NewWriter(body)
 	z.Write(message)
 	z.Close()
 	return body, nil
 }
 
-// refusal is the error for a response that is no success.
+// refusal returns the error for a response with a status other than 2xx.
 func refusal(r *http.Response) error {
 	if to := r.Header.Get("Location"); r.StatusCode/100 == 3 && to != "" {
 		return fmt.Errorf("the collector returned %s to %.200q: give --otlp the URL that it serves", r.Status, to)

@@ -9,14 +9,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// conditions are the conditions of the instance as they were read last. They are read beside the scrapes, so that an
-// instance that does not reply delays no scrape.
+// conditions caches the conditions of the instance. A goroutine of its own reads them over the control socket, because
+// an instance may hang, and scrapes must not wait for it.
 type conditions struct {
-	ask func(context.Context) ([]dataplane.Condition, error) // nil: they are not exported
+	ask func(context.Context) ([]dataplane.Condition, error) // nil: not exported
 	log *slog.Logger
 
 	mu    sync.Mutex
-	asked bool
+	asked bool // at least once: list and err are set
 	err   error
 	list  []dataplane.Condition
 }
@@ -33,7 +33,7 @@ func (c *conditions) watch(ctx context.Context) {
 	}
 	tick := time.NewTicker(conditionsPeriod)
 	defer tick.Stop()
-	complaint := "" // that was logged
+	complaint := "" // the last logged error, so that each one is logged once
 	for {
 		err := c.read(ctx)
 		if ctx.Err() != nil {
@@ -56,7 +56,7 @@ func (c *conditions) watch(ctx context.Context) {
 	}
 }
 
-// read reads the conditions once. It keeps nothing if ctx ends meanwhile.
+// read reads the conditions once. If ctx ends meanwhile, the cache stays as it was.
 func (c *conditions) read(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, conditionsTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (c *conditions) read(ctx context.Context) error {
 	return err
 }
 
-// severities are the names of the severities, worst last.
+// severities maps each severity to the value of the label severity.
 var severities = map[dataplane.Severity]string{dataplane.Low: "low", dataplane.Medium: "medium", dataplane.High: "high"}
 
 func (c *conditions) render(g *gauges) {
@@ -87,7 +87,7 @@ func (c *conditions) render(g *gauges) {
 		return
 	}
 
-	seen := make(map[[2]string]bool, len(c.list)) // a series may stand once
+	seen := make(map[[2]string]bool, len(c.list)) // Prometheus refuses a scrape with one series twice
 	for _, d := range c.list {
 		id := [2]string{string(d.Code), d.Object}
 		if seen[id] {

@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// TestConditions: a condition that the instance raises is in the metrics after the next look, and is gone from them
-// after the look that follows its end. While the instance does not reply no condition is exported.
-func TestConditions(t *testing.T) {
+// A condition appears in the metrics with the first reading after it was raised, and disappears with the first one
+// after its end. Without a reply from the instance, no condition is exported.
+func TestConditionsAreExportedWhileTheInstanceReplies(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	synctest.Test(t, func(t *testing.T) {

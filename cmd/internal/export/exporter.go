@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// DefaultMaxCounters is the bound of Options.MaxCounters: the counters of two full segments of a mirror, and some.
+// DefaultMaxCounters is the default of Options.MaxCounters. It exceeds the counters of two full segments of a mirror.
 const DefaultMaxCounters = 10_000
 
 // Options shape an Exporter. The zero value exports every counter of the instance "default".
@@ -23,13 +23,13 @@ type Options struct {
 	Reader   shm.ReaderOptions
 	// Select reports whether a counter is exported. Nil: every counter is.
 	Select func(shm.Entry) bool
-	// LabelKeys are the keys of flow labels that become labels of a series. ValidateLabelKeys checks them.
+	// LabelKeys are the keys of the flow labels to export. Callers must check them by ValidateLabelKeys.
 	LabelKeys []string
-	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the
-	// group instead of LabelKeys. Nil: counters are exported one by one.
+	// Group returns the group of a counter. All counters of a group become one series: their sum, with the labels of the
+	// group in place of LabelKeys. Nil: each counter has its own series.
 	Group func(shm.Entry) selection.Group
-	// MaxCounters bounds the exported counters. The counters that were added first are exported, so that a series does
-	// not end because another counter is added. 0 means DefaultMaxCounters.
+	// MaxCounters is the most counters to export. Beyond it the oldest counters win, so adding a counter never ends the
+	// series of another one. 0 means DefaultMaxCounters.
 	MaxCounters int
 	// Conditions reads the conditions of the instance. Nil: none are exported.
 	Conditions func(context.Context) ([]dataplane.Condition, error)
@@ -44,24 +44,25 @@ type Exporter struct {
 	options Options
 	log     *slog.Logger
 
-	// The bounds of Handler and Serve; tests have less.
+	// Limits of Handler and Serve. Tests lower them.
 	mostHeld        int64
 	mostConnections int
 
-	mu        sync.Mutex // held while the mirror is read and a reading is rendered
+	// mu guards the fields below it. Rendering holds it too, because a look and its series point into these fields.
+	mu        sync.Mutex
 	source    source
 	lastLook  stamp // zero if the mirror could not be read
 	catalogue catalogue
 	totals    totals
 	families  families
-	complaint string // the last error of reading that was logged
-	dropped   int    // the number of dropped counters that was logged last
+	complaint string // the last logged error of reading the mirror; "": it was readable
+	dropped   int    // the last logged number of dropped counters
 
 	conditions conditions
 	pushes     pushes
 }
 
-// New returns an Exporter. The mirror may not exist yet: it is opened when it does.
+// New returns an Exporter. The mirror need not exist yet: each look tries to open it.
 func New(o Options) *Exporter {
 	o.MaxCounters = cmp.Or(o.MaxCounters, DefaultMaxCounters)
 	log := o.Logger
@@ -80,7 +81,7 @@ func New(o Options) *Exporter {
 	}
 }
 
-// Close ends the following of the mirror. Idempotent.
+// Close closes the mirror. Later readings fail with shm.ErrClosed. Idempotent.
 func (e *Exporter) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,13 +90,13 @@ func (e *Exporter) Close() error {
 
 // look is one reading of the mirror. It is valid while Exporter.mu is held.
 type look struct {
-	err    error // the mirror cannot be read: the other fields have no meaning
+	err    error // if set, the mirror is not readable, and the other fields have no meaning
 	path   string
 	status shm.Status
 	writer view.Writer
 	now    int64 // in ns of CLOCK_MONOTONIC
 	rows   []row // the counters in order of name
-	series []row // the rows that have series: rows, or one for each group
+	series []row // one for each series: rows itself, or the sums of the groups
 }
 
 // look reads the mirror. The caller holds e.mu.
@@ -105,14 +106,14 @@ func (e *Exporter) look() look {
 	e.lastLook = stamp{}
 	if err == nil {
 		e.lastLook = stampOf(l.status)
-		l.series = e.totals.series(l.rows, e.catalogue.epoch, e.catalogue.of)
+		l.series = e.totals.series(l.rows, e.catalogue.epoch, e.catalogue.file)
 	}
 	e.complain(l)
 	return l
 }
 
-// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it
-// is exported.
+// begin reads the mirror once, so that the log tells right at the start if the mirror is missing or if no counter is
+// selected.
 func (e *Exporter) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +155,7 @@ func (e *Exporter) Reading() (*view.Reading, error) {
 	return r, err
 }
 
-// reading returns the exported counters, and the poll cycle that they are of.
+// reading is Reading that also returns the poll cycle of the values.
 func (e *Exporter) reading() (*view.Reading, stamp, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +183,8 @@ func (e *Exporter) reading() (*view.Reading, stamp, error) {
 	return r, e.lastLook, nil
 }
 
-// now returns the poll cycle of the mirror. ok is false if it is not known without waiting, as during a look.
+// now returns the current poll cycle of the mirror. It never waits: while another goroutine reads the mirror, ok is
+// false.
 func (e *Exporter) now() (s stamp, ok bool) {
 	if !e.mu.TryLock() {
 		return stamp{}, false

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// sameHost refuses requests that come over the loopback interface and name another host. A browser sends such a request
-// for a page of the web whose name was made to resolve to 127.0.0.1 (DNS rebinding): the page would read the counters.
-// Names without a dot, addresses, the name of this host and the name in listen pass.
+// sameHost defends against DNS rebinding. A hostile web page can make its own name resolve to 127.0.0.1, and then have
+// the browser read our counters over the loopback interface. Such a request names the page's host, so sameHost refuses
+// requests over loopback for another host. Names without a dot, addresses, the name of this host and the name in listen
+// pass.
 func sameHost(listen string, next http.Handler) http.Handler {
 	hostname, _ := os.Hostname()
 	named, _, _ := net.SplitHostPort(listen)

@@ -17,8 +17,7 @@ func webEntry(name string) shm.Entry {
 	return shm.Entry{Name: name, Kind: "flow", Text: "ingress on eth0: any", Source: "xdp:eth0/native", ByteBasis: "l2", Valid: true}
 }
 
-// TestMetrics: values, labels, kinds, and the state of the mirror.
-func TestMetrics(t *testing.T) {
+func TestMetricsShowTheMirrorsValuesAndState(t *testing.T) {
 	web := webEntry("web")
 	web.Labels = map[string]string{"team": "ops", "host": "a"}
 	web.Continuity.Discontinuities = 2
@@ -66,8 +65,7 @@ func TestMetrics(t *testing.T) {
 	scrape(t, e).wantNone(t, "flowtally_packets_total,counter=web")
 }
 
-// TestOpenMetrics: the format is negotiated, and ends with its mark.
-func TestOpenMetrics(t *testing.T) {
+func TestOpenMetricsIsNegotiated(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {1 << 52, 640}})
 	e := newExporter(t, Options{Path: m.path})
@@ -79,9 +77,8 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestHostileText: names, labels and sources of a mirror cannot add a line, a series or a label, nor make the scrape
-// invalid.
-func TestHostileText(t *testing.T) {
+// The names, labels and sources in a mirror must not add a line, a series or a label, nor make the scrape invalid.
+func TestHostileTextAddsNoSeries(t *testing.T) {
 	evil := []string{
 		"a\nflowtally_packets_total{counter=\"web\"} 1e9", `b"} 1` + "\n", `c\`, "d\xff\xfe", "f,x=\"y\"", "# EOF", "g\r\n# EOF\n", "\u202e", "h\xff\xfe",
 	}
@@ -141,8 +138,8 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestBound: no more than MaxCounters are exported. The counters that were added first stay, whatever comes.
-func TestBound(t *testing.T) {
+// A counter added later never pushes out an older one, whatever its name and slot.
+func TestOldestCountersKeepTheirSeriesAtTheLimit(t *testing.T) {
 	m := newMirror(t)
 	var log strings.Builder
 	e := newExporter(t, Options{Path: m.path, MaxCounters: 3, Logger: loggerTo(&log)})
@@ -174,8 +171,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestSelection: a counter that is not selected has no series, and does not count for the bound.
-func TestSelection(t *testing.T) {
+// Nor does it count against the limit.
+func TestUnselectedCounterHasNoSeries(t *testing.T) {
 	m := newMirror(t, webEntry("dns"), webEntry("web"))
 	m.publish(map[string][2]uint64{"dns": {1, 1}, "web": {1, 1}})
 	e := newExporter(t, Options{Path: m.path, MaxCounters: 1, Select: func(e shm.Entry) bool { return e.Name == "web" }})
@@ -185,7 +182,7 @@ func TestSelection(t *testing.T) {
 	s.wantNone(t, "flowtally_packets_total,counter=dns")
 }
 
-func TestLabelKeys(t *testing.T) {
+func TestKeysThatCollideAsLabelNamesAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		keys []string
 		want string // of the error; "": none

@@ -20,7 +20,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// mirror is a mirror that a test writes.
+// mirror is a mirror written by the test.
 type mirror struct {
 	t       *testing.T
 	path    string

@@ -16,11 +16,11 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mostPoints is how many data points one request has. A collector takes messages of up to 4 MiB; a point has 200 bytes,
-// and more where labels are long.
+// mostPoints is the most data points in one request. Collectors refuse messages over 4 MiB by default. A point takes
+// about 200 bytes, more with long labels.
 const mostPoints = 4096
 
-// sums describes the metric of each kind. The units are of UCUM.
+// sums has the name and the unit of each kind's metric. OTLP takes units from UCUM.
 var sums = [kinds]struct{ name, unit string }{
 	kindPackets:          {"flowtally.packets", "{packet}"},
 	kindBytes:            {"flowtally.bytes", "By"},
@@ -29,22 +29,22 @@ var sums = [kinds]struct{ name, unit string }{
 	kindDiscontinuities:  {"flowtally.discontinuities", "{discontinuity}"},
 }
 
-// start is the beginning of a total, and the total as it was pushed last.
+// start is the time at which a total began, and the total at the last push.
 type start struct {
 	at uint64 // in ns since 1970
 	counted
 }
 
-// startOf returns the beginning of the total of a counter. It stays over restarts of the writer and over mirrors that
-// are made anew, as the total does. A total that went down has begun again. zero is the wall clock's time at 0 of
+// startOf returns the beginning of a counter's total. Totals survive restarts of the writer and a new mirror file, so
+// their beginning does too. A total lower than the last one has begun again. zero is the wall-clock time at 0 of
 // CLOCK_MONOTONIC.
 func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 	s, known := p.startByName[r.entry.Name]
 	if !known || !s.goesOn(r, of) {
-		// Whole seconds: the two clocks do not keep step, and another process must find the same time.
+		// Truncate to seconds: the two clocks drift apart, and another exporter must compute the same start.
 		added := zero.Add(time.Duration(r.entry.AddedAt)).Truncate(time.Second)
 		s.at = uint64(max(0, added.UnixNano()))
-		if known { // the total began again after the last one was sampled
+		if known { // it began again, after the last sample of the old total
 			s.at = max(s.at, uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano()))
 		}
 	}
@@ -54,8 +54,8 @@ func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 	return s
 }
 
-// requests returns the present counters as requests of at most mostPoints points each. No request and no error: there
-// is nothing to push.
+// requests returns the current counters, as requests of at most mostPoints points each. It returns none if no counter
+// has a value to push.
 func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	e := p.of
 	e.mu.Lock()
@@ -76,8 +76,7 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	return out, nil
 }
 
-// points returns the points of each kind. It notes the beginnings of the totals, without those of counters that are
-// gone.
+// points returns the points of each kind. It also updates startByName, and drops the starts of removed counters there.
 func (p *Pusher) points(series []row) (points [kinds][]*metrics.NumberDataPoint) {
 	zero := view.MonotonicZero()
 	starts := make(map[string]start, len(series))
@@ -86,7 +85,7 @@ func (p *Pusher) points(series []row) (points [kinds][]*metrics.NumberDataPoint)
 		if r.gone || r.value.SampledAt == 0 {
 			continue
 		}
-		s := p.startOf(r, p.of.catalogue.of, zero)
+		s := p.startOf(r, p.of.catalogue.file, zero)
 		starts[r.entry.Name] = s
 
 		at := uint64(zero.Add(time.Duration(r.value.SampledAt)).UnixNano())
@@ -94,7 +93,7 @@ func (p *Pusher) points(series []row) (points [kinds][]*metrics.NumberDataPoint)
 		add := func(k kind, total uint64) {
 			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, total))
 		}
-		first, second := of(r.entry)
+		first, second := kindsOf(r.entry)
 		if !r.tooLarge {
 			add(first, r.value.Packets)
 			if !r.unlike {
@@ -141,7 +140,7 @@ func (p *Pusher) resource() *resource.Resource {
 	return &resource.Resource{Attributes: append(attributes, keyValue("service.instance.id", text(instance)))}
 }
 
-// pointOf returns a data point. OTLP has no unsigned integers: a total that no signed one holds is a double.
+// pointOf returns a data point. OTLP has no unsigned integers, so a total above the largest signed one becomes a double.
 func pointOf(attributes []*common.KeyValue, from, at, v uint64) *metrics.NumberDataPoint {
 	p := &metrics.NumberDataPoint{Attributes: attributes, StartTimeUnixNano: from, TimeUnixNano: at}
 	if v <= math.MaxInt64 {

@@ -19,10 +19,10 @@ type PushOptions struct {
 	Headers map[string]string
 }
 
-// pushTimeout bounds one push, and the last one when the program ends.
+// pushTimeout bounds each push, so a hanging collector delays the end of the program by no more than this.
 const pushTimeout = 10 * time.Second
 
-// pushes counts the pushes, for their metrics.
+// pushes counts the pushes, for the exporter's own metrics.
 type pushes struct {
 	mu         sync.Mutex
 	on         bool
@@ -59,8 +59,8 @@ func (p *pushes) add(err error, rejected int64) {
 	p.last = time.Now()
 }
 
-// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals
-// are cumulative, so that the next push makes up for a lost one. Run may be called once.
+// Run pushes every period until ctx ends, and then once more. Failed pushes are not queued: totals are cumulative, so
+// the next push makes up for them. Run closes the client when it returns, so callers must call it only once.
 func (p *Pusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
 	defer tick.Stop()
@@ -94,16 +94,16 @@ func (p *Pusher) pushOrComplain(ctx context.Context) {
 	p.of.log.Info("the collector takes the counters again", "endpoint", endpoint)
 }
 
-// Pusher pushes the counters of an Exporter to a collector. Made by Exporter.Pusher.
+// Pusher pushes the counters of an Exporter to a collector. Use Exporter.Pusher to make one.
 type Pusher struct {
 	of          *Exporter
 	options     PushOptions
 	client      client
 	startByName map[string]start // by name of the counter
-	failing     bool             // the last push failed, and the log says so
+	failing     bool             // the last push failed, and was logged
 }
 
-// Pusher returns a Pusher of the counters. It refuses an endpoint that CheckEndpoint refuses.
+// Pusher returns a Pusher of the counters. The error is ErrEndpoint if o.Endpoint does not name a collector.
 func (e *Exporter) Pusher(o PushOptions) (*Pusher, error) {
 	c, err := newClient(o)
 	if err != nil {
@@ -115,7 +115,7 @@ func (e *Exporter) Pusher(o PushOptions) (*Pusher, error) {
 	return &Pusher{of: e, options: o, client: c, startByName: make(map[string]start)}, nil
 }
 
-// push pushes once. A mirror that cannot be read is no failure of the push: there is nothing to push.
+// push pushes once. An unreadable mirror is not a failed push: there is nothing to push, and complain logs it.
 func (p *Pusher) push(ctx context.Context) error {
 	requests, err := p.requests()
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Pusher) push(ctx context.Context) error {
 			break
 		}
 		if s := response.GetPartialSuccess(); s.GetRejectedDataPoints() > 0 {
-			rejected += min(s.GetRejectedDataPoints(), mostPoints) // a request has no more
+			rejected += min(s.GetRejectedDataPoints(), mostPoints) // do not trust a number above the request's
 			reason = s.GetErrorMessage()
 		}
 	}
@@ -142,10 +142,10 @@ func (p *Pusher) push(ctx context.Context) error {
 	return err
 }
 
-// cutError cuts the text of an error, since the collector writes a part of it.
+// cutError is an error with a shortened text. The collector writes part of the text, and may write any length.
 type cutError struct{ error }
 
-// mostErrorText bounds the text, in bytes.
+// mostErrorText is where cutError cuts, in bytes.
 const mostErrorText = 500
 
 func (e cutError) Error() string {

@@ -25,7 +25,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// guarded is a log that may be read while it is written.
+// guarded is a log that is safe to read while another goroutine writes it.
 type guarded struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -43,9 +43,9 @@ func (g *guarded) count(s string) int {
 	return strings.Count(g.text.String(), s)
 }
 
-// TestPush: a collector that fails is logged once, and its return once. The metrics count the pushes, and the points
-// that a collector refused. The last push comes when the exporter ends.
-func TestPush(t *testing.T) {
+// The log has one line when the collector fails, and one when it is back. The metrics count the pushes, and the points
+// refused by the collector. The exporter pushes a last time when it ends.
+func TestFailingCollectorIsLoggedOnceAndCounted(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	var failing, refusing atomic.Bool
@@ -113,9 +113,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestStarts: a total keeps its start while it goes on, also in a mirror that is made anew; a total that begins again
-// has a later one.
-func TestStarts(t *testing.T) {
+// A total keeps its start even in a new mirror file. One that begins again gets a later start.
+func TestTotalKeepsItsStartUntilItBeginsAgain(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	e := newExporter(t, Options{Path: m.path})
 	p := pusherOf(t, e)
@@ -163,8 +162,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestPushFollowsNoRedirection: a collector that redirects gets an error, and the other server neither the headers nor a
-// request whose success would count as a push. No log has the password of the URL.
+// Following a redirect would hand the authentication headers to another server, and could turn the POST into a GET
+// whose success would count as a push. The log must not contain the password in the URL either.
 func TestPushFollowsNoRedirection(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
@@ -195,9 +194,8 @@ func TestPushFollowsNoRedirection(t *testing.T) {
 	}
 }
 
-// TestPushOfALiar: a collector that claims to have refused more points than there are neither turns the count of them
-// over nor fills the log.
-func TestPushOfALiar(t *testing.T) {
+// The collector claims to have refused more points than we sent, with a very long message.
+func TestLyingCollectorNeitherWrapsTheCountNorFillsTheLog(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})
 	lie, err := proto.Marshal(&collector.ExportMetricsServiceResponse{PartialSuccess: &collector.ExportMetricsPartialSuccess{
@@ -221,7 +219,6 @@ func TestPushOfALiar(t *testing.T) {
 	}
 }
 
-// What a collector says about a failed push is cut.
 func TestLongRepliesOfACollectorAreCut(t *testing.T) {
 	m := newMirror(t, webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {10, 640}})

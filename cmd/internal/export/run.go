@@ -14,11 +14,11 @@ type RunOptions struct {
 	Listen    string // the address to serve on; "-": none
 	WebConfig string // see ServeOptions
 	Push      PushOptions
-	Ready     func() error // called when the exporter serves and pushes
+	Ready     func() error // called once the exporter serves and pushes; an error ends Run
 }
 
-// Check returns the first mistake in the options.
-func (o RunOptions) Check() error {
+// Validate returns the first mistake in the options.
+func (o RunOptions) Validate() error {
 	if err := ValidateLabelKeys(o.LabelKeys); err != nil {
 		return fmt.Errorf("--label-keys: %w", err)
 	}
@@ -26,12 +26,12 @@ func (o RunOptions) Check() error {
 		return fmt.Errorf("--max-counters %d: at least 1", o.MaxCounters)
 	}
 	if o.WebConfig != "" {
-		if err := CheckWebConfig(o.WebConfig); err != nil {
+		if err := validateWebConfig(o.WebConfig); err != nil {
 			return err
 		}
 	}
 	if o.Push.Endpoint != "" {
-		if err := CheckEndpoint(o.Push.Endpoint); err != nil {
+		if err := validateEndpoint(o.Push.Endpoint); err != nil {
 			return fmt.Errorf("--otlp: %w", err)
 		}
 		if o.Push.Period < 100*time.Millisecond {
@@ -44,10 +44,10 @@ func (o RunOptions) Check() error {
 	return nil
 }
 
-// ErrListen: the address to serve on cannot be had.
+// ErrListen: the address to serve on is taken, or is not one of this host.
 var ErrListen = errors.New("address cannot be listened on")
 
-// Run serves and pushes the counters until ctx ends, or until one of the two fails. o has passed Check.
+// Run serves and pushes the counters until ctx ends, or until one of the two fails. Callers must call Validate first.
 func Run(ctx context.Context, o RunOptions) error {
 	e := New(o.Options)
 	defer e.Close()
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		err = o.Ready()
 	}
 
-	// The first that ends, or an error until here, ends all.
+	// Serving and pushing end together: if one fails or does not even start, the other one stops.
 	if err != nil {
 		cancel()
 	}

@@ -23,18 +23,17 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// Bounds of a request. A client that is slower loses its connection.
+// Limits on clients. A client that exceeds one loses its connection.
 const (
 	headerTimeout   = 5 * time.Second
 	writeTimeout    = 30 * time.Second
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostConnections is how many clients are connected at a time: each costs a descriptor, a goroutine and the buffers
-	// of its socket. The usual limit of a process is 1,024 descriptors.
+	// mostConnections is the most connections at a time. Each one costs a descriptor, a goroutine and socket buffers, and
+	// a process usually may open 1,024 descriptors.
 	mostConnections = 768
-	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
-	// response alone may be longer.
+	// mostHeld is the most bytes of responses in memory while slow clients read them. A single response may be longer.
 	mostHeld = 64 << 20
 )
 
@@ -48,11 +47,11 @@ type ServeOptions struct {
 	Logger *slog.Logger
 }
 
-// ErrWebConfig: a file of exporter-toolkit has a mistake, or names a file that cannot be read.
+// ErrWebConfig: the web configuration file has a mistake, or names an unreadable file.
 var ErrWebConfig = errors.New("reading the web configuration")
 
-// CheckWebConfig refuses a file of exporter-toolkit with a mistake.
-func CheckWebConfig(path string) error {
+// validateWebConfig returns ErrWebConfig with the reason if exporter-toolkit would refuse the file.
+func validateWebConfig(path string) error {
 	if err := web.Validate(path); err != nil {
 		return fmt.Errorf("%s: %w: %w", path, ErrWebConfig, err)
 	}
@@ -76,9 +75,9 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 		ConnState:         newVisitors(e.mostConnections).note,
 		Protocols:         new(http.Protocols),
 	}
-	// HTTP/2 sends many requests over one connection, and visitors bounds connections.
+	// HTTP/1 only: HTTP/2 sends many requests over one connection, and visitors only limits connections.
 	server.Protocols.SetHTTP1(true)
-	if o.WebConfig == "" { // else TLS and users keep foreign pages out
+	if o.WebConfig == "" { // with TLS or users a foreign page gets nowhere
 		server.Handler = sameHost(o.Listen, server.Handler)
 	}
 
@@ -90,7 +89,7 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 		<-ctx.Done()
 		shutdown(server)
 	}()
-	// The toolkit logs for each listener at level info that TLS is off.
+	// Log the toolkit's info messages as debug: it says "TLS is disabled" for each listener.
 	err := web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &o.WebConfig}, slog.New(infoAsDebug{log.Handler()}))
 	cancel()
 	<-stopped
@@ -100,7 +99,7 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	return fmt.Errorf("serving on %s: %w", listener.Addr(), err)
 }
 
-// shutdown lets the requests under way end, for a while.
+// shutdown gives requests under way shutdownTimeout to end, and then closes their connections.
 func shutdown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -130,7 +129,7 @@ func lowered(l slog.Level) slog.Level {
 	return l
 }
 
-// Handler returns the endpoints: /metrics, /v1/counters and a page that names them.
+// Handler returns the endpoints: /metrics, /v1/counters, and a page with links to both.
 func (e *Exporter) Handler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -150,7 +149,7 @@ func (e *Exporter) Handler() http.Handler {
 	return mux
 }
 
-// endpoints serves the counters. All clients of one poll cycle get one response.
+// endpoints serves the counters. All clients of one poll cycle share one response.
 type endpoints struct {
 	of      *Exporter
 	process prometheus.Gatherer // metrics of this process
@@ -158,7 +157,7 @@ type endpoints struct {
 	zips    sync.Pool // of *gzip.Writer
 }
 
-// metrics serves /metrics. Each format that a client may ask for is a response of its own.
+// metrics serves /metrics. The shelf keeps one response per format.
 func (h *endpoints) metrics(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
 	h.serve(w, r, "/metrics"+string(format), func(b *bytes.Buffer) (string, stamp, error) {
@@ -175,25 +174,25 @@ func (h *endpoints) counters(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve sends the response of a kind.
+// serve sends the response of a kind: the one on the shelf if it is current, else a new one made by render.
 func (h *endpoints) serve(w http.ResponseWriter, r *http.Request, kind string, render func(*bytes.Buffer) (string, stamp, error)) {
 	control := http.NewResponseController(w)
-	c, err := h.shelf.take(r.Context(), ask{
+	c, err := h.shelf.take(r.Context(), request{
 		kind:   kind,
 		now:    h.of.now,
 		render: render,
-		cut:    func() error { return control.SetWriteDeadline(time.Unix(1, 0)) }, // long ago
+		cut:    func() error { return control.SetWriteDeadline(time.Unix(1, 0)) }, // in the past: writes fail at once
 	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	defer h.shelf.release(c)
-	h.reply(w, r, c.of)
+	h.reply(w, r, c.response)
 }
 
-// writeMetrics writes the metrics in a format. The lock is held while they are encoded, and not while a slow client
-// reads.
+// writeMetrics encodes the metrics into b. It holds the lock meanwhile, because the series belong to the Exporter. A slow
+// client reads from b, without the lock.
 func (e *Exporter) writeMetrics(b *bytes.Buffer, format expfmt.Format, process prometheus.Gatherer) (stamp, error) {
 	encoder := expfmt.NewEncoder(b, format)
 	e.mu.Lock()
@@ -215,7 +214,7 @@ func (e *Exporter) writeMetrics(b *bytes.Buffer, format expfmt.Format, process p
 	return e.lastLook, nil
 }
 
-// writeJSON writes the counters as flowtally get -o json does.
+// writeJSON encodes the counters into b, as flowtally get -o json prints them.
 func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
 	r, of, err := e.reading()
 	if err != nil {
@@ -224,12 +223,12 @@ func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
 	return of, json.NewEncoder(b).Encode(view.ToJSON(r))
 }
 
-// reply sends a response, compressed if the client takes that.
+// reply sends a response, compressed if the client accepts gzip.
 func (h *endpoints) reply(w http.ResponseWriter, r *http.Request, of *response) {
 	w.Header().Set("Content-Type", of.contentType)
 	w.Header().Set("Vary", "Accept-Encoding")
 	body := of.body.Bytes()
-	if r.Method != http.MethodHead && takesGzip(r.Header) {
+	if r.Method != http.MethodHead && acceptsGzip(r.Header) {
 		w.Header().Set("Content-Encoding", "gzip")
 		body = h.shelf.gzipped(of, &h.zips)
 	}
@@ -237,8 +236,8 @@ func (h *endpoints) reply(w http.ResponseWriter, r *http.Request, of *response) 
 	w.Write(body)
 }
 
-// takesGzip reports whether a client takes a response that is compressed by gzip.
-func takesGzip(h http.Header) bool {
+// acceptsGzip reports whether the client accepts a response compressed by gzip.
+func acceptsGzip(h http.Header) bool {
 	for _, list := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(list, ",") {
 			name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")

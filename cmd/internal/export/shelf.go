@@ -12,36 +12,35 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// shelf holds the responses in memory. All clients that ask for one at a time share it, so that a crowd costs the work
-// and the memory of one client.
+// shelf keeps rendered responses in memory and shares them, so a crowd of clients costs the work and the memory of one.
 //
-// A response is rendered once for a poll cycle. Where cycles are shorter than that takes, whoever comes during a
-// rendering shares the next one. A client that reads slowly keeps its response in memory. Above most bytes the oldest
-// response goes, and with it the connections that are still reading it.
+// Each response is rendered once per poll cycle. If rendering takes longer than a cycle, all clients arriving during one
+// rendering share the next. A slow client keeps its response in memory. When the responses exceed most bytes, the shelf
+// drops the oldest one and cuts the connections still reading it.
 type shelf struct {
-	most int64 // bytes; one response alone may be longer
+	most int64 // bytes; a single response may be longer
 
 	mu         sync.Mutex
-	held       int64 // bytes
+	held       int64 // bytes of all
 	kindByName map[string]*kindOfResponse
-	all        []*response // in the order of their rendering
-	bodies     sync.Pool   // of *bytes.Buffer, of the size that the last ones had
+	all        []*response // oldest first
+	bodies     sync.Pool   // of *bytes.Buffer, grown to the size of earlier responses
 }
 
-// kindOfResponse is the responses of one path, in one format.
+// kindOfResponse has the responses of one path in one format.
 type kindOfResponse struct {
 	latest   *response // nil: none
-	building *building // nil: nobody renders
+	building *building // nil: nobody is rendering
 }
 
-// building is a response that is being rendered.
+// building is a rendering in progress. Other clients of its kind wait for done.
 type building struct {
 	began time.Time
-	done  chan struct{} // closed when err is set
+	done  chan struct{} // closed after err was set
 	err   error
 }
 
-// response is one that was rendered. Its body does not change.
+// response is a rendered response. Its body never changes.
 type response struct {
 	kind        *kindOfResponse
 	began       time.Time
@@ -53,12 +52,13 @@ type response struct {
 	zipped []byte
 
 	// Guarded by shelf.mu.
-	bytes   int64
-	claims  map[*claim]bool
-	dropped bool
+	bytes   int64           // its share of shelf.held
+	claims  map[*claim]bool // the clients reading it
+	dropped bool            // no longer on the shelf
 }
 
-// stamp tells one poll cycle of a mirror from others.
+// stamp identifies a poll cycle of a mirror, together with the state of its writer. Responses with equal stamps differ
+// only in the ages they show.
 type stamp struct {
 	file       uint64
 	generation uint64
@@ -81,7 +81,8 @@ func stampOf(s shm.Status) stamp {
 	}
 }
 
-// mostShared bounds how long a response stands for its poll cycle: the ages in it grow old.
+// mostShared is the longest time for which clients share a response, even if the poll cycle goes on: it also shows ages,
+// such as the time since the writer's last sign of life.
 const mostShared = time.Second
 
 func newShelf(most int64) *shelf {
@@ -94,21 +95,21 @@ func newShelf(most int64) *shelf {
 
 var errHeld = errors.New("too many responses wait for their clients")
 
-// ask is what a client asks for.
-type ask struct {
+// request is what a client asks the shelf for.
+type request struct {
 	kind   string               // path and format
-	now    func() (stamp, bool) // the present poll cycle; false: not known without waiting
+	now    func() (stamp, bool) // the current poll cycle; false: unknown without waiting
 	render func(*bytes.Buffer) (contentType string, of stamp, err error)
 	cut    func() error // ends the client's connection
 }
 
-// claim is a client that reads a response. The shelf calls cut to end its connection, and no more after release.
+// claim is one client reading a response. Until release the shelf may call cut to end the client's connection.
 type claim struct {
-	of  *response
-	cut func() error
+	response *response
+	cut      func() error
 }
 
-// current reports whether the response shows the poll cycle of now.
+// current reports whether the response still shows the current poll cycle.
 func (r *response) current(now func() (stamp, bool)) bool {
 	if time.Since(r.began) >= min(r.stamp.period, mostShared) {
 		return false
@@ -118,33 +119,34 @@ func (r *response) current(now func() (stamp, bool)) bool {
 }
 
 func (r *response) claim(cut func() error) *claim {
-	c := &claim{of: r, cut: cut}
+	c := &claim{response: r, cut: cut}
 	r.claims[c] = true
 	return c
 }
 
-// take returns a claim on a response that was begun after the call, or that shows the present poll cycle. The caller
-// releases it.
-func (s *shelf) take(ctx context.Context, a ask) (*claim, error) {
+// take returns a claim on a response of the current poll cycle, or on one whose rendering began after the call. So no
+// client gets values older than its own request, unless they are still current. Callers must release the claim.
+func (s *shelf) take(ctx context.Context, req request) (*claim, error) {
 	arrived := time.Now()
 	for {
 		s.mu.Lock()
-		k := s.kindByName[a.kind]
+		k := s.kindByName[req.kind]
 		if k == nil {
 			k = &kindOfResponse{}
-			s.kindByName[a.kind] = k
+			s.kindByName[req.kind] = k
 		}
-		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(a.now)) {
-			c := r.claim(a.cut)
+		if r := k.latest; r != nil && (!r.began.Before(arrived) || r.current(req.now)) {
+			c := r.claim(req.cut)
 			s.mu.Unlock()
 			return c, nil
 		}
+
 		b := k.building
 		if b == nil {
 			b = &building{began: time.Now(), done: make(chan struct{})}
 			k.building = b
 			s.mu.Unlock()
-			return s.build(k, b, a)
+			return s.build(k, b, req)
 		}
 		s.mu.Unlock()
 
@@ -159,7 +161,7 @@ func (s *shelf) take(ctx context.Context, a ask) (*claim, error) {
 	}
 }
 
-// keep makes r the latest response of its kind, and makes room for it. It is called with mu held.
+// keep makes r the latest response of its kind and drops older ones to fit it in. Callers must hold mu.
 func (s *shelf) keep(r *response, cut func() error) (*claim, error) {
 	r.bytes = int64(r.body.Cap())
 	s.held += r.bytes
@@ -177,8 +179,8 @@ func (s *shelf) keep(r *response, cut func() error) (*claim, error) {
 	return r.claim(cut), nil
 }
 
-// makeRoom drops the oldest responses but keep, until the others fit. It returns false if a client cannot be cut off.
-// It is called with mu held.
+// makeRoom drops the oldest responses, except keep, until the rest fits. It returns false if it cannot cut off a client,
+// which would go on reading, and so keep its response in memory. Callers must hold mu.
 func (s *shelf) makeRoom(keep *response) bool {
 	for s.held > s.most {
 		i := slices.IndexFunc(s.all, func(r *response) bool { return r != keep })
@@ -195,7 +197,8 @@ func (s *shelf) makeRoom(keep *response) bool {
 	return true
 }
 
-// drop takes a response off the shelf. Its memory is free when its last client has gone. It is called with mu held.
+// drop takes a response off the shelf. If clients are still reading it, its memory is freed after the last one. Callers
+// must hold mu.
 func (s *shelf) drop(r *response) {
 	if r.dropped {
 		return
@@ -211,24 +214,24 @@ func (s *shelf) drop(r *response) {
 	}
 }
 
-// release ends a claim.
+// release ends a claim. The last claim on an outdated response drops it.
 func (s *shelf) release(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := c.of
+	r := c.response
 	delete(r.claims, c)
 	if len(r.claims) == 0 && r.kind.latest != r {
 		s.drop(r)
 	}
 }
 
-// gzipped returns the body, compressed once for all clients.
+// gzipped returns the compressed body. The first client compresses it for all others.
 func (s *shelf) gzipped(r *response, zips *sync.Pool) []byte {
 	r.zip.Do(func() {
 		var b bytes.Buffer
 		z := zips.Get().(*gzip.Writer)
 		z.Reset(&b)
-		z.Write(r.body.Bytes()) // a bytes.Buffer fails no write
+		z.Write(r.body.Bytes()) // writes to a bytes.Buffer never fail
 		z.Close()
 		zips.Put(z)
 		r.zipped = b.Bytes()
@@ -243,8 +246,9 @@ func (s *shelf) gzipped(r *response, zips *sync.Pool) []byte {
 	return r.zipped
 }
 
-// build renders the response that b stands for. A panic of render is an error for those who wait for b.
-func (s *shelf) build(k *kindOfResponse, b *building, a ask) (c *claim, err error) {
+// build renders the response for which the clients of b wait. If render panics, they get an error instead of waiting for
+// ever: http.Server recovers the panic in the goroutine of one client alone.
+func (s *shelf) build(k *kindOfResponse, b *building, req request) (c *claim, err error) {
 	r := &response{
 		kind:   k,
 		began:  b.began,
@@ -258,12 +262,12 @@ func (s *shelf) build(k *kindOfResponse, b *building, a ask) (c *claim, err erro
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil {
-			c, err = s.keep(r, a.cut)
+			c, err = s.keep(r, req.cut)
 		}
 		b.err = err
 		k.building = nil
 		close(b.done)
 	}()
-	r.contentType, r.stamp, err = a.render(r.body)
+	r.contentType, r.stamp, err = req.render(r.body)
 	return nil, err
 }

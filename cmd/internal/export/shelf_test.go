@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// rendered counts renderings of n bytes, which show the poll cycle.
+// rendered counts its renderings. Each has n bytes and shows the poll cycle.
 type rendered struct {
 	n, times int
 	cycle    stamp
@@ -31,14 +31,14 @@ func (r *rendered) now() (stamp, bool) { return r.cycle, true }
 
 func mustTake(t *testing.T, s *shelf, kind string, r *rendered, cut func() error) *claim {
 	t.Helper()
-	c, err := s.take(t.Context(), ask{kind: kind, now: r.now, render: r.render, cut: cut})
+	c, err := s.take(t.Context(), request{kind: kind, now: r.now, render: r.render, cut: cut})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// A response is rendered once for a poll cycle, in each format, and anew for the next one.
+// Each format has its own response. Each poll cycle has a new one.
 func TestResponseIsSharedForAPollCycle(t *testing.T) {
 	s := newShelf(1 << 20)
 	r := &rendered{n: 100, cycle: stamp{cycle: 7, period: time.Hour}}
@@ -66,7 +66,7 @@ func TestResponseIsSharedForAPollCycle(t *testing.T) {
 	}
 }
 
-// A crowd that comes while a response is rendered shares the next one.
+// All clients that arrive while a response is being rendered share the next one.
 func TestCrowdSharesOneRendering(t *testing.T) {
 	s := newShelf(1 << 20)
 	began, goOn := make(chan struct{}, 2), make(chan struct{})
@@ -80,7 +80,7 @@ func TestCrowdSharesOneRendering(t *testing.T) {
 	now := func() (stamp, bool) { return stamp{}, false }
 	var all sync.WaitGroup
 	take := func(ctx context.Context) {
-		c, err := s.take(ctx, ask{kind: "a", now: now, render: render})
+		c, err := s.take(ctx, request{kind: "a", now: now, render: render})
 		if err != nil {
 			t.Error(err)
 			return
@@ -99,7 +99,7 @@ func TestCrowdSharesOneRendering(t *testing.T) {
 	// One whose client has gone does not wait.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.take(gone, ask{kind: "a", now: now, render: render}); !errors.Is(err, context.Canceled) {
+	if _, err := s.take(gone, request{kind: "a", now: now, render: render}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	goOn <- struct{}{}
@@ -124,7 +124,8 @@ func (w waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// Where slow clients hold too much memory, the oldest response goes with its connections, and a new client gets its own.
+// When slow clients keep too much memory, the shelf drops the oldest response together with its connections, so that a
+// new client gets its own.
 func TestOldestResponseMakesRoom(t *testing.T) {
 	s := newShelf(4096)
 	r := &rendered{n: 1500}
@@ -147,13 +148,13 @@ func TestOldestResponseMakesRoom(t *testing.T) {
 		t.Errorf("%d responses of %d bytes are kept", len(s.all), s.held)
 	}
 	mustTake(t, s, "b", r, func() error { return errors.ErrUnsupported })
-	if _, err := s.take(t.Context(), ask{kind: "a", now: r.now, render: r.render}); !errors.Is(err, errHeld) {
+	if _, err := s.take(t.Context(), request{kind: "a", now: r.now, render: r.render}); !errors.Is(err, errHeld) {
 		t.Errorf("a response beside one that cannot be cut off: %v", err)
 	}
 }
 
-// 600 clients that ask for 8,000 counters and read nothing keep no scrape from its counters, and take little memory.
-func TestCrowdOfSlowReaders(t *testing.T) {
+// 600 clients ask for 8,000 counters and read nothing.
+func TestCrowdOfSlowReadersStarvesNoScrape(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -219,7 +220,7 @@ func TestCrowdOfSlowReaders(t *testing.T) {
 	}
 }
 
-// inUse returns the bytes of the heap that are reachable.
+// inUse returns the bytes of reachable heap.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSizes prints the bytes of a scrape and of a push, which docs/export.md has.
-func TestSizes(t *testing.T) {
+// The figures in docs/export.md come from this test.
+func TestScrapeAndPushPrintTheirSizes(t *testing.T) {
 	for _, flows := range []int{16, 256, 4096} {
 		m := newMirror(t)
 		values := make(map[string][2]uint64, flows)

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// source follows a mirror. It is opened at the first read that finds it.
+// source reads a mirror, and follows it from file to file. Each read tries to open it until it exists.
 type source struct {
 	path     string
 	instance string
@@ -21,17 +21,18 @@ type source struct {
 	closed   bool
 }
 
-// reads is how often a look is made again when the writer, or another file, interferes.
-const reads = 3
+// attempts is how often read tries. The writer may change a block under it again and again, and a new file may take
+// the mirror's name.
+const attempts = 3
 
-// read reads all counters of the catalogue c. It renews c first if the mirror's has changed.
+// read renews the catalogue c, and reads all of its counters.
 func (s *source) read(c *catalogue) (look, error) {
 	if err := s.open(); err != nil {
 		return look{}, err
 	}
 	var l look
 	var err error
-	for range reads {
+	for range attempts {
 		r := s.in.Reader()
 		if l, err = s.readFrom(r, c); err == nil {
 			return l, nil
@@ -43,7 +44,7 @@ func (s *source) read(c *catalogue) (look, error) {
 	return look{path: l.path}, err
 }
 
-// open opens the mirror, if it is not open.
+// open opens the mirror unless it is open.
 func (s *source) open() (err error) {
 	switch {
 	case s.closed:
@@ -62,12 +63,13 @@ func (s *source) open() (err error) {
 	return nil
 }
 
-// readFrom reads one file.
+// readFrom reads all counters of the catalogue from one file.
 func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	status := r.Status()
 	l := look{path: r.Path(), status: status, writer: view.NewWriter(status)}
 	if !status.Alive {
-		// A living writer makes a removed mirror again. A dead one's values are shown as long as their file has its name.
+		// A dead writer's last values are worth showing, unless somebody has removed the file. A living writer would make
+		// a new file, and we would read that one.
 		if _, err := os.Lstat(r.Path()); errors.Is(err, fs.ErrNotExist) {
 			return l, fmt.Errorf("%s: the mirror was removed, and its writer is gone: %w", r.Path(), fs.ErrNotExist)
 		}
@@ -89,8 +91,8 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 	return l, nil
 }
 
-// fill reads the value of one counter: the one that a device writes, if it does, else the published one. A counter that
-// was removed meanwhile has none.
+// fill reads the value of one counter: from the memory to which a device writes it, if there is any, else the published
+// value. For a counter removed meanwhile it sets gone.
 func (s *source) fill(r *shm.Reader, c *row) error {
 	c.value = shm.Value{}
 	c.device = false

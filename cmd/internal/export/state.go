@@ -12,16 +12,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// gauges collects the metric families that describe the mirror, its writer and the exporter.
+// gauges collects the metric families about the mirror, its writer and the exporter itself.
 type gauges struct{ out []*dto.MetricFamily }
 
-// gauge adds a series to the family of that name, which must be the last one if it exists.
+// gauge adds a series to the family of that name. Callers must add all series of a family one after the other.
 func (g *gauges) gauge(name, help string, v float64, labels ...label) {
-	g.add(name, help, dto.MetricType_GAUGE, &dto.Metric{Label: pairs(labels), Gauge: &dto.Gauge{Value: &v}})
+	g.add(name, help, dto.MetricType_GAUGE, &dto.Metric{Label: labelPairs(labels), Gauge: &dto.Gauge{Value: &v}})
 }
 
 func (g *gauges) counter(name, help string, v float64, labels ...label) {
-	g.add(name, help, dto.MetricType_COUNTER, &dto.Metric{Label: pairs(labels), Counter: &dto.Counter{Value: &v}})
+	g.add(name, help, dto.MetricType_COUNTER, &dto.Metric{Label: labelPairs(labels), Counter: &dto.Counter{Value: &v}})
 }
 
 func (g *gauges) add(name, help string, t dto.MetricType, m *dto.Metric) {
@@ -35,7 +35,7 @@ func (g *gauges) add(name, help string, t dto.MetricType, m *dto.Metric) {
 // states are the values of the label state of flowtally_writer_state.
 var states = []string{"boot", "run", "halt", "fail", "stale", "dead"}
 
-// state returns the families of the mirror and its writer.
+// state returns the families about the mirror, its writer and the exporter itself.
 func (e *Exporter) state(l look) []*dto.MetricFamily {
 	var g gauges
 	g.gauge("flowtally_build_info", "Version of this program, and of the format of the mirror that it reads. Always 1.", 1,
@@ -52,7 +52,7 @@ func (e *Exporter) state(l look) []*dto.MetricFamily {
 	return g.out
 }
 
-// oneIf is a truth as the value of a gauge.
+// oneIf returns 1 for true, and 0 for false.
 func oneIf(is bool) float64 {
 	if is {
 		return 1
@@ -78,12 +78,12 @@ func (g *gauges) mirror(l look) {
 	g.counter("flowtally_mirror_refused_total", "Counters that were refused because the mirror was full.", float64(s.Refused))
 }
 
-// counters adds the families about all exported counters, and the reservations about single ones.
+// counters adds the families about all exported counters together, and those about doubtful values of single ones.
 func (g *gauges) counters(l look) {
 	type class struct{ kind, backend string }
 	countByClass := make(map[class]float64)
 	absent := 0.0
-	oldest := int64(0) // sample time; 0: there is no published value
+	oldest := int64(0) // a sample time, or 0 without any published value
 	for i := range l.rows {
 		r := &l.rows[i]
 		countByClass[class{text(r.entry.Kind), text(cmp.Or(r.backend(), "none"))}]++
@@ -114,7 +114,7 @@ func (g *gauges) counters(l look) {
 	}
 }
 
-// backend returns the first word of a source such as "xdp:eth0/native"; "": nothing counts.
+// backend returns the first word of the counter's source, such as "xdp" of "xdp:eth0/native"; "" if nothing counts it.
 func (r *row) backend() string {
 	if i := strings.IndexAny(r.entry.Source, ": "); i >= 0 {
 		return r.entry.Source[:i]
@@ -122,8 +122,8 @@ func (r *row) backend() string {
 	return r.entry.Source
 }
 
-// reservations returns the reasons for which the value of a counter is not to be trusted, beside its discontinuities
-// and a writer that is gone.
+// reservations returns the reasons to doubt the value of a counter. Discontinuities and the state of the writer have
+// metrics of their own.
 func (r *row) reservations() (why []string) {
 	if r.gone {
 		return nil
@@ -143,7 +143,8 @@ func (r *row) reservations() (why []string) {
 	return why
 }
 
-// gather reads the mirror and returns its metrics. They are valid until the next call; the caller holds e.mu.
+// gather reads the mirror and returns all metrics. Callers must hold e.mu until they have encoded them, because the next
+// call changes them in place.
 func (e *Exporter) gather(process prometheus.Gatherer) ([]*dto.MetricFamily, error) {
 	own, err := process.Gather()
 	l := e.look()

@@ -91,9 +91,10 @@ func (a *authority) client(by *authority) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// TestTLS scrapes over TLS with a web configuration file that asks clients for a certificate. A client without one, with
-// one of another authority, without trust in the server or without TLS gets no metrics, nor does a wrong password.
-func TestTLS(t *testing.T) {
+// The web configuration asks clients for a certificate and a password. These clients get no metrics: one without a
+// certificate, one with that of another authority, one that does not trust the server, one without TLS, and one with a
+// wrong password.
+func TestOnlyTrustedClientsScrapeOverTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "other")
 	for _, a := range []*authority{ours, other} {
 		a.issue(&x509.Certificate{
@@ -116,7 +117,7 @@ basic_auth_users:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckWebConfig(config); err != nil {
+	if err := validateWebConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	m := newMirror(t, webEntry("web"))

@@ -12,19 +12,20 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// totals adds up the counters of a catalogue by group. The total of a group never falls while the group has a counter:
-// it grows by what each counter has counted since the last look, and keeps that when the counter is removed.
+// totals adds up the counters of a catalogue by group. Prometheus takes a falling total for a restart, so the total of a
+// group must never fall while the group has a counter. We therefore add what each counter has counted since the last
+// look, and keep it in the total even after the counter was removed.
 type totals struct {
-	group func(shm.Entry) selection.Group // nil: counters are exported one by one
+	group func(shm.Entry) selection.Group // nil: no groups, each counter has its own series
 	log   *slog.Logger
 
-	epoch      uint64             // of the catalogue that the rest is of
+	epoch      uint64             // the epoch of the catalogue for which the fields below were made
 	sums       []row              // one for each group
 	groupByRow []int              // for each row of the catalogue, the index of its group in sums
 	lastByName map[string]counted // by name of a counter
 }
 
-// counted is a counter as it was read last.
+// counted is the last reading of a counter.
 type counted struct {
 	value           shm.Value
 	discontinuities uint64
@@ -32,19 +33,18 @@ type counted struct {
 	file            *shm.Reader
 }
 
-// sameCounter reports whether r is the counter that c was read from. A slot of one file has another handle for its next
-// counter. A mirror that is made anew goes on with the totals of its counters, under other handles.
+// sameCounter reports whether c was read from r. Within one file a handle identifies a counter, because a reused slot
+// gets a new handle. In a new file all handles are new, but each name goes on with its total.
 func (c counted) sameCounter(r *row, file *shm.Reader) bool {
 	return c.file != file || c.handle == r.entry.Handle
 }
 
-// goesOn reports whether the total of r is the one that c was read from, and not a total that began again.
+// goesOn reports whether r continues the total in c, rather than having begun again.
 func (c counted) goesOn(r *row, file *shm.Reader) bool {
 	return c.sameCounter(r, file) && r.value.Packets >= c.value.Packets && r.value.Bytes >= c.value.Bytes
 }
 
-// series returns the rows that have series: rows itself, or one for each group. The result is valid until the next
-// call.
+// series returns one row for each series: rows itself, or the sums of the groups. The next call overwrites the result.
 func (t *totals) series(rows []row, epoch uint64, file *shm.Reader) []row {
 	if t.group == nil {
 		return rows
@@ -89,8 +89,8 @@ func (t *totals) add(sum, r *row, file *shm.Reader) {
 	}
 }
 
-// grow adds packets and bytes to sum. A sum above 2^64 - 1 is none, as for flowtally get --sum-by: it has no series
-// until its group is gone.
+// grow adds packets and bytes to sum. A sum above 2^64-1 loses its series until its group is gone. flowtally get --sum-by
+// shows no value for such a sum either.
 func (t *totals) grow(sum *row, packets, bytes uint64) {
 	var carryPackets, carryBytes uint64
 	sum.value.Packets, carryPackets = bits.Add64(sum.value.Packets, packets, 0)
@@ -102,7 +102,7 @@ func (t *totals) grow(sum *row, packets, bytes uint64) {
 	t.log.Warn("a sum is above 2^64-1: it is exported no more", "sum", sum.entry.Name)
 }
 
-// regroup finds the group of each row. A group that goes on keeps its total.
+// regroup finds the group of each row of a new catalogue. A group keeps its total until its last counter is removed.
 func (t *totals) regroup(rows []row) {
 	before := make(map[string]row, len(t.sums))
 	for _, sum := range t.sums {
@@ -111,7 +111,7 @@ func (t *totals) regroup(rows []row) {
 
 	sumByName := make(map[string]row)
 	names := make([]string, len(rows))          // of the group of each row
-	last := make(map[string]counted, len(rows)) // without the counters that are gone
+	last := make(map[string]counted, len(rows)) // lastByName without removed counters
 	for i := range rows {
 		e := rows[i].entry
 		if was, known := t.lastByName[e.Name]; known {
@@ -119,8 +119,8 @@ func (t *totals) regroup(rows []row) {
 		}
 
 		labels := labelsOfGroup(t.group(e))
-		first, _ := of(e)
-		name := fmt.Sprintf("%d %q", first, labels) // groups that have the same series are one
+		first, _ := kindsOf(e)
+		name := fmt.Sprintf("%d %q", first, labels) // groups with equal labels share a series
 		names[i] = name
 		if _, known := sumByName[name]; known {
 			continue
@@ -147,7 +147,8 @@ func (t *totals) regroup(rows []row) {
 	t.lastByName = last
 }
 
-// labelsOfGroup returns the labels of the series of a group. A label that its counters do not have is left out.
+// labelsOfGroup returns the labels of a group's series. Prometheus treats an empty label as a missing one, so a key
+// without a value adds no label.
 func labelsOfGroup(g selection.Group) (labels []label) {
 	for _, l := range g.Labels() {
 		if l.Value != "" {

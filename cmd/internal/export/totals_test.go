@@ -28,9 +28,9 @@ func sumBy(t *testing.T, keys ...string) func(shm.Entry) selection.Group {
 	return s.Group
 }
 
-// TestSums: one series for each group of labels, in Prometheus and by OTLP. An absent counter adds nothing, bytes of unlike
-// bases have no sum, and an empty label is no label.
-func TestSums(t *testing.T) {
+// There is one series for each group, in Prometheus and by OTLP. A counter without a value adds nothing, bytes on
+// different bases have no sum, and an empty label is not a label.
+func TestGroupsAreExportedAsSums(t *testing.T) {
 	payload := teamEntry("c", "net")
 	payload.ByteBasis = "l3"
 	empty := webEntry("e")
@@ -99,9 +99,9 @@ func TestSumAbove64BitsIsNotExported(t *testing.T) {
 	}
 }
 
-// TestSumOfACounterThatBeganAgain: the total of a counter that was removed and added between two looks is added whole, even
-// where it is larger than the last one, and whether or not a look found it without a value.
-func TestSumOfACounterThatBeganAgain(t *testing.T) {
+// Between two looks the counter was removed and added again. Its whole new total counts, even if it is larger than the
+// last one, and even if a look in between found the counter without a value.
+func TestCounterThatBeganAgainAddsItsWholeTotal(t *testing.T) {
 	for _, absent := range []bool{false, true} {
 		m := newMirror(t, teamEntry("a", "ops"))
 		m.publish(map[string][2]uint64{"a": {10, 100}})
@@ -119,8 +119,7 @@ func TestSumOfACounterThatBeganAgain(t *testing.T) {
 	}
 }
 
-// TestSumsNeverFall compares the sums with a model while counters count, are removed, come again, are read late, and the
-// writer is followed by another one.
+// A model checks the sums while counters count, are removed, come back, are read late, and change their writer.
 func TestSumsNeverFall(t *testing.T) {
 	teams := []string{"ops", "net"}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// visitors bounds the connections of a server. When one comes that is too many, the address with the most connections
-// loses its oldest one. So the clients of one address, which connect and send or read nothing, keep no other address
-// from its scrape. An honest client that loses an idle connection connects again.
+// visitors limits the connections of a server, and shares them fairly among addresses. When a connection exceeds the
+// limit, the address with the most connections loses its oldest one. So an attacker who opens connections and leaves
+// them idle only pushes out its own. An honest client losing an idle connection simply connects again.
 type visitors struct {
 	most int
 
@@ -22,14 +22,14 @@ type visitors struct {
 // visit is one connection.
 type visit struct {
 	from netip.Addr
-	turn uint64 // of came
+	turn uint64 // the lower, the older
 }
 
 func newVisitors(most int) *visitors {
 	return &visitors{most: most, visitByConn: make(map[net.Conn]visit), countByAddress: make(map[netip.Addr]int)}
 }
 
-// note is a server's ConnState.
+// note is the ConnState of an http.Server.
 func (v *visitors) note(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -41,7 +41,7 @@ func (v *visitors) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// add counts a connection, and ends others if there are too many now.
+// add counts a new connection, and closes the oldest ones of the busiest address if there are too many now.
 func (v *visitors) add(c net.Conn) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,7 +58,7 @@ func (v *visitors) add(c net.Conn) {
 	}
 }
 
-// oldestOfMost returns the oldest connection of the address that has the most. It is called with mu held.
+// oldestOfMost returns the oldest connection of the address with the most connections. Callers must hold mu.
 func (v *visitors) oldestOfMost() (oldest net.Conn) {
 	var found visit // of oldest
 	for c, o := range v.visitByConn {
@@ -70,7 +70,7 @@ func (v *visitors) oldestOfMost() (oldest net.Conn) {
 	return oldest
 }
 
-// forget counts a connection no more. add may have forgotten it already. It is called with mu held.
+// forget stops counting a connection. add may already have forgotten it. Callers must hold mu.
 func (v *visitors) forget(c net.Conn) {
 	o, counted := v.visitByConn[c]
 	if !counted {
@@ -82,7 +82,8 @@ func (v *visitors) forget(c net.Conn) {
 	}
 }
 
-// cut ends a connection at once. To close one of TLS would wait until the client reads that it ends.
+// cut closes a connection at once. Closing a tls.Conn sends an alert first, and so waits for a client that does not read.
+// We close the connection below it instead.
 func cut(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -90,8 +91,8 @@ func cut(c net.Conn) {
 	_ = c.Close()
 }
 
-// addressOf returns the address of a client. Of an IPv6 address it returns the network of 64 bits, because one host may
-// have every address in it.
+// addressOf returns the address of a client. For IPv6 it returns the /64 network, because a single host can use every
+// address in it.
 func addressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

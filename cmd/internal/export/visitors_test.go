@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The clients of one address take every connection, and are silent: from the start, or within a request, or after a
-// response, or within the greeting of TLS. The connection of another address stays, and a third address gets its scrape.
+// The clients of one address take every connection and then go silent: at once, within a request, after a response, or
+// within the TLS handshake. A connection of another address must stay open, and a third address must get its scrape.
 func TestConnectionsOfOneAddressStarveNoOther(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")

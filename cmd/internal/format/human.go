@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bytes returns n bytes in binary units, three digits or so.
+// Bytes returns n bytes in binary units, with one decimal: "8.0 MiB".
 func Bytes(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -19,8 +19,7 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", f, "KMGTPE"[unit])
 }
 
-// Count returns n with the thousands set apart, so that every digit of a
-// total can be read.
+// Count returns n with commas between the thousands: "1,234,567". Totals are never shortened.
 func Count(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -29,7 +28,7 @@ func Count(n uint64) string {
 	return s
 }
 
-// Rate returns a rate in decimal units, three digits or so.
+// Rate returns a rate in decimal units, with two decimals: "1.50G".
 func Rate(perSecond float64) string {
 	if perSecond < 1000 {
 		return strconv.FormatFloat(perSecond, 'f', 0, 64)
@@ -41,7 +40,7 @@ func Rate(perSecond float64) string {
 	return fmt.Sprintf("%.2f%c", f, "kMGTPE"[unit])
 }
 
-// Age returns a duration in one unit.
+// Age returns a duration, rounded down to one unit: "15ms", "3d".
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -62,7 +61,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Plural returns n with the word that fits it: "1 flow", "2,000 flows".
+// Plural returns n with the right form of a word: "1 flow", "2,000 flows".
 func Plural(n uint64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -78,7 +77,7 @@ func OrDash(s string) string {
 	return s
 }
 
-// Progress returns a bar of n of total with the percentage, or n as bytes if total is not known.
+// Progress returns a bar and a percentage, or just n as bytes if total is 0, which means unknown.
 func Progress(n, total int64) string {
 	if total <= 0 {
 		return Bytes(uint64(max(0, n)))

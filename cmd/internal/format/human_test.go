@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestHuman(t *testing.T) {
+func TestNumbersAndTimesAreReadable(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
 		{Bytes(0), "0 B"},
 		{Bytes(1023), "1023 B"},
@@ -41,7 +41,7 @@ func TestHuman(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableAlignsColumnsAroundNotes(t *testing.T) {
 	tab := Table{Heading: []string{"NAME", ">COUNT", "NOTE"}}
 	tab.Add("a", "1", "")
 	tab.Add("größer", "1,000", "x")

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Other programs choose the strings of a mirror, of a plugin and of the kernel. A terminal obeys control
-// characters in such a string (ESC, OSC, C1), and a character of bidirectional writing makes it reorder the
-// text around that character. The functions below replace these characters before a string is printed.
+// Other programs choose the strings in a mirror, of a plugin and of the kernel, and they may be hostile. A terminal obeys
+// control characters in a string (ESC, OSC, C1), and characters of bidirectional writing make it reorder the text around
+// them. Every string from outside must pass one of the functions below before it is printed.
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Printable returns s, or s quoted as in Go if it holds an unprintable character or invalid UTF-8.
+// Printable returns s, or s as a quoted Go string if it contains unprintable characters or invalid UTF-8.
 func Printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -23,8 +23,8 @@ func Printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// PrintableLines is Printable for text of several lines. It replaces only the unprintable characters, and
-// keeps line breaks and tabs.
+// PrintableLines is Printable for text of several lines. It keeps line breaks and tabs, and escapes other unprintable
+// characters one by one.
 func PrintableLines(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -40,14 +40,15 @@ func PrintableLines(s string) string {
 	return b.String()
 }
 
-// printableJSON escapes the unprintable characters of JSON on one line. The encoded value stays the same.
+// printableJSON escapes the unprintable characters in a line of JSON. They can only be inside strings, so the line still
+// decodes to the same value.
 func printableJSON(line []byte) []byte {
 	text := strings.TrimSuffix(string(line), "\n")
 	if !strings.ContainsFunc(text, unprintable) {
 		return line
 	}
 	var b strings.Builder
-	for _, r := range text { // valid UTF-8: the encoder sees to it
+	for _, r := range text { // the encoder has replaced invalid UTF-8
 		switch hi, lo := utf16.EncodeRune(r); {
 		case !unprintable(r):
 			b.WriteRune(r)

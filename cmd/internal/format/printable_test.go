@@ -10,7 +10,7 @@ import (
 )
 
 // Printable strings stay as they are. Escaped JSON decodes to the same value.
-func TestPrintable(t *testing.T) {
+func TestPrintableEscapesControlCharactersAlone(t *testing.T) {
 	for _, s := range []string{"", "web", "é 計 ✓ … “x”", `a\b"c`} {
 		if Printable(s) != s || PrintableLines(s+"\n\t"+s) != s+"\n\t"+s {
 			t.Errorf("%q is %q, lines %q", s, Printable(s), PrintableLines(s))

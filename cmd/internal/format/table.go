@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// JSON prints v as one line of printable characters.
+// JSON prints v as one line, with unprintable characters escaped.
 func JSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -20,15 +20,15 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Table is a table of text: a heading and rows, with columns as wide as their widest cell. A column whose heading
-// begins with ">" is flush right.
+// Table is a table of text: a heading and rows, with columns as wide as their widest cell. A heading beginning with ">"
+// makes its column flush right.
 type Table struct {
 	Heading   []string
 	rows      [][]string
-	noteByRow map[int]string // a line below the row that is no row
+	noteByRow map[int]string // lines below a row, outside the columns
 }
 
-// Add adds a row. It quotes a cell that holds unprintable characters.
+// Add adds a row. It makes each cell Printable.
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -37,7 +37,7 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Note puts a line below the row that was added last.
+// Note adds a line below the last row. It does not widen the columns.
 func (t *Table) Note(line string) {
 	if t.noteByRow == nil {
 		t.noteByRow = map[int]string{}
@@ -45,7 +45,7 @@ func (t *Table) Note(line string) {
 	t.noteByRow[len(t.rows)-1] += PrintableLines(line) + "\n"
 }
 
-// Render returns the table. Each line is ended, and has no trailing blanks.
+// Render returns the table. Every line ends with a newline and has no trailing blanks.
 func (t *Table) Render() string {
 	heading := make([]string, len(t.Heading))
 	right := make([]bool, len(t.Heading))
@@ -83,8 +83,8 @@ func (t *Table) Render() string {
 	return out.String()
 }
 
-// Stack returns tables one below the other, apart by a blank line, without those that have no rows; the first where
-// none has.
+// Stack returns tables one below the other, separated by blank lines. It skips tables without rows. If all are empty, it
+// returns the first, for its heading.
 func Stack(tables ...Table) string {
 	var texts []string
 	for _, t := range tables {

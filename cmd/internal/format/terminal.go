@@ -18,7 +18,7 @@ func TerminalWidth(f any) int {
 	if !ok {
 		return 0
 	}
-	width, _, _ := term.GetSize(file.Fd()) // 0 with an error
+	width, _, _ := term.GetSize(file.Fd()) // 0 on error
 	return width
 }
 
@@ -31,8 +31,8 @@ const (
 	clearBelow  = "\x1b[J"
 )
 
-// DrawOver returns the sequence that draws text over the screen, each line cut at width if width is
-// above 0. No line is blank in between, so the screen does not flicker.
+// DrawOver returns the sequence that draws text over the screen. It cuts lines at width, unless width is 0. It clears
+// only the rest of each line and not the whole screen, which would flicker.
 func DrawOver(text string, width int) string {
 	var b strings.Builder
 	b.WriteString(toOrigin)

@@ -1,4 +1,3 @@
-// Package hostcheck tests a host for the abilities that flowtally needs beyond its backends: the kernel, the file
-// system of the mirror, the capabilities of this process, the plugin's binary, and the reserved words of a running
-// instance.
+// Package hostcheck tests what flowtally needs of a host beyond its backends: the kernel, the file system of the mirror,
+// the capabilities of this process, the plugin's binary, and the reserved words of a running instance.
 package hostcheck

@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Checks tests the host beyond the backends: the kernel, the file systems, the capabilities of
-// this process, the plugin's binary, and the socket of reserved words if the mirror has one.
+// Checks runs all tests of this package. mirror is the path of the mirror, which need not exist; plugin is the path of
+// the plugin's binary, or empty to search for it.
 func Checks(mirror, plugin string) []probe.Result {
 	var uts unix.Utsname
 	unameErr := unix.Uname(&uts)
@@ -61,10 +61,10 @@ func checkKernel(release string, err error) probe.Result {
 	return r
 }
 
-// minSpace is room for a mirror with the default history and its first segment of counters.
+// minSpace is the size of a mirror with the default history and its first segment of counters.
 const minSpace = 9 << 20
 
-// checkShm reports whether the file system of the mirror is a tmpfs with room.
+// checkShm reports whether the mirror's file system is a tmpfs with enough free space.
 func checkShm(mirror string) probe.Result {
 	dir := existingParent(mirror)
 	r := probe.Result{Object: dir, Feature: "tmpfs with room for a mirror"}
@@ -83,7 +83,7 @@ func checkShm(mirror string) probe.Result {
 	case free < minSpace:
 		r.Answer = probe.No
 		r.Reason = fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
-		// A size below what is in use is refused, so the file system grows from the size that it has.
+		// A fixed size in the fix could be below the current one, or below what is in use, which the kernel refuses.
 		larger := (st.Blocks*uint64(st.Bsize) + 1<<30) >> 20
 		r.Fix = fmt.Sprintf("mount -o remount,size=%dM %s, or remove files there", larger, trust.Quote(mountPoint(dir)))
 	default:
@@ -93,7 +93,7 @@ func checkShm(mirror string) probe.Result {
 	return r
 }
 
-// existingParent returns the deepest directory of path that exists.
+// existingParent returns the deepest existing directory above path.
 func existingParent(path string) string {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
@@ -102,7 +102,7 @@ func existingParent(path string) string {
 	}
 }
 
-// mountPoint returns the directory at which the file system of dir is mounted, as far as device numbers tell.
+// mountPoint returns the mount point above dir. It compares device numbers, so it misses a bind mount of the same device.
 func mountPoint(dir string) string {
 	for {
 		up := filepath.Dir(dir)
@@ -120,7 +120,7 @@ func sameDevice(a, b string) bool {
 
 const ownDir = "another --mirror PATH, in a directory of your own below /run or /dev/shm"
 
-// checkMirrorDir reports whether this process can make a mirror in dir, and whether readers can trust one made there.
+// checkMirrorDir reports whether this process can create a mirror in dir, and whether readers could trust it there.
 func checkMirrorDir(dir string) probe.Result {
 	r := probe.Result{Object: dir, Feature: "mirror writable"}
 	var st unix.Stat_t
@@ -161,7 +161,8 @@ func checkMirrorDir(dir string) probe.Result {
 	return r
 }
 
-// distrusts answers no if the directory itself lets others replace a mirror there.
+// distrusts reports whether others could replace a mirror in this directory, by its own owner and mode. If so, it fills in
+// r.
 func distrusts(r *probe.Result, dir string, st *unix.Stat_t) bool {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
@@ -170,16 +171,16 @@ func distrusts(r *probe.Result, dir string, st *unix.Stat_t) bool {
 
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		r.Reason = fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
-		// To give it to root would leave that user's files in it.
+		// Do not suggest chown: that user's files would stay in it.
 		r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
-		if os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
+		if os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // any user can create it, and so block root
 			r.Fix = "mkdir -p /run/flowtally && mount -t tmpfs -o mode=0755 tmpfs /run/flowtally, or another --mirror PATH"
 		}
 
 	case st.Mode&0o022 != 0:
 		r.Reason = fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
 		r.Fix = "chmod 0755 " + trust.Quote(dir)
-		if st.Mode&unix.S_ISVTX != 0 { // such as /tmp, whose mode other programs rely on
+		if st.Mode&unix.S_ISVTX != 0 { // never chmod a directory like /tmp, on whose mode other programs rely
 			r.Fix = ownDir
 		}
 
@@ -190,7 +191,7 @@ func distrusts(r *probe.Result, dir string, st *unix.Stat_t) bool {
 	return true
 }
 
-// untrustedParent returns why another user could put another directory in the place of dir.
+// untrustedParent returns why another user could replace dir itself, or "" if nobody could.
 func untrustedParent(dir string) (why string, err error) {
 	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
 	if errors.Is(err, os.ErrNotExist) {
@@ -202,7 +203,7 @@ func untrustedParent(dir string) (why string, err error) {
 	return why, err
 }
 
-// The capabilities that counting needs, and their purpose.
+// capabilities lists what counting needs, and for what.
 var capabilities = []struct {
 	name string
 	bit  uint
@@ -213,7 +214,8 @@ var capabilities = []struct {
 	{"CAP_PERFMON", unix.CAP_PERFMON, "programs that read packets through pointers"},
 }
 
-// checkCapabilities reports for each capability whether it is effective. status is the text of /proc/self/status.
+// checkCapabilities reports for each capability whether it is effective. Its arguments are the text of /proc/self/status,
+// or the error of reading it.
 func checkCapabilities(status string, err error) []probe.Result {
 	effective, err := effectiveCapabilities(status, err)
 	var results []probe.Result
@@ -235,7 +237,7 @@ func checkCapabilities(status string, err error) []probe.Result {
 	return results
 }
 
-// effectiveCapabilities reads the effective capabilities out of a status.
+// effectiveCapabilities parses the effective capabilities in a status.
 func effectiveCapabilities(status string, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
@@ -248,8 +250,8 @@ func effectiveCapabilities(status string, err error) (uint64, error) {
 	return 0, errors.New("/proc/self/status names no effective capabilities")
 }
 
-// checkPlugin reports whether the plugin's binary is there and can be run, and for root, whether others could have
-// written it.
+// checkPlugin reports whether the plugin's binary exists and is executable. Root also needs it to be writable by no other
+// user.
 func checkPlugin(path string) probe.Result {
 	r := probe.Result{Object: cmp.Or(path, plugin.BinaryName), Feature: "plugin binary"}
 	found, err := plugin.Find(path)

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-func TestCheckKernel(t *testing.T) {
+func TestKernelBefore61IsTooOld(t *testing.T) {
 	for _, tt := range []struct {
 		release string
 		err     error
@@ -37,7 +37,7 @@ func TestCheckKernel(t *testing.T) {
 	}
 }
 
-func TestCheckCapabilities(t *testing.T) {
+func TestMissingCapabilityIsNo(t *testing.T) {
 	answers := func(status string, err error) string {
 		var s []string
 		for _, r := range checkCapabilities(status, err) {
@@ -64,7 +64,7 @@ func TestCheckCapabilities(t *testing.T) {
 	}
 }
 
-func TestCheckMirrorDir(t *testing.T) {
+func TestMirrorDirectoryMustBeClosedToOthers(t *testing.T) {
 	base := t.TempDir()
 	mk := func(name string, mode fs.FileMode) string {
 		dir := filepath.Join(base, name)
@@ -109,7 +109,7 @@ func TestCheckMirrorDir(t *testing.T) {
 	}
 }
 
-func TestCheckShm(t *testing.T) {
+func TestMirrorOutsideATmpfsIsNo(t *testing.T) {
 	if r := checkShm("/proc/x.mirror"); r.Answer != probe.No || !strings.Contains(r.Reason, "not a tmpfs") {
 		t.Errorf("tmpfs at /proc: %+v", r)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Checks runs the one check for other systems.
+// Checks says that counting needs Linux.
 func Checks(_, _ string) []probe.Result {
 	return []probe.Result{{
 		Object:  runtime.GOOS,

@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// checkWords reports whether this process may take reserved words of the instance that owns the mirror, and how many
-// there are. It reports nothing for an instance without the socket of words.
+// checkWords reports whether this process may take reserved words of the mirror's instance, and how many there are. It
+// returns nothing if the instance has no socket for them.
 func checkWords(mirror string) []probe.Result {
 	socket := words.Path(mirror)
 	r := probe.Result{Object: socket, Feature: "reserved words"}

@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-func TestCheckWords(t *testing.T) {
+func TestReservedWordsAreCountedByState(t *testing.T) {
 	mirror := filepath.Join(t.TempDir(), "m.mirror")
 	if got := checkWords(mirror); got != nil {
 		t.Errorf("without an instance: %+v", got)

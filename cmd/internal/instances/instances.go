@@ -1,5 +1,5 @@
-// Package instances lists the instances of this host, running or not, by what each has left outside its processes: a
-// mirror, and pins on a bpffs. It takes no lock: a look never keeps an instance from starting.
+// Package instances lists the instances of this host, running or not. It finds them by what each leaves outside its
+// processes: a mirror, and pins on a bpffs. It takes no lock, because that could make an instance's start fail.
 package instances
 
 import (
@@ -21,34 +21,34 @@ const (
 	Pins    State = "pins"    // it has pins and no mirror, so how it ended is not known
 )
 
-// Instance is an instance, or what is left of one.
+// Instance is an instance, or its remains.
 type Instance struct {
 	Name   string
-	Owner  uint32 // the user who made the mirror, or the pins where there is none
+	Owner  uint32 // of the mirror, or of the pins if there is no mirror
 	State  State
-	PID    int           // of the process that counts; 0: none, or of another PID namespace
+	PID    int           // of the counting process; 0: none, or one of another PID namespace
 	Mirror string        // the file; "": none
 	Size   uint64        // of the file
 	Idle   time.Duration // since the last sign of life of its writer; 0 without a mirror
 	Pins   string        // the directory; "": none
-	Links  int           // how many programs are pinned
+	Links  int           // number of pinned programs
 }
 
 // HasProcess reports whether a process runs the instance.
 func (i Instance) HasProcess() bool { return i.State == Running }
 
-// place is a mirror or a directory of pins, before they are put together.
+// place is a mirror or a directory of pins, before join has combined them.
 type place struct {
 	path   string
 	owner  uint32
-	holder int // of its lock; 0: nobody, -1: a process that this one cannot see
+	holder int // the process with its lock; 0: none, -1: one of another PID namespace
 }
 
 func nameOfMirror(path string) string { return strings.TrimSuffix(filepath.Base(path), ".mirror") }
 
-// join puts the mirrors and the pins of one name and one owner together. Another user may make a mirror of any name,
-// and is not to decide by it what becomes of these pins. links counts the programs of a directory of pins, and status
-// reads a mirror.
+// join combines mirrors and pins of the same name and owner into instances. The owner matters: any user can make a mirror
+// with the name of root's instance, and must not influence what happens to root's pins. links counts the programs pinned
+// in a directory, and status reads a mirror.
 func join(mirrors, pins []place, links func(dir string) int, status func(path string) (halted bool, size uint64, idle time.Duration)) []Instance {
 	var all []Instance
 	joined := make(map[string]bool) // the directories of pins that have a mirror

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestMirrorOfAnotherUserDecidesNothingAboutPins: any user can make /dev/shm/flowtally and a mirror in it. One with the
-// name of root's stopped instance does not make that instance a dead one, which clean --all-dead removes.
+// Any user can create /dev/shm/flowtally and a mirror in it. If it has the name of root's stopped instance, that
+// instance must not look dead, because clean --all-dead would remove it.
 func TestMirrorOfAnotherUserDecidesNothingAboutPins(t *testing.T) {
 	mirrors := []place{{path: "/dev/shm/flowtally/lb.mirror", owner: 1000}, {path: "/run/flowtally/lb.mirror"}}
 	pins := []place{{path: "/sys/fs/bpf/flowtally/lb"}}

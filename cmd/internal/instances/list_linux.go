@@ -17,11 +17,11 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mostDepth bounds the look for pins below a bpffs: an instance's directory is deeper nowhere.
+// mostDepth is how deep below a bpffs to look for pins.
 const mostDepth = 4
 
 // List lists the instances whose mirrors are at the usual places and whose pins are on a bpffs of this mount namespace,
-// as far as this user may look. mirrors and pins name further places.
+// as far as this user may look. mirrors and pins add further paths. A path that does not exist, such as "", is ignored.
 func List(mirrors, pins []string) ([]Instance, error) {
 	held, err := locks()
 	if err != nil {
@@ -39,8 +39,8 @@ func List(mirrors, pins []string) ([]Instance, error) {
 	return join(mirrorPlaces, pinPlaces, countLinks, status), nil
 }
 
-// placesOf returns the paths that exist, each once. lock returns the file whose lock an instance holds while it runs,
-// and held the holder of a lock.
+// placesOf returns the existing paths, each once. lock returns the file that a running instance keeps locked, and held
+// maps a file's identity to the process that has locked it.
 func placesOf(paths []string, held map[string]int, lock func(path string) string) (all []place) {
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
@@ -52,7 +52,7 @@ func placesOf(paths []string, held map[string]int, lock func(path string) string
 	return all
 }
 
-// mirrorDirs returns the directories where a writer puts its mirror, of this user and of others.
+// mirrorDirs returns the default directories for mirrors, of this user and of others.
 func mirrorDirs() []string {
 	dirs := []string{filepath.Dir(shm.DefaultPath("default")), "/run/flowtally", "/dev/shm/flowtally"}
 	users, _ := filepath.Glob("/run/user/*/flowtally")
@@ -61,8 +61,8 @@ func mirrorDirs() []string {
 	return slices.Compact(dirs)
 }
 
-// mirrorsIn lists the mirrors in a directory. Its owner may have made it for somebody else to look into: like
-// shm.Locate, the look follows no link, and it leaves out names that no instance has.
+// mirrorsIn lists the mirrors in a directory. The directory may be a trap by its owner, so, like shm.Locate, we follow no
+// link and skip names that are not valid for an instance.
 func mirrorsIn(dir string) (mirrors []string) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil
@@ -85,11 +85,11 @@ func bpffs() (roots []string) {
 	return roots
 }
 
-// pinDirs lists the directories below a bpffs that hold pins of flowtally.
+// pinDirs lists the directories below a bpffs with pins of flowtally.
 func pinDirs(root string) (dirs []string) {
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // a directory of another user, or one that goes meanwhile
+			return nil // a directory of another user, or one removed meanwhile
 		}
 		if strings.Count(strings.TrimPrefix(path, root), "/") > mostDepth {
 			return fs.SkipDir
@@ -112,8 +112,8 @@ func countLinks(dir string) int {
 	return len(links)
 }
 
-// locks returns the holder of each lock of flock(2), by the identity of the file. To look by taking a lock would keep a
-// starting instance out.
+// locks returns the process behind each lock of flock(2), by the identity of the file. We read /proc/locks instead of
+// trying to take a lock, which could make an instance's start fail.
 func locks() (map[string]int, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
@@ -124,7 +124,7 @@ func locks() (map[string]int, error) {
 	holderByFile := make(map[string]int)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		f := strings.Fields(lines.Text())
-		if len(f) < 6 || f[1] != "FLOCK" { // "->" stands before FLOCK where a process waits
+		if len(f) < 6 || f[1] != "FLOCK" { // a waiting process has "->" before FLOCK
 			continue
 		}
 		pid, err := strconv.Atoi(f[4])
@@ -136,7 +136,7 @@ func locks() (map[string]int, error) {
 	return holderByFile, nil
 }
 
-// status reads the state of a mirror's writer. A file that is no mirror any more, or not a whole one, is of a dead
+// status reads the state of a mirror's writer. It takes an unreadable mirror, such as a truncated one, for that of a dead
 // writer.
 func status(path string) (halted bool, size uint64, idle time.Duration) {
 	info, err := os.Lstat(path)
@@ -153,7 +153,7 @@ func status(path string) (halted bool, size uint64, idle time.Duration) {
 	return s.State == shm.Halt, size, s.Age
 }
 
-// identity names a file as /proc/locks does; "" for a file that is gone.
+// identity names a file in the way of /proc/locks: by device and inode. It returns "" for a missing file.
 func identity(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -162,15 +162,15 @@ func identity(path string) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }
 
-// Readers returns a function that reports whether a process maps a mirror, as far as this user may look. It knows the
-// file by its inode: a container has it at another path.
+// Readers returns a function that reports whether any process has mapped a mirror, as far as this user may look. It
+// compares inodes and not paths, because a container has the mirror at another path.
 func Readers() func(mirror string) bool {
 	mapped := make(map[string]bool)
 	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
 	for _, path := range maps {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended, or is another user's
+			continue // the process has ended, or belongs to another user
 		}
 		for line := range strings.Lines(string(text)) {
 			if f := strings.Fields(line); len(f) > 5 { // addresses, mode, offset, device, inode, name

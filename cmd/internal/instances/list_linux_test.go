@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestMirrorIsReadThroughAnotherPath: a container has the mirror at another path than this host.
+// For example, a container sees the mirror at another path than this host.
 func TestMirrorIsReadThroughAnotherPath(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "instances-")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestMirrorIsReadThroughAnotherPath(t *testing.T) {
 	}
 }
 
-// TestMirrorsOfALinkAreNotListed: a user's directory may be a link to root's, and a file's name may be a command.
+// A hostile user's directory may be a link to root's, and the name of a file may be a shell command.
 func TestMirrorsOfALinkAreNotListed(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "root"), filepath.Join(dir, "link")

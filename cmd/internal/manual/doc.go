@@ -1,7 +1,7 @@
-// Package manual writes the man pages of flowtally from the model of its command line, so that a page has
-// the flags that the program has.
+// Package manual generates the man pages of flowtally from the model of its command line, so they cannot differ from the
+// program.
 //
-// The page flowtally(1) has the commands and the flags of all commands, and each command has a page
-// of its own, flowtally-COMMAND(1). flowtally.yaml(5) is the default configuration, and
-// flowtally-plugin(8) describes the process that counts. The pages use the macros of man(7) alone.
+// flowtally(1) has an overview and the common flags. Each command has its own page, flowtally-COMMAND(1).
+// flowtally.yaml(5) is the commented default configuration, and flowtally-plugin(8) describes the counting process. The
+// pages use only the macros of man(7), which every reader of man pages supports.
 package manual

@@ -15,7 +15,7 @@ import (
 type Page struct {
 	Name    string // "flowtally-flows-add"
 	Section int
-	Text    string // in the language of man(7)
+	Text    string // roff
 }
 
 // File returns the path of the page below a directory of man pages: "man1/flowtally.1".
@@ -39,12 +39,12 @@ func Pages(app *kong.Application, configuration string) []Page {
 	return pages
 }
 
-// words returns the words that call a command, joined by sep.
+// words returns the words of a command, such as "flowtally flows add", joined by sep.
 func words(n *kong.Node, sep string) string {
 	return strings.ReplaceAll(usage.CommandPath(n), " ", sep)
 }
 
-// files are the paths that flowtally(1) explains.
+// files lists the paths for the section FILES of flowtally(1).
 var files = []struct{ path, text string }{
 	{"/etc/flowtally.yaml", "The configuration that the systemd unit names."},
 	{"/run/flowtally/INSTANCE.mirror", "The counters. Every user may read them."},
@@ -116,7 +116,7 @@ func command(n *kong.Node) Page {
 	return Page{name, 1, r.String()}
 }
 
-// flagsOf returns the flags of a command and of the commands above it, without those of all commands.
+// flagsOf returns the flags of a command and of the commands above it, without the common flags.
 func flagsOf(n *kong.Node) (flags []*kong.Flag) {
 	for p := n; p.Parent != nil; p = p.Parent {
 		flags = append(flags, p.Flags...)
@@ -124,7 +124,7 @@ func flagsOf(n *kong.Node) (flags []*kong.Flag) {
 	return flags
 }
 
-// synopsis returns the flags that a command cannot do without, and its arguments.
+// synopsis returns the required flags of a command, and its arguments.
 func synopsis(n *kong.Node) string {
 	var parts []string
 	for _, f := range n.Flags {
@@ -150,7 +150,8 @@ func synopsis(n *kong.Node) string {
 	return strings.Join(parts, " ")
 }
 
-// value returns the help of a flag or an argument, or fallback, with its environment variables and its default.
+// value returns the help of a flag or an argument, with its environment variables and its default. Without a help it uses
+// fallback.
 func value(v *kong.Value, fallback string) string {
 	help := cmp.Or(v.Help, fallback)
 	if len(v.Tag.Envs) > 0 {
@@ -159,8 +160,8 @@ func value(v *kong.Value, fallback string) string {
 	return help + Default(v)
 }
 
-// Default returns the sentence that tells the default of a flag or an argument; "" where there is none, or the help
-// tells it.
+// Default returns a sentence with the default of a flag or an argument. It returns "" if there is none, or if the help
+// already mentions it.
 func Default(v *kong.Value) string {
 	if !v.HasDefault || v.Default == "" || v.IsBool() || strings.Contains(v.Help, "efault") {
 		return ""
@@ -168,10 +169,10 @@ func Default(v *kong.Value) string {
 	return " Default: " + v.Default + "."
 }
 
-// roff is a page that is being written, in the language of man(7).
+// roff builds a page in the language of man(7).
 type roff struct{ strings.Builder }
 
-// newRoff begins a page. The first sentence of help is what the command does.
+// newRoff begins a page. The section NAME gets the first sentence of help.
 func newRoff(name string, section int, help string) *roff {
 	r := new(roff)
 	fmt.Fprintf(r, ".TH %s %d \"\" \"flowtally\" \"flowtally\"\n", strings.ToUpper(escape(name)), section)
@@ -184,7 +185,7 @@ func newRoff(name string, section int, help string) *roff {
 func (r *roff) line(s string)       { fmt.Fprintln(r, strings.TrimRight(s, " ")) }
 func (r *roff) section(name string) { r.line(".SH " + name) }
 
-// text writes one paragraph. None of its lines is read as a request.
+// text writes one paragraph.
 func (r *roff) text(s string) { r.line(guard(escape(strings.Join(strings.Fields(s), " ")))) }
 
 // children writes an item for each command below n.
@@ -201,14 +202,14 @@ func (r *roff) children(n *kong.Node) {
 	}
 }
 
-// item writes an entry of a list: a request that prints its term, and its text.
+// item writes an entry of a list. term is a roff request that prints the term.
 func (r *roff) item(term, text string) {
 	r.line(".TP")
 	r.line(term)
 	r.text(text)
 }
 
-// paragraphs writes text whose paragraphs are parted by empty lines. An indented one is printed as it is.
+// paragraphs writes paragraphs separated by empty lines. It prints an indented one verbatim.
 func (r *roff) paragraphs(s string) {
 	for p := range strings.SplitSeq(s, "\n\n") {
 		switch {
@@ -222,7 +223,7 @@ func (r *roff) paragraphs(s string) {
 	}
 }
 
-// verbatim writes lines that are not filled.
+// verbatim writes lines without filling them.
 func (r *roff) verbatim(s string) {
 	r.line(".PP")
 	r.line(".RS 4")
@@ -254,19 +255,20 @@ func (r *roff) flags(flags []*kong.Flag) {
 	}
 }
 
-// seeAlso names the pages of the package but own.
+// seeAlso lists the other pages, without own.
 func (r *roff) seeAlso(own string) {
 	r.section("SEE ALSO")
 	others := slices.DeleteFunc(slices.Clone(seeAlso), func(s string) bool { return s == own })
 	r.line(escape(strings.Join(others, ", ")))
 }
 
-// escape writes text so that roff prints it as it is. A minus sign has a backslash, or it could not be copied.
+// escape escapes text for roff. Without a backslash, roff would turn a minus sign into a hyphen, and a copied flag would
+// not work.
 func escape(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", "...").Replace(s)
 }
 
-// guard keeps a line that starts with a control character from being read as a request.
+// guard protects a line beginning with a dot or a quote, which roff would take for a request.
 func guard(s string) string {
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		return `\&` + s

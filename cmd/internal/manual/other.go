@@ -1,6 +1,6 @@
 package manual
 
-// configurationPage is flowtally.yaml(5): the file that explains every key, as it is.
+// configurationPage returns flowtally.yaml(5): the default file verbatim, because its comments explain every key.
 func configurationPage(text string) Page {
 	r := newRoff("flowtally.yaml", 5, "configuration of flowtally run")
 	r.section("DESCRIPTION")
@@ -12,7 +12,7 @@ func configurationPage(text string) Page {
 	return Page{"flowtally.yaml", 5, r.String()}
 }
 
-// plugin is flowtally-plugin(8), which is not called by hand.
+// plugin returns flowtally-plugin(8).
 func plugin() Page {
 	r := newRoff("flowtally-plugin", 8, "process that counts for flowtally run")
 	r.section("SYNOPSIS")

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAFIFOEndsWithTheCaller: a FIFO in the place of the file keeps a reload, and so the end of the instance, no longer
-// than the caller waits, and a running instance refuses it.
+// A FIFO in place of the file must not block the end of an instance. A running instance does not even open it.
 func TestAFIFOEndsWithTheCaller(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	if err := unix.Mkfifo(path, 0o600); err != nil {

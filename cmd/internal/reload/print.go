@@ -76,11 +76,11 @@ func fields(list []dataplane.FieldChange) []fieldJSON {
 	return out
 }
 
-// mostOrders is the number of flows behind one other flow that Text lists one by one.
+// mostOrders is how many flows with the same new place Text lists one by one.
 const mostOrders = 10
 
-// Text returns the lines of a difference. A flow that comes before thousands of others in a file changes the order of
-// each: one line has their number then.
+// Text returns a line for each change. Inserting a flow before thousands of others changes the place of each: Text
+// summarizes these in one line.
 func Text(d dataplane.Difference) string {
 	countByOrder := make(map[string]int) // of the flows that change in their order alone
 	for _, c := range d.Changed {
@@ -98,7 +98,8 @@ func Text(d dataplane.Difference) string {
 	return text
 }
 
-// newOrder returns the place that a flow gets, such as behind another one, if nothing else of it changes; else "".
+// newOrder returns the new place of a flow, such as "behind web", if nothing else about the flow changes. Else it returns
+// "".
 func newOrder(c dataplane.FlowChange) string {
 	if len(c.Fields) == 1 && c.Fields[0].Field == "order" {
 		return c.Fields[0].To
@@ -106,7 +107,7 @@ func newOrder(c dataplane.FlowChange) string {
 	return ""
 }
 
-// Summary returns a line about a difference, such as "1 flow added, 4000 flows unchanged".
+// Summary returns one line about a difference, such as "1 flow added, 4,000 flows unchanged".
 func Summary(d dataplane.Difference) string {
 	text := ""
 	add := func(n int, noun, done string) {
@@ -121,7 +122,7 @@ func Summary(d dataplane.Difference) string {
 	return text + fmt.Sprintf("%s unchanged", format.Plural(uint64(d.Unchanged), "flow", "flows"))
 }
 
-// changed returns the number of flows that changed or got another name.
+// changed returns the number of flows with any change, including a new name.
 func changed(d dataplane.Difference) int {
 	names := make(map[string]bool, len(d.Changed))
 	for _, c := range d.Changed {

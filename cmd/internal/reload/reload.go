@@ -1,7 +1,7 @@
-// Package reload makes a running instance its configuration file, as the file is now.
+// Package reload changes a running instance to match its configuration file.
 //
-// The whole configuration goes through SetFlows of [dataplane.Service]: all of it changes, or nothing does. Flows that
-// were added to the running instance stay, unless they are pruned.
+// It hands the whole configuration to SetFlows of [dataplane.Service], so either everything changes or nothing does.
+// Flows added at run time stay, unless the caller asks to prune them.
 package reload
 
 import (
@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// settled is how long a file must have stayed as it is before it is read. An editor that writes in place leaves a
-	// part of the file for a moment, and a part may be valid.
+	// settled is how long a file must be unchanged before we read it. While an editor writes in place, the file is
+	// incomplete for a moment, and an incomplete file may be valid: we would remove the flows missing from it.
 	settled = 250 * time.Millisecond
-	// patience bounds the wait for that.
+	// patience is how long to wait for a file to settle.
 	patience = 5 * time.Second
 )
 
-// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The
-// same holds for the files and directories that it includes.
+// Load reads a configuration file. It waits until the file, and all files and directories that it includes, have been
+// unchanged for a moment, and it reads again if one changes meanwhile.
 func Load(ctx context.Context, path string) (dataplane.Config, error) {
 	return load(ctx, path, settled, patience)
 }
 
-// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a
-// writer, and hold up the reloads that follow.
+// Again is Load for the reload of a running instance. It returns an error for a FIFO, because opening it would block until
+// a writer comes, and block later reloads with it.
 func Again(ctx context.Context, path string) (dataplane.Config, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return dataplane.Config{}, fmt.Errorf("reading configuration: %s: not a regular file, which a reload cannot read", path)
@@ -44,13 +44,13 @@ func Again(ctx context.Context, path string) (dataplane.Config, error) {
 func load(ctx context.Context, path string, settled, patience time.Duration) (dataplane.Config, error) {
 	for end := time.Now().Add(patience); ; {
 		before, err := os.Stat(path)
-		if err != nil || !before.Mode().IsRegular() { // read says why, or reads a pipe once
+		if err != nil || !before.Mode().IsRegular() { // read returns the error, or reads a pipe
 			cfg, _, err := read(ctx, path)
 			return cfg, err
 		}
 
 		age := time.Since(before.ModTime())
-		if age >= settled || age < 0 { // below 0 it is of another clock
+		if age >= settled || age < 0 { // a time in the future comes from another clock, and says nothing
 			start := time.Now()
 			cfg, paths, loadErr := read(ctx, path)
 			if isAsBefore(path, before) && !changedSince(paths, start.Add(-settled)) {
@@ -69,14 +69,14 @@ func load(ctx context.Context, path string, settled, patience time.Duration) (da
 	}
 }
 
-// isAsBefore reports whether the file at path is still the one that before describes, with the same size and time.
+// isAsBefore reports whether path is still the same file, of the same size and modification time.
 func isAsBefore(path string, before os.FileInfo) bool {
 	after, err := os.Stat(path)
 	return err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
 }
 
-// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is
-// of another clock, and tells of no change.
+// changedSince reports whether any of the files and directories has changed since then, or is gone. It ignores times in
+// the future, which come from another clock.
 func changedSince(paths []string, then time.Time) bool {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -87,7 +87,7 @@ func changedSince(paths []string, then time.Time) bool {
 	return false
 }
 
-// read is configs.LoadFiles. When ctx ends, a goroutine that waits for the writer of a FIFO stays behind.
+// read is configs.LoadFiles that ends with ctx. A goroutine blocked on a FIFO stays behind then.
 func read(ctx context.Context, path string) (cfg dataplane.Config, paths []string, err error) {
 	type loaded struct {
 		cfg   dataplane.Config
@@ -108,14 +108,14 @@ func read(ctx context.Context, path string) (cfg dataplane.Config, paths []strin
 	}
 }
 
-// Options of Apply. The zero value keeps the flows that were added to the running instance.
+// Options of Apply. The zero value keeps flows added at run time.
 type Options struct {
 	DryRun bool // change nothing
-	Prune  bool // remove flows that are not in the configuration, also those that were added to the running instance
+	Prune  bool // also remove flows that were added at run time and are not in the configuration
 }
 
-// Apply makes a running instance the configuration, and returns the difference. A dry run computes the cost of a packet
-// too.
+// Apply changes a running instance to match the configuration, and returns the difference. A dry run also computes the
+// cost of a packet.
 func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o Options) (dataplane.Difference, error) {
 	settings := cfg
 	settings.Flows = nil
@@ -127,9 +127,9 @@ func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o O
 	})
 }
 
-// Loop applies a configuration at each signal.
+// Loop applies the configuration file at each signal.
 type Loop struct {
-	Signals  <-chan os.Signal // of capacity 1: signals that come during a reload make one more
+	Signals  <-chan os.Signal // of capacity 1, so any number of signals during a reload cause one more reload
 	Load     func(context.Context) (dataplane.Config, error)
 	Service  dataplane.Service
 	Logger   *slog.Logger
@@ -159,7 +159,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// reload applies the configuration once.
+// reload applies the configuration file once.
 func (l *Loop) reload(ctx context.Context) error {
 	cfg, err := l.Load(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *Loop) reload(ctx context.Context) error {
 	return nil
 }
 
-// report logs why a reload was refused. Each mistake of the file has a record.
+// report logs why a reload failed, with a record for each mistake in the file.
 func (l *Loop) report(err error) {
 	const message = "reloading: the instance counts as before"
 	mistakes := (*configs.Error)(nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/flowtally/flowtally/internal/plugintest"
 )
 
-// TestAFileThatChangesIsNotRead: a file is refused as long as it is younger than a moment, and read afterwards.
+// A file is refused until it has been unchanged for a moment, and read afterwards.
 func TestAFileThatChangesIsNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	if err := os.WriteFile(path, []byte("backend: sim\nflows: [{name: a, match: any}]\n"), 0o644); err != nil {
@@ -44,7 +44,7 @@ func TestAFileThatChangesIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAFragmentThatChangesIsNotRead: an included file, and the directory that it is in, must have settled too.
+// An included file, and the directory with it, must have settled too.
 func TestAFragmentThatChangesIsNotRead(t *testing.T) {
 	dir := t.TempDir()
 	path, fragments := filepath.Join(dir, "f.yaml"), filepath.Join(dir, "conf.d")
@@ -84,7 +84,7 @@ func unwrapAll(err error) error {
 	}
 }
 
-// lines is written to by one goroutine and read by another.
+// lines is written by one goroutine and read by another.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -102,9 +102,10 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// TestLoop sends a hundred signals, as fast as it goes, while the file changes; then a file with mistakes, and one with
-// a setting that needs a restart. The service manager is told the begin and the end of each reload, in turn.
-func TestLoop(t *testing.T) {
+// The test sends a hundred signals as fast as possible, while the file changes. Then it reloads a file with mistakes,
+// and one with a setting that needs a restart. The service manager must be told the begin and the end of each reload,
+// in turn.
+func TestLoopAppliesTheLastFileAfterManySignals(t *testing.T) {
 	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +177,7 @@ func TestLoop(t *testing.T) {
 	t.Logf("%d reloads at 102 signals", strings.Count(told.String(), "RELOADING"))
 }
 
-// TestPrint has the texts of a difference.
-func TestPrint(t *testing.T) {
+func TestDifferencePrintsAsTextAndSummary(t *testing.T) {
 	d := dataplane.Difference{
 		Settings: []dataplane.FieldChange{{Field: "poll.period", From: "10ms", To: "1ms"}}, Added: []string{"first"}, Removed: []string{"old"},
 		Renamed: []dataplane.Rename{{From: "web", To: "front"}}, Unchanged: 1234,

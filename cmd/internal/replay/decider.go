@@ -16,9 +16,9 @@ type Packet = oracle.Packet
 
 // Verdict is the decision about a packet.
 type Verdict struct {
-	Flow   int  // its place, or -1: no flow matches
+	Flow   int  // the index of the flow, or -1 if none matches
 	Drop   bool // the flow drops the packet
-	Linear bool // the linear matcher has decided, not the classifier
+	Linear bool // decided by the linear matcher rather than the classifier
 }
 
 // Decider decides packets by a set of flows.
@@ -27,16 +27,16 @@ type Decider struct {
 	class  *xdp.Classifier // nil: the machine cannot load BPF
 	noBPF  error
 	linear *oracle.Matcher
-	others []Count // of the classifier's counts, by flow: those that count did not make since begin
+	others []Count // by flow: the part of the classifier's counts from before begin, and from Decide
 }
 
-// NewDecider loads flows into the classifier. Where the process may not or cannot load BPF, the linear matcher
-// decides, and NoBPF returns the reason. Flows that the classifier's tables do not hold are an error.
+// NewDecider loads the flows into the classifier. If this process cannot load BPF, for want of a privilege or of a kernel
+// feature, the linear matcher decides, and NoBPF returns the reason. Too many flows for the classifier are an error.
 func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
 	d := &Decider{flows: flows, linear: oracle.New(flows), others: make([]Count, len(flows))}
 	d.class, d.noBPF = xdp.NewClassifier(flows, log)
 	if d.noBPF == nil {
-		// A first run shows whether the kernel runs the program too.
+		// A kernel may load the program, but lack BPF_PROG_TEST_RUN for it. Only a first run shows that.
 		_, _, d.noBPF = d.class.Decide(make([]byte, xdp.MinFrame), xdp.Side{})
 	}
 	if d.noBPF != nil && !cannotLoad(d.noBPF) {
@@ -45,7 +45,7 @@ func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
 	return d, nil
 }
 
-// cannotLoad reports whether an error is of the machine and not of the flows.
+// cannotLoad reports whether the machine caused an error of loading, rather than the flows.
 func cannotLoad(err error) bool {
 	return errors.Is(err, dataplane.ErrPermission) || errors.Is(err, probe.ErrNotSupported) || unsupported(err)
 }
@@ -53,7 +53,8 @@ func cannotLoad(err error) bool {
 // NoBPF returns the reason why the linear matcher decides, or nil.
 func (d *Decider) NoBPF() error { return d.noBPF }
 
-// Decide returns the verdict about one packet. It takes longer than counting the packet.
+// Decide returns the verdict about one packet. It takes longer than count, because it must find out which counter the
+// classifier incremented.
 func (d *Decider) Decide(p Packet) (Verdict, error) {
 	if d.noBPF != nil || !runs(p.Frame) {
 		return d.Linear(p), nil
@@ -67,7 +68,7 @@ func (d *Decider) Decide(p Packet) (Verdict, error) {
 		return Verdict{}, err
 	}
 	if i >= 0 {
-		d.others[i].add(len(p.Frame)) // to decide counts
+		d.others[i].add(len(p.Frame)) // the classifier counts each run, so addCounts must subtract this one
 	}
 	return Verdict{Flow: i, Drop: drop}, nil
 }
@@ -81,7 +82,7 @@ func (d *Decider) Linear(p Packet) Verdict {
 	return Verdict{Flow: i, Drop: d.flows[i].Action == flow.Drop, Linear: true}
 }
 
-// begin makes the counts of count begin at 0. The classifier's own go on.
+// begin makes addCounts start at 0. It does not reset the classifier, but remembers its current counts.
 func (d *Decider) begin() error {
 	clear(d.others)
 	counts := make([]Count, len(d.flows))
@@ -90,7 +91,7 @@ func (d *Decider) begin() error {
 	return err
 }
 
-// count lets the classifier count a packet, and returns false if the kernel takes no frame of this length.
+// count has the classifier count a packet. It returns false if the kernel runs no program on a frame of this length.
 func (d *Decider) count(p Packet) (bool, error) {
 	if !runs(p.Frame) {
 		return false, nil
@@ -102,14 +103,14 @@ func (d *Decider) count(p Packet) (bool, error) {
 	return err == nil, err
 }
 
-// runs reports whether a kernel can run a program over the frame. Some refuse more lengths.
+// runs reports whether any kernel runs a program on a frame of this length. Some kernels refuse more lengths.
 func runs(frame []byte) bool { return len(frame) >= xdp.MinFrame && len(frame) <= xdp.MaxFrame }
 
 func side(p Packet) xdp.Side {
 	return xdp.Side{Interface: p.Interface, Direction: p.Direction, Layer3: p.Layer3}
 }
 
-// addCounts adds the packets that count has counted since begin.
+// addCounts adds the counts made by count since begin.
 func (d *Decider) addCounts(counts []Count) error {
 	if d.noBPF != nil {
 		return nil

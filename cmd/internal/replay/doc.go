@@ -1,6 +1,6 @@
-// Package replay counts the packets of a capture by flows: with the classifier that counts on an interface, which
-// BPF_PROG_TEST_RUN runs over each frame, or with the linear matcher where the machine cannot load BPF.
+// Package replay counts the packets of a capture by flows. It runs the classifier, the BPF program that also counts on
+// interfaces, over each frame by BPF_PROG_TEST_RUN. On a machine that cannot load BPF, the linear matcher counts instead.
 //
-// No record is dropped in silence: the records of a [Report] are those that a flow counted and those that no flow
-// matched. A frame counts with the bytes that it had when it was captured, also if the capture has cut it.
+// A [Report] accounts for every record: either a flow counted it, or it is among the unmatched ones. A frame counts with
+// its original length, even if the capture has cut it.
 package replay

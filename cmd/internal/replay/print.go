@@ -37,7 +37,7 @@ func textOf(err error) *string {
 	return &s
 }
 
-// by names the matcher that has decided.
+// by names the matcher that decided.
 func (r *Report) by() string {
 	if r.NoBPF != nil {
 		return "linear"
@@ -45,7 +45,7 @@ func (r *Report) by() string {
 	return "xdp"
 }
 
-// PrintJSON prints a report about flows as JSON.
+// PrintJSON prints the report as JSON. flows must be those of the replay.
 func (r *Report) PrintJSON(w io.Writer, flows []flow.Flow) error {
 	reading := &view.Reading{Now: shm.Now(), Zero: view.MonotonicZero()}
 	for i, f := range flows {
@@ -78,8 +78,7 @@ func (r *Report) PrintJSON(w io.Writer, flows []flow.Flow) error {
 	})
 }
 
-// Print prints a report about flows as a table, in the order of flows; the last row has the packets that no flow
-// matches.
+// Print prints the report as a table. flows must be those of the replay. The last row has the unmatched packets.
 func (r *Report) Print(w io.Writer, flows []flow.Flow) error {
 	t := format.Table{Heading: []string{"NAME", ">PRIO", "ACTION", ">PACKETS", ">BYTES", "MATCH"}}
 	for i, f := range flows {
@@ -90,7 +89,7 @@ func (r *Report) Print(w io.Writer, flows []flow.Flow) error {
 	return err
 }
 
-// Notes returns the reservations about the counts, one in each string.
+// Notes returns what the user must know about how the counts came about.
 func (r *Report) Notes() (notes []string) {
 	add := func(n uint64, one, many, rest string) {
 		if n > 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// Progress is a line on a terminal, drawn over at most ten times a second.
+// Progress is a line on a terminal, redrawn at most ten times a second.
 type Progress struct {
 	terminal    io.Writer
 	in          *capture.File
 	since, last time.Time
 }
 
-// NewProgress shows on a terminal how much of a capture is read.
+// NewProgress returns a Progress that shows how much of a capture is read.
 func NewProgress(terminal io.Writer, in *capture.File) *Progress {
 	return &Progress{terminal: terminal, in: in, since: time.Now()}
 }

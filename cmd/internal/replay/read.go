@@ -9,28 +9,29 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/capture"
 )
 
-// errHead: the file does not begin as a capture that can be read.
+// errHead: the file does not begin like a readable capture.
 var errHead = errors.New("reading a capture")
 
-// batch is records with the memory of their frames, which is used again.
+// batch has records and the memory of their frames. Batches are reused.
 type batch struct {
 	records []capture.Record
 	data    []byte
-	err     error // behind the records: io.EOF, or the reason why the capture ends here
+	err     error // after the records: io.EOF, or why the capture ends here
 }
 
-// A batch is full with this many bytes, or records.
+// A batch is full with so many bytes or records, whichever comes first.
 const (
 	batchBytes   = 1 << 20
 	batchRecords = 4096
 )
 
-// reading is a goroutine that fills one batch while its caller counts the other.
+// reading is a goroutine that fills one batch while the caller counts the other.
 type reading struct {
 	full, free chan *batch
 }
 
-// startReading reads ahead of its caller, who gives a counted batch back to free. It ends with ctx.
+// startReading starts reading batches into full. The caller must return each counted batch to free. The goroutine ends
+// with ctx, or after the last batch.
 func startReading(ctx context.Context, r io.Reader) reading {
 	read := reading{full: make(chan *batch), free: make(chan *batch, 2)}
 	read.free <- new(batch)
@@ -39,7 +40,7 @@ func startReading(ctx context.Context, r io.Reader) reading {
 	return read
 }
 
-// run fills batches until the capture ends. The last batch has the reason as its error.
+// run fills batches until the capture ends. Only the last batch has an error.
 func (read reading) run(ctx context.Context, r io.Reader) {
 	in, err := capture.Open(r)
 	if err != nil {
@@ -72,9 +73,10 @@ func (read reading) run(ctx context.Context, r io.Reader) {
 
 // fill reads records until the batch is full or the capture ends.
 func (b *batch) fill(in *capture.Reader) {
-	b.records, b.data = b.records[:0], b.data[:0]
+	b.records = b.records[:0]
+	b.data = b.data[:0]
 	if cap(b.data) > 4*batchBytes {
-		b.data = nil // a record was longer than all others
+		b.data = nil // do not keep the memory of one very long record
 	}
 	for len(b.data) < batchBytes && len(b.records) < batchRecords {
 		r, err := in.Next()
@@ -83,7 +85,7 @@ func (b *batch) fill(in *capture.Reader) {
 			return
 		}
 		at := len(b.data)
-		b.data = append(b.data, r.Data...) // records before may keep the memory that append has left
+		b.data = append(b.data, r.Data...) // if append moves the data, earlier records keep the old memory alive
 		r.Data = b.data[at:len(b.data):len(b.data)]
 		b.records = append(b.records, r)
 	}

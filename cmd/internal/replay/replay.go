@@ -15,11 +15,11 @@ import (
 // Options of a replay.
 type Options struct {
 	Flows []flow.Flow
-	// Direction of the packets of the capture, which do not tell it.
+	// Direction of the packets. A capture does not tell it.
 	Direction flow.Direction
-	// Interface on which the packets were seen. Empty means the name in the capture, which pcapng has.
+	// Interface on which the packets were seen. Empty means the name in the capture. Only pcapng has one.
 	Interface string
-	// Progress is called about every MiB, from the goroutine of Run. May be nil.
+	// Progress is called after each batch, from the goroutine of Run. May be nil.
 	Progress func(records uint64)
 	Logger   *slog.Logger
 }
@@ -34,19 +34,18 @@ func (c *Count) add(length int) {
 
 // Report is the result of a replay.
 type Report struct {
-	Counts    []Count // of the flows, in their order
-	Unmatched Count   // records that no flow matches
+	Counts    []Count // by flow
+	Unmatched Count   // records matched by no flow
 	Records   Count   // all records
-	Cut       uint64  // records that the capture has cut: headers behind the cut count as incomplete
-	Linear    uint64  // records that the linear matcher has decided, because the kernel takes no frame of their length
-	// NoBPF is the reason why the linear matcher has decided all records; nil if the classifier has.
+	Cut       uint64  // records cut by the capture: headers after the cut count as incomplete
+	Linear    uint64  // records left to the linear matcher, because the kernel takes no frame of their length
+	// NoBPF is why the linear matcher decided all records. Nil if the classifier decided.
 	NoBPF error
-	// Err is the reason why the capture was not read to its end; nil if it was. The counts have the records
-	// before the fault.
+	// Err is why the capture was not read to its end, or nil. The counts include all records before the fault.
 	Err error
 }
 
-// Run loads the flows and replays the capture r: see [Decider.Replay].
+// Run loads the flows and replays the capture r. See [Decider.Replay].
 func Run(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	d, err := NewDecider(o.Flows, o.Logger)
 	if err != nil {
@@ -56,9 +55,9 @@ func Run(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	return d.Replay(ctx, r, o)
 }
 
-// Replay counts the records of the capture r by the flows of the decider; o.Flows is not read. It returns an error if r
-// is no capture, or when ctx ends. The fault of a capture that is broken further behind is Report.Err. When ctx ends, a
-// goroutine may stay in r.Read until that returns.
+// Replay counts the records of the capture r by the flows of the decider, and ignores o.Flows. It returns an error if r
+// does not begin like a capture, or when ctx ends. A later fault in the capture is Report.Err, beside the counts up to
+// it. When ctx ends, a goroutine may stay blocked in r.Read.
 func (d *Decider) Replay(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	if err := d.begin(); err != nil {
 		return nil, err
@@ -113,8 +112,8 @@ func (c *counter) batch(b *batch) error {
 	return nil
 }
 
-// record counts one record. The classifier counts it by itself, and finish reads those counts: but not a record that
-// the capture has cut, since the classifier would count the cut length.
+// record counts one record. Normally the classifier counts it, and finish reads the counters at the end. But it would
+// count a cut record with the cut length, so for these we only ask for the verdict and count here.
 func (c *counter) record(r *capture.Record) error {
 	cut := r.Length > len(r.Data)
 	c.Records.add(r.Length)
@@ -142,7 +141,7 @@ func (c *counter) record(r *capture.Record) error {
 	return nil
 }
 
-// finish adds what the classifier has counted, and computes the rest.
+// finish adds the classifier's counts, and computes the unmatched rest.
 func (c *counter) finish() error {
 	if err := c.d.addCounts(c.Counts); err != nil {
 		return err

@@ -60,8 +60,8 @@ func run(t testing.TB, r io.Reader, o Options) *Report {
 	return rep
 }
 
-// TestCountsEveryRecord: over random captures of random packets, some cut and some longer than the kernel runs, the
-// counts equal the linear matcher's, and the sum is the number of records.
+// The test replays random captures of random packets. Some are cut, and some are longer than the kernel accepts. The
+// counts must equal the linear matcher's, and add up to the number of records.
 func TestCountsEveryRecord(t *testing.T) {
 	need.BPF(t)
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
@@ -118,8 +118,7 @@ func TestCountsEveryRecord(t *testing.T) {
 	}
 }
 
-// TestBytesOfCutRecords: a cut record counts with the length of its frame, once.
-func TestBytesOfCutRecords(t *testing.T) {
+func TestCutRecordCountsTheLengthOfItsFrame(t *testing.T) {
 	need.BPF(t)
 	f := newFile(1)
 	frame := make([]byte, 60)
@@ -139,8 +138,7 @@ func TestBytesOfCutRecords(t *testing.T) {
 	}
 }
 
-// TestBrokenCapture: the counts up to the fault are returned with the fault.
-func TestBrokenCapture(t *testing.T) {
+func TestBrokenCaptureReturnsTheCountsUpToItsFault(t *testing.T) {
 	need.BPF(t)
 	f := newFile(1)
 	frame := make([]byte, 60)
@@ -165,8 +163,7 @@ func TestBrokenCapture(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext: a replay of a pipe in which nothing comes ends when its context does.
-func TestEndsWithItsContext(t *testing.T) {
+func TestReplayOfASilentPipeEndsWithItsContext(t *testing.T) {
 	need.BPF(t)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -186,7 +183,7 @@ func TestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// FuzzRun: any bytes are an error or counts, and every record is counted by a flow or unmatched.
+// FuzzRun checks that any input yields an error or counts, and that each record is counted by a flow or unmatched.
 func FuzzRun(f *testing.F) {
 	need.BPF(f)
 	for _, link := range []uint32{1, 101, 113} {
@@ -223,7 +220,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// BenchmarkReplay is packets a second of a capture of frames of 60 bytes.
+// BenchmarkReplay reports packets per second for frames of 60 bytes.
 func BenchmarkReplay(b *testing.B) {
 	need.BPF(b)
 	f := newFile(1)

@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// filters are filters of tcpdump and the matches that select the same packets.
+// filters pairs filters of tcpdump with matches that select the same packets.
 var filters = []struct{ tcpdump, match string }{
 	{"", "any"},
 	{"ip", "ipv4"},
@@ -64,8 +64,7 @@ func published(t *testing.T) string {
 	return strings.TrimSpace(string(dir))
 }
 
-// released returns the directory of the sources of tcpdump, whose tests have several hundred captures, as Debian
-// distributes them.
+// released returns the sources of tcpdump, as Debian distributes them. Their tests have several hundred captures.
 func released(t *testing.T) string {
 	need.Tool(t, "apt-get", "tar")
 	cache, err := archive.DefaultDir()
@@ -96,8 +95,8 @@ func captures(t *testing.T, root string) (paths []string) {
 
 var counted = regexp.MustCompile(`(?m)^(\d+) packets?$`)
 
-// tcpdump returns the number of packets that a filter selects; false if tcpdump does not take the capture or the
-// filter for its link type.
+// tcpdump returns the number of packets selected by a filter. It returns false if tcpdump rejects the capture, or the
+// filter for this link type.
 func tcpdump(t *testing.T, path, filter string) (uint64, bool) {
 	t.Helper()
 	out, err := exec.Command("tcpdump", "-Z", "root", "-n", "--count", "-r", path, filter).CombinedOutput()
@@ -112,8 +111,8 @@ func tcpdump(t *testing.T, path, filter string) (uint64, bool) {
 	return n, true
 }
 
-// behindTags is a filter that selects packets with up to two VLAN tags as it selects others: a match of a flow does, and a
-// filter of tcpdump does not. The word vlan moves the offsets of the text behind it.
+// behindTags makes a filter of tcpdump select packets with up to two VLAN tags, too, as our matches do. In tcpdump the
+// word vlan shifts all offsets in the filter after it.
 func behindTags(filter string) string {
 	if filter == "" {
 		return filter
@@ -121,7 +120,7 @@ func behindTags(filter string) string {
 	return "(" + filter + ") or (vlan and ((" + filter + ") or (vlan and (" + filter + "))))"
 }
 
-// TestCountsAsTcpdump compares the counts of captures of two origins with the counts of tcpdump, filter by filter.
+// The test compares the counts of captures from two sources, filter by filter.
 func TestCountsAsTcpdump(t *testing.T) {
 	for _, o := range []struct {
 		name                  string

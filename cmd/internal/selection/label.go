@@ -11,11 +11,11 @@ type requirement struct {
 	text string
 	key  string
 	not  bool
-	is   func(value string) bool // of a label that is there; nil: any value
-	met  atomic.Bool             // by a counter so far
+	is   func(value string) bool // tests the value; nil: any value will do
+	met  atomic.Bool             // by some counter so far
 }
 
-// requirementText is [!]KEY, or KEY, an operator and a value.
+// requirementText matches [!]KEY, or a key, an operator and a value.
 var requirementText = regexp.MustCompile(`(?s)^(!?)([^=!~]+)(?:(=~|!~|!=|=)(.*))?$`)
 
 func parseRequirement(text string) (*requirement, error) {
@@ -44,8 +44,8 @@ func parseRequirement(text string) (*requirement, error) {
 	return r, nil
 }
 
-// holds reports whether a counter meets the requirement, and notes that one did. A counter without the label has no
-// value of it: it meets KEY!=VALUE, KEY!~REGEXP and !KEY, as in Prometheus and kubectl.
+// holds reports whether a counter meets the requirement, and remembers if one did. As in Prometheus and kubectl, a
+// counter without the label meets KEY!=VALUE, KEY!~REGEXP and !KEY.
 func (r *requirement) holds(value string, has bool) bool {
 	ok := (has && (r.is == nil || r.is(value))) != r.not
 	if ok {

@@ -31,12 +31,12 @@ type Selection struct {
 // name is a name, or a pattern of names.
 type name struct {
 	text    string
-	pattern string // without the meaning that a slash has in paths; "": the name is no pattern
+	pattern string // for matches; "" if the name is not a pattern
 	met     atomic.Bool
 }
 
-// New returns the selection of the counters with those names. A name may be a pattern as of the shell (path.Match), in
-// which * and ? match a slash too. Without names every counter is selected that o allows.
+// New returns a selection of the named counters, narrowed by o. A name may be a pattern as in a shell (path.Match), except
+// that * and ? match a slash too. Without names, o alone selects.
 func New(names []string, o Options) (*Selection, error) {
 	s := &Selection{exact: make(map[string]*name), sumBy: o.SumBy}
 	for _, text := range names {
@@ -75,7 +75,7 @@ func New(names []string, o Options) (*Selection, error) {
 	return s, nil
 }
 
-// Has reports whether a counter is selected. It notes every name and label that the counter meets, selected or not, for
+// Has reports whether a counter is selected. Whether or not it is, Has remembers the names and labels that it meets, for
 // UnmetNames and UnmetLabels.
 func (s *Selection) Has(e shm.Entry) bool {
 	selected := s.hasName(e.Name)
@@ -114,7 +114,7 @@ func (s *Selection) hasDirection(e shm.Entry) bool {
 	return ok && d == *s.direction
 }
 
-// DirectionOf returns the direction of a flow's counter; false for a counter of another kind.
+// DirectionOf returns the direction of a flow's counter, and false for a counter of another kind.
 func DirectionOf(e shm.Entry) (flow.Direction, bool) {
 	if e.Kind != "flow" {
 		return 0, false
@@ -123,7 +123,8 @@ func DirectionOf(e shm.Entry) (flow.Direction, bool) {
 	return d, ok
 }
 
-// Names returns the names if each is the name of one counter; nil without names, and if one is a pattern.
+// Names returns the names, so that callers can look these counters up instead of trying all. It returns nil if there is
+// no name, or if any is a pattern.
 func (s *Selection) Names() []string {
 	var out []string
 	for _, n := range s.names {
@@ -135,7 +136,7 @@ func (s *Selection) Names() []string {
 	return out
 }
 
-// UnmetNames returns the names and patterns that no counter had so far, in the order of New.
+// UnmetNames returns the names and patterns without a counter so far, in the order of New.
 func (s *Selection) UnmetNames() (out []string) {
 	for _, n := range s.names {
 		if !n.met.Load() {
@@ -145,7 +146,7 @@ func (s *Selection) UnmetNames() (out []string) {
 	return out
 }
 
-// UnmetLabels returns the requirements on labels that no counter met so far, in the order of Options.Label.
+// UnmetLabels returns the requirements on labels met by no counter so far, in the order of Options.Label.
 func (s *Selection) UnmetLabels() (out []string) {
 	for _, r := range s.labels {
 		if !r.met.Load() {
@@ -155,7 +156,7 @@ func (s *Selection) UnmetLabels() (out []string) {
 	return out
 }
 
-// IsPattern reports whether a name is taken for a pattern.
+// IsPattern reports whether New treats a name as a pattern.
 func IsPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 func checkPattern(text string) error {
@@ -165,10 +166,10 @@ func checkPattern(text string) error {
 	return nil
 }
 
-// flat takes the meaning away that a slash has in paths: it becomes a byte that no name has.
+// flat replaces slashes by a byte that no name contains, because * and ? of path.Match do not match a slash.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
-// matches reports whether s matches a pattern that flat returned.
+// matches reports whether s matches a pattern, on which the caller has called flat.
 func matches(pattern, s string) bool {
 	ok, err := path.Match(pattern, flat(s))
 	return ok && err == nil

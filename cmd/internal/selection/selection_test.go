@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-func TestNames(t *testing.T) {
+func TestNamesAndPatternsSelectCounters(t *testing.T) {
 	counters := []string{"web", "web6", "native/dns4", "native/dns6", "a.b"}
 	for _, c := range []struct {
 		names, want, unmet []string
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelConditionsSelectCounters(t *testing.T) {
 	counters := []shm.Entry{
 		{Name: "ops", Labels: map[string]string{"team": "ops", "site": "ams"}},
 		{Name: "oops", Labels: map[string]string{"team": "oops"}},
@@ -97,7 +97,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestDirection(t *testing.T) {
+func TestDirectionSelectsFlowsOfOneSide(t *testing.T) {
 	counters := []shm.Entry{
 		{Name: "in", Kind: "flow", Text: "ingress on any: tcp dport 443"},
 		{Name: "out", Kind: "flow", Text: "egress on eth0: any"},
@@ -121,7 +121,7 @@ func TestDirection(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRefusesMalformedLabelsAndPatterns(t *testing.T) {
 	for text, want := range map[string]string{
 		"":         "write KEY=VALUE",
 		"=ops":     "write KEY=VALUE",

@@ -9,20 +9,20 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Group identifies the counters that are added up: of one kind and one unit, and with the same values of the labels of
-// Options.SumBy. Groups can be compared, and be the keys of a map.
+// Group identifies the counters to add up: those of one kind and unit, with equal values of the labels in Options.SumBy.
+// Groups are comparable, so they can be keys of a map.
 type Group struct {
 	Kind, Unit string
-	labels     string // each key, "=" and the value if the counter has that label, and NUL
+	labels     string // for each key: the key, "=" and the value if the counter has the label, and NUL
 }
 
 // Label is a label of a group.
 type Label struct {
 	Key, Value string
-	Has        bool // false: the group is of the counters without that label
+	Has        bool // false for the group of counters without this label
 }
 
-// Sums reports whether counters are added up.
+// Sums reports whether the user asked for sums instead of single counters.
 func (s *Selection) Sums() bool { return len(s.sumBy) > 0 }
 
 // Group returns the group of a counter.
@@ -49,7 +49,7 @@ func (g Group) Labels() (out []Label) {
 	return out
 }
 
-// String returns the conditions of Options.Label that select the group: "team=ops,!site".
+// String returns conditions that select the group, in the notation of Options.Label: "team=ops,!site".
 func (g Group) String() string {
 	var words []string
 	for _, l := range g.Labels() {
@@ -67,26 +67,26 @@ func (g Group) Compare(o Group) int {
 	return cmp.Or(cmp.Compare(g.labels, o.labels), cmp.Compare(g.Kind, o.Kind), cmp.Compare(g.Unit, o.Unit))
 }
 
-// Sum is the sum of the counters of a group. The values that are added belong to one snapshot.
+// Sum is the sum of the counters of a group. Callers should add values of one snapshot only.
 type Sum struct {
 	Group
 	Members int // counters
-	Absent  int // counters among them without a value, which Packets and Bytes lack
+	Absent  int // members without a value, missing from Packets and Bytes
 
 	Packets, Bytes uint64 // or completions and errors
 	TooLarge       bool   // Packets or Bytes would be above 2^64 - 1
-	Oldest, Newest int64  // sample times of the values; 0: no counter has a value
+	Oldest, Newest int64  // sample times of the values; 0 if no member has a value
 
-	Invalid, Stale, Ambiguous int      // counters for which this holds
-	Discontinuities           uint64   // of all counters together
-	Identity                  uint64   // of the set of counters: another set has, but for chance, another one
-	Bases                     []string // the byte bases of the values, sorted; bytes of different bases do not add up
+	Invalid, Stale, Ambiguous int      // number of such members
+	Discontinuities           uint64   // of all members together
+	Identity                  uint64   // a hash of the members, to notice when they change
+	Bases                     []string // byte bases of the values, sorted; bytes on different bases do not add up
 }
 
 // Add adds a counter and its value.
 func (s *Sum) Add(e shm.Entry, v shm.Value) {
 	s.Members++
-	s.Identity = (s.Identity^uint64(e.Handle.Index)<<32^uint64(e.Handle.Generation))*0x100000001b3 + 1 // as FNV
+	s.Identity = (s.Identity^uint64(e.Handle.Index)<<32^uint64(e.Handle.Generation))*0x100000001b3 + 1 // like FNV
 	s.Discontinuities += e.Continuity.Discontinuities
 	if !e.Valid {
 		s.Invalid++
@@ -116,16 +116,17 @@ func (s *Sum) Add(e shm.Entry, v shm.Value) {
 	}
 }
 
-// HasValue reports whether Packets is the sum of the members that have a value. It is false if none has one.
+// HasValue reports whether Packets is meaningful: at least one member has a value, and the sum has not overflowed.
 func (s *Sum) HasValue() bool { return s.Oldest != 0 && !s.TooLarge }
 
-// HasBytes reports whether Bytes is a sum of bytes of one basis.
+// HasBytes reports whether Bytes is meaningful: all members count bytes on the same basis.
 func (s *Sum) HasBytes() bool { return s.HasValue() && len(s.Bases) == 1 }
 
-// Exact reports whether every member has a valid value.
+// Exact reports whether the sum includes a valid value of every member.
 func (s *Sum) Exact() bool { return s.HasValue() && s.Absent == 0 && s.Invalid == 0 }
 
-// SumUp returns the sums of the selected counters, in the order of their groups. values[i] is the value of entries[i].
+// SumUp returns the sum of each group, in the order of the groups. Callers must select the entries first. values[i] is
+// the value of entries[i].
 func (s *Selection) SumUp(entries []shm.Entry, values []shm.Value) []Sum {
 	sumByGroup := make(map[Group]*Sum)
 	for i, e := range entries {

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestSumsAgainstModel compares selections and sums with a model: maps of the texts of groups, and numbers without a limit.
-func TestSumsAgainstModel(t *testing.T) {
+// The model has maps by the text of a group, and numbers without a limit.
+func TestSelectionsAndSumsMatchTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries, values := drawCounters(t)
 		keys := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"team", "site", "none"}), 1, 2, rapid.ID).Draw(t, "keys")
@@ -121,8 +121,7 @@ func drawCounters(t *rapid.T) (entries []shm.Entry, values []shm.Value) {
 	return entries, values
 }
 
-// A sum is no more exact than the least exact of its members.
-func TestSumOfUnlikeCounters(t *testing.T) {
+func TestSumIsNoMoreExactThanItsLeastExactCounter(t *testing.T) {
 	s, err := New(nil, Options{SumBy: []string{"team", "site"}})
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,13 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// UnmetError is a selection that the counters of a mirror do not meet.
+// UnmetError says which part of a selection no counter of a mirror meets.
 type UnmetError struct{ text string }
 
 func (e *UnmetError) Error() string { return e.text }
 func (e *UnmetError) Unwrap() error { return shm.ErrNotFound }
 
-// UnknownName is the error for a name, or a pattern, that no counter of the mirror at path has.
+// UnknownName returns the error for a name or pattern without a counter in the mirror at path. It suggests a similar name.
 func UnknownName(path, name string, entries []shm.Entry) *UnmetError {
 	line := fmt.Sprintf("%s: no counter %q", path, name)
 	if IsPattern(name) {
@@ -28,9 +28,9 @@ func UnknownName(path, name string, entries []shm.Entry) *UnmetError {
 	return &UnmetError{line}
 }
 
-// Unmet returns an *UnmetError if the mirror at path, whose entries were all shown to Has, has no counter for a name of
-// the selection, or no selected counter at all. It tells the first kind of cause that there is: the others may follow
-// from it.
+// Unmet returns an *UnmetError if a name of the selection has no counter in the mirror at path, or if no counter is
+// selected at all. Callers must have called Has with all entries. The error has only the first kind of cause found,
+// because the other ones may just follow from it.
 func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error {
 	lines := s.unmetNames(path, entries)
 	if len(lines) == 0 {
@@ -57,7 +57,7 @@ func (s *Selection) unmetNames(path string, entries []shm.Entry) (lines []string
 
 func (s *Selection) unmetLabels(path string, entries []shm.Entry) (lines []string) {
 	of := ""
-	if len(s.names) > 0 { // entries can be the named counters alone
+	if len(s.names) > 0 { // the caller may have read only the named counters
 		of = " of these names"
 	}
 	for _, label := range s.UnmetLabels() {
@@ -66,7 +66,7 @@ func (s *Selection) unmetLabels(path string, entries []shm.Entry) (lines []strin
 	return lines
 }
 
-// unmetKeys tells the keys of --sum-by that no counter has.
+// unmetKeys names the keys of --sum-by without a label.
 func (s *Selection) unmetKeys(path string, entries []shm.Entry) (lines []string) {
 	if len(s.sumBy) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (s *Selection) unmetKeys(path string, entries []shm.Entry) (lines []string)
 	return lines
 }
 
-// conditions returns the conditions of the options, as they were written.
+// conditions returns the flags that narrow the selection, as the user wrote them.
 func (s *Selection) conditions() (out []string) {
 	for _, r := range s.labels {
 		out = append(out, "--label "+r.text)
@@ -91,7 +91,7 @@ func (s *Selection) conditions() (out []string) {
 	return out
 }
 
-// nearLabel returns the label that was most likely meant, else the keys of all labels.
+// nearLabel suggests a similar label, or else lists the keys of all labels.
 func nearLabel(label string, entries []shm.Entry) string {
 	if near := flow.Nearest(label, Labels(entries)); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
@@ -99,7 +99,7 @@ func nearLabel(label string, entries []shm.Entry) string {
 	return nearKey("", LabelKeys(entries))
 }
 
-// nearKey returns the key that was most likely meant, else the first of the keys.
+// nearKey suggests a similar key, or else lists the first keys.
 func nearKey(key string, keys []string) string {
 	if near := flow.Nearest(key, keys); key != "" && near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)

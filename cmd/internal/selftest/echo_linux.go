@@ -43,7 +43,7 @@ func (r *run) echo(ctx context.Context) error {
 	p := Part{Name: "ingress echo", Received: new(uint64)}
 	e := r.echoOfPeer()
 
-	// The socket is open before the flow counts, so that it misses no counted reply.
+	// Open the socket before adding the flow, so that it receives every reply that the flow counts.
 	c, err := r.socket(ctx, e.network)
 	if err != nil {
 		return err
@@ -69,16 +69,16 @@ func (r *run) echo(ctx context.Context) error {
 	return nil
 }
 
-// echoKind is what the echo of an IP version has of its own.
+// echoKind has what differs between the echo of IPv4 and that of IPv6.
 type echoKind struct {
-	network string // of net.ListenPacket
-	request byte   // type of the message
-	reply   byte
-	head    int        // bytes of a reply ahead of its ICMP message
+	network string     // of net.ListenPacket
+	request byte       // ICMP type
+	reply   byte       // ICMP type
+	head    int        // bytes of a reply before its ICMP message
 	match   flow.Match // of the replies
 }
 
-// echoOfPeer returns the echo of the peer's IP version.
+// echoOfPeer returns the kind of echo for the peer's address.
 func (r *run) echoOfPeer() echoKind {
 	e := echoKind{network: "ip4:icmp", request: echoRequest4, reply: echoReply4, head: ethernetHead + 20}
 	if r.Peer.Is4() {
@@ -90,7 +90,7 @@ func (r *run) echoOfPeer() echoKind {
 	}
 	e.match.ICMP = &flow.ICMP{Type: flow.Masked[uint8]{Value: e.reply, Mask: 0xff}}
 
-	if len(r.ifi.HardwareAddr) != 6 { // it has no Ethernet header
+	if len(r.ifi.HardwareAddr) != 6 { // its frames have no Ethernet header
 		e.head -= ethernetHead
 	}
 	return e
@@ -126,14 +126,14 @@ func (r *run) socket(ctx context.Context, network string) (net.PacketConn, error
 	return c, nil
 }
 
-// patience is the wait for a reply after the last request.
+// patience is how long to wait for more replies after the last request.
 const patience = 3 * time.Second
 
-// window is how many requests are under way at a time.
+// window is the most requests under way at a time, so that no buffer on the way overflows.
 const window = 8
 
-// ping sends the requests, a window of them at a time, and counts the replies. The peer's replies to another program
-// count as sent: the flow counts them too.
+// ping sends the requests, a window at a time, and counts the replies. Another program may be pinging the peer, too. The
+// flow counts these replies as well, so ping adds them to those sent.
 func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) error {
 	id := uint16(rand.Uint32())
 	to := &net.IPAddr{IP: r.Peer.AsSlice(), Zone: r.zone()}
@@ -153,7 +153,7 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) e
 			return nil
 		}
 
-		wait := 200 * time.Millisecond // a lost reply must not hold up the window for long
+		wait := 200 * time.Millisecond // do not let a lost reply stop the window for long
 		if n == r.Count {
 			wait = patience
 		}
@@ -162,7 +162,7 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) e
 		case errors.Is(err, os.ErrDeadlineExceeded) && n == r.Count:
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			own = p.Sent // the window is given up; later replies are still counted as received
+			own = p.Sent // give up this window; late replies still count as received
 			continue
 		case err != nil:
 			return err
@@ -179,13 +179,13 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) e
 	}
 }
 
-// gotReply is an echo reply of the peer.
+// gotReply is an echo reply from the peer.
 type gotReply struct {
 	own    bool // to a request of this test
 	length int  // of the ICMP message
 }
 
-// reply waits for one echo reply of the peer.
+// reply waits for an echo reply from the peer.
 func (r *run) reply(ctx context.Context, c net.PacketConn, b []byte, id uint16, reply byte, wait time.Duration) (gotReply, error) {
 	until := time.Now().Add(wait)
 	for {
@@ -205,7 +205,7 @@ func (r *run) reply(ctx context.Context, c net.PacketConn, b []byte, id uint16, 
 	}
 }
 
-// echoMessage is an echo request; the kernel fills in the checksum of ICMPv6.
+// echoMessage builds an echo request. For ICMPv6 the kernel overwrites the checksum.
 func echoMessage(typ byte, id, seq uint16, payload int) []byte {
 	b := make([]byte, 8+payload)
 	b[0] = typ

@@ -16,7 +16,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// A frame has, behind its Ethernet header: magic, the number of the run, the number of the frame, and of all frames.
+// The payload of a frame begins with magic, the number of the run, the number of the frame, and the total number of
+// frames, so that the receiver knows how many were sent.
 const magic = "flowtally selftest"
 
 const headLen = len(magic) + 8 + 4 + 4
@@ -24,7 +25,7 @@ const headLen = len(magic) + 8 + 4 + 4
 // tagLen is the length of a VLAN tag.
 const tagLen = 4
 
-// sizeOf returns the size of the frame with this number, without a tag.
+// sizeOf returns the size of frame n without a tag. The sizes differ, so that a wrong byte basis shows.
 func sizeOf(n int) int { return 60 + n%8*136 }
 
 // frameOf returns the frame n of total.
@@ -43,7 +44,7 @@ func frameOf(dst, src net.HardwareAddr, tagged bool, run uint64, n, total int) [
 	return append(b, make([]byte, size-len(b))...)
 }
 
-// egress sends frames, with and without a tag, and compares them with a flow each.
+// egress sends frames without and with a tag, and compares each kind with a flow of its own.
 func (r *run) egress(ctx context.Context) error {
 	if len(r.ifi.HardwareAddr) != 6 {
 		r.rep.add(notTested("egress", r.Interface+" has no Ethernet header"))
@@ -57,7 +58,7 @@ func (r *run) egress(ctx context.Context) error {
 		}
 	}
 
-	// The tagged frames first, and the flow of the others behind theirs: it matches both kinds.
+	// The flow for untagged frames also matches tagged ones, so it is added last and with a lower priority.
 	tagged := flow.Flow{Name: "egress-tagged", Direction: flow.Egress, Match: ethMatch()}
 	tagged.Match.VLAN = []flow.VLAN{{}}
 	if err := r.egressPart(ctx, tagged, to, true); err != nil {
@@ -85,7 +86,8 @@ func (r *run) egressPart(ctx context.Context, f flow.Flow, to net.HardwareAddr, 
 	return nil
 }
 
-// sendFrames sends the frames of a part through the queueing discipline, where TCX sees them.
+// sendFrames sends the frames of a part through the queueing discipline, because TCX does not see a frame that bypasses
+// it.
 func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagged bool) error {
 	fd, err := packetSocket(r.ifi.Index, 0)
 	if err != nil {
@@ -97,7 +99,7 @@ func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagg
 	for n := range r.Count {
 		b := frameOf(to, r.ifi.HardwareAddr, tagged, number, n, r.Count)
 		switch err := send(ctx, fd, b); {
-		case errors.Is(err, unix.ENOBUFS): // a queue, or a program, behind the egress hook
+		case errors.Is(err, unix.ENOBUFS): // dropped by a queue or a program after the egress hook
 			p.Dropped++
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
@@ -107,7 +109,7 @@ func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagg
 		p.Sent++
 		p.SentBytes += uint64(len(b))
 		if n%32 == 31 {
-			time.Sleep(time.Millisecond) // about 30,000 frames a second
+			time.Sleep(time.Millisecond) // limit the rate to about 30,000 frames a second
 		}
 	}
 	return nil
@@ -141,9 +143,9 @@ func send(ctx context.Context, fd int, frame []byte) error {
 	}
 }
 
-// neighbor returns the hardware address of the peer, as the kernel's neighbor table has it.
+// neighbor returns the hardware address of the peer, from the kernel's neighbor table.
 func (r *run) neighbor() (net.HardwareAddr, error) {
-	// A datagram makes the kernel ask for the address.
+	// Send a datagram, which makes the kernel resolve the address.
 	if c, err := net.Dial("udp", net.JoinHostPort(r.Peer.WithZone(r.zone()).String(), "9")); err == nil {
 		_, _ = c.Write(nil)
 		c.Close()
@@ -169,7 +171,7 @@ func (r *run) neighbor() (net.HardwareAddr, error) {
 	}
 }
 
-// zone returns the zone of the peer's address, which a link-local one has.
+// zone returns the zone of the peer's address. Only link-local addresses have one.
 func (r *run) zone() string {
 	if r.Peer.Is6() && r.Peer.IsLinkLocalUnicast() {
 		return r.Interface
@@ -177,14 +179,14 @@ func (r *run) zone() string {
 	return ""
 }
 
-// receive counts the frames that a selftest with Send sends, and compares them with the number in the frames.
+// receive counts the frames of a selftest with Send, and compares them with the totals in the frames.
 func (r *run) receive(ctx context.Context) error {
 	p := Part{Name: "ingress frames", Received: new(uint64)}
 	f := flow.Flow{Name: "received", Match: ethMatch()}
 	f.Match.Eth.Dst.Addr = [6]byte(r.ifi.HardwareAddr)
 	f.Match.Eth.Dst.Mask = [6]byte{255, 255, 255, 255, 255, 255}
 
-	// The socket is open before the flow counts, so that it misses no counted frame.
+	// Open the socket before adding the flow, so that it receives every frame that the flow counts.
 	fd, err := packetSocket(r.ifi.Index, unix.ETH_P_ALL)
 	if err != nil {
 		return err
@@ -216,22 +218,22 @@ func (r *run) receive(ctx context.Context) error {
 	return nil
 }
 
-// series is the frames of one run of the other host, of one kind.
+// series identifies the frames of one kind in one run of the other host.
 type series struct {
 	number uint64 // of the run
 	tagged bool
 }
 
-// arrivals is the frames of selftests that a socket has received.
+// arrivals counts the frames of selftests received by a socket.
 type arrivals struct {
 	n             uint64
-	totalBySeries map[series]int // frames that were sent, as each of them says
+	totalBySeries map[series]int // sent frames, according to the frames themselves
 }
 
-// silence is how long no frame comes until the other host is taken to be done.
+// silence is how long to wait for another frame before we assume that the other host is done.
 const silence = 4 * time.Second
 
-// read counts frames until none has come for a while, or the first has not come in time.
+// read counts frames until none arrives any more. It also ends if the first one does not arrive in time.
 func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait time.Duration) error {
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
@@ -261,7 +263,7 @@ func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait 
 	return nil
 }
 
-// tagTakenOut reports whether the kernel has taken a VLAN tag out of the frame and put it beside it.
+// tagTakenOut reports whether the kernel has moved a VLAN tag out of the frame and into the control message.
 func tagTakenOut(oob []byte) bool {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -275,13 +277,13 @@ func tagTakenOut(oob []byte) bool {
 	return false
 }
 
-// Any host of the link can send such frames: what they say is bounded.
+// Limits on what frames may claim. Any host on the link can send such frames.
 const (
 	mostFrames = 1_000_000 // of a series; --count allows no more
 	mostSeries = 16
 )
 
-// add counts a frame if it is one of a selftest to this interface.
+// add counts a frame and returns true, if the frame is of a selftest and for this interface.
 func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
 	if len(b) < 18 || !bytes.Equal(b[:6], own) {
 		return false
@@ -306,7 +308,7 @@ func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
 	return true
 }
 
-// sent returns the frames that were sent, and their bytes.
+// sent returns the number of sent frames and their bytes.
 func (a *arrivals) sent() (packets, bytes uint64) {
 	for s, total := range a.totalBySeries {
 		for n := range total {

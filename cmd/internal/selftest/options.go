@@ -12,35 +12,35 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// flowPrefix begins the name of every flow.
+// flowPrefix begins the name of each flow of a selftest.
 const flowPrefix = "selftest/"
 
-// EtherType of the frames: IEEE 802's first for local experiments.
+// EtherType of the frames: the first one that IEEE 802 reserves for local experiments.
 const EtherType = 0x88b5
 
 // Options of a selftest.
 type Options struct {
-	// Instance names the temporary instance, its mirror and its pins; the instance of the queue pairs has "-rdma"
-	// behind it. Empty means "selftest".
+	// Instance names the temporary instance, its mirror and its pins. The instance of the queue pairs gets the suffix
+	// "-rdma". Empty means "selftest".
 	Instance  string
 	Interface string
 	Peer      netip.Addr    // a neighbor; zero: none
-	Send      bool          // sends the frames to Peer, which runs a selftest with Receive
-	Receive   bool          // counts the frames of a selftest with Send
+	Send      bool          // send the frames to Peer, which runs a selftest with Receive
+	Receive   bool          // count the frames of a selftest with Send
 	Count     int           // of frames, and of echo requests. 0 means 1000
-	Wait      time.Duration // for the first frame with Receive. 0 means 1 min
-	// Quiet is how long a count must not change before it is final. 0 means 1.5 s: a NIC's counters may be a second
-	// old.
+	Wait      time.Duration // with Receive: for the first frame. 0 means 1 min
+	// Quiet is how long a count must stay the same to be final. 0 means 1.5 s, because a NIC's counters may lag by a
+	// second.
 	Quiet    time.Duration
-	Mode     dataplane.Mode // of the XDP hook of a temporary instance
+	Mode     dataplane.Mode // of the temporary instance's XDP hook
 	RDMA     dataplane.RDMAConfig
 	Device   string // an RDMA device; "": none
 	GIDIndex int
 	// Start starts an instance in this process.
 	Start func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error)
-	// Running returns the running instance. It may be nil.
+	// Running connects to the running instance. Nil: do not look for one.
 	Running func(ctx context.Context) (dataplane.Service, error)
-	// Ready is called when a selftest with Receive counts. May be nil.
+	// Ready is called when a selftest with Receive begins to count. May be nil.
 	Ready func(mac net.HardwareAddr)
 }
 
@@ -70,7 +70,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Plan returns the actions of a selftest on the host, one in each string.
+// Plan returns what a selftest will do on this host, one action per string.
 func (o Options) Plan() (plan []string) {
 	o.defaults()
 	if o.Interface != "" {

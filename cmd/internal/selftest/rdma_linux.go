@@ -15,14 +15,15 @@ const (
 	far, farReceived = "far", "far-received"
 )
 
-// testRDMA sends messages between two queue pairs of a device, and compares the completions of both.
+// testRDMA sends messages between two queue pairs of a device, and compares their number with the counted completions of
+// both.
 func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	cfg := o.pairConfig()
 	svc, err := o.Start(ctx, cfg)
 	if err != nil {
 		rep.add(notTested("rdma", err.Error()))
 		if errors.Is(err, dataplane.ErrInUse) || errors.Is(err, dataplane.ErrPermission) {
-			return nil // the mirror is of an instance that runs, or of another user
+			return nil // the mirror belongs to a running instance or to another user: leave it
 		}
 		return sweepMirror(cfg.Instance)
 	}
@@ -73,7 +74,7 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	return nil
 }
 
-// pairConfig is the configuration of an instance with the two queue pairs, which connects them with one another.
+// pairConfig returns the configuration of an instance with two queue pairs connected with one another.
 func (o Options) pairConfig() dataplane.Config {
 	count := func(name string, operation dataplane.Operation) []dataplane.CompletionCounter {
 		return []dataplane.CompletionCounter{{Name: name, Operations: []dataplane.Operation{operation}}}

@@ -72,7 +72,7 @@ func (r *Report) Tested() bool {
 
 func notTested(name, reason string) Part { return Part{Name: name, Result: NotTested, Reason: reason} }
 
-// judge compares the counts of a part. Its packets have all arrived, or are lost.
+// judge compares the counts of a part. Callers must have waited until no more packets can arrive.
 func (p *Part) judge() {
 	p.judgePackets()
 	if p.Counted == p.Sent && p.Counted != 0 && p.SentBytes != 0 {
@@ -80,7 +80,8 @@ func (p *Part) judge() {
 	}
 }
 
-// judgePackets tells by how many packets the count differs. The socket tells a loss on the way from a wrong count.
+// judgePackets compares the packets. If they differ, the number received by a socket shows whether packets were lost on
+// the way or counted wrongly.
 func (p *Part) judgePackets() {
 	p.Result = Exact
 	switch {
@@ -96,7 +97,7 @@ func (p *Part) judgePackets() {
 	}
 }
 
-// judgeBytes measures the byte basis: what is counted of each packet beyond what was sent.
+// judgeBytes measures the byte basis: by how many bytes the count of a packet differs from its length.
 func (p *Part) judgeBytes() {
 	more := int64(p.CountedBytes - p.SentBytes)
 	each := more / int64(p.Counted)
@@ -138,7 +139,7 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// note returns the remarks on a part that was tested.
+// note returns the remarks on a tested part.
 func (p *Part) note() string {
 	var notes []string
 	if p.Reason != "" {

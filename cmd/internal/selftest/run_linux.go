@@ -27,8 +27,8 @@ type run struct {
 	others []flow.Flow // of the running instance
 }
 
-// Run tests the parts that the options ask for. A part that cannot be tested is in the report, with the reason. The
-// objects of the test are gone when Run returns, also when ctx ends.
+// Run tests the parts selected by the options. The report also has the untested parts, with the reasons.
+// Run removes everything it made on this host before it returns, even if ctx ends.
 func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	o.defaults()
 	unlock, err := lock(lockPath(o.Instance))
@@ -51,11 +51,11 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	return rep, o.testRDMA(ctx, rep)
 }
 
-// lockPath is in a directory that only root can write: another user can neither make the file nor open it.
+// lockPath returns a path in a directory that only root can write to, so that no other user can block a selftest.
 func lockPath(instance string) string { return "/run/flowtally-" + instance + ".lock" }
 
-// lock keeps a second selftest out: both would use the same names. Where this process may make no file in the directory
-// there is no lock, and the locks of the temporary instance's mirror and pins keep the second one out.
+// lock keeps a second selftest out, because both would use the same names. A process that cannot create a file there goes
+// on without this lock. The locks of the temporary instance's mirror and pins still keep a second one out.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -81,7 +81,7 @@ func lock(path string) (unlock func(), err error) {
 		if named, err := os.Lstat(path); err == nil && os.SameFile(held, named) {
 			return func() { os.Remove(path); f.Close() }, nil
 		}
-		f.Close() // the selftest that held it has removed the file meanwhile: lock the next one
+		f.Close() // the previous holder removed this file before we got its lock: try again with the new file
 	}
 }
 
@@ -114,14 +114,14 @@ func (o Options) testInterface(ctx context.Context, rep *Report) (err error) {
 	return errors.Join(r.egress(ctx), r.ingress(ctx))
 }
 
-// start makes r.svc the running instance, if that counts on the interface, else a temporary one. end removes what start
-// and the parts have made.
+// start sets r.svc to the running instance if it counts on the interface, or else starts a temporary one. Callers must
+// call end, which removes everything made by start and by the parts.
 func (r *run) start(ctx context.Context) (end func() error, err error) {
 	if r.useRunning(ctx) {
 		return func() error { return r.leaveRunning(ctx) }, nil
 	}
 
-	// Pins that a killed selftest left are adopted, so that their programs are detached, and removed at the end.
+	// This instance takes over the pins of a killed selftest, if there are any. Its end detaches their programs, too.
 	cfg := dataplane.Config{
 		Instance:   r.Options.Instance,
 		Interfaces: []dataplane.Interface{{Name: r.Interface, Mode: r.Mode}},
@@ -136,8 +136,8 @@ func (r *run) start(ctx context.Context) (end func() error, err error) {
 	return r.endTemporary, nil
 }
 
-// useRunning makes r.svc the running instance, without the flows of a killed selftest, and reports true. It reports
-// false if none runs, or if it does not count on the interface: a flow for the interface shows that.
+// useRunning sets r.svc to the running instance, and removes the flows of a killed selftest from it. It returns false if
+// no instance runs, or if it does not count on the interface. To find out, it adds a flow for the interface.
 func (r *run) useRunning(ctx context.Context) bool {
 	if r.Running == nil {
 		return false
@@ -164,7 +164,7 @@ func (r *run) useRunning(ctx context.Context) bool {
 	return false
 }
 
-// removeFlows removes the flows of selftests, and notes the others.
+// removeFlows removes the flows of any selftest, and remembers the others.
 func (r *run) removeFlows(ctx context.Context) error {
 	placements, err := r.svc.Placements(ctx)
 	if err != nil {
@@ -185,7 +185,7 @@ func (r *run) removeFlows(ctx context.Context) error {
 	return r.svc.RemoveFlows(ctx, names...)
 }
 
-// leaveRunning takes the flows of the test out of the running instance, also when ctx has ended.
+// leaveRunning removes the flows of the test from the running instance, even if ctx has ended.
 func (r *run) leaveRunning(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -205,7 +205,7 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// endTemporary ends the temporary instance, and removes what it leaves.
+// endTemporary ends the temporary instance, and removes its mirror and pins.
 func (r *run) endTemporary() error {
 	var errs []error
 	if r.mirror != nil {
@@ -218,8 +218,8 @@ func ethMatch() flow.Match {
 	return flow.Match{Eth: &flow.Eth{Type: flow.Masked[uint16]{Value: EtherType, Mask: 0xffff}}}
 }
 
-// add adds a flow on the interface, and notes what counts it. A refusal is a reason for no test. So is an overlapping
-// flow of the running instance that wins: the flows of the test come behind those of their priority.
+// add adds a flow on the interface, and fills in what counts it. It returns an error if another flow of the running
+// instance would win over it: an overlapping one of a better priority, or of the same one, because it was added earlier.
 func (r *run) add(ctx context.Context, p *Part, f flow.Flow) error {
 	f.Name = flowPrefix + f.Name
 	f.Interface = r.Interface
@@ -245,14 +245,14 @@ func (r *run) add(ctx context.Context, p *Part, f flow.Flow) error {
 	return nil
 }
 
-// count fills in the counts of a flow, from a sample after all packets.
+// count fills in the counts of a flow, after all packets have been counted.
 func (r *run) count(ctx context.Context, p *Part, name string) error {
 	v, err := r.settled(ctx, r.mirror, flowPrefix+name)
 	p.Counted, p.CountedBytes = v.Packets, v.Bytes
 	return err
 }
 
-// settled returns the value of a counter that was sampled after the call, and has not changed for Quiet.
+// settled returns the value of a counter once it was sampled after the call and has not changed for o.Quiet.
 func (o Options) settled(ctx context.Context, m *shm.Reader, name string) (v shm.Value, err error) {
 	after := shm.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -278,7 +278,7 @@ func (o Options) settled(ctx context.Context, m *shm.Reader, name string) (v shm
 	}
 }
 
-// load returns the present value of a counter.
+// load returns the current value of a counter.
 func load(m *shm.Reader, name string) (shm.Value, error) {
 	h, err := m.Lookup(name)
 	if err != nil {

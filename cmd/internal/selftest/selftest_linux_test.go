@@ -155,8 +155,7 @@ func programs(t *testing.T, end *lab.End) (n int) {
 	return n
 }
 
-// TestExactOverVeth: every part over a veth pair has exact numbers, and nothing is left.
-func TestExactOverVeth(t *testing.T) {
+func TestSelftestIsExactOverVethAndLeavesNothing(t *testing.T) {
 	w := newWire(t)
 	for _, peer := range []netip.Addr{far4, far6} {
 		o := options(w.Near.Name)
@@ -178,8 +177,8 @@ func TestExactOverVeth(t *testing.T) {
 	}
 }
 
-// TestLossIsReported: a neighbor that leaves requests without a reply is a difference, and the report says that
-// the counts equal the replies that have arrived.
+// The neighbor does not reply to every request. The report must say that the counts equal the replies that arrived, so
+// the loss was on the way.
 func TestLossIsReported(t *testing.T) {
 	w := newWire(t)
 	err := w.Far.NS.Do(func() error { // at most a reply in 20 ms
@@ -203,7 +202,7 @@ func TestLossIsReported(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// dropShortest drops every frame of 60 bytes that leaves an interface, behind the programs that count.
+// dropShortest drops every outgoing frame of 60 bytes on an interface, after the counting programs.
 func dropShortest(t *testing.T, end *lab.End) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
@@ -229,9 +228,8 @@ func dropShortest(t *testing.T, end *lab.End) {
 	}
 }
 
-// TestFramesOfAnotherHost: the frames of a selftest with Send are counted by one with Receive, exactly; and frames
-// that are lost between the two are a difference of their number.
-func TestFramesOfAnotherHost(t *testing.T) {
+// A selftest with Receive counts exactly the frames of one with Send. Frames lost between the two are a difference.
+func TestFramesOfAnotherHostAreCountedAndLossIsReported(t *testing.T) {
 	w := newWire(t)
 	for _, lossy := range []bool{false, true} {
 		if lossy {
@@ -276,9 +274,9 @@ func TestFramesOfAnotherHost(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestByTheRunningInstance: where an instance counts on the interface, its flows count, and its own flows stay. A flow
-// that a killed selftest has left there is removed.
-func TestByTheRunningInstance(t *testing.T) {
+// On an interface of the running instance, that instance counts the flows of the test, and keeps its own flows. A flow
+// left there by a killed selftest is removed.
+func TestRunningInstanceCountsAndKeepsItsOwnFlows(t *testing.T) {
 	w := newWire(t)
 	var e *engine.Engine
 	err := w.Near.NS.Do(func() (err error) {
@@ -322,13 +320,13 @@ func TestByTheRunningInstance(t *testing.T) {
 	nothingLeft(t, w.Far)
 }
 
-// unclosed is an instance of the test: the selftest closes its connection, not the instance.
+// unclosed is an instance owned by the test. The selftest closes only its connection to it.
 type unclosed struct{ *engine.Engine }
 
 func (unclosed) Close() error { return nil }
 
-// TestKilled: the next selftest removes the programs, pins and files of one that was killed.
-func TestKilled(t *testing.T) {
+// These are programs, pins and files.
+func TestNextSelftestRemovesWhatAKilledOneLeft(t *testing.T) {
 	w := newWire(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), waiting+"="+w.Near.Name)
@@ -360,8 +358,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// TestEndsBySignal: when its context ends, a selftest removes its objects, and returns.
-func TestEndsBySignal(t *testing.T) {
+func TestSelftestRemovesItsObjectsAtASignal(t *testing.T) {
 	w := newWire(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(w.Near.Name)
@@ -373,8 +370,7 @@ func TestEndsBySignal(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestOneAtATime: a second selftest beside a running one is refused.
-func TestOneAtATime(t *testing.T) {
+func TestSecondSelftestIsRefused(t *testing.T) {
 	w := newWire(t)
 	o := options(w.Near.Name)
 	o.Receive, o.Wait = true, time.Hour
@@ -388,8 +384,8 @@ func TestOneAtATime(t *testing.T) {
 	_ = w.Near.NS.Do(func() error { _, err := Run(ctx, o); return err })
 }
 
-// TestAnotherUserHoldsNoLock: the name that any user can take keeps root's selftest from nothing; another selftest does.
-func TestAnotherUserHoldsNoLock(t *testing.T) {
+// Any user can take the name of an abstract socket. Only another selftest may keep root's selftest from running.
+func TestAnotherUserCannotBlockASelftest(t *testing.T) {
 	need.Root(t)
 	if l, err := net.Listen("unix", "@flowtally-selftest"); err == nil { // as user nobody could
 		defer l.Close()
@@ -414,9 +410,9 @@ func TestAnotherUserHoldsNoLock(t *testing.T) {
 	}
 }
 
-// TestMirrorOfAnother: a test of queue pairs that cannot start because an instance of its name runs leaves the mirror of
-// that instance.
-func TestMirrorOfAnother(t *testing.T) {
+// The part for queue pairs cannot start, because an instance of its name is running. It must not remove that
+// instance's mirror.
+func TestSelftestLeavesTheMirrorOfAnInstanceWithItsName(t *testing.T) {
 	need.Root(t)
 	path := shm.DefaultPath("selftest-rdma")
 	w, err := shm.Create(shm.Options{Path: path, History: -1})
@@ -437,8 +433,7 @@ func TestMirrorOfAnother(t *testing.T) {
 
 var libraries soft.Libraries
 
-// TestQueuePairsOfADevice: messages between two queue pairs of the software NIC are exact.
-func TestQueuePairsOfADevice(t *testing.T) {
+func TestMessagesBetweenTwoQueuePairsAreCountedExactly(t *testing.T) {
 	nic := soft.NewNIC(t, &libraries)
 	nic.Env.Set(t.Setenv)
 	o := options("")

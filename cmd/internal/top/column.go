@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// Column is a column of the table, by which it can be ordered.
+// Column is a column of the table. The table can be ordered by any of them.
 type Column int
 
 // The columns, from left to right.
@@ -29,15 +29,15 @@ const (
 type column struct {
 	name      string // of --sort
 	heading   string
-	right     bool // the cells are flush right
-	least     int  // cells of the terminal, so that the columns stand still at first
-	most      int
-	rank      int  // the column of the highest rank is left out first
-	ascending bool // the order by the column, unless it is reversed
-	byEntry   bool // the order needs no values
+	right     bool // flush right
+	least     int  // width in cells of the terminal, so that growing values do not move the columns at first
+	most      int  // width
+	rank      int  // on a narrow terminal, columns of a high rank disappear first
+	ascending bool // the default direction of the order
+	byEntry   bool // the order depends on the entry alone, so it needs no values
 }
 
-// describe is the table of columns.
+// describe has the properties of each column.
 var describe = [columns]column{
 	Name:       {name: "name", heading: "NAME", most: 63, ascending: true, byEntry: true},
 	PacketRate: {name: "rate", heading: "PKTS/S", right: true, least: 7, most: 8, rank: 1},
@@ -51,7 +51,7 @@ var describe = [columns]column{
 	Note:       {name: "note", heading: "NOTE", most: 60, rank: 3},
 }
 
-// ParseColumn returns the column of that name; ok is false if no column has it.
+// ParseColumn returns the column with a name of --sort. ok is false if there is none.
 func ParseColumn(name string) (c Column, ok bool) {
 	for c, d := range describe {
 		if d.name == name {
@@ -61,7 +61,7 @@ func ParseColumn(name string) (c Column, ok bool) {
 	return 0, false
 }
 
-// key returns the number by which a row is ordered, and whether the row has one. end is the newest pass of the trends.
+// key returns the number by which to order a row, and whether the row has one. end is the newest pass of the trends.
 func (c Column) key(r *row, reading *view.Reading, end int64) (float64, bool) {
 	switch c {
 	case PacketRate:
@@ -82,7 +82,7 @@ func (c Column) key(r *row, reading *view.Reading, end int64) (float64, bool) {
 	return math.NaN(), false
 }
 
-// sum returns the sum of the rates that are held, up to the pass end, and whether one of them is known.
+// sum returns the sum of the rates up to the pass end, and whether at least one of them is known.
 func (t *trend) sum(end int64) (sum float64, known bool) {
 	for pass := end - trendCells + 1; pass <= end; pass++ {
 		v, ok := t.at(pass)
@@ -92,7 +92,8 @@ func (t *trend) sum(end int64) (sum float64, known bool) {
 	return sum, known
 }
 
-// reservations returns a number for the notes of a row. A severe one counts more than all lesser ones together.
+// reservations returns a number by which to order the notes of rows: each note weighs more than all less severe ones
+// together.
 func (r *row) reservations() (n float64, any bool) {
 	for severity, holds := range [...]bool{
 		r.Discontinuities > 0,
@@ -110,7 +111,7 @@ func (r *row) reservations() (n float64, any bool) {
 	return n, n > 0
 }
 
-// cell returns the text of a row in a column, without control characters.
+// cell returns the text of a cell. It has no control characters, whatever the mirror contains.
 func (c Column) cell(r *row, reading *view.Reading) string {
 	switch c {
 	case Name:
@@ -149,7 +150,7 @@ func total(n uint64, has bool) string {
 	return format.Count(n)
 }
 
-// remark is the note of a row; of a counter of completions it begins with its errors.
+// remark returns the note of a row. For a completion counter it begins with the number of errors.
 func (r *row) remark() string {
 	note := r.Note()
 	if !r.Completion() || !r.Present() {

@@ -35,13 +35,13 @@ func counterLines(m *model) []string {
 	return d.lines
 }
 
-// details is the page of one counter.
+// details builds the page of one counter.
 type details struct {
 	m     *model
 	lines []string
 }
 
-// labelWidth is the width of the labels at the left of the page, and margin what is left free at the sides.
+// labelWidth is the width of the labels on the left, and margin the number of blank cells at both sides together.
 const (
 	labelWidth = 14
 	margin     = 2
@@ -79,7 +79,7 @@ func (d *details) values(r *row) {
 	d.add("note", format.OrDash(r.remark()))
 }
 
-// trend adds the bars of the trend, if one of them is known, and their scale.
+// trend adds the bars of the trend and their scale, unless all bars are blank.
 func (d *details) trend(r *row) {
 	h := &d.m.source.history
 	width := min(trendCells, d.room())
@@ -89,11 +89,11 @@ func (d *details) trend(r *row) {
 		return
 	}
 	d.add("trend", "")
-	d.lines[len(d.lines)-1] += bars // not wrapped
+	d.lines[len(d.lines)-1] += bars // append them here, because add would wrap at the blanks
 	d.add("", trendScale(r.trend, end, h.step, width))
 }
 
-// entry adds what the catalogue tells.
+// entry adds the fields of the catalogue's entry.
 func (d *details) entry(e *shm.Entry, r *row) {
 	d.add("match", format.OrDash(format.Printable(e.Text)))
 	d.add("source", format.Printable(r.SourceCell()))
@@ -115,7 +115,7 @@ func handleText(h shm.Handle) string {
 	return fmt.Sprintf("slot %d, generation %d", h.Index, h.Generation)
 }
 
-// trendScale returns the rate of the highest bar of a trend, and the time that all bars span.
+// trendScale returns the rate of the highest bar, and the time from the first bar to the last.
 func trendScale(t *trend, end, step int64, width int) string {
 	most := float32(0)
 	for pass := end - int64(width) + 1; pass <= end; pass++ {

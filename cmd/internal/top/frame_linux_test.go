@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestFrameIsTheTerminal: after any keys, sizes and looks the screen has exactly the size of the terminal, and its last
-// row is the status line.
-func TestFrameIsTheTerminal(t *testing.T) {
+// After random keys, sizes and looks the screen has exactly the size of the terminal, and the status line is its last
+// row.
+func TestFrameAlwaysFillsTheTerminal(t *testing.T) {
 	s := shop(t)
 	s.add(shm.Entry{Name: strings.Repeat("n", 63), Valid: true, Source: strings.Repeat("s", 63)}, 1<<64-1, 1<<64-1)
 	s.add(shm.Entry{Name: "漢字の名前" + strings.Repeat("計", 15), Valid: true}, 9, 9)
@@ -63,8 +63,7 @@ func checkFrame(t rapid.TB, m *model) {
 	}
 }
 
-// TestSortWindowIsSort: the window holds the same items, in the same order, as if all were sorted.
-func TestSortWindowIsSort(t *testing.T) {
+func TestSortedWindowEqualsTheFullSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 2000).Draw(t, "n")
 		kinds := rapid.IntRange(1, 50).Draw(t, "kinds")
@@ -85,7 +84,7 @@ func TestSortWindowIsSort(t *testing.T) {
 	})
 }
 
-// TestLookAllocatesNothing: a look at unchanged entries allocates nothing, by name and by rate.
+// This holds for unchanged entries, ordered by name and by rate.
 func TestLookAllocatesNothing(t *testing.T) {
 	s := shop(t)
 	for i := range 3000 {
@@ -108,7 +107,7 @@ func TestLookAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A terminal that does not join emojis shows a thumb and the colour of its skin as four cells.
+// A terminal without grapheme clusters shows a thumb and its skin color as four cells.
 func TestTruncatedEmojisFit(t *testing.T) {
 	for _, method := range []ansi.Method{ansi.WcWidth, ansi.GraphemeWidth} {
 		for width := range 12 {

@@ -9,17 +9,18 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// group is the counters that a row adds up.
+// group has the counters whose sum is a row.
 type group struct {
 	id      selection.Group
 	members []*row
 }
 
-// ratesApart is the part of the time between two samples by which the values of a sum may be apart in time for it
-// to have a rate.
+// ratesApart limits the error of a sum's rate. The values of a sum are sampled at different times; if these are further
+// apart than 1/ratesApart of the time between two sums, the sum has no rate.
 const ratesApart = 100
 
-// regroup returns the rows of the groups of counters, in order of name. A group that goes on keeps its row.
+// regroup sorts the counters into groups, and returns one row for each group, in order of name. An existing group keeps
+// its row.
 func regroup(s *selection.Selection, old, counters []*row) []*row {
 	rowByGroup := make(map[selection.Group]*row)
 	for _, r := range old {
@@ -50,7 +51,7 @@ func regroup(s *selection.Selection, old, counters []*row) []*row {
 	return out
 }
 
-// handles appends the handle of a counter, or of the members of a group.
+// handles appends the handle of the row's counter, or those of all members of its group.
 func (r *row) handles(dst []shm.Handle) []shm.Handle {
 	if r.group == nil {
 		return append(dst, r.handle())
@@ -61,7 +62,7 @@ func (r *row) handles(dst []shm.Handle) []shm.Handle {
 	return dst
 }
 
-// addUp takes over the published values of the members. A sum of other members than before has no rate.
+// addUp sets the row to the sum of its members' published values. If the members have changed, the row has no rate.
 func (r *row) addUp(values []shm.Value, consecutive bool) {
 	sum := selection.Sum{Group: r.group.id}
 	for i, m := range r.group.members {

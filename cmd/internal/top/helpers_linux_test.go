@@ -13,7 +13,7 @@ import (
 
 const second = int64(time.Second)
 
-// stage is a mirror whose values and times a test chooses, and a clock.
+// stage is a mirror with a clock. The test chooses all values and times.
 type stage struct {
 	t       testing.TB
 	path    string
@@ -23,7 +23,7 @@ type stage struct {
 	now     int64
 }
 
-// newStage makes a mirror without counters.
+// newStage creates a mirror without counters.
 func newStage(t testing.TB) *stage {
 	t.Helper()
 	s := &stage{t: t, path: filepath.Join(t.TempDir(), "m", "stage.mirror"), now: 1000 * second,
@@ -74,7 +74,7 @@ func (s *stage) count(name string, packets, bytes uint64) {
 	s.values[h] = shm.Value{Packets: v.Packets + packets, Bytes: v.Bytes + bytes, SampledAt: v.SampledAt}
 }
 
-// publish publishes all values as sampled now, and writes the history of the counters that are named.
+// publish publishes all values with the current time, and adds the named counters to the history.
 func (s *stage) publish(history ...string) {
 	s.w.BeginCycle()
 	blocks := map[int]*shm.Block{}
@@ -117,7 +117,7 @@ func (s *stage) options() Options {
 	}
 }
 
-// screen is a model that a test drives by messages.
+// screen is a model that the test drives by messages.
 type screen struct {
 	*model
 	t testing.TB

@@ -6,9 +6,9 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// ink is the control sequences around a text. They are made once from a style of lipgloss: to render each cell by
-// a style costs more than all else of a frame. bubbletea leaves out the colors that the terminal, or NO_COLOR, does
-// not allow.
+// ink has the control sequences before and after a styled text. We make them once from a lipgloss style, because rendering
+// each cell by a style would cost more than the rest of a frame. bubbletea removes colors that the terminal lacks or that
+// NO_COLOR forbids.
 type ink struct{ on, off string }
 
 func newInk(s lipgloss.Style) ink {

@@ -2,7 +2,7 @@ package top
 
 import "charm.land/bubbles/v2/key"
 
-// keyMap is the keys of the table.
+// keyMap has the keys of all pages.
 type keyMap struct {
 	up, down, pageUp, pageDown, first, last key.Binding
 	left, right                             key.Binding
@@ -37,10 +37,10 @@ func newKeyMap() keyMap {
 	}
 }
 
-// ShortHelp lists the keys that the status line names.
+// ShortHelp lists the keys for the status line.
 func (k keyMap) ShortHelp() []key.Binding { return []key.Binding{k.help, k.quit} }
 
-// FullHelp lists all keys, by column.
+// FullHelp lists all keys, for the help page.
 func (k keyMap) FullHelp() [][]key.Binding {
 	return [][]key.Binding{
 		{k.up, k.down, k.pageUp, k.pageDown, k.first, k.last, k.left, k.right},

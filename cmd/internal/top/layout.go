@@ -7,31 +7,31 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// layout is the width of each column on the screen. Widths grow with the cells that are seen and do not shrink
-// before the size of the terminal changes, so that the columns stand still.
+// layout has the width of each column on the screen. Widths grow with the cells shown, and shrink only when the size of
+// the terminal changes, so that the columns do not move about.
 type layout struct {
-	skip    int // columns behind the name that were moved out to the left
-	natural [columns]int
-	width   [columns]int // 0: left out
-	gap     int
-	hidden  int // columns that did not fit
+	skip    int          // columns after the name scrolled out to the left
+	natural [columns]int // the widest cell so far
+	width   [columns]int // 0: not shown
+	gap     int          // blank cells between columns
+	hidden  int          // number of columns that do not fit
 
-	cells []string // of the rows, by row and column; reused
+	cells []string // by row and column; reused for each frame
 }
 
 const (
-	markWidth     = 1 // of the mark ahead of the name
+	markWidth     = 1 // of the mark before the name
 	widestTrend   = 32
 	narrowName    = 12
 	shortestNotes = 12
 )
 
-// measure takes the texts of n rows, in cells, into account.
+// measure widens the columns for the texts of n rows in l.cells.
 func (l *layout) measure(method ansi.Method, by Column, n int) {
 	for c := range columns {
 		w := max(len(describe[c].heading), describe[c].least)
 		if c == by {
-			w = max(w, len(describe[c].heading)+1) // the arrow
+			w = max(w, len(describe[c].heading)+1) // for the arrow
 		}
 		for row := range n {
 			w = max(w, cellWidth(method, l.cells[row*int(columns)+int(c)]))
@@ -40,12 +40,12 @@ func (l *layout) measure(method ansi.Method, by Column, n int) {
 	}
 }
 
-// fit chooses the columns that fit a width, and their widths. The column of the highest rank is left out first.
+// fit chooses which columns to show in a width, by their rank, and how wide each one is.
 func (l *layout) fit(width int) {
 	clear(l.width[:])
 	room := max(0, width-markWidth)
 
-	// The name gives way to the two first columns down to narrowName.
+	// Leave room for the first two columns, as long as the name keeps narrowName.
 	first := 2 * describe[PacketRate].most
 	l.width[Name] = min(l.natural[Name], max(room-first, min(narrowName, room)))
 	room -= l.width[Name]
@@ -72,7 +72,7 @@ func (l *layout) fit(width int) {
 		shown++
 	}
 
-	// The rest goes to the gaps, then to the notes, then to the trend.
+	// Distribute what remains: first to the gaps, then to the notes, then to the trend.
 	if room >= shown {
 		l.gap = 2
 		room -= shown
@@ -97,7 +97,7 @@ func cellWidth(method ansi.Method, s string) int {
 	return len(s)
 }
 
-// appendCell appends s in exactly width cells; a text that does not fit ends in an ellipsis.
+// appendCell appends s in exactly width cells. It shortens a longer text with an ellipsis.
 func appendCell(dst []byte, method ansi.Method, s string, width int, right bool) []byte {
 	w := cellWidth(method, s)
 	if w > width {
@@ -114,8 +114,8 @@ func appendCell(dst []byte, method ansi.Method, s string, width int, right bool)
 	return dst
 }
 
-// truncate cuts a text that is wider than width, and ends it in an ellipsis. The method's own Truncate counts an emoji
-// of several code points as two cells, also where its StringWidth, as the terminal, counts more.
+// truncate shortens a text to width cells, with an ellipsis. It cannot rely on the method's own Truncate. That counts an
+// emoji of several code points as two cells, even if StringWidth, and the terminal, count more.
 func truncate(method ansi.Method, s string, width int) string {
 	cut := s
 	for n := width; method.StringWidth(cut) > width; n-- {

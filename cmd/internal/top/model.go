@@ -20,23 +20,23 @@ import (
 type Options struct {
 	// Open opens the mirror. It is called again while it returns fs.ErrNotExist or shm.ErrNotReady.
 	Open func() (*shm.Instance, error)
-	// Path names the mirror before it is open.
+	// Path is what to call the mirror until it is open.
 	Path string
-	// Select reports whether a counter is shown. nil: every counter is.
+	// Select reports whether to show a counter. Nil shows every counter.
 	Select func(shm.Entry) bool
-	// Sum adds the counters up by their labels. nil: each counter has a row.
+	// Sum adds the counters up by their labels. Nil: each counter has a row.
 	Sum *selection.Selection
-	// Interval is the time between two looks. 0: a second.
+	// Interval is the time between two looks. 0 means a second.
 	Interval time.Duration
-	// Count is the number of looks after which Run returns. 0: no number.
+	// Count is the number of looks after which Run returns. 0 means never.
 	Count int
-	// Sort is the column of the order, and Reverse reverses the order.
+	// Sort is the column by which to order at first, and Reverse reverses the order.
 	Sort    Column
 	Reverse bool
-	// Now is the clock of the ages, in ns of CLOCK_MONOTONIC. nil: shm.Now.
+	// Now is the clock for ages, in ns of CLOCK_MONOTONIC. Nil means shm.Now.
 	Now func() int64
 
-	// Input and Output are the terminal. Environ is the environment that describes it; nil: of the process.
+	// Input and Output are the terminal, and Environ its environment. A nil Environ means that of the process.
 	Input   io.Reader
 	Output  io.Writer
 	Environ []string
@@ -49,7 +49,7 @@ func (o Options) clock() func() int64 {
 	return shm.Now
 }
 
-// page is the content of the screen above the status line.
+// page says what the screen shows above the status line.
 type page int
 
 const (
@@ -65,9 +65,9 @@ type model struct {
 	help help.Model
 	ink  inks
 
-	source  *source // nil: the mirror is not open
-	waiting error   // why it is not
-	failed  error   // ended the program
+	source  *source // nil until the mirror is open
+	waiting error   // why it is not open
+	failed  error   // the error that ended the program
 	table   table
 	page    page
 	paused  bool
@@ -76,15 +76,15 @@ type model struct {
 	input   textinput.Model // of the filter
 	editing bool
 
-	counter shm.Entry // on its page
-	gone    bool      // the counter of the page was removed
-	scroll  int       // first line of the page
+	counter shm.Entry // of onCounter
+	gone    bool      // counter was removed
+	scroll  int       // first visible line of the page
 
-	drawn string // the screen as it was drawn last
-	stale bool   // the state has changed since
+	drawn string // the last frame
+	stale bool   // the state has changed since that frame
 
 	width, height int
-	method        ansi.Method // in which the terminal counts cells
+	method        ansi.Method // how the terminal counts the cells of a character
 	columns       layout
 }
 
@@ -97,7 +97,7 @@ func newModel(o Options) *model {
 	input.Prompt = ""
 	input.CharLimit = 255
 	input.SetVirtualCursor(false)
-	input.KeyMap.Paste.SetEnabled(false) // it would run a program of the desktop; a terminal pastes by itself
+	input.KeyMap.Paste.SetEnabled(false) // it runs a clipboard program, and terminals paste by themselves
 
 	return &model{
 		o:     o,
@@ -110,7 +110,7 @@ func newModel(o Options) *model {
 	}
 }
 
-// Messages of the program to itself.
+// Messages from the model to itself.
 type (
 	lookMsg   struct{}
 	openedMsg struct {
@@ -119,7 +119,7 @@ type (
 	}
 )
 
-// retry is the time after which a mirror that does not exist is looked for again.
+// retry is how often to look for a missing mirror.
 const retry = 250 * time.Millisecond
 
 // Init opens the mirror.
@@ -134,7 +134,7 @@ func (m *model) tick() tea.Cmd {
 	return tea.Tick(m.o.Interval, func(time.Time) tea.Msg { return lookMsg{} })
 }
 
-// opened takes over the mirror, or waits for it.
+// opened begins with the opened mirror, or waits for a missing one.
 func (m *model) opened(msg openedMsg) tea.Cmd {
 	switch {
 	case msg.err == nil:
@@ -149,7 +149,7 @@ func (m *model) opened(msg openedMsg) tea.Cmd {
 	return tea.Quit
 }
 
-// look reads the mirror, and returns the command that leads to the next look. The last look is always drawn.
+// look reads the mirror, and returns the command for the next look. It always draws the last look.
 func (m *model) look() tea.Cmd {
 	last := m.o.Count > 0 && m.looks+1 >= m.o.Count
 	if !m.paused {
@@ -170,19 +170,19 @@ func (m *model) look() tea.Cmd {
 	return m.tick()
 }
 
-// cellsPerSecond bounds the cells that looks let bubbletea draw: it takes 0.2 µs for each cell of the screen, whether
-// the cell changed or not. A screen is drawn at least once a second.
+// cellsPerSecond limits the CPU time for drawing. bubbletea takes 0.2 µs for each cell of the screen, even for unchanged
+// cells. However large the screen, it is drawn at least once a second.
 const cellsPerSecond = 30_000
 
-// looksPerDrawing is the number of looks for which the screen is drawn once.
+// looksPerDrawing returns how many looks share one drawing of the screen.
 func (m *model) looksPerDrawing() int {
 	perLook := cellsPerSecond * m.o.Interval.Seconds()
 	need := math.Ceil(float64(m.width*m.height) / perLook)
 	return max(1, int(min(need, 1/m.o.Interval.Seconds())))
 }
 
-// refresh reads the entry of the counter that has the page. A counter that was added again under its name takes the
-// page over.
+// refresh reads the entry of the counter on the page. If the counter was removed and added again, the page goes on with
+// the new one of that name.
 func (m *model) refresh() {
 	if m.page != onCounter || m.source.err != nil {
 		return
@@ -205,7 +205,7 @@ func (m *model) refresh() {
 	}
 }
 
-// close ends the reading of the mirror.
+// close closes the mirror, if it is open.
 func (m *model) close() {
 	if m.source != nil {
 		m.source.in.Close()

@@ -27,7 +27,7 @@ func shop(t *testing.T) *stage {
 	return s
 }
 
-// TestFirstLookHasRates: the history gives the rates before two looks could.
+// The rates come from the history.
 func TestFirstLookHasRates(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 120, 12)
@@ -39,9 +39,8 @@ func TestFirstLookHasRates(t *testing.T) {
 	}
 }
 
-// TestRatesFollowLooks: a rate is of the last two samples, is shown while its sample is new, and not across a total
-// that went back.
-func TestRatesFollowLooks(t *testing.T) {
+// A rate disappears when no new sample comes, and when a total goes back.
+func TestRateIsOfTheLastTwoSamples(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	rate := func() (float64, bool) {
@@ -72,8 +71,7 @@ func TestRatesFollowLooks(t *testing.T) {
 	}
 }
 
-// TestOrders: the rows by each column, and reversed.
-func TestOrders(t *testing.T) {
+func TestRowsSortByEachColumnAndReversed(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 200, 20)
 	for column, want := range map[Column]string{
@@ -112,8 +110,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestFilter: names, labels and sources are filtered while the filter is typed, and esc ends it.
-func TestFilter(t *testing.T) {
+// It searches names, labels and sources. Esc ends it.
+func TestFilterAppliesWhileItIsTyped(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	for text, want := range map[string]string{
@@ -144,8 +142,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestPause: the values stay as they are, also of rows that come into view, until it goes on.
-func TestPause(t *testing.T) {
+// All rows stay at the values of one look, even rows that scroll into view later.
+func TestPauseFreezesTheValues(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 3) // one row
 	c.press("space")
@@ -160,8 +158,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestCounterPage: all of one counter; it follows a counter that is added again, and says that it was removed.
-func TestCounterPage(t *testing.T) {
+// In between, the page says that the counter was removed.
+func TestCounterPageFollowsACounterThatIsAddedAgain(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 80, 24)
 	c.press("end", "enter")
@@ -185,9 +183,8 @@ func TestCounterPage(t *testing.T) {
 	}
 }
 
-// TestFollowsTheMirror: added and removed counters, a dead writer, a file that was cut short, and the file that takes
-// its place.
-func TestFollowsTheMirror(t *testing.T) {
+// On the way counters are added and removed, the writer dies, and the old file is truncated.
+func TestTopFollowsTheMirrorIntoANewFile(t *testing.T) {
 	s := shop(t)
 	c := s.newScreen(s.options(), 100, 12)
 	s.add(shm.Entry{Name: "new", Valid: true}, 1, 1)
@@ -227,8 +224,8 @@ func TestFollowsTheMirror(t *testing.T) {
 	}
 }
 
-// TestWaitsForTheMirror: a mirror that does not exist yet is waited for; another error ends the program.
-func TestWaitsForTheMirror(t *testing.T) {
+// Any other error ends the program.
+func TestTopWaitsForAMissingMirror(t *testing.T) {
 	s := newStage(t)
 	o := s.options()
 	o.Path = s.path
@@ -254,7 +251,7 @@ func TestWaitsForTheMirror(t *testing.T) {
 	}
 }
 
-// TestHostileNamesAreQuoted: no name, label, source or text of a file writes a control character.
+// No name, label, source or text in a mirror may write a control character to the terminal.
 func TestHostileNamesAreQuoted(t *testing.T) {
 	s := newStage(t)
 	bad := "\x1b]0;x\x07\u202ea\x9b31m"
@@ -289,8 +286,8 @@ func TestHostileNamesAreQuoted(t *testing.T) {
 	check()
 }
 
-// TestSums: a row for each value of a label; its rate is of the same counters at two looks.
-func TestSums(t *testing.T) {
+// The rate of a sum needs the same counters at both looks.
+func TestSumsHaveARowForEachLabelValue(t *testing.T) {
 	s := shop(t)
 	s.add(shm.Entry{Name: "web2", Valid: true, ByteBasis: "l2", Labels: map[string]string{"team": "shop"}}, 10, 1000)
 	s.publish()
@@ -322,8 +319,8 @@ func TestSums(t *testing.T) {
 	checkFrame(t, c.model)
 }
 
-// TestLargeScreensAreDrawnLessOften: each look reads the values, and a screen of 12,000 cells is drawn at every fourth
-// look of ten in a second; a key draws it at once, and the last look of Count does.
+// Each look reads the values. With ten looks a second, a screen of 12,000 cells is drawn every fourth time. A key
+// draws it at once, and so does the last look of Count.
 func TestLargeScreensAreDrawnLessOften(t *testing.T) {
 	for _, c := range []struct {
 		width, height int

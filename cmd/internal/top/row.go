@@ -13,26 +13,26 @@ import (
 // row is a row of the table: a counter, or the sum of a group.
 type row struct {
 	view.Counter
-	stale bool   // by the entry; Counter.Stale holds the writer's state too
-	text  string // that a filter is compared with
+	stale bool   // according to the entry; Counter.Stale is also true if the writer is dead
+	text  string // what a filter searches, in lower case
 
 	value  shm.Value // the newest sample
-	before shm.Value // the sample that the rate is counted from; absent: there is no rate
-	look   uint64    // number of the look that read it last; 0: none
-	trend  *trend    // nil: no record of the history yet
+	before shm.Value // the base of the rate; without a sample time there is no rate
+	look   uint64    // the number of the last look that read the row; 0: none
+	trend  *trend    // nil: no record in the history yet
 
-	device *shm.Device // the words that a device writes for it; nil: there are none, or they were not sought
-	sought bool        // device was sought since the entry changed
+	device *shm.Device // where a device writes the value; nil: nowhere, or unknown
+	sought bool        // device is known, until the entry changes
 
 	removed bool
-	entry   shm.Entry // of a counter that is added up
+	entry   shm.Entry // only of a member of a group
 	group   *group    // nil: the row is a counter
-	apart   int64     // by which the values of a group are apart in time, in ns
+	apart   int64     // time between the oldest and the newest value of a group, in ns
 }
 
 func (r *row) handle() shm.Handle { return shm.Handle{Index: r.Index, Generation: r.Generation} }
 
-// describe takes over an entry.
+// describe updates the row from a new or changed entry.
 func (r *row) describe(e shm.Entry) {
 	fromDevice := r.FromDevice
 	r.Counter = view.NewCounter(e)
@@ -49,8 +49,8 @@ func (r *row) describe(e shm.Entry) {
 	r.text = strings.ToLower(b.String())
 }
 
-// sample takes over a value. If the look before has read the row too (consecutive), its value is the sample before;
-// else the history has one.
+// sample updates the value. The base of the rate is the previous sample if the look before has read this row, too
+// (consecutive). Otherwise the history may have one.
 func (r *row) sample(v shm.Value, words, consecutive bool) {
 	switch {
 	case !consecutive:
@@ -65,7 +65,7 @@ func (r *row) sample(v shm.Value, words, consecutive bool) {
 	r.Show(v, words)
 }
 
-// settle computes the fields that depend on the time and on the writer.
+// settle computes the rate, and what else depends on the time and on the writer.
 func (r *row) settle(now int64, live bool, interval int64) {
 	r.Stale = r.stale || r.Present() && !live
 	r.HasRate = false
@@ -77,7 +77,7 @@ func (r *row) settle(now int64, live bool, interval int64) {
 	if b.SampledAt == 0 || span <= 0 || v.Packets < b.Packets || v.Bytes < b.Bytes {
 		return
 	}
-	fresh := now-v.SampledAt <= 2*max(span, interval) // without a new sample there is no rate
+	fresh := now-v.SampledAt <= 2*max(span, interval) // the last rate says nothing about now without new samples
 	if r.Stale || !fresh || ratesApart*r.apart > span {
 		return
 	}

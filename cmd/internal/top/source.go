@@ -9,27 +9,27 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// source reads the counters of a mirror. It follows the entries, and the file that takes the mirror's name.
+// source reads the counters of a mirror. It follows changes of the entries, and each new file of the mirror's name.
 type source struct {
 	in       *shm.Instance
-	has      func(shm.Entry) bool // which counters are shown; nil: all
-	sum      *selection.Selection // adds counters up; nil: each counter is shown
+	has      func(shm.Entry) bool // selects counters; nil: all
+	sum      *selection.Selection // adds counters up; nil: no sums
 	clock    func() int64
-	interval int64 // between two looks, ns
+	interval int64 // between two looks, in ns
 
 	reader     *shm.Reader
 	catalogue  *shm.Catalogue
 	history    history
 	rowByIndex []*row // by the index of the handle
-	rows       []*row // of the counters, in order of name
-	groups     []*row // of the sums, in order of name
-	changes    int    // moves when rows does, or the text of a row
-	added      []*row // not in rows yet
-	removed    int    // counters that were removed and are still in rows or added
+	rows       []*row // the counters, in order of name
+	groups     []*row // the sums, in order of name
+	changes    int    // incremented when rows, or the text of a row, change
+	added      []*row // not yet merged into rows
+	removed    int    // number of removed counters still in rows or added
 
-	look    uint64       // number of the present look
+	look    uint64       // number of the current look
 	reading view.Reading // of the last look, without counters
-	err     error        // of the last look: the values are of an earlier one
+	err     error        // of the last look; if set, the values are older
 
 	snapshot shm.Snapshot
 	handles  []shm.Handle
@@ -45,7 +45,7 @@ func newSource(in *shm.Instance, o Options) *source {
 	}
 }
 
-// follow begins a look: it brings the rows and their trends up to date. read reads the values.
+// follow begins a look. It updates the rows and their trends, but not the values: for those, callers use read.
 func (s *source) follow() {
 	s.look++
 	r := s.in.Reader()
@@ -66,7 +66,7 @@ func (s *source) follow() {
 	}
 }
 
-// beginFile begins with another file: its handles are others.
+// beginFile starts over with a new file. Handles of the old one mean nothing in it.
 func (s *source) beginFile(r *shm.Reader) error {
 	s.reader = r
 	s.catalogue = r.Catalogue()
@@ -79,7 +79,7 @@ func (s *source) beginFile(r *shm.Reader) error {
 	return s.history.open(r)
 }
 
-// listed returns the rows of the table: the counters, or their sums.
+// listed returns the rows to show: the sums if the user asked for them, else the counters.
 func (s *source) listed() []*row {
 	if s.sum != nil {
 		return s.groups
@@ -87,7 +87,7 @@ func (s *source) listed() []*row {
 	return s.rows
 }
 
-// add takes over an entry that was added or changed.
+// add updates the rows for an added or changed entry.
 func (s *source) add(e shm.Entry) {
 	if n := int(e.Handle.Index) + 1; n > len(s.rowByIndex) {
 		s.rowByIndex = append(s.rowByIndex, make([]*row, n-len(s.rowByIndex))...)
@@ -109,7 +109,7 @@ func (s *source) add(e shm.Entry) {
 	s.changes++
 }
 
-// remove takes out a counter that was removed.
+// remove marks the row of a removed counter. merge drops it.
 func (s *source) remove(h shm.Handle) {
 	if int(h.Index) >= len(s.rowByIndex) || s.rowByIndex[h.Index] == nil {
 		return
@@ -120,7 +120,7 @@ func (s *source) remove(h shm.Handle) {
 	s.changes++
 }
 
-// merge puts the added rows in order, and drops the removed ones.
+// merge sorts in the added rows, and drops the removed ones.
 func (s *source) merge() {
 	if s.removed == 0 && len(s.added) == 0 {
 		return
@@ -133,7 +133,7 @@ func (s *source) merge() {
 	}
 
 	s.rows = append(s.rows, s.added...)
-	slices.SortFunc(s.rows, byName) // sorted runs are cheap
+	slices.SortFunc(s.rows, byName) // cheap: only the added rows are out of order
 	clear(s.added)
 	s.added = s.added[:0]
 	if s.sum != nil {
@@ -141,7 +141,7 @@ func (s *source) merge() {
 	}
 }
 
-// read samples rows, and settles them.
+// read reads the values of rows, and computes their rates.
 func (s *source) read(rows []*row) {
 	s.sample(rows)
 	live := s.err == nil && s.reading.Writer.Live()
@@ -150,7 +150,7 @@ func (s *source) read(rows []*row) {
 	}
 }
 
-// sample reads the values of rows. A look reads each row once.
+// sample reads the values of rows, except those already read in this look.
 func (s *source) sample(rows []*row) {
 	s.handles = s.handles[:0]
 	for _, r := range rows {
@@ -163,17 +163,18 @@ func (s *source) sample(rows []*row) {
 	}
 }
 
-// values takes over the values of s.handles, which belong to the rows that this look has not read yet, in their order.
+// values reads the values of s.handles into the rows. The handles must be those of all rows not yet read in this look, in
+// the order of the rows.
 func (s *source) values(rows []*row) error {
 	err := s.reader.SnapshotOf(&s.snapshot, s.handles)
 	if errors.Is(err, shm.ErrBusy) {
-		return nil // the next look
+		return nil // try again in the next look
 	}
 	if err != nil {
 		return err
 	}
 
-	n := 0 // of the values, how many are taken
+	n := 0 // number of values used so far
 	for _, r := range rows {
 		if r.look == s.look {
 			continue
@@ -190,7 +191,7 @@ func (s *source) values(rows []*row) error {
 		v := s.snapshot.List[n]
 		n++
 		if v.SampledAt == 0 && s.snapshot.Gone > 0 {
-			continue // removed since: the next look takes it out
+			continue // the counter was just removed: the next look drops the row
 		}
 		words := false
 		if r.Completion() {
@@ -202,8 +203,8 @@ func (s *source) values(rows []*row) error {
 	return nil
 }
 
-// words returns the totals that a device writes for the counter, and true; or the published value if no device does. A
-// device does not record when it writes: the sample time is the time of the read.
+// words returns the totals written by a device for the counter, and true. If no device writes any, it returns the
+// published value and false. Devices do not record when they write, so the sample time is the time of reading.
 func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 	if !r.sought {
 		r.sought = true
@@ -220,7 +221,7 @@ func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 	v, err := view.LoadDevice(r.device, s.clock())
 	if err != nil {
 		r.device = nil
-		r.sought = false // it is sought again in the next look
+		r.sought = false // look for the device again in the next look
 		r.Unread = !view.NotByDevice(err)
 		return published, false
 	}

@@ -11,10 +11,10 @@ import (
 // fact is a part of the status line.
 type fact struct {
 	text string
-	rank int // the fact of the highest rank is left out first
+	rank int // on a narrow terminal, facts of a high rank disappear first
 }
 
-// facts returns the parts of the status line, from left to right, and whether the values are not current.
+// facts returns the parts of the status line from left to right. trouble says that the values are not current.
 func (m *model) facts() (facts []fact, trouble bool) {
 	add := func(rank int, text string) { facts = append(facts, fact{text, rank}) }
 	if m.editing {
@@ -61,7 +61,7 @@ func (m *model) facts() (facts []fact, trouble bool) {
 	return facts, trouble
 }
 
-// countOfRows is such as "12 of 40 counters", or "3 sums".
+// countOfRows returns a text such as "12 of 40 counters" or "3 sums".
 func (m *model) countOfRows() string {
 	all := m.source.listed()
 	text := format.Plural(uint64(len(all)), "counter", "counters")
@@ -74,7 +74,7 @@ func (m *model) countOfRows() string {
 	return text
 }
 
-// reason returns the innermost text of an error, without the path, which may be long.
+// reason returns the last part of an error's text, because the paths before it may be long.
 func reason(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); i >= 0 {
@@ -83,7 +83,7 @@ func reason(err error) string {
 	return format.Printable(text)
 }
 
-// shortHelp names the keys for help and for the end.
+// shortHelp names the keys for help and for quitting.
 func (m *model) shortHelp() string {
 	var texts []string
 	for _, k := range m.keys.ShortHelp() {
@@ -92,8 +92,7 @@ func (m *model) shortHelp() string {
 	return strings.Join(texts, "  ")
 }
 
-// statusLine appends the last line of the screen. Facts are left out, those of the highest rank first, until the others
-// fit.
+// statusLine appends the last line of the screen. If the facts do not fit, it leaves out those of the highest rank.
 func (m *model) statusLine(b []byte) []byte {
 	facts, trouble := m.facts()
 	for len(facts) > 1 && m.method.StringWidth(join(facts)) > m.width {

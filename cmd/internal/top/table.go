@@ -8,27 +8,27 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// table is the part of the rows that is shown, its order, and the window on the screen.
+// table selects and orders rows, and has the window on the screen.
 type table struct {
 	by      Column
 	reverse bool
 	filter  string // in lower case
 
-	shown   []*row // that pass the filter, in order of name
-	changes int    // source.changes when shown was made; -1: make it again
-	sorted  bool   // order is sorted as a whole
-	order   []item // of shown
+	shown   []*row // the rows that pass the filter, in order of name
+	changes int    // source.changes when shown was made; -1 to make it again
+	sorted  bool   // order is completely sorted
+	order   []item // shown in the chosen order, of which only the window may be sorted
 	window  []*row // the rows on the screen, from offset on
 
 	cursor, offset, height int // in rows
 }
 
-// item is a row with its place in an order.
+// item is a row with what decides its place in the order.
 type item struct {
-	key   float64 // the greater, the earlier
+	key   float64 // greater keys come first
 	has   bool    // rows without a key come last
-	text  string  // compared where keys are equal
-	place int     // compared last: it is unique
+	text  string  // decides between equal keys
+	place int     // decides last: it is unique
 	row   *row
 }
 
@@ -49,11 +49,11 @@ func (t *table) sortBy(c Column, reverse bool) {
 	t.changes = -1
 }
 
-// descends reports whether the greatest comes first.
+// descends reports whether the greatest value comes first.
 func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
 
-// arrange brings the window up to date. It reads the values that the order and the window need; the source reads each
-// once in a look.
+// arrange updates the window. It reads the values needed for the order and the window. Calling it again in the same look
+// is cheap, because the source reads each value only once per look.
 func (t *table) arrange(s *source) {
 	from, to := t.bounds(s)
 	s.read(t.needed(from, to))
@@ -64,7 +64,7 @@ func (t *table) arrange(s *source) {
 	t.window = t.rows(from, to)
 }
 
-// sample reads the values that arrange would read. The window changes only if the rows have.
+// sample reads the same values as arrange, but does not sort again unless rows were added or removed.
 func (t *table) sample(s *source) {
 	if t.changes != s.changes {
 		t.arrange(s)
@@ -75,8 +75,7 @@ func (t *table) sample(s *source) {
 	t.window = t.rows(from, to)
 }
 
-// bounds brings shown up to date, and the order if that is by entries. It returns the rows on the screen, from..to of
-// the order.
+// bounds updates shown, and the order if that depends on entries alone. It returns the range of the order on the screen.
 func (t *table) bounds(s *source) (from, to int) {
 	if t.changes != s.changes {
 		t.choose(s.listed())
@@ -95,8 +94,8 @@ func (t *table) bounds(s *source) (from, to int) {
 	return t.offset, min(t.offset+t.height, len(t.shown))
 }
 
-// needed returns the rows whose values are needed for the order, and for its rows from..to. Where the order needs none,
-// a page above and below is read too, so that rows that come into view have a rate.
+// needed returns the rows whose values are needed. An order by values needs all rows. Otherwise these are the rows
+// from..to on the screen, and a page above and below, so that rows already have a rate when they scroll into view.
 func (t *table) needed(from, to int) []*row {
 	if !describe[t.by].byEntry {
 		return t.shown
@@ -104,7 +103,7 @@ func (t *table) needed(from, to int) []*row {
 	return t.rows(max(0, from-t.height), min(to+t.height, len(t.order)))
 }
 
-// rows returns the rows from..to of the order, in the memory of window.
+// rows returns the rows from..to of the order. It overwrites window.
 func (t *table) rows(from, to int) []*row {
 	t.window = t.window[:0]
 	for _, it := range t.order[from:to] {
@@ -113,7 +112,7 @@ func (t *table) rows(from, to int) []*row {
 	return t.window
 }
 
-// choose makes shown.
+// choose fills shown with the rows that pass the filter.
 func (t *table) choose(rows []*row) {
 	clear(t.shown)
 	t.shown = t.shown[:0]
@@ -171,13 +170,13 @@ func (t *table) current() *row {
 	return nil
 }
 
-// short is the length up to which an order is sorted as a whole.
+// short is the length up to which sortWindow sorts everything.
 const short = 48
 
-// sortWindow puts the items that belong to from..to of the order there, in order. The other items are only on the right
-// side of the window, so the cost grows with the number of items n, and not with n log n.
+// sortWindow moves the items to from..to that would be there if all were sorted, and in that order. It moves the others
+// only to the correct side of the window. So it takes time proportional to n for n items, rather than to n log n.
 func sortWindow(s []item, from, to int) {
-	for range 64 { // with bad pivots all the way the rest is sorted as a whole
+	for range 64 { // after too many bad pivots, sort everything that remains
 		if len(s) <= short || from >= to {
 			break
 		}
@@ -201,8 +200,7 @@ func sortWindow(s []item, from, to int) {
 	}
 }
 
-// split moves the items that come before a pivot ahead of it, and returns the place of the pivot: the median of
-// three.
+// split chooses a pivot, the median of three items, and moves smaller items before it. It returns the pivot's index.
 func split(s []item) int {
 	last := len(s) - 1
 	mid := last / 2

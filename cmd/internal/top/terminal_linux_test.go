@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// terminal is a window of tmux that runs the program of stageEnv.
+// terminal is a tmux window that runs the program of stageEnv.
 type terminal struct {
 	t      *testing.T
 	socket string
@@ -167,8 +167,7 @@ func program(t *testing.T) string {
 	return "'" + self + "'"
 }
 
-// TestTerminal compares the screens with golden files, in a real terminal of both sizes.
-func TestTerminal(t *testing.T) {
+func TestScreensMatchTheGoldenFilesInARealTerminal(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {200, 60}} {
 		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
 			s := gallery(t)
@@ -198,8 +197,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalIsGivenBack: after ctrl+z, fg, and q the shell has its terminal, with the last screen on it.
-func TestTerminalIsGivenBack(t *testing.T) {
+// After ctrl+z, fg and q, the shell has its terminal again, with the last screen on it.
+func TestShellGetsItsTerminalBack(t *testing.T) {
 	s := gallery(t)
 	m := open(t, 80, 24, s.env(), "exec bash --norc --noprofile -i")
 	need.Tool(t, "bash")
@@ -219,8 +218,7 @@ func TestTerminalIsGivenBack(t *testing.T) {
 	m.awaits(`\ncode 0\n`)
 }
 
-// TestTerminalColors: colors, and none with NO_COLOR.
-func TestTerminalColors(t *testing.T) {
+func TestNoColorTurnsColorsOff(t *testing.T) {
 	s := gallery(t)
 	colored := regexp.MustCompile(`\x1b\[[0-9;]*(3|4|9|10)[0-7]m`)
 	for _, c := range []struct {

@@ -7,22 +7,22 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// trendCells is the number of passes that a trend holds.
+// trendCells is the number of passes in a trend.
 const trendCells = 64
 
-// trend is the rates of one counter in the latest passes of the history. The writer appends the counters that
-// have changed in one pass, every mirror.history_period; a counter without a record did not count.
+// trend has the rates of one counter in the latest passes of the history. Every mirror.history_period the writer makes a
+// pass, which appends a record for each changed counter. A counter without a record in a pass has counted nothing.
 type trend struct {
 	cells        [trendCells]float32 // packets per second; pass n in element n % trendCells
 	first, last  int64               // passes with a known rate; first > last: none
 	newest, prev shm.Value           // the newest two records
-	gap          uint64              // history.gap at the newest record
+	gap          uint64              // history.gap when newest was added
 }
 
-// shortest is the least time between two samples, in ns, from which the history gives a rate.
+// shortest is how much older than a sample a record must be, in ns, to be the base of the sample's rate.
 const shortest = int64(100e6)
 
-// before returns the newest record that is old enough to count the rate of v from.
+// before returns the newest record old enough to be the base of v's rate.
 func (t *trend) before(v shm.Value) shm.Value {
 	switch {
 	case t == nil:
@@ -44,11 +44,11 @@ func (t *trend) at(pass int64) (float32, bool) {
 	return t.cells[pass%trendCells], true
 }
 
-// add notes the record of a pass. step is the time between two passes, in ns; 0: not known.
+// add adds a record. step is the time between two passes in ns, or 0 if unknown.
 func (t *trend) add(pass int64, v shm.Value, step int64, gap uint64) {
 	span := v.SampledAt - t.newest.SampledAt
 	known := t.newest.SampledAt != 0 && t.gap == gap && span > 0 && v.Packets >= t.newest.Packets
-	if !known { // the trend begins again
+	if !known { // start over after a gap, or after a total that went back
 		t.first, t.last = 1, 0
 		t.prev = shm.Value{}
 		t.newest = v
@@ -63,7 +63,7 @@ func (t *trend) add(pass int64, v shm.Value, step int64, gap uint64) {
 		t.cells[p%trendCells] = 0
 	}
 	if step > 0 && span > 2*step {
-		span = step // it did not count in the passes before
+		span = step // it counted nothing in earlier passes, so all of it is from this one
 	}
 	t.cells[pass%trendCells] = float32(float64(v.Packets-t.newest.Packets) * 1e9 / float64(span))
 	t.last = pass
@@ -73,19 +73,20 @@ func (t *trend) add(pass int64, v shm.Value, step int64, gap uint64) {
 
 // history reads the history of one file.
 type history struct {
-	cursor *shm.Cursor // nil: there is no history
+	cursor *shm.Cursor // nil: the mirror has no history
 	buf    [256]shm.Record
 
 	pass     int64    // number of the newest pass
 	cycle    uint64   // of the newest pass
 	began    int64    // sample time of the first record of the newest pass
-	spans    [5]int64 // between the latest passes
-	measured int      // number of spans ever
+	spans    [5]int64 // times between the latest passes
+	measured int      // number of all spans so far
 	step     int64    // the median of spans: the period of the passes
-	gap      uint64   // moves when records were lost
+	gap      uint64   // incremented when records are lost
 }
 
-// mostRewound is the length of a history up to which old records are read at the start.
+// mostRewound is the longest history, in records, to read from its beginning at the start. In a longer one that would
+// take too long.
 const mostRewound = 1 << 18
 
 func (h *history) open(r *shm.Reader) error {
@@ -105,12 +106,12 @@ func (h *history) open(r *shm.Reader) error {
 	return nil
 }
 
-// read notes the records since the last call in the trends of rows, which are by index.
+// read adds the records since the last call to the trends of rows. rows is indexed by handle.
 func (h *history) read(rows []*row) error {
 	if h.cursor == nil {
 		return nil
 	}
-	for range mostRewound / len(h.buf) { // a writer may be faster than this reader
+	for range mostRewound / len(h.buf) { // give up eventually, because the writer may be faster than this loop
 		n, lost, err := h.cursor.Next(h.buf[:])
 		if lost > 0 {
 			h.gap++
@@ -125,7 +126,7 @@ func (h *history) read(rows []*row) error {
 	return nil
 }
 
-// record notes one record. The first one of another cycle begins a pass.
+// record adds one record. The first record of another cycle begins a pass.
 func (h *history) record(rec *shm.Record, rows []*row) {
 	at := rec.Value.SampledAt
 	if rec.Kind != 0 || at <= 0 {
@@ -148,8 +149,8 @@ func (h *history) record(rec *shm.Record, rows []*row) {
 	r.trend.add(h.pass, rec.Value, h.step, h.gap)
 }
 
-// begin begins a pass at a sample time. A pass in which no counter had changed left no record: it is counted by the
-// time.
+// begin begins a pass. Passes without any change leave no record, so begin derives their number from the time since the
+// last one.
 func (h *history) begin(cycle uint64, at int64) {
 	if span := at - h.began; h.began != 0 && span > 0 {
 		h.measure(span)
@@ -160,13 +161,13 @@ func (h *history) begin(cycle uint64, at int64) {
 	h.began = at
 }
 
-// unrecorded returns the number of passes without a record in the time since the newest pass began.
+// unrecorded returns how many passes without a record fit into a span since the newest pass began.
 func (h *history) unrecorded(span int64) int64 {
 	return min((span-h.step/2)/h.step, trendCells)
 }
 
-// measure notes the time between two passes. Their period is the median: the span over a restart of the writer may be
-// short, and passes in which no counter had changed make a span long.
+// measure updates the period from the time between two passes. It uses the median, because a restart of the writer makes
+// a span too short, and passes without any change make one too long.
 func (h *history) measure(span int64) {
 	h.spans[h.measured%len(h.spans)] = span
 	h.measured++
@@ -177,7 +178,7 @@ func (h *history) measure(span int64) {
 	h.step = max(known[(len(known)-1)/2], 1e6)
 }
 
-// end returns the pass that a drawing at a time ends with. Passes without a record have gone by since the newest.
+// end returns the pass with which a trend drawn at this time ends. Passes without a record may have followed the newest.
 func (h *history) end(now int64) int64 {
 	if h.step == 0 || now <= h.began {
 		return h.pass

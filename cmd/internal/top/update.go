@@ -23,7 +23,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.resize(msg.Width, msg.Height)
 	case tea.ModeReportMsg:
 		if msg.Mode == ansi.ModeUnicodeCore && !msg.Value.IsNotRecognized() && !msg.Value.IsPermanentlyReset() {
-			m.method = ansi.GraphemeWidth // bubbletea turns it on
+			m.method = ansi.GraphemeWidth // bubbletea turns the mode on, so count like the terminal
 		}
 	case tea.PasteMsg:
 		if m.editing {
@@ -42,7 +42,7 @@ func (m *model) resize(width, height int) {
 	m.rearrange()
 }
 
-// chrome is the number of lines beside the rows: the headings and the status line.
+// chrome returns the number of lines besides the rows: the headings and the status line.
 func (m *model) chrome() int {
 	if m.height < 3 {
 		return 1
@@ -50,7 +50,7 @@ func (m *model) chrome() int {
 	return 2
 }
 
-// rearrange brings the window up to date between two looks.
+// rearrange updates the window between two looks.
 func (m *model) rearrange() {
 	if m.source != nil {
 		m.table.arrange(m.source)
@@ -85,7 +85,7 @@ func (m *model) press(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// turnTo shows a page, or the table if that page is shown already.
+// turnTo shows a page, or goes back to the table if it already shows that page.
 func (m *model) turnTo(p page) {
 	if m.page == p {
 		p = onTable
@@ -94,8 +94,8 @@ func (m *model) turnTo(p page) {
 	m.scroll = 0
 }
 
-// pause stops the looks, or goes on. All rows are read before it stops, so that rows that come into view are of one
-// look.
+// pause stops or resumes reading. Before it stops, it reads all rows and not only the visible ones: rows scrolled into
+// view later must have values of the same look.
 func (m *model) pause() {
 	if m.source == nil {
 		return
@@ -157,14 +157,15 @@ func (m *model) pressOnTable(msg tea.KeyPressMsg) {
 		m.applyFilter()
 	case key.Matches(msg, m.keys.open):
 		if r := t.current(); r != nil && r.group == nil {
-			m.counter.Handle, m.counter.Name = r.handle(), r.Counter.Name
+			m.counter.Handle = r.handle()
+			m.counter.Name = r.Counter.Name
 			m.turnTo(onCounter)
 			m.refresh()
 		}
 	}
 }
 
-// pressInFilter handles a key while the filter is edited. The table follows each key.
+// pressInFilter handles a key while the user edits the filter. The table follows each key.
 func (m *model) pressInFilter(msg tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case msg.String() == "enter":
@@ -191,6 +192,7 @@ func (m *model) edit(msg tea.Msg) (cmd tea.Cmd) {
 
 func (m *model) applyFilter() {
 	if filter := strings.ToLower(m.input.Value()); filter != m.table.filter {
-		m.table.filter, m.table.changes = filter, -1
+		m.table.filter = filter
+		m.table.changes = -1 // choose the rows again
 	}
 }

@@ -75,7 +75,7 @@ func (m *model) rows(b []byte) []byte {
 	return b
 }
 
-// heading returns the heading of a column, with the direction of the order.
+// heading returns the heading of a column, with an arrow if the table is ordered by it.
 func (t *table) heading(c Column) string {
 	switch {
 	case c != t.by:
@@ -86,7 +86,7 @@ func (t *table) heading(c Column) string {
 	return describe[c].heading + "▲"
 }
 
-// row draws the row i of the window. Its trend ends with the pass end.
+// row draws row i of the window. end is the last pass of its trend.
 func (m *model) row(b []byte, i int, end int64) []byte {
 	l, t := &m.columns, &m.table
 	r := t.window[i]
@@ -99,7 +99,7 @@ func (m *model) row(b []byte, i int, end int64) []byte {
 	}
 
 	style, mark := ink{}, " "
-	onlyErrors := r.Completion() && r.Note() == "" // which are a value, and no reservation
+	onlyErrors := r.Completion() && r.Note() == "" // the number of errors is a value, and needs no mark
 	if cells[Note] != "" && !onlyErrors {
 		style, mark = m.ink.note, "!"
 	}
@@ -116,7 +116,7 @@ func (m *model) row(b []byte, i int, end int64) []byte {
 	return append(b, '\n')
 }
 
-// line draws the cells of one row, m.width cells of the terminal in all.
+// line draws the cells of one row, exactly m.width cells of the terminal.
 func (m *model) line(b []byte, text func(Column) string, mark string) []byte {
 	l, left := &m.columns, m.width
 	put := func(s string, w int, right bool) {
@@ -138,7 +138,7 @@ func (m *model) line(b []byte, text func(Column) string, mark string) []byte {
 	return appendBlanks(b, left)
 }
 
-// lines draws n lines of a page, from m.scroll on.
+// lines draws n lines of a page, starting at m.scroll.
 func (m *model) lines(b []byte, lines []string, n int) []byte {
 	m.scroll = max(0, min(m.scroll, len(lines)-n))
 	lines = lines[m.scroll:]
@@ -152,7 +152,7 @@ func (m *model) lines(b []byte, lines []string, n int) []byte {
 	return b
 }
 
-// appendStyled is appendCell for a text with control sequences of ours.
+// appendStyled is appendCell for a text with our own control sequences.
 func appendStyled(dst []byte, method ansi.Method, s string, width int) []byte {
 	if method.StringWidth(s) > width {
 		s = truncate(method, s, width)
@@ -161,7 +161,7 @@ func appendStyled(dst []byte, method ansi.Method, s string, width int) []byte {
 	return appendBlanks(dst, width-method.StringWidth(s))
 }
 
-// waitingLines tells which mirror the table waits for.
+// waitingLines says for which mirror the table waits.
 func (m *model) waitingLines() []string {
 	if m.waiting == nil {
 		return nil
@@ -185,8 +185,8 @@ func (m *model) helpLines() []string {
 		"  TREND is packets/s in each period of the history, the newest at the right.")
 }
 
-// drawTrend appends the last width passes up to end, each in sevenths of the highest rate among them. A rate of 0 is
-// the lowest bar, and an unknown one is blank.
+// drawTrend appends a bar for each of the last width passes up to end. Seven heights show a rate relative to the highest
+// one among them. A rate of 0 is the lowest bar, and an unknown one is blank.
 func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	const bars = "▁▂▃▄▅▆▇█" // three bytes each
 	first := end - int64(width) + 1
@@ -211,8 +211,8 @@ func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	return dst
 }
 
-// plain returns the screen as text without blank lines, to be left behind on the terminal. It leaves out rows so that
-// the prompt of a shell has room below.
+// plain returns the screen as text without blank lines, for Run to leave on the terminal. It drops rows to make room for
+// the shell's prompt.
 func (m *model) plain() string {
 	var lines []string
 	for line := range strings.Lines(ansi.Strip(m.frame())) {

@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Hint returns the next step after a command line that could not be parsed.
+// Hint returns the next step after an error of the parser, or "" for any other error.
 func Hint(err error) string {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) {
@@ -29,8 +29,8 @@ func Hint(err error) string {
 	return command + " --help"
 }
 
-// CommandPath returns the words that call a command. Node.FullPath has its alias among them, in
-// parentheses, which no shell takes.
+// CommandPath returns the words of a command, such as "flowtally flows add". Node.FullPath would add aliases in
+// parentheses, so its result does not work in a shell.
 func CommandPath(node *kong.Node) string {
 	words := []string{node.Name}
 	for p := node.Parent; p != nil; p = p.Parent {
@@ -40,7 +40,7 @@ func CommandPath(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// elsewhere maps the words of other tools to the flowtally commands with the same purpose.
+// elsewhere maps words of other tools to our commands with the same purpose.
 var elsewhere = map[string]string{
 	"help": "--help", "ls": "flows list", "show": "get", "start": "run", "status": "flows list", "stats": "get",
 }
@@ -58,7 +58,7 @@ func withHint(err error, format string, args ...any) error {
 	return &Error{err, fmt.Sprintf(format, args...)}
 }
 
-// Explain adds the likely meaning to a mistake in the command line. It returns an *Error where the next step is known.
+// Explain adds to an error of the parser what the user probably meant. It returns an *Error if it knows a next step.
 func Explain(err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
@@ -69,7 +69,7 @@ func Explain(err error) error {
 		return unexpectedArgument(err, parse.Context, text, word)
 	}
 	if m := negative.FindStringSubmatch(text); m != nil && takesNumber(parse.Context, m[1]) {
-		// The parser proposes --at-least="-5", which is refused next.
+		// The parser suggests --at-least="-5", which would be the next error.
 		return withHint(fmt.Errorf("--%s: %s is below 0", m[1], m[2]), "%s", Hint(err))
 	}
 	if name, ok := strings.CutPrefix(text, "unknown flag --"); ok && !suggested {
@@ -78,10 +78,10 @@ func Explain(err error) error {
 	return err
 }
 
-// negative is the refusal of a value below 0.
+// negative matches the parser's error for a value below 0.
 var negative = regexp.MustCompile(`^--([a-z-]+): expected .* but got "(-[0-9][^"]*)"`)
 
-// takesNumber reports whether a flag takes a number or a duration. No flag takes one below 0.
+// takesNumber reports whether a flag takes a number or a duration. None of our flags accepts a negative one.
 func takesNumber(ctx *kong.Context, name string) bool {
 	node := ctx.Selected()
 	if node == nil {
@@ -102,16 +102,16 @@ func takesNumber(ctx *kong.Context, name string) bool {
 	return false
 }
 
-// unexpectedArgument finds the command that was likely meant. It goes before the proposal of the parser, which knows no
-// command below another.
+// unexpectedArgument suggests the command that the user probably meant. The parser's own suggestion is worse, because it
+// does not look into subcommands.
 func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	node := ctx.Selected()
 	switch {
 	case node == nil:
 		node = ctx.Model.Node
 	case node.Parent != nil && node.Parent.DefaultCmd == node:
-		// The parser took the default command, and the word for its argument: "flows lst" is
-		// "flows list lst" to it.
+		// The parser chose the default command and took the word for its argument: it reads "flows lst" as
+		// "flows list lst".
 		node = node.Parent
 	case CommandPath(node) == "flowtally flows add":
 		return unquotedMatch(err, ctx, word)
@@ -126,8 +126,8 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	return withHint(fmt.Errorf("%s; the commands of %s are %s", text, node.Name, strings.Join(commandsOf(node), ", ")), "%s", try)
 }
 
-// nearestCommand returns the words below node that word most likely stands for, or "". A word of another tool stands
-// for the command with its purpose, unless a command here has that very name.
+// nearestCommand returns the command below node that the user probably meant by word, or "". It also knows words of other
+// tools, unless node has a command of exactly that name.
 func nearestCommand(node *kong.Node, word string) string {
 	if near := flow.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
 		return near
@@ -136,8 +136,8 @@ func nearestCommand(node *kong.Node, word string) string {
 		return ""
 	}
 
-	if there := elsewhere[word]; there != "" {
-		return there
+	if command := elsewhere[word]; command != "" {
+		return command
 	}
 	for _, child := range node.Children {
 		if near := flow.Nearest(word, commandsOf(child)); near != "" {
@@ -156,7 +156,7 @@ func commandsOf(node *kong.Node) (names []string) {
 	return names
 }
 
-// unquotedMatch proposes to quote the match of flows add, which the shell has cut into words.
+// unquotedMatch suggests quoting the match of flows add, because the shell has split it into words.
 func unquotedMatch(err error, ctx *kong.Context, word string) error {
 	var given []string
 	for _, p := range ctx.Path {
@@ -179,7 +179,7 @@ func unquotedMatch(err error, ctx *kong.Context, word string) error {
 	return withHint(fmt.Errorf("%w: the match is one argument, so quote it", err), "flowtally flows add %s '%s'", name, match)
 }
 
-// unknownFlag finds the value of a flag that may have been meant: --json is --output json.
+// unknownFlag suggests a flag with this value: for --json it suggests --output json.
 func unknownFlag(err error, ctx *kong.Context, name string) error {
 	node := ctx.Selected()
 	if node == nil {

@@ -18,7 +18,7 @@ type conditionJSON struct {
 	Since    string `json:"since"`
 }
 
-// severityWord names the severity of a condition; an unknown severity counts as the worst.
+// severityWord names a severity. An unknown one, from a newer plugin, counts as the worst.
 func severityWord(s dataplane.Severity) string {
 	switch s {
 	case dataplane.Low:
@@ -37,8 +37,7 @@ func conditionsJSON(conditions []dataplane.Condition) []conditionJSON {
 	return out
 }
 
-// renderConditions returns the conditions, worst first, each with the next step; an empty text
-// without conditions.
+// renderConditions returns a table of conditions, each with its next step, or "" if there are none.
 func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	if len(conditions) == 0 {
 		return ""
@@ -53,7 +52,7 @@ func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	return t.Render()
 }
 
-// printAbove prints text with the conditions below it.
+// printAbove prints text, and the conditions below it.
 func printAbove(w io.Writer, text string, conditions []dataplane.Condition, now time.Time) error {
 	if below := renderConditions(conditions, now); below != "" {
 		text += "\n" + below

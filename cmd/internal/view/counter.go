@@ -14,14 +14,15 @@ import (
 // Reading is one look at a mirror.
 type Reading struct {
 	Path     string
-	Now      int64     // when, in ns of CLOCK_MONOTONIC
+	Now      int64     // the time of the look, in ns of CLOCK_MONOTONIC
 	Zero     time.Time // the wall clock at 0 of CLOCK_MONOTONIC
 	Writer   Writer
-	Counters []Counter  // in order of name; or sums
-	Snapshot *shm.Label // that the values of sums are of; nil: Counters are no sums
+	Counters []Counter  // in order of name, or sums
+	Snapshot *shm.Label // of the values of sums; nil if Counters are not sums
 }
 
-// Again returns the values of r as they stand now, without rates.
+// Again returns the values of r once more, for a look at which the mirror was unreadable. They have a new age, and no
+// rates.
 func (r *Reading) Again(w Writer) *Reading {
 	now := &Reading{
 		Path:     r.Path,
@@ -38,13 +39,13 @@ func (r *Reading) Again(w Writer) *Reading {
 	return now
 }
 
-// Writer is what a mirror tells about its writer.
+// Writer is the state of a mirror's writer.
 type Writer struct {
-	State string // boot, run, halt, fail; stale or dead where the heartbeat has stopped
-	Age   int64  // ns since the last heartbeat
+	State string // boot, run, halt or fail; stale or dead if the heartbeat has stopped
+	Age   int64  // since the last heartbeat, in ns
 }
 
-// deadAfter is the number of missed heartbeats after which a writer is dead. From the second on it is stale.
+// deadAfter is how many missed heartbeats make a writer dead. From the second one on, it is stale.
 const deadAfter = 10
 
 // NewWriter returns the writer of a mirror with this status.
@@ -75,7 +76,7 @@ func (w Writer) String() string {
 	return w.State + ", heartbeat " + age
 }
 
-// Counter is one counter, or one sum, as it is shown.
+// Counter is one counter or one sum, with its value.
 type Counter struct {
 	Index      uint32
 	Generation uint32
@@ -91,21 +92,21 @@ type Counter struct {
 	Valid           bool
 	Stale           bool
 	Ambiguous       bool
-	Gone            bool // removed while it was read
-	FromDevice      bool // read where a device writes it; SampledAt is when
-	Unread          bool // a device writes it to memory that cannot be read: this is the published value
+	Gone            bool // the counter was removed while it was read
+	FromDevice      bool // read from the memory to which a device writes; SampledAt is the time of reading
+	Unread          bool // a device counts, but its memory is not readable: this is the published value
 	Discontinuities uint64
 
 	Packets   uint64 // or completions
 	Bytes     uint64 // or errors
-	SampledAt int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
+	SampledAt int64  // in ns of CLOCK_MONOTONIC; 0: never sampled, so Packets and Bytes mean nothing
 
 	HasRate       bool
 	PacketsPerSec float64
 	BytesPerSec   float64
 }
 
-// NewCounter returns the counter of an entry of the catalogue, without its value.
+// NewCounter returns the counter of a catalogue's entry, without a value.
 func NewCounter(e shm.Entry) Counter {
 	c := Counter{
 		Index:           e.Handle.Index,
@@ -127,7 +128,7 @@ func NewCounter(e shm.Entry) Counter {
 	return c
 }
 
-// Show sets the value. words says that a device's words hold it.
+// Show sets the value. words says whether it was read from a device's words.
 func (c *Counter) Show(v shm.Value, words bool) {
 	c.Packets = v.Packets
 	c.Bytes = v.Bytes
@@ -135,11 +136,10 @@ func (c *Counter) Show(v shm.Value, words bool) {
 	c.FromDevice = words
 }
 
-// Present reports whether there is a value: absent is not zero.
+// Present reports whether there is a value. Absent is not zero.
 func (c Counter) Present() bool { return c.SampledAt != 0 }
 
-// Completion reports whether the two values are completions and completions in error of a queue pair's operations, in
-// place of packets and bytes.
+// Completion reports whether the two values are completions and errors of a queue pair, rather than packets and bytes.
 func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
 // units names the two values.
@@ -150,8 +150,8 @@ func (c Counter) units() (first, second string) {
 	return "packets", "bytes"
 }
 
-// age returns the age of the value in a reading. A device's value is current while the writer lives, whose process
-// keeps the device open. Later it may not have changed since the writer's last heartbeat.
+// age returns the age of the value. A device's value is current while the writer lives, because the writer's process keeps
+// the device open. After its death, the value may be as old as the last heartbeat.
 func (c Counter) age(r *Reading) int64 {
 	switch {
 	case c.FromDevice && r.Writer.Live():
@@ -162,7 +162,7 @@ func (c Counter) age(r *Reading) int64 {
 	return max(0, r.Now-c.SampledAt)
 }
 
-// Note names the reservations about the value.
+// Note lists what to know before trusting the value.
 func (c Counter) Note() string {
 	var notes []string
 	add := func(holds bool, text string) {
@@ -185,7 +185,7 @@ func (c Counter) Note() string {
 	return strings.Join(notes, ", ")
 }
 
-// byKind parts counters of packets and bytes from counters of completions. Each part keeps its order.
+// byKind separates counters of packets and bytes from counters of completions. Both keep their order.
 func byKind(counters []Counter) (flows, completions []Counter) {
 	for _, c := range counters {
 		if c.Completion() {
@@ -197,10 +197,10 @@ func byKind(counters []Counter) (flows, completions []Counter) {
 	return flows, completions
 }
 
-// firstCell returns the packets or completions for a table.
+// firstCell returns the table cell for packets or completions.
 func (c Counter) firstCell() string { return c.cell(format.Count(c.Packets)) }
 
-// secondCell returns the bytes or errors.
+// secondCell returns the table cell for bytes or errors.
 func (c Counter) secondCell() string {
 	if !c.hasSecond() {
 		return "-"
@@ -208,7 +208,7 @@ func (c Counter) secondCell() string {
 	return format.Count(c.Bytes)
 }
 
-// AgeCell returns the age of the value.
+// AgeCell returns the table cell for the age of the value.
 func (c Counter) AgeCell(r *Reading) string {
 	if c.FromDevice && r.Writer.Live() {
 		return "now"
@@ -231,8 +231,8 @@ func (c Counter) rateCell(perSecond float64) string {
 	return format.Rate(perSecond)
 }
 
-// SourceCell returns the source, and says so if the value comes from a device's words. The source of a sum is its
-// counters.
+// SourceCell returns the table cell for the source, with a remark if the value comes from a device's words. For a sum it
+// has the number of counters.
 func (c Counter) SourceCell() string {
 	if c.Sum != nil {
 		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
@@ -244,8 +244,8 @@ func (c Counter) SourceCell() string {
 	return source
 }
 
-// Rates fills in the rates of cur: what was counted between two samples, divided by the time between them. A counter
-// has no rate without a new sample, or if it is another one than in before.
+// Rates fills in the rates of cur: the count between two samples, divided by the time between them. A counter has no rate
+// if it has no new sample, or if it is not the same counter as in before.
 func Rates(before, cur *Reading) {
 	if before == nil {
 		return
@@ -270,7 +270,7 @@ func Rates(before, cur *Reading) {
 	}
 }
 
-// setRate sets the rate of packets and bytes that were counted in an interval, in ns. An interval of 0 has none.
+// setRate sets the rate from the packets and bytes counted in an interval, in ns. It sets none for an empty interval.
 func (c *Counter) setRate(packets, bytes uint64, interval int64) {
 	if interval <= 0 {
 		return

@@ -53,7 +53,7 @@ func twoReadings() (before, cur *Reading) {
 	return before, cur
 }
 
-func TestGolden(t *testing.T) {
+func TestReadingsPrintAsInTheGoldenFiles(t *testing.T) {
 	before, cur := twoReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
@@ -83,7 +83,7 @@ func completionReadings() (before, cur *Reading) {
 	return before, cur
 }
 
-func TestGoldenCompletions(t *testing.T) {
+func TestCompletionsPrintAsInTheGoldenFiles(t *testing.T) {
 	before, cur := completionReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
@@ -98,7 +98,7 @@ func TestGoldenCompletions(t *testing.T) {
 	compare(t, "get-completions-only.txt", Get(cur))
 }
 
-func TestRates(t *testing.T) {
+func TestTotalThatWentBackHasNoRate(t *testing.T) {
 	before, cur := twoReadings()
 	Rates(nil, cur)
 	for _, c := range cur.Counters {
@@ -122,7 +122,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func TestSortCounters(t *testing.T) {
+func TestCountersSortByEachColumn(t *testing.T) {
 	names := func(by string) string {
 		before, cur := twoReadings()
 		Rates(before, cur)
@@ -145,15 +145,7 @@ func TestSortCounters(t *testing.T) {
 	}
 }
 
-func TestDrawOver(t *testing.T) {
-	got := format.DrawOver("abcdef\nxy\n", 4)
-	want := "\x1b[Habc…\x1b[K\r\nxy\x1b[K\r\n\x1b[J"
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestChangePrinter(t *testing.T) {
+func TestChangesPrintAsInTheGoldenFiles(t *testing.T) {
 	for name, asJSON := range map[string]bool{"watch.txt": false, "watch.json": true} {
 		var b bytes.Buffer
 		p := ChangePrinter{out: &b, json: asJSON, zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}

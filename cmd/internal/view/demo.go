@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/demo"
 )
 
-// Demo returns sent beside counted, flow by flow.
+// Demo returns a table that compares the sent with the counted packets of each flow.
 func Demo(counts []demo.Count) string {
 	if len(counts) > 0 && counts[0].XDPPackets != nil {
 		return demoBeside(counts)
@@ -23,7 +23,7 @@ func Demo(counts []demo.Count) string {
 	return t.Render()
 }
 
-// demoBeside is Demo with XDP's counts of the same traffic.
+// demoBeside is Demo with XDP's counts of the same traffic beside those of RDMA.
 func demoBeside(counts []demo.Count) string {
 	t := format.Table{Heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
 	for _, c := range counts {
@@ -49,7 +49,7 @@ func demoDifference(c demo.Count) string {
 	return text
 }
 
-// DemoVerdict returns the last line: what was sent, and whether every packet of it was counted.
+// DemoVerdict returns the last line: how much was sent, and whether all of it was counted.
 func DemoVerdict(r demo.Report) string {
 	var sum demo.Count
 	differing := uint64(0)
@@ -74,7 +74,7 @@ func DemoVerdict(r demo.Report) string {
 	return sent + ": " + format.Plural(differing, "flow differs", "flows differ") + ".\n"
 }
 
-// DemoLive renders the table while traffic flows: packets under way are no difference yet.
+// DemoLive returns the table while traffic flows. It shows no differences, because packets are still under way.
 func DemoLive(counts []demo.Count) string {
 	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
 	for _, c := range counts {

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/demo"
 )
 
-func TestDemo(t *testing.T) {
+func TestDemoTableAndVerdictNameEachDifference(t *testing.T) {
 	counts := []demo.Count{
 		{Name: "native/web4", SentPackets: 1234567, Packets: 1234567, SentBytes: 74074020, Bytes: 74074020},
 		{Name: "native/ping6", SentPackets: 10, Packets: 9, SentBytes: 600, Bytes: 540},
@@ -29,7 +29,7 @@ native/idle           0          0           0              0  nothing sent
 	}
 }
 
-func TestDemoBeside(t *testing.T) {
+func TestDemoShowsXDPBesideRDMA(t *testing.T) {
 	seven, six, bytes := uint64(7), uint64(6), uint64(420)
 	counts := []demo.Count{
 		{Name: "rdma/web4", SentPackets: 7, Packets: 7, SentBytes: 420, Bytes: 420, XDPPackets: &seven, XDPBytes: &bytes, Source: "rdma:swnic0/devx"},

@@ -36,14 +36,14 @@ type sharedCheckJSON struct {
 	Objects []string `json:"objects"` // the first of them, at most 8
 }
 
-// checkGroup is a result, with the objects that have it.
+// checkGroup is a result with all objects that share it.
 type checkGroup struct {
 	probe.Result
 	objects []string
 }
 
-// groupChecks puts the results together that differ in their object alone, in the order of the first ones. A result
-// without a reason stands by itself.
+// groupChecks groups results that differ only in their object, so that one line can show them. It does not group results
+// without a reason. The groups are in the order of their first results.
 func groupChecks(results []probe.Result) (out []checkGroup) {
 	indexByResult := make(map[probe.Result]int) // without its object
 	for _, r := range results {
@@ -87,7 +87,7 @@ func Checks(w io.Writer, asJSON bool, results []probe.Result) error {
 	return format.JSON(w, out)
 }
 
-// renderChecks returns the results as a table. A fix has a line of its own below the result that it would change.
+// renderChecks returns the results as a table, with each fix on a line below its result.
 func renderChecks(results []probe.Result) string {
 	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
 	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}

@@ -56,7 +56,7 @@ type rejectionJSON struct {
 	ReasonIndex *int   `json:"reason_index,omitempty"`
 }
 
-// Added prints where the flows that were added are counted, and why not elsewhere. statuses are of their counters, for
+// Added prints where the added flows are counted, and why not elsewhere. statuses has the status of their counters, for
 // JSON.
 func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, statuses Statuses) error {
 	if !asJSON {
@@ -73,8 +73,8 @@ type AddedJSON struct {
 	Flows  []placementJSON `json:"flows"` // that were added
 }
 
-// Flows prints the flows of an instance, or the sums of them that s asks for, and below them its conditions. statuses
-// are of their counters and packet is the cost of a packet, both for JSON.
+// Flows prints the flows of an instance, or sums of them if s asks for sums, and the conditions below. JSON also has the
+// status of each flow's counter, from statuses, and the cost of a packet.
 func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, statuses Statuses, packet *dataplane.Cost) error {
 	switch {
 	case !asJSON && s.Sums():
@@ -116,7 +116,7 @@ type FlowsJSON struct {
 	Sums   []flowSumJSON      `json:"sums,omitempty"`
 }
 
-// severalTimes returns true for each reason that more than one flow has.
+// severalTimes returns all reasons, each with whether it occurs more than once.
 func severalTimes(placements []dataplane.Placement) map[string]bool {
 	several := make(map[string]bool)
 	for _, p := range placements {
@@ -128,8 +128,8 @@ func severalTimes(placements []dataplane.Placement) map[string]bool {
 	return several
 }
 
-// placementsJSON returns the flows, and the table of reasons: those in tabled, each once. A flow has the index of such
-// a reason in its place.
+// placementsJSON returns the flows, and a table of the reasons in tabled. A flow refers to such a reason by its index, so
+// that 100,000 flows do not repeat the text.
 func placementsJSON(placements []dataplane.Placement, tabled map[string]bool) (flows []placementJSON, reasons []string) {
 	flows = make([]placementJSON, len(placements))
 	reasons = []string{}
@@ -171,8 +171,8 @@ func placementsJSON(placements []dataplane.Placement, tabled map[string]bool) (f
 	return flows, reasons
 }
 
-// renderPlacements returns a line for each flow, and below it the reasons of the backends that do not count it. A
-// reason that several flows share stands once, at the end.
+// renderPlacements returns a line for each flow, followed by the reasons why other backends do not count it. A reason
+// shared by several flows appears only once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
 	all := Rejections(placements)
 	names := make([]string, len(placements))
@@ -193,13 +193,13 @@ func renderPlacements(placements []dataplane.Placement) string {
 	return text + renderShared(shared) + renderGroups(groups, "flow", "flows")
 }
 
-// renderAdded is renderPlacements for flows that were added. It leaves out the reasons that hold for the whole
-// instance: run has logged them.
+// renderAdded is renderPlacements for added flows. It leaves out reasons that apply to the whole instance, because
+// flowtally run has already logged them.
 func renderAdded(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }
 
-// renderReasons returns the lines of flows, each with its reasons but those told elsewhere.
+// renderReasons returns a line for each flow, followed by its reasons, except for those printed elsewhere.
 func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Rejection) bool) string {
 	t := format.Table{Heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY"}}
 	labelled := slices.ContainsFunc(placements, func(p dataplane.Placement) bool { return len(p.Flow.Labels) > 0 })
@@ -236,7 +236,7 @@ func Rejections(placements []dataplane.Placement) [][]dataplane.Rejection {
 	return all
 }
 
-// SharedRejections returns the rejections that all flows, or queue pairs, have; none if there is only one.
+// SharedRejections returns the rejections common to all flows or queue pairs. A single one shares nothing.
 func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
 	if len(all) < 2 {
 		return nil
@@ -250,7 +250,7 @@ func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection
 	return shared
 }
 
-// renderShared renders the rejections that all have.
+// renderShared returns a line for each rejection common to all.
 func renderShared(shared []dataplane.Rejection) (text string) {
 	for _, r := range shared {
 		text += "none by " + r.Backend + ": " + r.Reason + "\n"
@@ -258,7 +258,7 @@ func renderShared(shared []dataplane.Rejection) (text string) {
 	return text
 }
 
-// Source returns a source as the mirror shows it, "xdp:eth0,eth1/native,generic", or "-" where nothing counts.
+// Source returns a source in the notation of the mirror, such as "xdp:eth0,eth1/native,generic", or "-" if nothing counts.
 func Source(s dataplane.Source) string {
 	if s.IsZero() {
 		return "-"
@@ -266,7 +266,7 @@ func Source(s dataplane.Source) string {
 	return s.String()
 }
 
-// labels returns the labels of a flow in one column, "site=ams,team=net", or "-".
+// labels returns the labels of a flow as one cell, such as "site=ams,team=net", or "-".
 func labels(of map[string]string) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(of)) {

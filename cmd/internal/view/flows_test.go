@@ -44,7 +44,7 @@ func testPlacements(t *testing.T) []dataplane.Placement {
 	}
 }
 
-func TestPrintFlows(t *testing.T) {
+func TestFlowsPrintAsInTheGoldenFiles(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	conditions := []dataplane.Condition{
 		{Code: "rdma-device-lost", Severity: dataplane.High, Object: "mlx5_1", Text: "the device is gone: its flows are counted by xdp",
@@ -66,7 +66,6 @@ func TestPrintFlows(t *testing.T) {
 	}
 }
 
-// A reason that holds for every flow is said once.
 func TestSharedRejectionIsSaidOnce(t *testing.T) {
 	none := dataplane.Rejection{Backend: "rdma", Reason: "no device"}
 	own := dataplane.Rejection{Backend: "xdp", Reason: "its own"}
@@ -93,8 +92,7 @@ none by rdma: no device
 	}
 }
 
-// A reason that 10,000 flows share stands once in the JSON, and a reason of one flow alone beside
-// it.
+// 10,000 flows share one reason, and a single flow has another one beside it.
 func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	var flows []dataplane.Placement
 	for i := range 10_000 {

@@ -14,12 +14,12 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// flowEntry returns the entry that a flow has in the mirror, as far as a selection needs it.
+// flowEntry returns the entry of a flow as it would be in the mirror, with the fields used by a selection.
 func flowEntry(f flow.Flow) shm.Entry {
 	return shm.Entry{Name: f.Name, Kind: "flow", Labels: f.Labels, Text: f.Identity()}
 }
 
-// SelectFlows returns the selected flows, with a *selection.UnmetError if the instance lacks some.
+// SelectFlows returns the selected flows. If the instance lacks some of them, it also returns a *selection.UnmetError.
 func SelectFlows(s *selection.Selection, placements []dataplane.Placement) (out []dataplane.Placement, err error) {
 	entries := make([]shm.Entry, len(placements))
 	for i, p := range placements {
@@ -31,14 +31,14 @@ func SelectFlows(s *selection.Selection, placements []dataplane.Placement) (out 
 	return out, s.Unmet("the instance", entries, len(out))
 }
 
-// flowSum is the flows of a group, by their source.
+// flowSum counts the flows of a group by their source.
 type flowSum struct {
 	selection.Group
 	flows         int
 	countBySource map[string]int // of flows, by the text of the source
 }
 
-// sumFlows returns the number of flows of each group, in the order of the groups.
+// sumFlows counts the flows of each group, in the order of the groups.
 func sumFlows(s *selection.Selection, placements []dataplane.Placement) []flowSum {
 	sumByGroup := make(map[selection.Group]*flowSum)
 	for _, p := range placements {
@@ -60,7 +60,7 @@ func sumFlows(s *selection.Selection, placements []dataplane.Placement) []flowSu
 	return out
 }
 
-// sources returns the texts of the sources, the one with most flows first.
+// sources returns the sources, beginning with the one that counts most flows.
 func (s flowSum) sources() []string {
 	return slices.SortedFunc(maps.Keys(s.countBySource), func(a, b string) int {
 		return cmp.Or(s.countBySource[b]-s.countBySource[a], strings.Compare(a, b))

@@ -88,8 +88,7 @@ func (c Counter) counterJSON(r *Reading) CounterJSON {
 	return j
 }
 
-// Get returns what get prints as text: a table of flows and one of completion counters, without the one that would be
-// empty.
+// Get returns what get prints as text: a table of flows and one of completion counters. It omits an empty one.
 func Get(r *Reading) string {
 	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}

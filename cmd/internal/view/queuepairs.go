@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// OfQueuePairs are the conditions that are about queue pairs, by their codes.
+// OfQueuePairs returns the conditions about queue pairs and reserved words. It goes by the prefix of their codes.
 func OfQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
 	for _, c := range conditions {
 		if code := string(c.Code); strings.HasPrefix(code, "queue-pair-") || strings.HasPrefix(code, "words-") {
@@ -49,7 +49,7 @@ type sourceRejectionJSON struct {
 	Reason string `json:"reason"`
 }
 
-// QueuePairs prints queue pairs, reserved words, and below them the conditions.
+// QueuePairs prints queue pairs, reserved words, and the conditions below.
 func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, words []dataplane.ReservedWords, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
 		text := renderQueuePairs(pairs)
@@ -121,8 +121,8 @@ func addressText(a dataplane.QueuePairAddress) *string {
 	return &text
 }
 
-// renderQueuePairs returns one line for each queue pair, and below it the address for the peer, the peer's address, the
-// operations of each counter and the rejected better sources. A reason shared by all is printed once, at the end.
+// renderQueuePairs returns a line for each queue pair. Below it are its own address, the peer's address, the operations
+// of each counter, and the reasons against better sources. A reason shared by all appears only once, at the end.
 func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 	all := make([][]dataplane.Rejection, 0, len(pairs))
 	for _, q := range pairs {

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-func TestPrintQueuePairs(t *testing.T) {
+func TestQueuePairsPrintAsInTheGoldenFiles(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	near := dataplane.QueuePairAddress{GID: netip.MustParseAddr("fe80::5054:ff:fe12:3456"), QPN: 17, PSN: 0x1234, Addr: 0x7f2a40000000, RKey: 0x1f2}
 	pairs := []dataplane.QueuePairState{

@@ -9,17 +9,17 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// mostNames bounds the names that are listed with a reason that many objects share.
+// mostNames is the most names to list with a reason shared by many objects.
 const mostNames = 8
 
-// reasonGroup is a reason that several objects share.
+// reasonGroup is a reason shared by several objects.
 type reasonGroup struct {
 	dataplane.Rejection
 	names []string
 }
 
-// shareReasons returns the rejections that several objects have, but not all, in the order of their first objects.
-// all[i] is the rejections of the object names[i].
+// shareReasons returns the rejections shared by several objects, but not by all, in the order of their first objects.
+// all[i] has the rejections of the object names[i].
 func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGroup) {
 	indexByRejection := make(map[dataplane.Rejection]int)
 	for i, rejected := range all {
@@ -31,7 +31,7 @@ func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGrou
 				out = append(out, reasonGroup{Rejection: r})
 			}
 			g := &out[n]
-			if len(g.names) == 0 || g.names[len(g.names)-1] != names[i] { // an object may have it twice
+			if len(g.names) == 0 || g.names[len(g.names)-1] != names[i] { // an object may have the same reason twice
 				g.names = append(g.names, names[i])
 			}
 		}
@@ -39,15 +39,15 @@ func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGrou
 	return slices.DeleteFunc(out, func(g reasonGroup) bool { return len(g.names) < 2 || len(g.names) == len(all) })
 }
 
-// listNames returns the first of names, and the number of the others.
+// listNames lists the first names, and says how many others there are.
 func listNames(names []string) string {
-	if len(names) <= mostNames+1 { // a number would take as much room as the last name
+	if len(names) <= mostNames+1 { // "… 1 more" would be as long as the name
 		return strings.Join(names, ", ")
 	}
 	return strings.Join(names[:mostNames], ", ") + fmt.Sprintf(", … %d more", len(names)-mostNames)
 }
 
-// renderGroups renders the reasons that several objects share.
+// renderGroups returns a line for each shared reason.
 func renderGroups(groups []reasonGroup, one, many string) (text string) {
 	for _, g := range groups {
 		text += fmt.Sprintf("not by %s, %s (%s): %s\n",
@@ -64,7 +64,7 @@ type sharedReasonJSON struct {
 	Names       []string `json:"names"`        // of the first flows, at most 8
 }
 
-// sharedReasonsJSON returns the rejections whose reasons are in the table.
+// sharedReasonsJSON groups the flows by the reasons in the table.
 func sharedReasonsJSON(flows []placementJSON) (out []sharedReasonJSON) {
 	type id struct {
 		backend string

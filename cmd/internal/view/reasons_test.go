@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// A reason that some flows share stands once, with their number and the first of their names.
+// A group says how many flows share the reason, and names the first of them.
 func TestReasonsOfSomeFlowsAreGrouped(t *testing.T) {
 	ttl := dataplane.Rejection{Backend: "rdma", Reason: "no flow specification holds the TTL"}
 	var flows []dataplane.Placement
@@ -38,7 +38,7 @@ func TestReasonsOfSomeFlowsAreGrouped(t *testing.T) {
 	}
 }
 
-// Results of doctor that differ in their object alone stand once; each check stays in the JSON.
+// Results of doctor that differ only in their object become one line. The JSON still has each of them.
 func TestChecksAreGrouped(t *testing.T) {
 	no := probe.Result{Feature: "free XDP hook", Answer: probe.No, Reason: "missing privilege", Fix: "run as root", Backend: "xdp"}
 	var results []probe.Result

@@ -19,8 +19,8 @@ type statusJSON struct {
 	Gone            *bool   `json:"gone"` // the counter was removed
 }
 
-// status returns the fields of a counter that say whether its total is exact. zero is the time of the wall clock at 0
-// of CLOCK_MONOTONIC, taken when the counter was read.
+// status returns the fields that say whether a counter's total is exact. zero is the wall-clock time at 0 of
+// CLOCK_MONOTONIC. Callers must compute it when they read the counter, because the two clocks drift.
 func (c Counter) status(zero time.Time) statusJSON {
 	s := statusJSON{
 		Unit:            &c.Unit,
@@ -60,7 +60,7 @@ func (c Counter) rates() (j rateJSON) {
 	return j
 }
 
-// directionJSON returns the direction, or nil for a counter of no flow.
+// directionJSON returns the direction, or nil if the counter is not of a flow.
 func (c Counter) directionJSON() *string {
 	if c.Direction == "" {
 		return nil
@@ -68,15 +68,15 @@ func (c Counter) directionJSON() *string {
 	return &c.Direction
 }
 
-// MonotonicZero returns the time of the wall clock at 0 of CLOCK_MONOTONIC.
+// MonotonicZero returns the wall-clock time at 0 of CLOCK_MONOTONIC.
 func MonotonicZero() time.Time { return time.Now().Add(-time.Duration(shm.Now())) }
 
-// wallClock returns the wall clock's time at at, in ns of CLOCK_MONOTONIC.
+// wallClock converts a time in ns of CLOCK_MONOTONIC to RFC 3339.
 func wallClock(zero time.Time, at int64) string {
 	return zero.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano)
 }
 
-// labelsJSON returns labels as JSON shows them: {} without any, not null.
+// labelsJSON returns labels, never nil: JSON must have {} and not null.
 func labelsJSON(labels map[string]string) map[string]string {
 	if labels == nil {
 		return map[string]string{}
@@ -84,9 +84,9 @@ func labelsJSON(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Statuses has the status of each counter of a mirror. The zero value is of a mirror that could not be read.
+// Statuses has the status of each counter of a mirror. The zero value is for an unreadable mirror.
 type Statuses struct {
-	known        bool // the mirror could be read: a counter without a status is gone
+	known        bool // the mirror was readable, so a counter without a status is gone
 	statusByName map[string]statusJSON
 }
 
@@ -99,7 +99,7 @@ func StatusesOf(r *Reading) Statuses {
 	return s
 }
 
-// join gives each flow the status of its counter.
+// join fills in each flow's status.
 func (s Statuses) join(flows []placementJSON) []placementJSON {
 	for i := range flows {
 		flows[i].statusJSON = s.of(flows[i].Name)
@@ -107,7 +107,7 @@ func (s Statuses) join(flows []placementJSON) []placementJSON {
 	return flows
 }
 
-// of returns the status of the counter with that name. A mirror that was read and has no such counter makes it gone.
+// of returns the status of a counter. It is gone if the mirror was readable and does not have it.
 func (s Statuses) of(name string) statusJSON {
 	status, found := s.statusByName[name]
 	if s.known && !found {

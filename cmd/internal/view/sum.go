@@ -8,7 +8,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// NewSum returns a sum as a counter, named by the labels of its group and sampled when its oldest value was.
+// NewSum returns a sum in the form of a counter. Its name has the labels of its group, and its sample time is that of the
+// oldest value. The identity of the counters serves as the handle, so a sum of other counters is a new counter.
 func NewSum(s selection.Sum) Counter {
 	c := Counter{
 		Index:           uint32(s.Identity),
@@ -24,15 +25,19 @@ func NewSum(s selection.Sum) Counter {
 		Discontinuities: s.Discontinuities,
 	}
 	if s.HasValue() {
-		c.Packets, c.Bytes, c.SampledAt = s.Packets, s.Bytes, s.Oldest
+		c.Packets = s.Packets
+		c.Bytes = s.Bytes
+		c.SampledAt = s.Oldest
 	}
 	return c
 }
 
-// ratesApart is the part of an interval by which the values of a sum may be apart in time, if it is to have a rate.
+// ratesApart limits the error of a sum's rate. The values of a sum are sampled at different times; if these are further
+// apart than 1/ratesApart of the time between two sums, the sum has no rate.
 const ratesApart = 100
 
-// hasInterval reports whether the time between two samples is that of all their values. A counter's always is.
+// hasInterval reports whether all values of two samples are about the same time apart. For single counters this is
+// trivial.
 func (c Counter) hasInterval(before *Counter) bool {
 	if c.Sum == nil || before.Sum == nil {
 		return c.Sum == before.Sum
@@ -41,10 +46,11 @@ func (c Counter) hasInterval(before *Counter) bool {
 	return c.Sum.Newest-c.Sum.Oldest <= most && before.Sum.Newest-before.Sum.Oldest <= most
 }
 
-// hasSecond reports whether there is a second value, of bytes or errors. Bytes of several bases do not add up.
+// hasSecond reports whether there is a second value, bytes or errors. A sum has no bytes if its counters count them on
+// different bases.
 func (c Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
 
-// secondRateCell is "-" where there is no second value.
+// secondRateCell returns the table cell for the rate of bytes or errors.
 func (c Counter) secondRateCell() string {
 	if !c.hasSecond() {
 		return "-"
@@ -52,7 +58,7 @@ func (c Counter) secondRateCell() string {
 	return c.rateCell(c.BytesPerSec)
 }
 
-// sumNotes names the reservations about a sum.
+// sumNotes lists what to know before trusting a sum.
 func (c Counter) sumNotes() (notes []string) {
 	s := c.Sum
 	addSome := func(n int, text string) {
@@ -65,7 +71,7 @@ func (c Counter) sumNotes() (notes []string) {
 	addSome(s.Stale, "stale")
 	addSome(s.Ambiguous, "ambiguous")
 
-	if c.Stale && s.Stale == 0 { // the writer is gone
+	if c.Stale && s.Stale == 0 { // the caller has found the writer dead
 		notes = append(notes, "stale")
 	}
 	if s.TooLarge {
@@ -121,7 +127,7 @@ func toSnapshotJSON(l *shm.Label) *snapshotJSON {
 	return s
 }
 
-// labelsOf returns the labels of a group; nil: the counters have no such label.
+// labelsOf returns the labels of a group. A label is nil if the counters do not have it.
 func labelsOf(g selection.Group) map[string]*string {
 	labels := make(map[string]*string)
 	for _, l := range g.Labels() {
@@ -155,7 +161,10 @@ func (c Counter) sumJSON(r *Reading) sumJSON {
 	age := c.age(r)
 	skew := s.Newest - s.Oldest
 	at := wallClock(r.Zero, c.SampledAt)
-	j.AgeNS, j.SkewNS, j.SampledAt = &age, &skew, &at
+	j.AgeNS = &age
+	j.SkewNS = &skew
+	j.SampledAt = &at
+
 	first, second := &c.Packets, &c.Bytes
 	if !c.hasSecond() {
 		second = nil

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// Sort orders counters as --sort says; by name where they are equal.
+// Sort orders counters by a column of --sort, and equal ones by name.
 func Sort(counters []Counter, by string) {
 	slices.SortStableFunc(counters, func(a, b Counter) int {
 		order := 0
@@ -39,10 +39,10 @@ type TopJSON struct {
 	ReadingJSON
 }
 
-// ToTopJSON returns the line of a reading.
+// ToTopJSON returns the line for a reading.
 func ToTopJSON(r *Reading) TopJSON { return TopJSON{wallClock(r.Zero, r.Now), ToJSON(r)} }
 
-// Top returns the table that top prints for each look where its output is no terminal.
+// Top returns the table that top prints for each look if its output is not a terminal.
 func Top(r *Reading) string {
 	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}

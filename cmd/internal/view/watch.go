@@ -9,14 +9,14 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Change is one record of the history as it is shown.
+// Change is one record of the history.
 type Change struct {
 	Position     uint64
-	Counter      Counter // without its value; the handle alone where the counter was removed before watch looked it up
+	Counter      Counter // without a value; only the handle if the counter was removed before watch could look it up
 	Value        shm.Value
 	Cycle        uint64
-	HasDelta     bool  // the value before is known
-	Since        int64 // when that was sampled, in ns of CLOCK_MONOTONIC
+	HasDelta     bool  // the previous value is known
+	Since        int64 // sample time of the previous value, in ns of CLOCK_MONOTONIC
 	PacketsDelta uint64
 	BytesDelta   uint64
 }
@@ -58,7 +58,7 @@ type LostJSON struct {
 type ChangePrinter struct {
 	out  io.Writer
 	json bool
-	zero time.Time // the wall clock at 0 of CLOCK_MONOTONIC, as it was when this was made
+	zero time.Time // the wall clock at 0 of CLOCK_MONOTONIC, at the start
 }
 
 // NewChangePrinter returns a printer to out.
@@ -110,7 +110,7 @@ func (p ChangePrinter) changeJSON(c Change) ChangeJSON {
 	if seen.Name != "" {
 		labels := labelsJSON(seen.Labels)
 		j.Name, j.Labels = &seen.Name, &labels
-	} else { // removed: the rest is not known
+	} else { // removed before it was looked up, so the rest is unknown
 		j.statusJSON = statusJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
 	}
 	if seen.Completion() {
@@ -123,7 +123,7 @@ func (p ChangePrinter) changeJSON(c Change) ChangeJSON {
 	return j
 }
 
-// Lost prints a line in place of n changes that were overwritten unread.
+// Lost prints a line in place of n changes, overwritten before they were read.
 func (p ChangePrinter) Lost(n uint64) error {
 	if p.json {
 		return format.JSON(p.out, LostJSON{1, n})

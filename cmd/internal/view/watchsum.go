@@ -8,16 +8,16 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// SumChange is a sum that differs from the sum that was seen before.
+// SumChange is a changed sum.
 type SumChange struct {
-	Reading      *Reading // that the sum belongs to
+	Reading      *Reading // of the new sum
 	Sum          Counter
-	HasDelta     bool // both sums have a value, and are of the same counters
+	HasDelta     bool // the old and the new sum have a value and are of the same counters
 	PacketsDelta uint64
 	BytesDelta   uint64
 }
 
-// ChangedSums returns the sums of a reading that differ from those before.
+// ChangedSums returns the sums of a reading that have changed since before.
 func ChangedSums(before []Counter, r *Reading) (out []SumChange) {
 	type id struct{ name, kind, unit string }
 	sumByID := make(map[id]*Counter, len(before))
@@ -86,7 +86,7 @@ func (p ChangePrinter) Sum(ch SumChange) error {
 	return err
 }
 
-// at returns the time of the oldest value, or of the look if no counter has a value.
+// at returns the sample time of the oldest value, or the time of the look if no counter has a value.
 func (ch SumChange) at() int64 { return cmp.Or(ch.Sum.SampledAt, ch.Reading.Now) }
 
 func (p ChangePrinter) sumChangeJSON(ch SumChange) SumChangeJSON {
