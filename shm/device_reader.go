@@ -39,7 +39,7 @@ func (d *Device) Handle() Handle { return d.handle }
 // one: each total is true, and the two have no common instant. A device does not note when it writes, so there is no
 // sample time.
 //
-// Load allocates nothing, and like Counter.Load is not guarded. ErrNoDevice: the words no longer serve this counter, and
+// Load allocates nothing, and like HandleCounter.Load is not guarded. ErrNoDevice: the words no longer serve this counter, and
 // its ordinary value goes on. ErrGone: the counter was removed. ErrBusy: try again.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)

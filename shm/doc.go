@@ -23,13 +23,13 @@
 //
 // The writer makes a mirror anew under its name if the file was removed, replaced, cut short or
 // overwritten ([Writer.Remake]). It marks the old file if it can, and readers of the old file get
-// [ErrStale]. An [Instance] then opens the new file by itself, and its [NamedCounter] goes on there. For a
+// [ErrStale]. An [Instance] then opens the new file by itself, and its [Counter] goes on there. For a
 // file that the writer could not mark, the Instance looks at the name twice in a heartbeat period, and at
 // least once a second.
 //
 // # Waiting
 //
-// [NamedCounter.Wait] and [Reader.Wait] sleep until a counter has reached a count. A sleeping Wait takes a
+// [Counter.Wait] and [Reader.Wait] sleep until a counter has reached a count. A sleeping Wait takes a
 // thread. The writer wakes it after a poll cycle, through the file NAME.wait (docs/mirror-format.md). In a
 // process that may not read this file, Wait looks once per cycle instead.
 //
@@ -40,7 +40,7 @@
 //
 // # Goroutines
 //
-// Any goroutine may call the methods of Reader, Instance and Device. A Counter, NamedCounter, Snapshot or
+// Any goroutine may call the methods of Reader, Instance and Device. A Counter, HandleCounter, Snapshot or
 // Cursor belongs to one goroutine at a time. Values that a Reader returned stay readable after Close.
 //
 // One goroutine calls BeginCycle, then PublishBlock, PublishRecord and AppendHistory, then EndCycle. In

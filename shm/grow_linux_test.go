@@ -99,9 +99,9 @@ func TestReadersWhileTheMirrorGrows(t *testing.T) {
 		}
 	})
 	target := uint64(times.Of(t, "FLOWTALLY_GROW_READS", 1e7, 1e6))
-	counters := make(map[string]*Counter)
+	counters := make(map[string]*HandleCounter)
 	var reads uint64
-	var list []*Counter
+	var list []*HandleCounter
 	for n := range segments {
 		if n > 0 {
 			class := n % 3 / 2 // two segments of blocks, then one of records

@@ -10,7 +10,7 @@ import (
 //
 // Only the file's owner can truncate a mirror under a reader, and a writer never does: a writer that takes over cuts only
 // a segment that was never declared. OpenReader, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are guarded.
-// Counter.Load, Live.Load and Device.Load are not: a guard costs ten times the load. A program that must survive the
+// HandleCounter.Load, Live.Load and Device.Load are not: a guard costs ten times the load. A program that must survive the
 // truncation of its mirror wraps its loop in Guard.
 func Guard(fn func() error) (err error) {
 	old := debug.SetPanicOnFault(true)

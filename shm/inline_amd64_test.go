@@ -17,7 +17,7 @@ func TestLoadInlines(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(string(out), "can inline (*Counter).Load") {
-		t.Error("Counter.Load is not inlined any more")
+	if !strings.Contains(string(out), "can inline (*HandleCounter).Load") {
+		t.Error("HandleCounter.Load is not inlined any more")
 	}
 }

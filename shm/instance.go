@@ -12,7 +12,7 @@ import (
 )
 
 // Instance reads the mirror of an instance, and follows it. When the file is made anew, as after somebody removed it,
-// Reader returns a reader of the new file, and a NamedCounter goes on there. The methods may be called from any goroutine.
+// Reader returns a reader of the new file, and a Counter goes on there. The methods may be called from any goroutine.
 type Instance struct {
 	locate  func() (string, error)
 	options ReaderOptions
@@ -136,8 +136,8 @@ func (in *Instance) reopen(was *Reader) error {
 }
 
 // Counter prepares reading the counter of a name. ErrNotFound: no live counter has the name.
-func (in *Instance) Counter(name string) (*NamedCounter, error) {
-	n := &NamedCounter{in: in, name: name}
+func (in *Instance) Counter(name string) (*Counter, error) {
+	n := &Counter{in: in, name: name}
 	if err := n.find(in.current.Load()); err != nil && !useless(err) {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type followed struct {
 	in   *Instance
 }
 
-func follower(t *testing.T, o Options) (*followed, *Writer, *NamedCounter) {
+func follower(t *testing.T, o Options) (*followed, *Writer, *Counter) {
 	t.Helper()
 	f := &followed{t: t, path: mirrorPath(t)}
 	w := f.writer(o)
@@ -59,7 +59,7 @@ func (f *followed) publish(w *Writer, n uint64) {
 	w.EndCycle(Now())
 }
 
-func (f *followed) reads(c *NamedCounter, want uint64) {
+func (f *followed) reads(c *Counter, want uint64) {
 	f.t.Helper()
 	if v, err := c.Load(); err != nil || v.Packets != want {
 		f.t.Fatalf("%+v, %v, want %d packets", v, err, want)
@@ -68,7 +68,7 @@ func (f *followed) reads(c *NamedCounter, want uint64) {
 
 // eventually loads until the value is there. Another value, but an old one, and an error, but
 // ErrStale, end the test.
-func (f *followed) eventually(c *NamedCounter, old, want uint64) (stale bool) {
+func (f *followed) eventually(c *Counter, old, want uint64) (stale bool) {
 	f.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		v, err := c.Load()

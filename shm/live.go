@@ -61,7 +61,7 @@ func (l *Live) Handle() Handle { return l.handle }
 // before, from the mirror or by Load. There is no sample time. The total grows as long as the kernel counts, even after
 // the death of the writer's process: see Reader.Status.
 //
-// Load makes no system call, allocates nothing, waits for no process, and like Counter.Load is not guarded. ErrNoLive: the
+// Load makes no system call, allocates nothing, waits for no process, and like HandleCounter.Load is not guarded. ErrNoLive: the
 // counter is counted elsewhere now. ErrGone: it was removed. ErrStale: the mirror was given up. ErrBusy: try again.
 func (l *Live) Load() (packets, bytes uint64, err error) {
 	words, step := l.words, l.stride

@@ -11,7 +11,7 @@ import "sync/atomic"
 // they came from is the current one, which no writer fills. Plain loads do, because amd64 keeps them in order and the
 // compiler does not move them across the atomic one (barrier quick-fence). The shape of the function fits the compiler's
 // budget for inlining (76 of 80; TestLoadInlines).
-func (c *Counter) Load() (v Value, err error) {
+func (c *HandleCounter) Load() (v Value, err error) {
 	if v = *c.cur; atomic.LoadUint64(c.seq) != c.last {
 		v, err = c.load()
 	}

@@ -9,7 +9,7 @@ import "sync/atomic"
 //
 // The three words are read, each with acquire, before the sequence word (barrier quick-fence). If that is still last,
 // nothing was published since, so that the copy they came from is the current one, which no writer fills.
-func (c *Counter) Load() (Value, error) {
+func (c *HandleCounter) Load() (Value, error) {
 	v := Value{
 		Packets:   atomic.LoadUint64(&c.cur.Packets),
 		Bytes:     atomic.LoadUint64(&c.cur.Bytes),

@@ -19,7 +19,7 @@ func TestPublishAndLoad(t *testing.T) {
 		t.Fatalf("handles %v, %v", a, l)
 	}
 	ca, cl := mustCounter(t, r, a), mustCounter(t, r, l)
-	for _, c := range []Counter{ca, cl} {
+	for _, c := range []HandleCounter{ca, cl} {
 		if v, err := c.Load(); err != nil || v != (Value{}) {
 			t.Fatalf("before the first cycle: %v, %v", v, err)
 		}

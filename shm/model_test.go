@@ -32,7 +32,7 @@ type machine struct {
 	r     *Reader
 	cur   *Cursor
 	curAt uint64
-	held  map[Handle]*Counter
+	held  map[Handle]*HandleCounter
 	m     model
 }
 
@@ -41,7 +41,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		last, v := newHeap(t, 4, 8)
 		v.ready()
-		mk := &machine{t: t, held: map[Handle]*Counter{}, m: model{live: map[string]*modelCounter{}}}
+		mk := &machine{t: t, held: map[Handle]*HandleCounter{}, m: model{live: map[string]*modelCounter{}}}
 		mk.o = Options{Counters: 5, LatencyCounters: 3, CoolDown: -1, Path: "heap"}.withDefaults()
 		mk.open = func() {
 			v, err := attach(last)

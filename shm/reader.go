@@ -193,7 +193,7 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 }
 
 // Counter prepares reading the counter of a handle. ErrGone: it was removed.
-func (r *Reader) Counter(h Handle) (c Counter, err error) {
+func (r *Reader) Counter(h Handle) (c HandleCounter, err error) {
 	err = r.guard(func() error {
 		c, err = r.v.counter(h)
 		return err

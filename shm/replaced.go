@@ -9,7 +9,7 @@ import (
 // giveUp marks the mirror as given up for ever: another file has its name or will have it. by is the word that names that
 // file; 0: not known. From then on readers return ErrStale.
 //
-// The quick form of Counter.Load compares nothing but a sequence word. So every sequence word moves on, by two: it then
+// The quick form of HandleCounter.Load compares nothing but a sequence word. So every sequence word moves on, by two: it then
 // differs, and the copy under it stays the current one. Live.Load compares the live words, which move likewise. No other
 // word is written.
 func (v *view) giveUp(by uint64) error {

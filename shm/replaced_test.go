@@ -14,7 +14,7 @@ func TestReplacedMirrorIsStale(t *testing.T) {
 	w, r := heapMirror(t, 200, 2, 8, Options{})
 	hs := append(addN(t, w, 130, false), addN(t, w, 2, true)...)
 	publishAll(w, hs, func(Handle) Value { return patterned(5) }, func() { w.AppendHistory(hs[0], patterned(5)) })
-	var kept []Counter
+	var kept []HandleCounter
 	for _, h := range hs {
 		c := mustCounter(t, r, h)
 		for range 2 {

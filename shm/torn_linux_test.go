@@ -94,7 +94,7 @@ type tornReader struct {
 
 func (x *tornReader) run(rnd *rand.Rand, stop func() bool) error {
 	names := []string{"c0", "c63", "c64", "fast"}
-	var cs []Counter
+	var cs []HandleCounter
 	var hs []Handle
 	for _, name := range names {
 		h, err := x.r.Lookup(name)

@@ -111,7 +111,7 @@ type look struct {
 // look loads the futex word first and the value last. A value that is published later comes with another word, so that a
 // sleep on this word ends at once. Whether the writer is dead is loaded before the value: a dead writer has published its
 // last one.
-func (s *sleeper) look(c *Counter) (l look, err error) {
+func (s *sleeper) look(c *HandleCounter) (l look, err error) {
 	p := s.page.Load()
 	if p != nil {
 		l.page, err = p.load()

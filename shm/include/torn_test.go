@@ -106,7 +106,7 @@ func readGo(t *testing.T, path string, reads uint64, least time.Duration, handle
 		return ""
 	}
 	defer r.Close()
-	counters := make([]shm.Counter, len(handles))
+	counters := make([]shm.HandleCounter, len(handles))
 	last := make([]uint64, len(handles))
 	for i, h := range handles {
 		if counters[i], err = r.Counter(h); err != nil && !errors.Is(err, shm.ErrBusy) {

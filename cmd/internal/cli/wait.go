@@ -130,7 +130,7 @@ func (w *waiter) describe() bool {
 
 // readFirst reads the value before the first sleep, and says so if the writer cannot wake this process. It drops the
 // error of reading: the wait meets it again.
-func (w *waiter) readFirst(counter *shm.NamedCounter) {
+func (w *waiter) readFirst(counter *shm.Counter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
@@ -145,7 +145,7 @@ func (w *waiter) readFirst(counter *shm.NamedCounter) {
 
 // waitForPublished waits for published values. If the first value came from words, the published one may be older: that
 // is no change, and its errors are not new.
-func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
+func (w *waiter) waitForPublished(ctx context.Context, counter *shm.Counter) error {
 	first := w.first.value
 	for since := first; ; since = w.last.value {
 		var v shm.Value
