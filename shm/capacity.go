@@ -19,7 +19,7 @@ func (v *view) capacity() (counters, latency int) {
 func (w *Writer) Used() (counters, latency int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = Guard(func() error { // after Close too: the last numbers
+	_ = w.guard(func() error { // after Close too: the last numbers
 		counters, latency = int(w.v.hdr.countersUsed), int(w.v.hdr.recordsUsed)
 		return nil
 	})

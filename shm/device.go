@@ -283,7 +283,7 @@ func (s *DeviceSlot) Free() {
 	}
 
 	if s.set {
-		_ = Guard(func() error {
+		_ = w.guard(func() error { // after a fault Remake writes the entry without the slot
 			ent, err := w.entry(s.handle)
 			if err != nil {
 				return err

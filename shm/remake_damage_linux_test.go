@@ -384,3 +384,77 @@ func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 		t.Errorf("steps: %v", seen)
 	}
 }
+
+// A control call that faults has stored only part of its words, even if the file is whole again by the next look at it.
+// So Intact must report the fault until Remake.
+func TestIntactReportsAFaultOfEveryControlCall(t *testing.T) {
+	needFaultAddress(t)
+	for name, call := range map[string]func(*Writer, *DeviceSlot){
+		"SetState":      func(w *Writer, _ *DeviceSlot) { w.SetState(Fail) },
+		"SetLimits":     func(w *Writer, _ *DeviceSlot) { _ = w.SetLimits(9, 9) },
+		"SetPollPeriod": func(w *Writer, _ *DeviceSlot) { _ = w.SetPollPeriod(time.Second) },
+		"Used":          func(w *Writer, _ *DeviceSlot) { w.Used() },
+		"Free":          func(_ *Writer, s *DeviceSlot) { s.Free() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, w, e := webMirror(t)
+			seg, err := w.DeviceSegment(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := mustSlot(t, seg)
+			if err := w.SetDevice(e.Handle, s, 0, 0, 1<<32-1); err != nil {
+				t.Fatal(err)
+			}
+
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			call(w, s)
+			if err := writeOver(path, whole); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := w.Intact(); !errors.Is(err, ErrTruncated) {
+				t.Errorf("after the fault: %v", err)
+			}
+			if err := w.Remake([]Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Intact(); err != nil {
+				t.Errorf("after Remake: %v", err)
+			}
+		})
+	}
+}
+
+// Remake replaces what File reads, so the two must not race. (The race detector sees it if they do.)
+func TestFileBesideRemakeNamesTheOldFileOrTheNew(t *testing.T) {
+	_, w, e := webMirror(t)
+	old := w.File()
+	remade := make(chan error)
+	go func() { remade <- w.Remake([]Entry{e}) }()
+
+	seen := map[uint64]bool{}
+	for {
+		seen[w.File()] = true
+		select {
+		case err := <-remade:
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+			continue
+		}
+		break
+	}
+	delete(seen, old)
+	delete(seen, w.File())
+	if len(seen) > 0 || w.File() == old {
+		t.Errorf("before %#x, after %#x, between them also %v", old, w.File(), seen)
+	}
+}

@@ -45,8 +45,12 @@ func moveSeq(seq *uint64) {
 	publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
 }
 
-// File is the random number in the header that names this file.
-func (w *Writer) File() uint64 { return w.v.fixed.file }
+// File returns the random number in the header that names this file. Remake changes it.
+func (w *Writer) File() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.v.fixed.file
+}
 
 // GiveUp marks the mirror as given up for ever, and closes the writer: another file has its name or will have it. by is the
 // File of that one; 0: not known. From then on readers return ErrStale. ErrTruncated: the file was cut short, and is marked

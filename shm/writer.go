@@ -82,7 +82,9 @@ func (w *Writer) control(fn func() error) error {
 	return w.guard(fn)
 }
 
-// guard is Guard, and notes a fault for Intact. The caller holds mu.
+// guard is Guard, and notes a fault for Intact, because only part of what fn stores may have reached the file: Remake must
+// follow. Every access of an open writer to the mirror's file runs under guard, except those of a cycle: see AbandonCycle.
+// The caller holds mu.
 func (w *Writer) guard(fn func() error) error {
 	err := Guard(fn)
 	if errors.Is(err, ErrTruncated) {
@@ -153,7 +155,7 @@ func (w *Writer) SetState(s State) {
 		return
 	}
 	w.state = s
-	_ = Guard(func() error { // a file that was cut short has no readers to tell
+	_ = w.guard(func() error { // after a fault Remake tells the readers of the next file
 		atomic.StoreUint32(&w.v.hdr.state, uint32(s))
 		return nil
 	})
@@ -193,7 +195,7 @@ func (w *Writer) SetLimits(counters, latency int) error {
 		return fmt.Errorf("%s: %w", w.path, ErrClosed)
 	}
 	w.limits = [2]uint32{uint32(counters), uint32(latency)} // -1 is noneAllowed
-	return Guard(func() error {
+	return w.guard(func() error {
 		w.introduceLimits(w.v.hdr)
 		return nil
 	})
