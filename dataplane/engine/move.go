@@ -224,7 +224,7 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 
 // hold leaves a suspended flow at its last value, and shows that it has no source.
 func (m *mover) hold(c *flowState) {
-	m.plan.Hold(c.handle)
+	m.plan.StopReading(c.handle)
 	c.edit().source = dataplane.Source{}
 	c.edit().rejected = m.stack.reasons(c, c.gone)
 	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", c.gone), false)

@@ -10,7 +10,7 @@ import (
 
 // A device may count completions, or errors alone, after the last value: an entry that is made again shows the value where
 // it is up to date, and none where the base is ahead of it.
-func TestAnEntryMadeAgainShowsNoOldValue(t *testing.T) {
+func TestExchangedEntryShowsNoValueBelowItsBase(t *testing.T) {
 	last := shm.Value{Packets: 5, Bytes: 1, SampledAt: 1}
 	for name, c := range map[string]struct {
 		base shm.Continuity

@@ -251,7 +251,7 @@ func TestEntriesSetAsideTakeNoRoom(t *testing.T) {
 }
 
 // The room for the entries of a start, which is computed before the first one is made, is the room that they find.
-func TestTheRoomForEntriesIsKnownBefore(t *testing.T) {
+func TestRoomIsWhatEntriesFindLater(t *testing.T) {
 	mirror := firstMirror(t, []startFlow{{"a", 'A'}, {"b", 'B'}})
 	for limit := 1; limit <= 4; limit++ {
 		permutations([]startFlow{{"a", 'C'}, {"b", 'A'}, {"c", 'B'}, {"d", 'D'}}, 0, func(flows []startFlow) {

@@ -69,7 +69,7 @@ func (m *Catalogue) GiveBack(h shm.Handle) error {
 		return m.Remove(h)
 	}
 	delete(m.taken, h)
-	m.plan.Hold(h)
+	m.plan.StopReading(h)
 	last, err := m.writer.Last(h)
 	if err = m.unlessDamaged(err); err != nil {
 		return err

@@ -138,7 +138,7 @@ func period(d time.Duration) func(shm.Status) bool {
 // A poller without a counter ticks as often as its heart beats. With one it begins at the period, slows down when
 // nothing changes, and is at its period again with the first change that a cycle finds. The header tells each
 // period, and the totals are exact.
-func TestTheHeaderTellsThePeriod(t *testing.T) {
+func TestPollerSlowsDownWhenQuietAndTellsReaders(t *testing.T) {
 	p := newIdlePoller(t)
 	p.start()
 	p.await("the period without counters", period(beatPeriod))
@@ -184,7 +184,7 @@ func (p *idlePoller) awaitPackets(packets uint64) {
 }
 
 // A process that waits is woken by a cycle of the idle period, and cycles are at their period from then on.
-func TestAWokenWaiterEndsTheIdlePeriod(t *testing.T) {
+func TestWokenWaiterEndsTheIdlePeriod(t *testing.T) {
 	p := newIdlePoller(t)
 	p.add()
 	p.start()
@@ -210,7 +210,7 @@ func TestAWokenWaiterEndsTheIdlePeriod(t *testing.T) {
 }
 
 // The periods change while the poller runs, also to one that never slows down.
-func TestPeriodsChange(t *testing.T) {
+func TestNewPeriodsApplyToARunningPoller(t *testing.T) {
 	p := newIdlePoller(t)
 	p.add()
 	p.start()

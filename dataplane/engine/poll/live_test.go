@@ -29,7 +29,7 @@ func (s shown) SetLive(h shm.Handle, slot shm.LiveSlot) error {
 
 // The mirror shows the slot of each counter that the kernel counts, on top of its base, through every change of its
 // source: moves to hardware and back, a change of the base, another entry, another file.
-func TestPlanShowsLiveSlots(t *testing.T) {
+func TestPlanShowsLiveSlotsThroughEveryChangeOfSource(t *testing.T) {
 	p := segmentsPlan()
 	s := &liveSource{fixedSource{name: "xdp", pairs: make([]backend.Pair, 8)}}
 	hardware := &fixedSource{name: "rdma", pairs: []backend.Pair{{Packets: 7, Bytes: 700}}}
@@ -65,7 +65,7 @@ func TestPlanShowsLiveSlots(t *testing.T) {
 	if err := p.AddMissed(handle(2), func(backend.Pair, int64) backend.Pair { return backend.Pair{Packets: 2} }); err != nil {
 		t.Fatal(err)
 	}
-	p.Hold(handle(1))
+	p.StopReading(handle(1))
 	exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) {
 		if p.mu.TryLock() {
 			t.Error("a cycle may publish between the exchange in the mirror and the move of the values: it would show none")

@@ -148,7 +148,7 @@ func TestOnlyChangedCountersAreRead(t *testing.T) {
 			// After a pause longer than the marks hold, everything is read. That alone is no change: an idle period may be
 			// as long.
 			was = p.changed
-			now += marksHold
+			now += trustMarksFor
 			cycle()
 			wantRead(every...)
 			if p.changed != was {

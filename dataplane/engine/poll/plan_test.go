@@ -101,7 +101,7 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 }
 
 // The total of a counter goes on over a change of its source, in a block and in a record.
-func TestASourceChangesBetweenTwoCycles(t *testing.T) {
+func TestTotalContinuesOverAChangeOfSource(t *testing.T) {
 	for _, index := range []uint32{5, 4096} {
 		p := segmentsPlan()
 		b := &sampledSource{at: []int64{90}}
@@ -140,7 +140,7 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v after the move", index, got)
 		}
-		p.Hold(handle(index))
+		p.StopReading(handle(index))
 		plain.pairs[0] = backend.Pair{}
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v without a source", index, got)
@@ -157,7 +157,7 @@ type brokenSource struct {
 func (s *brokenSource) Read([]uint32, []backend.Pair) error { return s.err }
 
 // A record's value of an earlier process stays until its source has a later one, also where the counter gets a row of a block.
-func TestARecordIsRestored(t *testing.T) {
+func TestRestoredRecordStaysUntilItsSourceIsAhead(t *testing.T) {
 	last := value(50, 5000, 70)
 	for _, to := range []uint32{3, 4097} {
 		p := segmentsPlan()
@@ -215,7 +215,7 @@ func (b *rowSource) Marks(dst []uint32) error {
 }
 
 // A source that fills rows does so for adjacent counters whose base is 0, and for no others.
-func TestRowsAreFilledByTheirSource(t *testing.T) {
+func TestSourceFillsOnlyAdjacentRowsWithoutABase(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		ids   []uint32
@@ -268,7 +268,7 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 }
 
 // A block of two sources is read from both, and by rows again when one of them has no counter in it.
-func TestABlockOfTwoSources(t *testing.T) {
+func TestBlockOfTwoSourcesIsReadFromBoth(t *testing.T) {
 	p, s := segmentsPlan(), &published{}
 	b, other := &rowSource{fixedSource: fixedSource{name: "hand"}}, &fixedSource{name: "other"}
 	b.pairs = []backend.Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
