@@ -11,7 +11,7 @@ import (
 
 // Counters are added, changed and removed by some goroutines while another one
 // goes through its cycles and others read.
-func TestControlBesideCycles(t *testing.T) {
+func TestControlCallsBesideCyclesShowNoHalfChange(t *testing.T) {
 	w, r := heapMirror(t, 256, 8, 64, Options{CoolDown: -1})
 	w.coolDown = 0
 	var done atomic.Bool

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-func TestBounds(t *testing.T) {
+func TestBoundsSkipRowsWithoutASample(t *testing.T) {
 	rnd := seed.Rand(t)
 	for range 20000 {
 		var c copyMem
@@ -34,7 +34,7 @@ func TestBounds(t *testing.T) {
 }
 
 // Both ways of publishing a block leave the same bytes.
-func TestPublishSame(t *testing.T) {
+func TestPublishSameLeavesTheBytesOfTheOrdinaryWay(t *testing.T) {
 	rnd := seed.Rand(t)
 	w, r := heapMirror(t, 128, 0, 0, Options{})
 	addN(t, w, 64, false)

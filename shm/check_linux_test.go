@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestACheckLeavesSlotsThatWereNeverWritten: the kernel clears a page of a mirror at the first look at it.
-func TestACheckLeavesSlotsThatWereNeverWritten(t *testing.T) {
+// TestCheckTouchesNoSlotThatWasNeverWritten: the kernel clears a page of a mirror at the first look at it.
+func TestCheckTouchesNoSlotThatWasNeverWritten(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: -1})
 	mustAdd(t, w, Entry{Name: "a"})

@@ -120,7 +120,7 @@ func crashChild(path, at string) {
 	say("done %v", err)
 }
 
-func TestKilledAtEveryStep(t *testing.T) {
+func TestWriterKilledAtAnyStepLeavesAWholeMirror(t *testing.T) {
 	var steps []string
 	seen := make(map[string]int)
 	err := script(mirrorPath(t), func(step string) {

@@ -5,7 +5,7 @@ import "testing"
 // A writer that died in the middle of a publish, when the copy that a snapshot
 // of the completed cycle would take was already given up, does not make the
 // snapshot fail: it is of more than one cycle, and says so.
-func TestSnapshotAfterDeathInMidPublish(t *testing.T) {
+func TestSnapshotAfterADeathInMidPublishIsOfTwoCycles(t *testing.T) {
 	w, r := heapMirror(t, 128, 0, 0, Options{})
 	hs := addN(t, w, 128, false)
 	publish := func(block int, n uint64) {

@@ -6,7 +6,7 @@ import (
 )
 
 // Check finds each fault of a segment, or between it and the catalogue, and no others.
-func TestCheckFindsInDeviceSegment(t *testing.T) {
+func TestCheckFindsEachFaultOfADeviceSegment(t *testing.T) {
 	for _, tt := range []struct {
 		object, text string
 		harm         func(w *Writer, hs []Handle)

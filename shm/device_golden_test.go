@@ -16,7 +16,7 @@ const (
 
 // A mirror and the words that devices wrote beside it open for ever, and this
 // code writes the same bytes for the same life.
-func TestGoldenDevice(t *testing.T) {
+func TestDeviceSegmentOfVersion1OpensForEver(t *testing.T) {
 	mirror, segment, hs := deviceBytes(t)
 	if *update {
 		writeGolden(t, goldenDevices, mirror)

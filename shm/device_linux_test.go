@@ -177,7 +177,7 @@ func mustSlotNumber(t testing.TB, seg *DeviceSegment, number uint32) *DeviceSlot
 	}
 }
 
-func TestDeviceSegmentFile(t *testing.T) {
+func TestDeviceSegmentFileIsMadeOnceForItsWriter(t *testing.T) {
 	path := mirrorPath(t)
 	o := with(small, path)
 	o.Mode = 0o640
@@ -233,7 +233,7 @@ func TestDeviceSegmentFile(t *testing.T) {
 
 // A segment that is cut short, foreign or gone is an error, not a crash; the
 // mirror beside it goes on.
-func TestDamagedDeviceSegment(t *testing.T) {
+func TestDamagedDeviceSegmentIsAnErrorBesideAWholeMirror(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))
 	if err != nil {

@@ -67,7 +67,7 @@ func wantDevice(t testing.TB, d *Device, comp, errs uint64) {
 	}
 }
 
-func TestDevice(t *testing.T) {
+func TestDeviceTotalsFollowTheirWords(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a", Kind: "completion"})
 	other := mustAdd(t, w, Entry{Name: "b", Kind: "completion", Latency: true})
@@ -199,7 +199,7 @@ func TestDevice(t *testing.T) {
 
 // Whatever the largest value, a word that was given any base and counts on,
 // rebased at times but never later than it comes round, shows the sum.
-func TestDeviceWrap(t *testing.T) {
+func TestDeviceTotalIsExactOverWraps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(
 			rapid.SampledFrom([]uint64{1, 2, 255, 256, 1<<16 - 1, 1<<32 - 1, 1 << 32, 1<<53 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}),
@@ -241,7 +241,7 @@ func TestDeviceWrap(t *testing.T) {
 
 // A reader compares the words that it has read of a slot with the words of the next moment: each pair
 // of looks between which the writer may come.
-func TestDeviceBetweenTwoLooks(t *testing.T) {
+func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 	setUp := func(t *testing.T) (w *Writer, r *Reader, hs []Handle, s *DeviceSlot) {
 		w, r = heapMirror(t, 64, 0, 0, Options{})
 		hs = addN(t, w, 2, false)
@@ -332,7 +332,7 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 // Counters come and go, and so do their words, while a device counts, a poller rebases and readers
 // read: no reader sees another counter's words. The totals of counter number n are n<<32 and the count
 // since.
-func TestDeviceBesideReuse(t *testing.T) {
+func TestDeviceReadsNoWordsOfAnotherCounter(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
 	seg := heapDevice(t, w, r, 3)
@@ -436,7 +436,7 @@ func TestDeviceBesideReuse(t *testing.T) {
 }
 
 // The calls of a poller in each cycle, and a reader's loads, allocate nothing.
-func TestDeviceAllocatesNothing(t *testing.T) {
+func TestDeviceCallsAllocateNothing(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	s := mustSlot(t, heapDevice(t, w, r, 1))

@@ -13,7 +13,7 @@ import (
 
 // A process that clears up removes the lock's name, or puts another file there, after a writer opened
 // the lock and before it locks it: the lock that this writer then holds must lock the next writer out.
-func TestLockThatLostItsName(t *testing.T) {
+func TestLockThatLostItsNameIsTakenAgain(t *testing.T) {
 	for name, clear := range map[string]func(lock string) error{
 		"removed":  os.Remove,
 		"replaced": func(lock string) error { return errors.Join(os.Remove(lock), os.WriteFile(lock, nil, 0o600)) },
@@ -43,7 +43,7 @@ func TestLockThatLostItsName(t *testing.T) {
 
 // A new file that cannot be named in the place of one that is no mirror leaves that one
 // as it was.
-func TestReplaceFails(t *testing.T) {
+func TestFailedReplaceLeavesTheFileAsItWas(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))
 	if err != nil {
@@ -86,7 +86,7 @@ func TestReplaceFails(t *testing.T) {
 }
 
 // Where another user could put another directory in the place of the mirror's, nothing is made.
-func TestUntrustedParents(t *testing.T) {
+func TestNothingIsMadeBelowUntrustedParents(t *testing.T) {
 	need.Root(t)
 	base := filepath.Dir(mirrorPath(t))
 	for _, tt := range []struct {
@@ -128,7 +128,7 @@ func TestUntrustedParents(t *testing.T) {
 
 // A directory that was given to root (chown) still holds files of the user who had it. That user may
 // hold the lock for ever: it is named, and without it the mirror is made.
-func TestLockOfAnotherUser(t *testing.T) {
+func TestLockOfAnotherUserIsNamedInTheError(t *testing.T) {
 	need.Root(t)
 	o := with(small, mirrorPath(t))
 	lock := lockPath(o.Path)
@@ -146,7 +146,7 @@ func TestLockOfAnotherUser(t *testing.T) {
 
 // A writer whose start fails removes the directory that it made, perhaps after another writer has
 // looked at it and before that one has its lock there.
-func TestLockInADirectoryThatIsGone(t *testing.T) {
+func TestLockMakesItsDirectoryAgain(t *testing.T) {
 	dir := filepath.Join(filepath.Dir(mirrorPath(t)), "gone")
 	lock, err := takeLock(filepath.Join(dir, "m.mirror"), func(string) {})
 	if err != nil {

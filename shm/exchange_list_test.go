@@ -76,10 +76,10 @@ func TestListsDuringExchangesAreWhole(t *testing.T) {
 	})
 }
 
-// A Catalogue that is up to date has each flow once.
-func TestCatalogueDuringExchangesIsWhole(t *testing.T) {
+// An EntryWatcher beside exchanges has each flow exactly once.
+func TestEntryWatcherMissesNoFlowDuringExchanges(t *testing.T) {
 	r, exchange := exchanged(t, true)
-	c, flows := r.Catalogue(), make(map[Handle]string)
+	c, flows := r.WatchEntries(), make(map[Handle]string)
 	whileExchanging(t, exchange, func() {
 		if err := c.Update(func(e Entry) { flows[e.Handle] = e.Labels["flow"] }, func(h Handle) { delete(flows, h) }); err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCatalogueDuringExchangesIsWhole(t *testing.T) {
 }
 
 // A name that a flow keeps is found at any time.
-func TestNamesDuringExchangesAreFound(t *testing.T) {
+func TestLookupFindsKeptNamesDuringExchanges(t *testing.T) {
 	r, exchange := exchanged(t, false)
 	whileExchanging(t, exchange, func() {
 		if es, err := r.Find("a7", "a2999"); err != nil || len(es) != 2 {
@@ -106,7 +106,7 @@ func TestNamesDuringExchangesAreFound(t *testing.T) {
 }
 
 // An exchange comes between the first load of a lookup and the next one: the table of names is as old as the first word.
-func TestANameIsExchangedWithinALookup(t *testing.T) {
+func TestLookupFindsANameExchangedMeanwhile(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	e := Entry{Name: "a", Kind: "flow"}
 	old := mustAdd(t, w, e)
@@ -125,7 +125,7 @@ func TestANameIsExchangedWithinALookup(t *testing.T) {
 }
 
 // A name of an exchange whose writer waits for a CPU is not said to be missing, until the writer has ended.
-func TestALongExchangeHidesNoName(t *testing.T) {
+func TestLookupIsBusyWhileALongExchangeLasts(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	mustAdd(t, w, Entry{Name: "other", Kind: "flow"})
 	w.setSwapping(true)

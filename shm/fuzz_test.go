@@ -192,7 +192,7 @@ func FuzzRandomFile(f *testing.F) {
 }
 
 // Many random edits, in the ordinary run of the tests.
-func TestMutations(t *testing.T) {
+func TestReaderSurvivesRandomEdits(t *testing.T) {
 	base := newOriginal(t, golden.Unpack(t, goldenPath))
 	rnd := seed.Rand(t)
 	n := 4000

@@ -20,7 +20,7 @@ import (
 // Where there is no room for a segment, a counter is refused and nothing else happens: the
 // writer and its readers go on, the counters that were removed serve again, and where there
 // is room again the next counter finds it.
-func TestGrowFails(t *testing.T) {
+func TestFailedGrowthRefusesOneCounterAndNothingElse(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m,mode=0755"); err != nil {
@@ -79,7 +79,7 @@ func TestGrowFails(t *testing.T) {
 // come, up to sixteen, while every counter is published in every cycle: each value is whole
 // and of the cycle that was complete before the read, or a later one. The reader makes no
 // call for growth.
-func TestReadersWhileTheMirrorGrows(t *testing.T) {
+func TestReadersSeeWholeValuesWhileTheMirrorGrows(t *testing.T) {
 	const segments, perSegment = 16, 40
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: 8, CoolDown: -1, HeartbeatPeriod: patience})
@@ -164,7 +164,7 @@ func threadTime(t *testing.T) time.Duration {
 // No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency counters among
 // them: none takes more than a millisecond of the poller's CPU time. Other work of the machine is
 // measured too, so one run in five has to hold.
-func TestGrowthHoldsNoCycle(t *testing.T) {
+func TestGrowthDelaysNoCycle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes every access a call")
 	}
@@ -222,7 +222,7 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 
 // Counters find the room that was reserved for them: the mirror does not grow again, also where slots cool down, and after a
 // takeover.
-func TestReservedRoomIsUsed(t *testing.T) {
+func TestReservedSlotsNeedNoGrowth(t *testing.T) {
 	const more = 2*SegmentLen + 1
 	path := mirrorPath(t)
 	options := Options{Path: path, History: 8, CoolDown: 1000 * time.Hour, HeartbeatPeriod: patience}

@@ -87,7 +87,7 @@ func (f *followed) eventually(c *Counter, old, want uint64) (stale bool) {
 }
 
 // A reader by name goes on over a restart, over growth, and when the counter of the name is another.
-func TestInstanceGoesOn(t *testing.T) {
+func TestInstanceFollowsRestartsAndGrowth(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestInstanceFollowsAnUnmarkedFile(t *testing.T) {
 }
 
 // A Wait by name goes on in the file that took the name.
-func TestInstanceWaits(t *testing.T) {
+func TestInstanceWaitContinuesInTheNextFile(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -201,7 +201,7 @@ func TestInstanceWaits(t *testing.T) {
 }
 
 // Close ends the watcher, and counters go on reading.
-func TestInstanceClose(t *testing.T) {
+func TestInstanceCloseEndsTheWatchAndNoCounter(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	for range 2 {
 		if err := f.in.Close(); err != nil {
@@ -219,7 +219,7 @@ func TestInstanceClose(t *testing.T) {
 }
 
 // An instance is opened by its name, where Locate finds its mirror, and its counters by theirs.
-func TestInstanceByName(t *testing.T) {
+func TestInstanceOpensTheMirrorThatLocateFinds(t *testing.T) {
 	f := &followed{t: t, path: mirrorPath(t)}
 	user := filepath.Dir(f.path)
 	name := filepath.Base(user) // in no other place that Locate looks at
@@ -285,7 +285,7 @@ func TestInstanceWaitLeavesAnUnmarkedFile(t *testing.T) {
 }
 
 // A Wait by name that finds its file overwritten goes on in the one that the writer makes then.
-func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
+func TestInstanceWaitContinuesAfterItsFileIsOverwritten(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

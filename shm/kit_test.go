@@ -291,7 +291,7 @@ func goldenFile(t *testing.T, path string) {
 }
 
 // The Go reader returns the results of the conformance kit. With -update the kit is written first.
-func TestConformance(t *testing.T) {
+func TestReadersAnswerTheConformanceKit(t *testing.T) {
 	if *update {
 		writeKit(t)
 	}

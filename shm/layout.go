@@ -1,6 +1,6 @@
 package shm
 
-// The layout of a mirror, format version 1. docs/mirror-format.md specifies it, and TestLayoutDocument compares it with
+// The layout of a mirror, format version 1. docs/mirror-format.md specifies it, and TestLayoutIsThatOfTheSpecification compares it with
 // these constants. Offsets are in bytes. Words are in the byte order of the machine that wrote the file, which the byte
 // order mark tells. 64-bit words are aligned to 8 bytes.
 
@@ -249,7 +249,7 @@ const (
 	lvmStride    = 32 // bytes from one CPU's slots to the next one's
 )
 
-// The page of waiters, version 1. docs/mirror-format.md specifies it, and TestPageLayout compares it with these constants.
+// The page of waiters, version 1. docs/mirror-format.md specifies it, and TestPageLayoutIsThatOfTheSpecification compares it with these constants.
 const (
 	pageMagic   = "FLOWWAIT" // its first 8 bytes
 	pageVersion = 1

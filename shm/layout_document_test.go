@@ -15,8 +15,8 @@ import (
 // documents are the specification.
 var documents = []string{"../docs/mirror-format.md"}
 
-// otherTables are tables of the specification that no struct is laid over: the page of waiters (TestPageLayout) and the
-// messages of the sockets NAME.live (TestLiveMessageLayout) and NAME.words.
+// otherTables are tables of the specification that no struct is laid over: the page of waiters (TestPageLayoutIsThatOfTheSpecification) and the
+// messages of the sockets NAME.live (TestLiveMessageIsThatOfTheSpecification) and NAME.words.
 var otherTables = map[string]bool{"page": true, "live": true, "words": true}
 
 // wordPlace is where a word of the format stands, in its table of the document.
@@ -43,7 +43,7 @@ func sizeOfType(t *testing.T, name string) int {
 
 // The tables of the specification agree with the code: every word of the code is in them, and nothing
 // else.
-func TestLayoutDocument(t *testing.T) {
+func TestLayoutIsThatOfTheSpecification(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
 	seen := make(map[string]wordPlace)
 	for _, path := range documents {
@@ -86,7 +86,7 @@ func TestLayoutDocument(t *testing.T) {
 }
 
 // The message of the socket NAME.live is laid out as the specification says.
-func TestLiveMessageLayout(t *testing.T) {
+func TestLiveMessageIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile(documents[0])
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestLiveMessageLayout(t *testing.T) {
 }
 
 // The specification is read beside code: no line of it is longer than 120 characters.
-func TestDocumentLines(t *testing.T) {
+func TestSpecificationHasNoLongLine(t *testing.T) {
 	for _, path := range documents {
 		text, err := os.ReadFile(path)
 		if err != nil {

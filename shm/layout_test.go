@@ -82,7 +82,7 @@ var structs = map[string]struct {
 }
 
 // The structs that are laid over the file stand where layout.go says.
-func TestOverlays(t *testing.T) {
+func TestStructsMatchTheOffsetsOfTheLayout(t *testing.T) {
 	for table, s := range structs {
 		if int(s.typ.Size()) != s.size {
 			t.Errorf("%s is %d bytes, want %d", s.typ, s.typ.Size(), s.size)
@@ -106,7 +106,7 @@ func TestOverlays(t *testing.T) {
 }
 
 // The parts of a segment stand where layout.go says, and fill it.
-func TestSegments(t *testing.T) {
+func TestSegmentPartsFillTheSegment(t *testing.T) {
 	for _, s := range []any{blocksMem{}, recordsMem{}} {
 		if n := reflect.TypeOf(s).Size(); n != segmentSize {
 			t.Errorf("%T is %d bytes, want %d", s, n, segmentSize)
@@ -137,7 +137,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-func TestSequenceWords(t *testing.T) {
+func TestNextSeqRaisesTheEpochOnlyForAFreedCounter(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		s    uint64

@@ -48,7 +48,7 @@ func liveMirror(t testing.TB) (*Writer, *Reader, Handle) {
 }
 
 // Without a socket, and with one of a writer that has ended, the error names the next step.
-func TestLiveWithoutSocket(t *testing.T) {
+func TestLiveWithoutASocketNamesTheNextStep(t *testing.T) {
 	_, r, h := liveMirror(t)
 	if _, err := r.Live(h); !errors.Is(err, ErrNoLive) || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mirror.live_mode") {
 		t.Errorf("without a socket: %v", err)
@@ -72,7 +72,7 @@ func TestLiveWithoutSocket(t *testing.T) {
 }
 
 // A socket that sends something else, or nothing, costs its reader an error within bounded time, and no descriptor.
-func TestHostileLiveSockets(t *testing.T) {
+func TestHostileLiveSocketsCostAnErrorInBoundedTime(t *testing.T) {
 	page := os.Getpagesize()
 	lies := func(change func(m *LiveMap)) func(m LiveMap) ([]byte, []int) {
 		return func(m LiveMap) ([]byte, []int) {
@@ -166,7 +166,7 @@ func openFiles(t testing.TB) int {
 }
 
 // A reader refuses a socket of a user that it does not trust.
-func TestLiveSocketOfAnotherUser(t *testing.T) {
+func TestLiveSocketOfAnUntrustedUserIsRefused(t *testing.T) {
 	need.Root(t)
 	_, r, h := liveMirror(t)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -195,7 +195,7 @@ func TestLiveSocketOfAnotherUser(t *testing.T) {
 }
 
 // A writer removes the socket that an earlier writer left beside its mirror, and no other file of that name.
-func TestCreateRemovesOnlyItsSocket(t *testing.T) {
+func TestCreateRemovesOnlyASocketOfThisUser(t *testing.T) {
 	socket := func(path string) error {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -70,7 +70,7 @@ func mustLive(t testing.TB, r *Reader, h Handle) Live {
 }
 
 // A live view returns the kernel's count on top of the base, and none once the slot may be another counter's.
-func TestLive(t *testing.T) {
+func TestLiveReturnsTheKernelsCountOnTopOfItsBase(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		then func(w *Writer, k *kernel, h Handle) error
@@ -178,7 +178,7 @@ func TestGivenUpMirrorHasNoLiveView(t *testing.T) {
 
 // A slot that is met between the kernel's two stores is read as it was before them where stores become visible in
 // order, and is not read elsewhere, within a bounded number of attempts.
-func TestLiveBetweenTwoStores(t *testing.T) {
+func TestLiveReadsASlotBetweenItsTwoStores(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	k := newKernel(r)
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -193,7 +193,7 @@ func TestLiveBetweenTwoStores(t *testing.T) {
 }
 
 // A writer that stopped in the middle of a change keeps no reader waiting, and the next writer ends the live view.
-func TestLiveOfAKilledWriter(t *testing.T) {
+func TestLiveOfAKilledWriterEndsWithTheNextOne(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	k := newKernel(r)
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -219,7 +219,7 @@ func TestLiveOfAKilledWriter(t *testing.T) {
 
 // A counter's slot is taken away and given to others, its base changes, and packets are counted all the while: a reader
 // gets a total that the counter has had since the last one, or an error.
-func TestLiveDuringChanges(t *testing.T) {
+func TestLiveReturnsNoTotalOfAnotherCounter(t *testing.T) {
 	const changes, step = 3000, 1 << 20 // step: from the base of one owner of a slot to the next one's
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	k := newKernel(r)

@@ -9,7 +9,7 @@ import (
 )
 
 // The mapping lives as long as a Counter does, and no longer.
-func TestMappingLifetime(t *testing.T) {
+func TestMappingLivesAsLongAsItsCounters(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))
 	h := mustAdd(t, w, Entry{Name: "a"})

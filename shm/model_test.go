@@ -37,7 +37,7 @@ type machine struct {
 }
 
 // The writer and the reader behave as a plain map does, through takeovers.
-func TestModel(t *testing.T) {
+func TestMirrorBehavesAsAMapThroughTakeovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		last, v := newHeap(t, 4, 8)
 		v.ready()
@@ -275,7 +275,7 @@ func (k *machine) check(t *rapid.T) {
 			t.Fatalf("entry %q is not in the model", got.Name)
 		}
 		want := c.entry
-		want.AddedAt, want.Text = got.AddedAt, got.Text // time, and text that is cut: see TestAddRefuses
+		want.AddedAt, want.Text = got.AddedAt, got.Text // time, and text that is cut: see TestAddRefusesEntriesThatDoNotFit
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("entry %+v, want %+v", got, want)
 		}

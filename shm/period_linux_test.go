@@ -8,7 +8,7 @@ import (
 
 // The header tells the poll period until the writer changes it, also in a file that is made anew. The next writer tells
 // none until it knows its own.
-func TestPollPeriodInTheHeader(t *testing.T) {
+func TestHeaderTellsThePollPeriodUntilTheNextWriter(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, HeartbeatPeriod: patience})
 	r := mustOpen(t, path)

@@ -19,7 +19,7 @@ import (
 
 // The owner of a file changes its words all the time while a reader opens it and uses it:
 // no panic, no fault. The reader copies the header once, validates the copy, and uses the copy.
-func TestHeaderRaces(t *testing.T) {
+func TestReaderSurvivesAHeaderThatKeepsChanging(t *testing.T) {
 	opens := times.Of(t, "FLOWTALLY_HEADER_OPENS", 1e5, 2000)
 	for _, tt := range []struct {
 		name            string

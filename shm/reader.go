@@ -149,10 +149,9 @@ func (r *Reader) scan(changes uint64) (map[string]Handle, error) {
 
 // Entries lists the live counters in the order of their indices.
 //
-// While a Writer.Exchange swaps counters, Entries waits and looks again, up to 64 times, so that it finds each
-// counter that goes on exactly once. After that, as beside a writer that was killed or stopped in the swap, the
-// list has no counter twice but may miss counters of the exchange. The same is true of Find, Lookup and
-// Catalogue.
+// While a Writer.Exchange swaps counters, Entries waits and scans again, up to 64 times, to find each continuing
+// counter exactly once. If the swap lasts longer, for example because the writer was killed in it, Entries still
+// lists no counter twice, but may miss counters of the exchange. Find, Lookup and EntryWatcher behave likewise.
 func (r *Reader) Entries() ([]Entry, error) {
 	var out []Entry
 	err := r.guard(func() (err error) {

@@ -27,7 +27,7 @@ func webMirror(t *testing.T) (path string, w *Writer, web Entry) {
 
 // A mirror that is cut short while it grows faults no control call, before and after the segment's
 // space is reserved; the new mirror has all the slots.
-func TestCutShortWhileItGrows(t *testing.T) {
+func TestMirrorCutShortWhileItGrowsIsRemade(t *testing.T) {
 	needFaultAddress(t)
 	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
 		for _, length := range []int64{0, headerSize} {
@@ -158,7 +158,7 @@ func TestHolesAreNoticed(t *testing.T) {
 }
 
 // A header that was overwritten with its high-water marks keeps no reader from ErrStale.
-func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
+func TestRemakeMarksAFileWithAnOverwrittenHeader(t *testing.T) {
 	path, w, e := webMirror(t)
 	c, err := mustOpen(t, path).Counter(e.Handle)
 	if err != nil {
@@ -190,7 +190,7 @@ func TestIntactTakesTheLockAgain(t *testing.T) {
 }
 
 // A Wait by name that sleeps while the file is cut short goes on in the one that is made anew.
-func TestWaitByNameOverACutFile(t *testing.T) {
+func TestWaitByNameContinuesAfterItsFileIsCut(t *testing.T) {
 	needFaultAddress(t)
 	path, w, e := webMirror(t)
 	in, err := OpenPath(path, ReaderOptions{})
@@ -234,7 +234,7 @@ func TestWaitByNameOverACutFile(t *testing.T) {
 }
 
 // A device segment that is cut short faults no method of its slots, inside a cycle or not.
-func TestCutDeviceSegment(t *testing.T) {
+func TestCutDeviceSegmentFaultsNoCall(t *testing.T) {
 	needFaultAddress(t)
 	path := mirrorPath(t)
 	w, err := Create(Options{Path: path, History: -1}) // not checked at the end: its device segment is no more

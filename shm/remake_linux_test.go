@@ -58,7 +58,7 @@ var damages = []struct {
 
 // A mirror that was damaged is made anew from the entries of the writer's caller: handles stay, the
 // names are followed, and the next cycle shows the totals.
-func TestRemake(t *testing.T) {
+func TestRemakeKeepsHandlesAndNames(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
 			path := mirrorPath(t)

@@ -83,7 +83,7 @@ func TestReplacedMirrorIsStale(t *testing.T) {
 
 // Whatever comes and goes, all blocks of a segment that are in use keep one parity, so
 // that a snapshot copies each segment in one piece.
-func TestParityIsKept(t *testing.T) {
+func TestBlocksOfASegmentKeepOneParity(t *testing.T) {
 	w, r := heapMirror(t, 3*SegmentLen, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
 	rnd := seed.Rand(t)

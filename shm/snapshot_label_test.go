@@ -52,7 +52,7 @@ func TestSnapshotLabelCoversEachBlock(t *testing.T) {
 }
 
 // A run of blocks stands only while none of them is published, and while none was taken by its intent word.
-func TestRunOfBlocksStands(t *testing.T) {
+func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	w, r := heapMirror(t, 4*BlockLen, 0, 0, Options{})
 	addN(t, w, 4*BlockLen, false)
 	list, err := r.v.segments()

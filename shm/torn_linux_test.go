@@ -263,7 +263,7 @@ func (x *tornReader) String() string {
 		x.reads.Load(), x.changes.Load(), x.gone.Load(), x.same, x.snaps, x.records, x.lost)
 }
 
-func TestTornReads(t *testing.T) {
+func TestReadsAcrossProcessesAreNeverTorn(t *testing.T) {
 	usual := 20_000_000
 	if raceEnabled { // the detector does not see a mapped file, and takes its time
 		usual = 1e6
@@ -345,7 +345,7 @@ func TestTornReads(t *testing.T) {
 }
 
 // The same inside one process, over heap memory that the race detector sees.
-func TestTornReadsInProcess(t *testing.T) {
+func TestReadsInOneProcessAreNeverTorn(t *testing.T) {
 	w, r := heapMirror(t, tornCounters, 2, 256, tornOptions)
 	var done atomic.Bool
 	var wg sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestOverlays), and are
+// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestStructsMatchTheOffsetsOfTheLayout), and are
 // integers alone, so that any bytes are a valid value. Code accesses a word that another process may write meanwhile by
 // sync/atomic or by the functions of mem_*.go, never by plain Go loads and stores.
 

@@ -22,7 +22,7 @@ import (
 // Attacks of another user on waiters: write to the page, cut it, punch it, give it another name, wake
 // and move its sleepers. A user outside the group can do nothing. A member can do nothing to the page;
 // it is trusted not to take wakes, and where it does, waiters look by themselves in time.
-func TestWaitBesideHostileUsers(t *testing.T) {
+func TestHostileUsersDelayNoWaiterForLong(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "cc")
 	const group, user = 54321, 54322

@@ -264,7 +264,7 @@ func TestWaitFallsAsleepInTime(t *testing.T) {
 // The orders that the protocol rests on, one by one: a waiter is held at a point
 // of its way, while the writer ends the cycle that the waiter is for, whole or up to
 // between the word and the wake. Whichever way it went on, it must not sleep.
-func TestWaitInterleaved(t *testing.T) {
+func TestWaitSleepsThroughNoCycleInAnyInterleaving(t *testing.T) {
 	w, r, h := waitMirror(t, Options{})
 	n := uint64(1)
 	for _, at := range []string{"wait-word", "wait-value", "wait-asleep"} {

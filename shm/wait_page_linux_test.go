@@ -19,7 +19,7 @@ import (
 )
 
 // A cycle without a sleeper changes the word, and allocates nothing.
-func TestNobodyWaits(t *testing.T) {
+func TestCycleWithoutASleeperAllocatesNothing(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	word := *w.waker.page.Load().word
 	if n := testing.AllocsPerRun(100, func() { w.waker.due = 0; publishOne(w, h, patterned(2)) }); n != 0 {
@@ -134,7 +134,7 @@ func wakesOne(t *testing.T, w *Writer, r *Reader, h Handle) {
 }
 
 // A process that may not read the page is told, and looks once per cycle.
-func TestPageIsForItsGroup(t *testing.T) {
+func TestProcessOutsideTheGroupLooksOncePerCycle(t *testing.T) {
 	need.Root(t)
 	const group, user = 54321, 54322
 	w, _, h := waitMirror(t, Options{WaitGroup: group})
@@ -199,7 +199,7 @@ func TestPageIsForItsGroup(t *testing.T) {
 }
 
 // A group that was asked for and cannot be given is an error, and the mirror as it was.
-func TestPageOfAnotherGroup(t *testing.T) {
+func TestUnusableWaitGroupLeavesTheMirrorAsItWas(t *testing.T) {
 	need.Root(t)
 	path := mirrorPath(t)
 	if err := os.Chown(filepath.Dir(path), 54322, -1); err != nil {
@@ -221,7 +221,7 @@ func TestPageOfAnotherGroup(t *testing.T) {
 
 // A file in the page's place is neither mapped by a waiter nor written to by the next writer, which
 // replaces it.
-func TestPageOfSomebodyElse(t *testing.T) {
+func TestPageOfAnotherUserIsNeitherMappedNorWritten(t *testing.T) {
 	need.Root(t) // to give files away
 	w, r, h := waitMirror(t, Options{})
 	path := waitPath(w.path)

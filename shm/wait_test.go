@@ -14,7 +14,7 @@ import (
 )
 
 // The results of a Wait when the following happens after it began to sleep.
-func TestWaitEnds(t *testing.T) {
+func TestWaitEndsWithTheReasonOfItsEnd(t *testing.T) {
 	long := Options{HeartbeatPeriod: time.Hour, CoolDown: -1}
 	for _, tt := range []struct {
 		name      string
@@ -142,7 +142,7 @@ func publishOne(w *Writer, h Handle, v Value) {
 	w.EndCycle(Now())
 }
 
-func TestWaitChange(t *testing.T) {
+func TestWaitChangeEndsOnlyAtOtherNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		since, shown Value
@@ -172,7 +172,7 @@ func TestWaitChange(t *testing.T) {
 }
 
 // A mirror whose header has generation 0, the generation of no page: no reader sleeps on a page.
-func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
+func TestWaitSleepsOnNoPageOfGenerationZero(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	generation := w.v.hdr.generation
@@ -186,7 +186,7 @@ func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
 }
 
 // A waiter never outlasts its mirror's reader, nor a handle that no counter has.
-func TestWaitRefuses(t *testing.T) {
+func TestWaitRefusesAClosedReaderAndAnUnknownHandle(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	for _, none := range []Handle{{h.Index, h.Generation + 1}, {h.Index + 1, 1}, {1 << 30, 1}} {
@@ -222,7 +222,7 @@ func TestWaitRefuses(t *testing.T) {
 }
 
 // A waiter that is not woken learns how long a cycle is, within bounds.
-func TestPace(t *testing.T) {
+func TestPaceLearnsTheCycleWithinBounds(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	type seen struct {
 		cycle    uint64
@@ -262,7 +262,7 @@ func TestPace(t *testing.T) {
 
 // The page of waiters is laid out as the document says: every word of the code is in its
 // table, and nothing else.
-func TestPageLayout(t *testing.T) {
+func TestPageLayoutIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile("../docs/mirror-format.md")
 	if err != nil {
 		t.Fatal(err)

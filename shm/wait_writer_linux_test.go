@@ -128,7 +128,7 @@ func TestWaitIsEndedByItsWriter(t *testing.T) {
 // A waiter that slept through the death of a writer is woken by the next one,
 // which goes on with the page. Where the page is gone, or the next writer makes none, it
 // notices by looking.
-func TestWaitOverATakeover(t *testing.T) {
+func TestWaitIsWokenByTheNextWriter(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		page  func(path string) error
@@ -173,7 +173,7 @@ func TestWaitOverATakeover(t *testing.T) {
 }
 
 // Another file takes the name while a waiter sleeps on the old one.
-func TestWaitOverReplacement(t *testing.T) {
+func TestWaitEndsStaleWhenItsFileIsReplaced(t *testing.T) {
 	o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
 	next := func(t *testing.T, done chan error) {
 		t.Helper()
@@ -226,7 +226,7 @@ func TestWaitOverReplacement(t *testing.T) {
 }
 
 // The mirror is cut short by its owner under a sleeper: it ends, and nothing faults.
-func TestWaitOnACutMirror(t *testing.T) {
+func TestWaitOnACutMirrorEndsWithoutAFault(t *testing.T) {
 	needFaultAddress(t)
 	_, r, h := killable(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	done := fallAsleep(t, newSleeper(r), h, 2)
@@ -251,7 +251,7 @@ func TestWaitOnACutMirror(t *testing.T) {
 }
 
 // A waiter in another process sleeps by other threads and another mapping.
-func TestWaitInAnotherProcess(t *testing.T) {
+func TestWaitInAnotherProcessIsWoken(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	cmd := child("wait", w.path, "FLOWTALLY_SHM_THRESHOLD=1000")
 	out, err := cmd.StdoutPipe()
@@ -303,7 +303,7 @@ func elsewhere(t *testing.T, w *Writer, flags uintptr) string {
 
 // A waiter in a container: another PID, IPC, network and mount namespace, and the
 // mirror through a bind mount under another path.
-func TestWaitInAContainer(t *testing.T) {
+func TestWaitInAContainerIsWoken(t *testing.T) {
 	if os.Getenv(emulator) != "" {
 		t.Skip("the emulator does not make namespaces")
 	}
@@ -330,7 +330,7 @@ func TestWaitInAContainer(t *testing.T) {
 }
 
 // A container with a read-only mount is woken as any other: nothing is written.
-func TestWaitOnAReadOnlyMount(t *testing.T) {
+func TestWaitOnAReadOnlyMountIsWoken(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	r := mustOpen(t, elsewhere(t, w, unix.MS_RDONLY))
 	if err := r.Wakeable(); err != nil {
@@ -345,7 +345,7 @@ func TestWaitOnAReadOnlyMount(t *testing.T) {
 }
 
 // Latency counters are waited for in the same way.
-func TestWaitOnALatencyCounter(t *testing.T) {
+func TestWaitOnALatencyCounterIsWoken(t *testing.T) {
 	w, r, _ := waitMirror(t, Options{})
 	h := mustAdd(t, w, Entry{Name: "fast", Latency: true})
 	missed := int64(0)
@@ -367,7 +367,7 @@ func TestWaitOnALatencyCounter(t *testing.T) {
 }
 
 // Where there is no futex to sleep on, a waiter naps and looks.
-func TestWaitWithoutAFutex(t *testing.T) {
+func TestWaitWithoutAFutexLooksByItself(t *testing.T) {
 	w, r, h := waitMirror(t, Options{})
 	s := newSleeper(r)
 	s.futex = func(*uint32, uint32, int64, uint32) syscall.Errno { return syscall.ENOSYS }
@@ -386,7 +386,7 @@ func TestWaitWithoutAFutex(t *testing.T) {
 }
 
 // A waiter sleeps on while the mirror grows, and is woken by the first cycle after it.
-func TestWaitOverGrowth(t *testing.T) {
+func TestWaitOverGrowthIsWoken(t *testing.T) {
 	w := mustCreate(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	publishOne(w, h, patterned(1))

@@ -7,7 +7,7 @@ import (
 
 // A Ticker ticks, is kicked before and during a Wait, changes its period, drops the ticks that were not waited for, and
 // ends a Wait when it is closed, whatever its mechanism.
-func TestTicker(t *testing.T) {
+func TestTickerTicksKicksAndDropsMissedTicks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		make func() *Ticker
@@ -68,7 +68,7 @@ func TestTicker(t *testing.T) {
 }
 
 // The goroutine that waits and the goroutines that reset and kick need no lock.
-func TestTickerIsForManyGoroutines(t *testing.T) {
+func TestTickerMayBeResetFromAnyGoroutine(t *testing.T) {
 	k := New()
 	k.Reset(time.Hour)
 	done := make(chan struct{})

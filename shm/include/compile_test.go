@@ -96,7 +96,7 @@ func TestHeadersCompileClean(t *testing.T) {
 
 // A program may include headers of the system first, as most do: with -std=gnu11, the default of the compilers,
 // and with the library. With -std=c11 the system hides declarations that the headers need, and the compiler prints the remedy.
-func TestHeadersBehindSystemHeaders(t *testing.T) {
+func TestHeadersCompileAfterSystemHeaders(t *testing.T) {
 	need.Tool(t, "cc")
 	program := filepath.Join(t.TempDir(), "late.c")
 	text := "#include <stdio.h>\n#include <unistd.h>\n" +

@@ -51,7 +51,7 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 const headerSize = 65536
 
 // Files that are no mirrors are refused by name, and opening never hangs.
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRefusesFilesThatAreNoMirrors(t *testing.T) {
 	dump := sanitized(t, "dump")
 	path, w := newMirror(t, shm.Options{Counters: 64})
 	add(t, w, shm.Entry{Name: "a"})

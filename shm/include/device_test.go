@@ -15,7 +15,7 @@ import (
 // A device in C, which has only the segment, counts in words that a reader in C
 // reads through the catalogue: exactly, over wraps, while the mirror
 // grows. Go reads the same.
-func TestDeviceWordsInC(t *testing.T) {
+func TestCReadsDeviceWordsExactly(t *testing.T) {
 	const ops, limit, base, growths = 100_000, 999, 1 << 40, 3
 	program := sanitized(t, "device")
 	path, w := newMirror(t, shm.Options{History: 16})

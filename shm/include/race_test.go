@@ -41,7 +41,7 @@ func race(t *testing.T, program, mode, path string, times int, more ...string) (
 
 // Words of the header and of the catalogue that change while a reader opens the file, and
 // afterwards, lead it nowhere: it copies the header once, and uses the copy.
-func TestHeaderRacesInC(t *testing.T) {
+func TestCSurvivesAHeaderThatKeepsChanging(t *testing.T) {
 	small, w := newMirror(t, shm.Options{History: 2})
 	h := add(t, w, shm.Entry{Name: "c17"})
 	w.BeginCycle()
@@ -81,11 +81,11 @@ func TestHeaderRacesInC(t *testing.T) {
 
 // A file that is cut short while every function runs makes results, and no signal, of a
 // program that asked for the guard.
-func TestTruncationRacesInC(t *testing.T) {
+func TestCSurvivesTruncationInEveryFunction(t *testing.T) {
 	race(t, racer(t), "cut", raced(t), times.Of(t, "FLOWTALLY_RACE_CUTS", 100, 10))
 }
 
 // Threads that meet a segment at the same time use one mapping of it, and ft_close leaves none.
-func TestThreadsMeetTheSameSegments(t *testing.T) {
+func TestThreadsShareOneMappingOfASegment(t *testing.T) {
 	race(t, racer(t), "meet", raced(t), times.Of(t, "FLOWTALLY_RACE_MEETINGS", 1000, 100))
 }

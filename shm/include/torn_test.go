@@ -16,7 +16,7 @@ import (
 
 // Two readers in C and two in Go against a writer at full speed: no read is
 // torn, and no value goes back.
-func TestNoTornReads(t *testing.T) {
+func TestNoReadIsTornInCAndGo(t *testing.T) {
 	torn := build(t, "torn")
 	reads, least := uint64(times.Of(t, "FLOWTALLY_TORN_READS", 2e7, 2e7)), 2*time.Second // of all readers together
 	if testing.Short() {

@@ -34,7 +34,7 @@ func show(w *shm.Writer, h shm.Handle, v shm.Value) {
 // Waiters in C and in Go beside the same writer: no wake is missed, and none is
 // too early. A sleep in C is a missed wake when it lasted until it would have
 // looked by itself, and the cycle that it was for had ended before.
-func TestCWaitsBesideGo(t *testing.T) {
+func TestCAndGoWaitersMissNoWake(t *testing.T) {
 	const waiters, values = 3, 1 << 22
 	waits, random := 1000, seed.Rand(t)
 	if testing.Short() {
@@ -116,7 +116,7 @@ func waitGo(t *testing.T, path string, h shm.Handle, waits int, seed uint64) {
 }
 
 // The results of ft_wait and ft_wait_change when the following happens in their sleep.
-func TestCWaitAnswers(t *testing.T) {
+func TestCWaitEndsWithTheReasonOfItsEnd(t *testing.T) {
 	program := build(t, "wait", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	const minute = "60000000000"
 	for _, tt := range []struct {

@@ -2,7 +2,7 @@
 //
 // # Parts
 //
-// source reads a mirror: it follows the entries (shm.Catalogue), the history, and the file that takes the
+// source reads a mirror: it follows the entries (shm.EntryWatcher), the history, and the file that takes the
 // mirror's name. Its rows are the counters, in order of name. table chooses from the rows: filter, order,
 // cursor and window. model is the state of the screen; update changes it by messages of bubbletea; view
 // draws it. No part but the source reads the mirror, and no part but the view knows cells of the terminal.

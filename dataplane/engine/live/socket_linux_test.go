@@ -84,7 +84,7 @@ func check(t *testing.T, path string, h shm.Handle) (shm.Live, error) {
 
 // The socket hands out the map to each client, also when others hang, write or have gone, when its name was
 // removed, and until it is closed. A mapping outlives it, and the descriptor that it was given.
-func TestLiveSocket(t *testing.T) {
+func TestLiveSocketServesEachClientUntilClose(t *testing.T) {
 	m := counters(t)
 	path, h := mirror(t)
 	name := shm.LivePath(path)
@@ -219,7 +219,7 @@ func TestUnreadMessagesStarveNoOther(t *testing.T) {
 
 // A path that no socket can have is refused with the length that one can have, and a group of which the process is no
 // member leaves no file.
-func TestLiveSocketRefused(t *testing.T) {
+func TestLiveSocketRefusesLongPathsAndForeignGroups(t *testing.T) {
 	m := counters(t)
 	path, _ := mirror(t)
 	_, err := Listen(Options{Path: filepath.Join(filepath.Dir(path), strings.Repeat("d", 80)+".live"), Map: m, Mode: 0o600})

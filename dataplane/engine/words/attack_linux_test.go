@@ -22,7 +22,7 @@ import (
 
 // Words are reserved and released 10,000 times in turn, and a program takes them now and then. No descriptor is left, and
 // the counter beside them is not changed.
-func TestManyReservationsInTurn(t *testing.T) {
+func TestManyReservationsLeaveNoDescriptor(t *testing.T) {
 	n := 10_000
 	if testing.Short() {
 		n = 1000
@@ -77,7 +77,7 @@ func openFiles(t *testing.T) int {
 }
 
 // A name is either refused, or its words can be taken under it.
-func TestOddNamesOfWords(t *testing.T) {
+func TestOddNamesAreRefusedOrCanBeTaken(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "first")
 	for _, name := range []string{
@@ -126,7 +126,7 @@ func TestTwoInstancesHaveTheirOwnWords(t *testing.T) {
 
 // An instance is started again while a program counts on in its words: the total goes on from the value that was
 // published, and the program, which keeps its memory, changes no counter until it takes words anew.
-func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
+func TestRestartUnderAProgramKeepsThePublishedTotal(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	w := take(t, path, "app")
@@ -173,7 +173,7 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 }
 
 // The mirror grows while a program writes its words: each operation is counted once, and a reader attaches once.
-func TestMirrorGrowsUnderAProgram(t *testing.T) {
+func TestGrowthUnderAProgramCountsEachOperationOnce(t *testing.T) {
 	path := mirror(t)
 	svc, err := engine.New(t.Context(), dataplane.Config{
 		Instance: "words", Words: []string{"app"}, Backend: flow.Sim, Mirror: dataplane.MirrorConfig{Path: path, History: -1},

@@ -19,7 +19,7 @@ import (
 
 // The total of a counter never goes down, and never jumps by the range of a word, whatever its owner writes there: it
 // stands still, then goes on with one discontinuity.
-func TestWordsThatGoBackwards(t *testing.T) {
+func TestWordsThatGoBackwardsNeverLowerTheTotal(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		limit uint64

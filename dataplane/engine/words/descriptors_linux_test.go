@@ -24,7 +24,7 @@ const takeEnv = "FLOWTALLY_TEST_TAKE"
 
 // A program that has no descriptor left for the words learns that, in Go and in C. The words are free, and the total
 // has no discontinuity.
-func TestProgramWithoutDescriptors(t *testing.T) {
+func TestProgramWithoutDescriptorsLeavesTheWordsFree(t *testing.T) {
 	if path := os.Getenv(takeEnv); path != "" {
 		next, err := unix.Dup(0)
 		if err == nil {
@@ -53,7 +53,7 @@ func TestProgramWithoutDescriptors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestProgramWithoutDescriptors$")
+	child := exec.Command(os.Args[0], "-test.run=^TestProgramWithoutDescriptorsLeavesTheWordsFree$")
 	child.Env = append(os.Environ(), takeEnv+"="+path)
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "result: true") {
 		t.Errorf("Go: %v\n%s", err, out)

@@ -112,7 +112,7 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 }
 
 // Requests that no program of ours sends are refused, and the socket serves the next client.
-func TestHostileRequests(t *testing.T) {
+func TestHostileRequestsAreRefused(t *testing.T) {
 	path := mirror(t)
 	instance(t, path, "app")
 	good := shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: math.MaxUint64}
@@ -153,7 +153,7 @@ func TestHostileRequests(t *testing.T) {
 
 // Clients that connect and send nothing, or hold as many connections as they can, keep no program from its words for
 // longer than a client may take over its request.
-func TestSilentClients(t *testing.T) {
+func TestSilentClientsDelayNoProgramForLong(t *testing.T) {
 	path := mirror(t)
 	instance(t, path, "app")
 	for range 300 { // more than are served at a time

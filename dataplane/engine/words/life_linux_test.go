@@ -22,7 +22,7 @@ import (
 
 // Words that are given back are free at once, and the total goes on without a discontinuity. The words of a program that
 // ended otherwise are abandoned, and can be taken after the cool-down.
-func TestWordsGoRound(t *testing.T) {
+func TestReturnedWordsAreFreeAndAbandonedOnesCoolDown(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	r := shmtest.MustOpen(t, path)
@@ -88,7 +88,7 @@ func TestWordsGoRound(t *testing.T) {
 }
 
 // Reserving refuses names that exist and too many words, and a counter that is released is gone for its readers.
-func TestReserving(t *testing.T) {
+func TestReserveRefusesTakenNamesAndTooManyWords(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	ctx := t.Context()
@@ -138,8 +138,8 @@ func TestReserving(t *testing.T) {
 	}
 }
 
-// TestApplyAfterWordsChanged: words that calls have reserved or released are no difference from the file.
-func TestApplyAfterWordsChanged(t *testing.T) {
+// TestReservedWordsAreNoDifferenceForApply: words that calls have reserved or released are no difference from the file.
+func TestReservedWordsAreNoDifferenceForApply(t *testing.T) {
 	cfg := dataplane.Config{
 		Instance: "words", Words: []string{"file", "gone"}, Backend: flow.Sim,
 		Mirror: dataplane.MirrorConfig{Path: mirror(t), History: -1}, Poll: dataplane.PollConfig{Period: time.Millisecond},

@@ -124,7 +124,7 @@ func TestSpoiltWordsAreGivenBackWithADiscontinuity(t *testing.T) {
 
 // A poll between the last read of words that are given back and the end of giving them back publishes no more than the
 // total that stays.
-func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
+func TestNoPollPublishesMoreThanTheReturnedTotal(t *testing.T) {
 	u := restingInstance(t)
 	w := take(t, u.path, "app")
 	w.Add(100, 10)
@@ -152,7 +152,7 @@ func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
 
 // A word above its limit stops the counter until the next look after the mirror: it goes on from its total, with a
 // discontinuity, and again when the word is within its limit.
-func TestWordsAboveTheirLimitGoOn(t *testing.T) {
+func TestWordsAboveTheirLimitContinueWithADiscontinuity(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	r := shmtest.MustOpen(t, path)
@@ -191,7 +191,7 @@ func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 }
 
 // Add goes on at 0 past the limit of the words, as a device does, and the total goes on.
-func TestAddGoesOnAtZeroPastTheLimit(t *testing.T) {
+func TestAddWrapsAtTheLimitAndTheTotalContinues(t *testing.T) {
 	const limit = 1<<24 + 99
 	for _, tt := range []struct{ limit, first, add uint64 }{
 		{limit, 0, 8_000_000},
