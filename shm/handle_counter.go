@@ -11,11 +11,11 @@ import (
 // Load is the hot path. It allocates nothing and makes no call unless the writer has published since the last Load. On
 // amd64 the compiler inlines it.
 type HandleCounter struct {
-	cur  *Value  // the value in the copy that was current under last
+	cur  *Value  // the value in the copy that last makes current
 	seq  *uint64 // the sequence word of the block or record
-	last uint64  // the sequence word at the last read; 0: unknown (no published word is 0)
+	last uint64  // the sequence word at the last read; 0: take the slow way (no published word is 0)
 
-	slots    [2]*Value // the two places of the value, by the parity of the sequence word
+	slots    [2]*Value // the value in each of the two copies; the low bit of the sequence word selects one
 	identity *uint64   // of the entry
 	handle   Handle
 	v        *view // keeps the memory mapped
@@ -42,9 +42,9 @@ func (v *view) counter(h Handle) (HandleCounter, error) {
 // Handle returns the handle that the counter was made from.
 func (c *HandleCounter) Handle() Handle { return c.handle }
 
-// load is the slow form of Load, for a sequence word that has moved: the block was published, one of its
-// counters was freed, or the file was given up, which moves every sequence word too. ErrStale: the file was
-// given up. ErrGone: the handle's counter was removed. ErrBusy: each of maxTries tries met a publish.
+// load is the slow form of Load, for a sequence word that has moved: the writer has published the block, freed
+// one of its counters, or given the file up, which moves every sequence word. ErrStale: the writer gave the
+// file up. ErrGone: it removed the counter. ErrBusy: it published during each of maxTries tries.
 //
 //go:noinline
 func (c *HandleCounter) load() (Value, error) {
@@ -52,17 +52,19 @@ func (c *HandleCounter) load() (Value, error) {
 	for range maxTries {
 		s := atomic.LoadUint64(c.seq) // barrier read-acquire
 
-		// The mark is loaded behind the sequence word. Giving a file up stores the mark first, then moves the words:
-		// a reader that sees a moved word sees the mark too.
+		// The writer gives a file up by storing the mark first, and then moving the words, each with release. We load in
+		// the other order, the word with acquire: if we saw a moved word, we see the mark too.
 		if err := c.v.stale(); err != nil {
 			c.last = 0
 			return Value{}, err
 		}
 
-		// A new epoch says that a counter of the block was freed since the last read. The entry is loaded while the
-		// sequence word is s. RETIRED is stored before the publish that raises the epoch, so LIVE here means that the
-		// copy under s is not of a later user of the slot. (barrier identity-acquire, idle: read-fence orders the load
-		// too.)
+		// A new epoch means that a counter of the block was freed since the last read, perhaps ours. The writer stores
+		// RETIRED before it publishes the sequence word of the new epoch with release. We have loaded that word with
+		// acquire, so if our counter was the one, we load RETIRED here or something later. LIVE of our generation
+		// proves that the copy under s does not yet belong to the slot's next counter. This must hold for the s that we
+		// return the value under, so each try compares again. (barrier identity-acquire, idle: read-fence orders this
+		// load before the second look at the sequence word.)
 		if c.last == 0 || epochOf(s) != epochOf(c.last) {
 			if atomic.LoadUint64(c.identity) != identity(entLive, c.handle.Generation) {
 				c.last = 0
@@ -72,14 +74,14 @@ func (c *HandleCounter) load() (Value, error) {
 
 		p := c.slots[s&1]
 		v := loadValue(p)
-		loadFence() // barrier read-fence
+		loadFence() // barrier read-fence: the three words before the second look at the sequence word
 		if atomic.LoadUint64(c.seq) != s {
 			continue
 		}
 
 		c.cur, c.last = p, s
 		if epochOf(s) == epochMax {
-			c.last = 0 // a saturated epoch no longer rises: compare the identity each time
+			c.last = 0 // a saturated epoch no longer tells of freed counters: compare the identity each time
 		}
 		return v, nil
 	}
