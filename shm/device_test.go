@@ -287,21 +287,21 @@ func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, r, hs, s := setUp(t)
 			c, err := r.claim(r.v.slot(hs[0].Index), r.device)
-			if err != nil || !r.v.slot(hs[0].Index).stands(hs[0], &c) || c.slot != s.mem() {
+			if err != nil || !r.v.slot(hs[0].Index).confirms(hs[0], &c) || c.slot != s.mem() {
 				t.Fatal(err)
 			}
-			if r.v.slot(hs[0].Index).stands(Handle{Index: hs[0].Index, Generation: 7}, &c) {
+			if r.v.slot(hs[0].Index).confirms(Handle{Index: hs[0].Index, Generation: 7}, &c) {
 				t.Error("stands for another generation")
 			}
 			if err := change(w, hs, s); err != nil {
 				t.Fatal(err)
 			}
-			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).confirms(hs[0], &c) {
 				t.Error("the slot is still taken for the counter's")
 			}
 			// The seq of the next user, under an entry that was read before.
 			c.seq = atomic.LoadUint64(&c.slot.seq) | 1
-			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).confirms(hs[0], &c) {
 				t.Error("another's seq is taken for the counter's")
 			}
 		})

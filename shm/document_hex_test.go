@@ -36,7 +36,7 @@ var hexParts = []struct {
 // hexSection is section 4.
 func hexSection(b []byte) string {
 	var out strings.Builder
-	out.WriteString("## 4. A file by its bytes\n\nParts of the golden file, `shm/testdata/v1.mirror.gz`, in a little-endian dump. " +
+	out.WriteString("## 4. A file by its bytes\n\nParts of the golden file, `shm/testdata/v1.mirror.gz`, in a little-endian dump.\n" +
 		"`TestHexDumpOfTheSpecificationShowsTheGoldenFile` compares them.\n")
 	for _, p := range hexParts {
 		fmt.Fprintf(&out, "\n%s:\n\n```\n", p.title)

@@ -63,7 +63,7 @@ func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	for i := range 4 {
 		c.seqs[i] = atomic.LoadUint64(&blocks.seqs[i].word)
 	}
-	if !c.stand(blocks, 0, 4) {
+	if !c.unchanged(blocks, 0, 4) {
 		t.Error("a run that nothing has changed does not stand")
 	}
 	w.BeginCycle()
@@ -71,13 +71,13 @@ func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	w.EndCycle(1)
 	for from := range 4 {
 		for to := from; to <= 4; to++ {
-			if got, want := c.stand(blocks, from, to), from > 2 || to <= 2; got != want {
+			if got, want := c.unchanged(blocks, from, to), from > 2 || to <= 2; got != want {
 				t.Errorf("after a publish of block 2, blocks %d to %d stand: %t", from, to, got)
 			}
 		}
 	}
 	c.byIntent = 1
-	if c.stand(blocks, 3, 4) {
+	if c.unchanged(blocks, 3, 4) {
 		t.Error("a copy that was taken by its intent word stands by the sequence word")
 	}
 }
