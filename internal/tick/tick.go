@@ -34,8 +34,8 @@ type timer interface {
 	close()
 }
 
-// NewRuntime returns a Ticker that uses a time.Ticker. It is for tests: in a bubble of testing/synctest it follows the bubble's
-// clock.
+// NewRuntime returns a Ticker that uses a time.Ticker. In a bubble of testing/synctest it follows the bubble's clock, which a
+// timerfd does not.
 func NewRuntime() *Ticker { return &Ticker{timer: newRuntimeTimer()} }
 
 // New returns a Ticker that does not tick before Reset.

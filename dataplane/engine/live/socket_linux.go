@@ -103,7 +103,7 @@ func (s *Socket) listen() (_ *listener, err error) {
 				s.opts.Group, err, dataplane.ErrPermission)
 		}
 	}
-	// It is not too late for the mode: no process can connect before listen(2).
+	// Set the mode before listen(2): until then no process can connect.
 	if err := os.Chmod(tmp, s.opts.Mode.Perm()); err != nil {
 		return nil, fmt.Errorf("setting its mode: %w", err)
 	}
