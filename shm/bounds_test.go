@@ -33,7 +33,7 @@ func TestBoundsSkipRowsWithoutASample(t *testing.T) {
 	}
 }
 
-// Both ways of publishing a block leave the same bytes.
+// The AVX2 way of publishing a block must leave the same bytes as the ordinary one.
 func TestPublishSameLeavesTheBytesOfTheOrdinaryWay(t *testing.T) {
 	rnd := seed.Rand(t)
 	w, r := heapMirror(t, 128, 0, 0, Options{})

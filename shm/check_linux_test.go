@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCheckTouchesNoSlotThatWasNeverWritten: the kernel clears a page of a mirror at the first look at it.
+// TestCheckTouchesNoSlotThatWasNeverWritten: Check must not read holes of the
+// file, because the kernel allocates and clears a page for each first read.
 func TestCheckTouchesNoSlotThatWasNeverWritten(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: -1})

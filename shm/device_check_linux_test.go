@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Check finds each fault of a segment, or between it and the catalogue, and no others.
+// Check finds each fault in a segment, each contradiction between it and the catalogue, and nothing else.
 func TestCheckFindsEachFaultOfADeviceSegment(t *testing.T) {
 	for _, tt := range []struct {
 		object, text string

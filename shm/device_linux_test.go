@@ -62,8 +62,8 @@ func deviceWriterChild(path string) error {
 	return nil
 }
 
-// The writer is killed: readers go on reading the words, the next writer knows their last totals, and a
-// process that still reads them is told that they stand still.
+// The writer is killed. Readers can still read the words, the next writer knows their last totals, and from
+// then on readers of the old words get an error.
 func TestDeviceWordsOutliveTheirWriter(t *testing.T) {
 	path := mirrorPath(t)
 	cmd := child("device-writer", path)
@@ -231,8 +231,8 @@ func TestDeviceSegmentFileIsMadeOnceForItsWriter(t *testing.T) {
 	}
 }
 
-// A segment that is cut short, foreign or gone is an error, not a crash; the
-// mirror beside it goes on.
+// A segment that is cut short, foreign or missing is an error, not a crash, and
+// the mirror itself stays usable.
 func TestDamagedDeviceSegmentIsAnErrorBesideAWholeMirror(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))

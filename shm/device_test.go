@@ -197,8 +197,8 @@ func TestDeviceTotalsFollowTheirWords(t *testing.T) {
 	s3.mem().words[0] = 0
 }
 
-// Whatever the largest value, a word that was given any base and counts on,
-// rebased at times but never later than it comes round, shows the sum.
+// For any limit and any base, the total of a word is exact as long as Rebase is
+// called at least once per round.
 func TestDeviceTotalIsExactOverWraps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(
@@ -239,8 +239,8 @@ func TestDeviceTotalIsExactOverWraps(t *testing.T) {
 	})
 }
 
-// A reader compares the words that it has read of a slot with the words of the next moment: each pair
-// of looks between which the writer may come.
+// The writer changes the slot between any two loads of a reader. The reader must notice and try again, or
+// return an error.
 func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 	setUp := func(t *testing.T) (w *Writer, r *Reader, hs []Handle, s *DeviceSlot) {
 		w, r = heapMirror(t, 64, 0, 0, Options{})
@@ -329,9 +329,8 @@ func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 	})
 }
 
-// Counters come and go, and so do their words, while a device counts, a poller rebases and readers
-// read: no reader sees another counter's words. The totals of counter number n are n<<32 and the count
-// since.
+// Counters and their words are added and removed while a device counts, a poller calls Rebase and readers
+// read. No reader may see another counter's words, so the totals of counter n are n<<32 plus its count.
 func TestDeviceReadsNoWordsOfAnotherCounter(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
@@ -435,7 +434,7 @@ func TestDeviceReadsNoWordsOfAnotherCounter(t *testing.T) {
 	t.Logf("%d loads", loads.Load())
 }
 
-// The calls of a poller in each cycle, and a reader's loads, allocate nothing.
+// What a poller calls in each cycle, and a reader's Load, must allocate nothing.
 func TestDeviceCallsAllocateNothing(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})

@@ -78,7 +78,7 @@ func wrap(text string, n int) string {
 	return out.String()
 }
 
-// The specification's dump shows the golden file. With -update it is written anew.
+// The dump in the specification is that of the golden file. -update writes the section anew.
 func TestHexDumpOfTheSpecificationShowsTheGoldenFile(t *testing.T) {
 	const path = "../docs/mirror-format.md"
 	text, err := os.ReadFile(path)

@@ -55,7 +55,7 @@ func whileExchanging(t *testing.T, exchange func() error, look func()) {
 	t.Logf("%d looks", looks)
 }
 
-// Each flow is in each list once, in the order of the indices, while all of them are exchanged.
+// While all flows are being exchanged, each list has each flow exactly once, by index.
 func TestListsDuringExchangesAreWhole(t *testing.T) {
 	r, exchange := exchanged(t, true)
 	whileExchanging(t, exchange, func() {
@@ -90,7 +90,7 @@ func TestEntryWatcherMissesNoFlowDuringExchanges(t *testing.T) {
 	})
 }
 
-// A name that a flow keeps is found at any time.
+// A flow that keeps its name can be found at any time during an exchange.
 func TestLookupFindsKeptNamesDuringExchanges(t *testing.T) {
 	r, exchange := exchanged(t, false)
 	whileExchanging(t, exchange, func() {
@@ -105,7 +105,7 @@ func TestLookupFindsKeptNamesDuringExchanges(t *testing.T) {
 	})
 }
 
-// An exchange comes between the first load of a lookup and the next one: the table of names is as old as the first word.
+// An exchange happens after the first load of a lookup, so the table of names looks up to date and is not.
 func TestLookupFindsANameExchangedMeanwhile(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	e := Entry{Name: "a", Kind: "flow"}
@@ -124,7 +124,7 @@ func TestLookupFindsANameExchangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A name of an exchange whose writer waits for a CPU is not said to be missing, until the writer has ended.
+// While a writer is stuck in an exchange, Lookup returns ErrBusy and not ErrNotFound, until the writer has ended.
 func TestLookupIsBusyWhileALongExchangeLasts(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	mustAdd(t, w, Entry{Name: "other", Kind: "flow"})

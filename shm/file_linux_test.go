@@ -104,7 +104,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	mustCreate(t, o)
 }
 
-// A file that is not a mirror is refused by reader and writer, and stays as it is.
+// Reader and writer refuse a file that is no mirror, and leave it as it is.
 func TestForeignFilesAreRefusedAndStay(t *testing.T) {
 	valid := func(t *testing.T) []byte {
 		w, _ := heapMirror(t, 64, 1, 4, Options{})
@@ -346,7 +346,7 @@ func TestTruncationUnderAReaderIsAnError(t *testing.T) {
 	}
 }
 
-// Files names every file that a writer with a device segment, a live view and reserved words leaves, and no other.
+// Files lists exactly the files of a writer with a device segment, a live view and reserved words.
 func TestFilesNamesEveryFileOfAWriter(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
@@ -375,7 +375,7 @@ func TestFilesNamesEveryFileOfAWriter(t *testing.T) {
 	}
 }
 
-// A writer that is given up removes the files that Create made, and no others.
+// Discard removes the files that Create made, and no others.
 func TestDiscardRemovesOnlyWhatCreateMade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
 	o := Options{Path: filepath.Join(dir, "x.mirror"), LatencyCounters: -1, History: -1}

@@ -17,9 +17,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// Where there is no room for a segment, a counter is refused and nothing else happens: the
-// writer and its readers go on, the counters that were removed serve again, and where there
-// is room again the next counter finds it.
+// If there is no room for a segment, Add refuses the counter and nothing else happens. Writer
+// and readers continue, slots of removed counters can be used, and once there is room again,
+// Add succeeds.
 func TestFailedGrowthRefusesOneCounterAndNothingElse(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
@@ -75,10 +75,10 @@ func TestFailedGrowthRefusesOneCounterAndNothingElse(t *testing.T) {
 	checkFile(t, path)
 }
 
-// One reader, opened when the mirror had one segment, reads counters of all segments as they
-// come, up to sixteen, while every counter is published in every cycle: each value is whole
-// and of the cycle that was complete before the read, or a later one. The reader makes no
-// call for growth.
+// A reader opens a mirror of one segment, and reads all counters while it grows to sixteen
+// segments and each cycle publishes every counter. Each value must be whole, and at least as
+// new as the last cycle completed before the read. The reader need not call anything for
+// growth.
 func TestReadersSeeWholeValuesWhileTheMirrorGrows(t *testing.T) {
 	const segments, perSegment = 16, 40
 	path := mirrorPath(t)
@@ -220,8 +220,7 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 	return longest
 }
 
-// Counters find the room that was reserved for them: the mirror does not grow again, also where slots cool down, and after a
-// takeover.
+// After Reserve the mirror need not grow for those counters, even if slots cool down, and after a takeover.
 func TestReservedSlotsNeedNoGrowth(t *testing.T) {
 	const more = 2*SegmentLen + 1
 	path := mirrorPath(t)

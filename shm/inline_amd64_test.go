@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// Load must stay within the compiler's budget: called, it takes twice as long.
+// Load must stay within the compiler's budget for inlining, because a call would make it twice as slow.
 func TestLoadInlines(t *testing.T) {
 	need.Tool(t, "go")
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()

@@ -290,7 +290,7 @@ func goldenFile(t *testing.T, path string) {
 	}
 }
 
-// The Go reader returns the results of the conformance kit. With -update the kit is written first.
+// The Go reader must return the results of the conformance kit. -update writes the kit first.
 func TestReadersAnswerTheConformanceKit(t *testing.T) {
 	if *update {
 		writeKit(t)

@@ -41,8 +41,7 @@ func sizeOfType(t *testing.T, name string) int {
 	return size * n
 }
 
-// The tables of the specification agree with the code: every word of the code is in them, and nothing
-// else.
+// The tables of the specification must have exactly the words of the code, at the same offsets.
 func TestLayoutIsThatOfTheSpecification(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
 	seen := make(map[string]wordPlace)
@@ -85,7 +84,7 @@ func TestLayoutIsThatOfTheSpecification(t *testing.T) {
 	}
 }
 
-// The message of the socket NAME.live is laid out as the specification says.
+// The message of the socket NAME.live must have the layout of the specification.
 func TestLiveMessageIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile(documents[0])
 	if err != nil {
@@ -111,7 +110,7 @@ func TestLiveMessageIsThatOfTheSpecification(t *testing.T) {
 	}
 }
 
-// The specification is read beside code: no line of it is longer than 120 characters.
+// People read the specification next to code, so none of its lines may exceed 120 characters.
 func TestSpecificationHasNoLongLine(t *testing.T) {
 	for _, path := range documents {
 		text, err := os.ReadFile(path)

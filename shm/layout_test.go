@@ -81,7 +81,7 @@ var structs = map[string]struct {
 	"dsl":  {reflect.TypeFor[deviceSlotMem](), deviceSlotSize},
 }
 
-// The structs that are laid over the file stand where layout.go says.
+// The fields of the structs that overlay the file must be at the offsets of layout.go.
 func TestStructsMatchTheOffsetsOfTheLayout(t *testing.T) {
 	for table, s := range structs {
 		if int(s.typ.Size()) != s.size {
@@ -105,7 +105,7 @@ func TestStructsMatchTheOffsetsOfTheLayout(t *testing.T) {
 	}
 }
 
-// The parts of a segment stand where layout.go says, and fill it.
+// The parts of a segment must be where layout.go says, and leave no gap.
 func TestSegmentPartsFillTheSegment(t *testing.T) {
 	for _, s := range []any{blocksMem{}, recordsMem{}} {
 		if n := reflect.TypeOf(s).Size(); n != segmentSize {

@@ -20,7 +20,7 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 	for {
 		f, held, err := lockFile(path, name, step)
 		if errors.Is(err, fs.ErrNotExist) {
-			// Another writer made the directory, failed to start, and removed it after we had checked it. Make it again. Once
+			// Another writer made the directory, could not start, and removed it after we had checked it. Make it again. Once
 			// our lock is in it, the directory is not empty, and nobody removes it any more.
 			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
 				continue

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The mapping lives as long as a Counter does, and no longer.
+// The mapping must live as long as a HandleCounter does, and no longer.
 func TestMappingLivesAsLongAsItsCounters(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))

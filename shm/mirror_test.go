@@ -133,7 +133,7 @@ func TestRemovedCounterIsGoneForEver(t *testing.T) {
 	}
 }
 
-// A neighbour's removal sends a Counter the slow way once, and no further.
+// The removal of a neighbor sends Load the slow way once, and the quick way works again afterwards.
 func TestRemovingANeighborSendsLoadTheSlowWayOnce(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	hs := addN(t, w, 2, false)
@@ -209,8 +209,8 @@ func TestFreedSlotCoolsDownBeforeReuse(t *testing.T) {
 	}
 }
 
-// A slot that cools down makes the mirror grow rather than refuse a counter; where it
-// cannot grow, the error says when the slot is free.
+// If the only free slots cool down, the mirror grows instead of refusing a counter. If
+// it cannot grow, the error says when a slot will be free.
 func TestMirrorGrowsRatherThanWaitForACoolDown(t *testing.T) {
 	w, r := heapMirror(t, 4097, 0, 0, Options{CoolDown: time.Hour})
 	hs := addN(t, w, SegmentLen, false)
@@ -369,7 +369,7 @@ func TestPublishOutsideCyclePanics(t *testing.T) {
 	}
 }
 
-// A ring of one record would let a reader on arm64 pass the tail.
+// The ring must have at least two records: with one a reader on arm64 could get ahead of the tail (Cursor.next).
 func TestHistoryIsAPowerOfTwo(t *testing.T) {
 	for want, asked := range map[uint32][]int{0: {0}, 2: {1, 2}, 4: {3, 4}, 8: {5, 8}, maxHistory: {maxHistory - 1, maxHistory}} {
 		for _, n := range asked {

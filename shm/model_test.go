@@ -36,7 +36,7 @@ type machine struct {
 	m     model
 }
 
-// The writer and the reader behave as a plain map does, through takeovers.
+// Writer and reader must behave like a plain map, and through takeovers too.
 func TestMirrorBehavesAsAMapThroughTakeovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		last, v := newHeap(t, 4, 8)

@@ -25,8 +25,8 @@ func webMirror(t *testing.T) (path string, w *Writer, web Entry) {
 	return path, w, web
 }
 
-// A mirror that is cut short while it grows faults no control call, before and after the segment's
-// space is reserved; the new mirror has all the slots.
+// Somebody cuts the mirror short while it grows, before or after the segment's space is reserved. No
+// control call may crash, and the mirror made anew must have all the slots.
 func TestMirrorCutShortWhileItGrowsIsRemade(t *testing.T) {
 	needFaultAddress(t)
 	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
@@ -60,7 +60,7 @@ func TestMirrorCutShortWhileItGrowsIsRemade(t *testing.T) {
 	}
 }
 
-// Bytes that another process appends are no part of the next segment.
+// If another process appends bytes to the file, they must not become part of the next segment.
 func TestGrowthDropsWhatWasAppended(t *testing.T) {
 	path, w, _ := webMirror(t)
 	st, err := os.Stat(path)
@@ -85,8 +85,8 @@ func TestGrowthDropsWhatWasAppended(t *testing.T) {
 	checkFile(t, path)
 }
 
-// A handle of a counter that is gone never names another counter, in a mirror that was made anew
-// and after the next takeover too.
+// The handle of a removed counter must never name another counter, not even after Remake and the
+// next takeover.
 func TestRemakeGivesNoHandleTwice(t *testing.T) {
 	path := mirrorPath(t)
 	o := Options{Path: path, History: -1, CoolDown: -1}
@@ -127,7 +127,7 @@ func TestRemakeGivesNoHandleTwice(t *testing.T) {
 	}
 }
 
-// A hole in the catalogue, and a fault that the length of the file does not tell of, are noticed.
+// Intact must notice a hole in the catalogue, and a fault even if the file has its length again.
 func TestHolesAreNoticed(t *testing.T) {
 	path, w, e := webMirror(t)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -157,7 +157,7 @@ func TestHolesAreNoticed(t *testing.T) {
 	}
 }
 
-// A header that was overwritten with its high-water marks keeps no reader from ErrStale.
+// Even if somebody overwrote the header with its high-water marks, every reader of the old file gets ErrStale.
 func TestRemakeMarksAFileWithAnOverwrittenHeader(t *testing.T) {
 	path, w, e := webMirror(t)
 	c, err := mustOpen(t, path).Counter(e.Handle)
@@ -175,7 +175,7 @@ func TestRemakeMarksAFileWithAnOverwrittenHeader(t *testing.T) {
 	}
 }
 
-// A lock whose file was removed is taken again: a second writer finds it held.
+// If the lock's file was removed, Intact takes the lock again, and a second writer gets ErrInUse.
 func TestIntactTakesTheLockAgain(t *testing.T) {
 	path, w, _ := webMirror(t)
 	if err := os.Remove(lockPath(path)); err != nil {
@@ -189,7 +189,7 @@ func TestIntactTakesTheLockAgain(t *testing.T) {
 	}
 }
 
-// A Wait by name that sleeps while the file is cut short goes on in the one that is made anew.
+// If the file is cut short under a Wait by name, it continues in the file made anew.
 func TestWaitByNameContinuesAfterItsFileIsCut(t *testing.T) {
 	needFaultAddress(t)
 	path, w, e := webMirror(t)
@@ -233,7 +233,7 @@ func TestWaitByNameContinuesAfterItsFileIsCut(t *testing.T) {
 	}
 }
 
-// A device segment that is cut short faults no method of its slots, inside a cycle or not.
+// If the device segment is cut short, no method of its slots may crash, inside a cycle or outside.
 func TestCutDeviceSegmentFaultsNoCall(t *testing.T) {
 	needFaultAddress(t)
 	path := mirrorPath(t)
@@ -270,7 +270,7 @@ func TestCutDeviceSegmentFaultsNoCall(t *testing.T) {
 	}
 }
 
-// A page of waiters that lost its content is made anew.
+// A page of waiters that somebody overwrote is made anew.
 func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	path, w, _ := webMirror(t)
 	r := mustOpen(t, path)
@@ -285,8 +285,8 @@ func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	}
 }
 
-// A file that was made anew leaves nothing of the one before it in the writer: the file system has
-// its space again.
+// After Remake the writer must not keep any mapping of the old file, so that the file system gets its
+// space back.
 func TestRemakeFreesTheOldFile(t *testing.T) {
 	path, w, e := webMirror(t)
 	for range 3 {
@@ -322,9 +322,9 @@ func TestRemakeFreesTheOldFile(t *testing.T) {
 	}
 }
 
-// The file with the mirror's name is whole at every step of making it anew: a writer that is killed
-// there is followed by one that finds the counters, also where no cycle came after it. A writer that is
-// closed at the step leaves no draft.
+// At every step of Remake the file with the mirror's name must be whole. If the writer is killed there,
+// even before the next cycle, the next writer must find the counters. If it is closed there, no draft may
+// be left.
 func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 	path := mirrorPath(t)
 	o := Options{Path: path, History: -1, CoolDown: -1}

@@ -56,8 +56,8 @@ var damages = []struct {
 	}, ErrFormat},
 }
 
-// A mirror that was damaged is made anew from the entries of the writer's caller: handles stay, the
-// names are followed, and the next cycle shows the totals.
+// Remake makes a damaged mirror anew from the entries that it is given: handles stay, readers by name
+// follow, and the next cycle shows the totals.
 func TestRemakeKeepsHandlesAndNames(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ func publishAt(w *Writer, n int, packets uint64, at int64) {
 	w.PublishBlock(n, &b)
 }
 
-// The label of a snapshot covers every block, whether the blocks have one label or several.
+// The label of a snapshot must cover every block, whether all blocks are of one cycle or not.
 func TestSnapshotLabelCoversEachBlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		times []int64 // of each block; 0: published without a sampled value
@@ -51,7 +51,7 @@ func TestSnapshotLabelCoversEachBlock(t *testing.T) {
 	}
 }
 
-// A run of blocks stands only while none of them is published, and while none was taken by its intent word.
+// A run of blocks is accepted only if none was published meanwhile and none was taken by its intent word.
 func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	w, r := heapMirror(t, 4*BlockLen, 0, 0, Options{})
 	addN(t, w, 4*BlockLen, false)
@@ -82,7 +82,7 @@ func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	}
 }
 
-// A snapshot that found no cycle going on takes no copies of the cycle that began since, even where all blocks have it.
+// A snapshot begins between two cycles. It must not take copies of a cycle that begins meanwhile, even if all blocks are of it.
 func TestSnapshotTakesNoLaterCycle(t *testing.T) {
 	w, r := heapMirror(t, 4*BlockLen, 0, 0, Options{})
 	addN(t, w, 4*BlockLen, false)

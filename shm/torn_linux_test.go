@@ -344,7 +344,7 @@ func TestReadsAcrossProcessesAreNeverTorn(t *testing.T) {
 	checkFile(t, path)
 }
 
-// The same inside one process, over heap memory that the race detector sees.
+// The same in one process, on the heap, where the race detector sees it.
 func TestReadsInOneProcessAreNeverTorn(t *testing.T) {
 	w, r := heapMirror(t, tornCounters, 2, 256, tornOptions)
 	var done atomic.Bool

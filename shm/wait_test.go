@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The results of a Wait when the following happens after it began to sleep.
+// Each case is something that happens while Wait sleeps, and the result that Wait must return.
 func TestWaitEndsWithTheReasonOfItsEnd(t *testing.T) {
 	long := Options{HeartbeatPeriod: time.Hour, CoolDown: -1}
 	for _, tt := range []struct {
@@ -171,7 +171,7 @@ func TestWaitChangeEndsOnlyAtOtherNumbers(t *testing.T) {
 	}
 }
 
-// A mirror whose header has generation 0, the generation of no page: no reader sleeps on a page.
+// A damaged header may have generation 0, as has a page that nobody wakes on. No reader may sleep on such a page.
 func TestWaitSleepsOnNoPageOfGenerationZero(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -185,7 +185,7 @@ func TestWaitSleepsOnNoPageOfGenerationZero(t *testing.T) {
 	w.v.hdr.generation = generation
 }
 
-// A waiter never outlasts its mirror's reader, nor a handle that no counter has.
+// Wait returns at once for a closed reader, and for a handle without a counter.
 func TestWaitRefusesAClosedReaderAndAnUnknownHandle(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -221,7 +221,7 @@ func TestWaitRefusesAClosedReaderAndAnUnknownHandle(t *testing.T) {
 	}
 }
 
-// A waiter that is not woken learns how long a cycle is, within bounds.
+// A waiter whom nobody wakes learns the length of a cycle, within bounds.
 func TestPaceLearnsTheCycleWithinBounds(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	type seen struct {
@@ -260,8 +260,8 @@ func TestPaceLearnsTheCycleWithinBounds(t *testing.T) {
 	}
 }
 
-// The page of waiters is laid out as the document says: every word of the code is in its
-// table, and nothing else.
+// The table of the specification must have exactly the words of the page of waiters, at the
+// same offsets.
 func TestPageLayoutIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile("../docs/mirror-format.md")
 	if err != nil {

@@ -21,8 +21,8 @@ func (p *talk) want(lines ...string) {
 	}
 }
 
-// The waiting example prints the count when it was reached and never before, also in the file that
-// takes the mirror's name, and ends by itself.
+// The waiting example prints the count once it is reached and never before, even if another file gets
+// the mirror's name meanwhile, and ends.
 func TestWaitExamplePrintsNoCountTooEarly(t *testing.T) {
 	o := shm.Options{Counters: 64, LatencyCounters: -1, HeartbeatPeriod: patience}
 	path, w := newMirror(t, o)
@@ -105,7 +105,7 @@ func TestWaitExampleSaysWhyItGivesUp(t *testing.T) {
 	}
 }
 
-// The waiting example says that the writer does not wake it, and waits all the same.
+// If the writer does not wake the waiting example, it says so, and waits by looking.
 func TestWaitExampleWaitsWithoutAWake(t *testing.T) {
 	path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience})
 	show(w, add(t, w, shm.Entry{Name: "web"}), value(5))

@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Two readers in C and two in Go against a writer at full speed: no read is
-// torn, and no value goes back.
+// Two readers in C and two in Go run beside a writer at full speed. No read may
+// be torn, and no value may fall.
 func TestNoReadIsTornInCAndGo(t *testing.T) {
 	torn := build(t, "torn")
 	reads, least := uint64(times.Of(t, "FLOWTALLY_TORN_READS", 2e7, 2e7)), 2*time.Second // of all readers together

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// liveSource is a source whose slots readers can read; each began to count at 3 packets more than its number.
+// liveSource is a source with slots that readers can read. Slot n had counted n + 3 packets before its counter got it.
 type liveSource struct{ fixedSource }
 
 func (*liveSource) LiveMap() (shm.LiveMap, uint32, error) { return shm.LiveMap{}, 0, nil }
@@ -27,8 +27,8 @@ func (s shown) SetLive(h shm.Handle, slot shm.LiveSlot) error {
 	return nil
 }
 
-// The mirror shows the slot of each counter that the kernel counts, on top of its base, through every change of its
-// source: moves to hardware and back, a change of the base, another entry, another file.
+// The mirror must show the slot and the base of each counter counted in the kernel, through every change: a move to
+// hardware and back, another base, an exchange of entries, another file.
 func TestPlanShowsLiveSlotsThroughEveryChangeOfSource(t *testing.T) {
 	p := segmentsPlan()
 	s := &liveSource{fixedSource{name: "xdp", pairs: make([]backend.Pair, 8)}}

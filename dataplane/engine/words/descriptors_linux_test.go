@@ -22,8 +22,8 @@ import (
 // takeEnv names the mirror to a process of this test that can have one descriptor more.
 const takeEnv = "FLOWTALLY_TEST_TAKE"
 
-// A program that has no descriptor left for the words learns that, in Go and in C. The words are free, and the total
-// has no discontinuity.
+// A program with too many open files cannot receive the words. It gets an error that says so, in Go and in C. The words
+// stay free, and the total has no discontinuity.
 func TestProgramWithoutDescriptorsLeavesTheWordsFree(t *testing.T) {
 	if path := os.Getenv(takeEnv); path != "" {
 		next, err := unix.Dup(0)

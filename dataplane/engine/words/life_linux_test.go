@@ -20,8 +20,8 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// Words that are given back are free at once, and the total goes on without a discontinuity. The words of a program that
-// ended otherwise are abandoned, and can be taken after the cool-down.
+// Returned words are free at once, and the total continues without a discontinuity. If a program ends without returning its
+// words, they are abandoned, and can be taken after the cool-down.
 func TestReturnedWordsAreFreeAndAbandonedOnesCoolDown(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
@@ -87,7 +87,7 @@ func TestReturnedWordsAreFreeAndAbandonedOnesCoolDown(t *testing.T) {
 	}
 }
 
-// Reserving refuses names that exist and too many words, and a counter that is released is gone for its readers.
+// Reserve refuses existing names and too many words. After Release readers get ErrGone.
 func TestReserveRefusesTakenNamesAndTooManyWords(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
@@ -138,7 +138,8 @@ func TestReserveRefusesTakenNamesAndTooManyWords(t *testing.T) {
 	}
 }
 
-// TestReservedWordsAreNoDifferenceForApply: words that calls have reserved or released are no difference from the file.
+// TestReservedWordsAreNoDifferenceForApply: apply must not take words that calls have reserved or released for a
+// difference from the file.
 func TestReservedWordsAreNoDifferenceForApply(t *testing.T) {
 	cfg := dataplane.Config{
 		Instance: "words", Words: []string{"file", "gone"}, Backend: flow.Sim,
