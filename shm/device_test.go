@@ -47,7 +47,7 @@ func mustDevice(t testing.TB, r *Reader, h Handle) *Device {
 	return &d
 }
 
-// count stands in for a device: it adds to a word, which comes round after limit.
+// count acts as a device: it adds to a word, which wraps around after limit.
 func (s *deviceSlotMem) count(which int, n, limit uint64) {
 	word := atomic.LoadUint64(&s.words[which])
 	if limit == math.MaxUint64 {
@@ -291,7 +291,7 @@ func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.v.slot(hs[0].Index).confirms(Handle{Index: hs[0].Index, Generation: 7}, &c) {
-				t.Error("stands for another generation")
+				t.Error("the claim is confirmed for another generation")
 			}
 			if err := change(w, hs, s); err != nil {
 				t.Fatal(err)

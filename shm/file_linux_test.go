@@ -353,7 +353,7 @@ func TestFilesNamesEveryFileOfAWriter(t *testing.T) {
 	if _, err := w.DeviceSegment(4); err != nil {
 		t.Fatal(err)
 	}
-	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} { // a file stands for each
+	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} { // a file takes the place of each
 		if err := os.WriteFile(socket, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
