@@ -68,9 +68,9 @@ __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_val
 		const uint64_t *value = c->values + (s & 1) * c->copy_words;
 		/* A removal stores RETIRED before the publish that raises the epoch in seq. We
 		 * have loaded seq with acquire. So LIVE here, of our generation, proves that the
-		 * copy under s does not belong to the slot's next counter. (barrier
-		 * identity-acquire, idle: read-fence orders this load before the second one of
-		 * seq.) */
+		 * copy under s does not belong to the slot's next counter.
+		 * (barrier identity-acquire, idle: read-fence orders this load before the second
+		 * one of seq.) */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
 		const ft_value v = ft_triple(value);
 		ft_fence(); /* barrier read-fence */
