@@ -143,7 +143,7 @@ var libfabricCases = []libfabricCase{
 	// The original refuses to wait for a counter that was opened without a wait object. A mirror has
 	// no such mode: a reader that cannot be woken polls once per cycle, and Wakeable reports that
 	// and the reason.
-	{"efa_hw_cntr_wait_returns_einval_with_wait_none", nil, shownIn("../shm/wait_test.go", "func TestWaitRefuses(", "Wakeable()")},
+	{"efa_hw_cntr_wait_returns_einval_with_wait_none", nil, shownIn("../shm/wait_test.go", "func TestWaitRefusesAClosedReaderAndAnUnknownHandle(", "Wakeable()")},
 	// Wait objects do not exist either: the verb's flags are reserved, and every flag is refused.
 	{"efa_hw_cntr_open_returns_eopnotsupp_with_wait_fd", nil, refusesFlags(1 << 0)},
 	{"efa_hw_cntr_open_returns_eopnotsupp_with_wait_yield", nil, refusesFlags(1 << 1)},

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Add adds a counter, which shows as never sampled until it is published. Add ignores e.Handle and e.AddedAt. If no
-// slot is free the mirror grows by a segment, and cycles do not wait for that. ErrExists, ErrInvalid; ErrFull: the
-// limit of Options is reached, or no space is left for a segment.
+// Add adds a counter. Readers see it as never sampled until the first publish. Add ignores e.Handle and e.AddedAt. If
+// no slot is free, the mirror grows by a segment; cycles do not wait for that. ErrExists: a counter has the name.
+// ErrInvalid: the entry does not fit the format. ErrFull: the limit of Options is reached, or the file system has no
+// space for a segment.
 func (w *Writer) Add(e Entry) (Handle, error) {
 	for {
 		var h Handle
@@ -25,7 +26,7 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 	}
 }
 
-// add is Add in the slots that are there. errNoSlot: none is free.
+// add is Add without growth. errNoSlot: no slot is free.
 func (w *Writer) add(e Entry) (Handle, error) {
 	if _, ok := w.names[e.Name]; ok {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, ErrExists)
@@ -47,8 +48,8 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	return h, nil
 }
 
-// build makes e the counter of slot i, up to the store that shows it to readers, which is reveal's. v is the value
-// that the counter shows, of cycle, or absent. freedAt is not 0 in an Exchange: see exchanging.
+// build makes e the counter of slot i, except for the store that shows it to readers: reveal does that. v, of cycle, is
+// the value that the counter shows first; it may be absent. freedAt is 0 except in an Exchange: see exchanging.
 func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uint64) (Handle, error) {
 	p, err := w.v.place(i)
 	if err != nil {
@@ -62,15 +63,15 @@ func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uin
 		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
 	}
 	w.scratch.freedAt = freedAt
-	w.scratch.live = ent.live // goes on counting: readers of the slot's last counter still compare it
+	w.scratch.live = ent.live // never restart its number: readers of the slot's last counter still compare it
 
-	// From here on a takeover knows every state that a kill can leave. It makes a BUILDING entry RETIRED (or LIVE, in
-	// an Exchange), and clears a row whose live bit is set without a LIVE entry.
+	// From here on a kill may leave any of the states below, and the next writer's adopt repairs each of them: it makes
+	// a BUILDING entry RETIRED (or LIVE, in an Exchange), and clears a row whose live bit is set without a LIVE entry.
 	w.step("add-begin")
 	w.raiseHigh(i)
 	w.step("add-raised")
 	atomic.StoreUint64(&ent.identity, w.scratch.identity)
-	storeFence() // barrier add-fence (idle: the publish of the removal before has one)
+	storeFence() // barrier add-fence: BUILDING before the fields (idle: the slot's removal was published with a fence)
 	w.step("add-building")
 	copyWords(wordsAt(ent), wordsAt(&w.scratch))
 	w.step("add-filled")
@@ -79,11 +80,12 @@ func (w *Writer) build(i uint32, e Entry, now, freedAt int64, v Value, cycle uin
 	return e.Handle, nil
 }
 
-// reveal shows readers the counter that build has made.
+// reveal shows readers a counter that build has prepared.
 func (w *Writer) reveal(h Handle) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
-	// barrier live-release (idle in Add: the publish of the row has a store fence; in Exchange it orders RETIRED before LIVE)
+	// barrier live-release: the fields before LIVE (idle in Add: the publish of the row has a store fence). In an Exchange it
+	// also orders RETIRED of every old counter before LIVE of every new one, so no reader sees both LIVE.
 	publish64(&ent.identity, identity(entLive, h.Generation))
 	w.step("add-live")
 
@@ -94,8 +96,8 @@ func (w *Writer) reveal(h Handle) {
 	w.step("add-done")
 }
 
-// Remove ends a counter. From here on readers of its handle get ErrGone. The slot cools down before it serves
-// another counter.
+// Remove removes a counter. From now on its handle gives readers ErrGone. The slot cools down before another counter
+// gets it.
 func (w *Writer) Remove(h Handle) error {
 	return w.control(func() error {
 		if _, err := w.place(h); err != nil {
@@ -107,14 +109,15 @@ func (w *Writer) Remove(h Handle) error {
 	})
 }
 
-// retire ends a counter for readers. clear follows.
+// retire makes a counter gone for readers. The caller must call clear next.
 func (w *Writer) retire(h Handle, now int64) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
 	w.step("remove-begin")
 	w.putLive(ent, LiveSlot{})
 	atomic.StoreInt64(&ent.freedAt, now)
-	// barrier retire-release (idle in Remove: the publish that follows has a store fence; in Exchange: setSwapping)
+	// barrier retire-release: freed_at, and in an Exchange the beginning of the swap (setSwapping), before RETIRED. (Idle in
+	// Remove: the publish that follows has a store fence.)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
 
@@ -128,7 +131,7 @@ func (w *Writer) clear(h Handle) {
 	p, _ := w.v.place(h.Index)
 	ent := p.entry()
 	if s := w.slotOf(ent); s != nil {
-		s.withdraw() // after RETIRED, where readers of the slot then find the reason
+		s.withdraw() // after RETIRED: a reader who loses the slot looks there for the reason
 	}
 	w.publishRow(h.Index, p, Value{}, 0, false, true)
 	w.step("remove-absent")
@@ -136,11 +139,11 @@ func (w *Writer) clear(h Handle) {
 	w.step("remove-done")
 }
 
-// publishRow sets the live bit of index i, and publishes its block or record: v, of cycle, becomes the value of i,
-// and the other values stay. freed raises the epoch.
+// publishRow sets or clears the live bit of index i, and publishes its block or record with v, of cycle, as the value
+// of i. The other values of the block stay. freed raises the epoch.
 //
-// A block is published a second time, without a change, if the first time moved its parity away from its segment's:
-// a snapshot copies blocks of one parity in one piece.
+// If this publish gives a block another parity than the rest of its segment, publishRow publishes it once more without
+// a change: a snapshot copies adjacent blocks of one parity in one piece.
 func (w *Writer) publishRow(i uint32, p place, v Value, cycle uint64, live, freed bool) {
 	if p.latency() {
 		w.setLive(i, live)
@@ -150,7 +153,7 @@ func (w *Writer) publishRow(i uint32, p place, v Value, cycle uint64, live, free
 	}
 
 	b := p.block()
-	parity, ok := w.parity(int(i / SegmentLen)) // before i is in use, and counts
+	parity, ok := w.parity(int(i / SegmentLen)) // before setLive, so that the block of i itself counts only if it was in use
 	if !ok {
 		parity = *b.seq() & 1
 	}

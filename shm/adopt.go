@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// adopt makes the writer's tables from the catalogue, and finishes what a killed writer had begun. Each repair is a
-// publish like any other, so adopt may be killed as well.
+// adopt builds the writer's tables from the catalogue, and finishes what a killed writer had begun. Each repair is an
+// ordinary publish, so a kill in adopt leaves nothing that the next adopt could not repair.
 func (w *Writer) adopt(now int64) error {
 	v := w.v
 	list, err := v.segments()
@@ -19,7 +19,7 @@ func (w *Writer) adopt(now int64) error {
 	w.free = [2]freeList{}
 	w.cycle = max(v.hdr.cycleBegun, v.hdr.cycleDone)
 
-	// The entries of an Exchange are decided together, once all others are known.
+	// Set the entries of an Exchange aside: whether it goes on or is dropped depends on all of them.
 	var used [2]uint32
 	var exchanged []uint32
 	for n, s := range list {
@@ -37,7 +37,7 @@ func (w *Writer) adopt(now int64) error {
 	atomic.StoreUint32(&v.hdr.countersUsed, used[classCounters])
 	atomic.StoreUint32(&v.hdr.recordsUsed, used[classRecords])
 	w.finishExchange(exchanged, now)
-	w.setSwapping(false) // for a writer that was killed behind its last LIVE
+	w.setSwapping(false) // the last writer may have been killed between its last LIVE and this
 
 	for class := range w.free {
 		slices.SortStableFunc(w.free[class].cooling, func(a, b cooling) int {
@@ -54,21 +54,21 @@ func (w *Writer) adopt(now int64) error {
 	return nil
 }
 
-// adoptEntry takes the slot of index i into the tables, and returns whether its counter is live.
+// adoptEntry adds the slot of index i to the tables, and reports whether its counter is live.
 func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	e := p.entry()
 	w.spend(uint32(e.identity))
-	w.putLive(e, LiveSlot{}) // this process has yet to say in which slots the kernel counts
+	w.putLive(e, LiveSlot{}) // the slots of the last process may serve other counters by now
 
 	switch state, generation := uint32(e.identity>>32), uint32(e.identity); state {
-	case entUnused: // an Add was cut short before it had written anything here
+	case entUnused: // an Add was killed before it wrote anything here
 		f := w.freeOf(i)
 		f.cooling = append(f.cooling, cooling{index: i, freedAt: neverUsed})
 	case entLive:
 		w.names[getString(e.name[:])] = i
 		w.setLive(i, true)
 		return true
-	case entBuilding: // an Add was cut short. No reader has seen the counter, but its generation is spent.
+	case entBuilding: // an Add was killed. No reader has seen the counter, but its generation is spent.
 		w.step("adopt-building")
 		atomic.StoreInt64(&e.freedAt, now)
 		publish64(&e.identity, identity(entRetired, generation))
@@ -79,9 +79,9 @@ func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	return false
 }
 
-// finishBlocks makes the publishes that a killed Add or Remove left out. Rows that belong to no live entry become
-// zero, under a raised epoch. A block whose parity differs from its segment's, because a writer was killed between
-// two publishes or in a cycle, is published as it is.
+// finishBlocks publishes what a killed Add or Remove left out: rows without a live entry become zero, under a raised
+// epoch. It also publishes each block whose parity differs from its segment's, because the last writer was killed
+// between two publishes or in a cycle.
 func (w *Writer) finishBlocks(n int, s *segment) {
 	parity, _ := w.parity(n)
 	for i := range blocksUsed(w.v.high(n)) {
@@ -100,7 +100,7 @@ func (w *Writer) finishBlocks(n int, s *segment) {
 	}
 }
 
-// finishRecords makes the publishes that a killed Remove of a latency counter left out.
+// finishRecords publishes what a killed Remove of a latency counter left out.
 func (w *Writer) finishRecords(n int, s *segment) {
 	for k := range w.v.high(n) {
 		r := &s.records.records[k]
@@ -108,8 +108,8 @@ func (w *Writer) finishRecords(n int, s *segment) {
 		if w.isLive(uint32(n)*SegmentLen+k) || e.identity == 0 {
 			continue
 		}
-		// Only a Remove raises a record's epoch. While it still is the epoch of the Add, the Remove was cut short or
-		// never began.
+		// Only a Remove raises a record's epoch. If it still is the epoch of the Add, the Remove was killed before its
+		// publish, or it was the Add that was killed.
 		if r.slots[r.seq&1] != (Value{}) || e.born == epochOf(r.seq) {
 			w.putRecord(r, nextSeq(r.seq, true), Value{}, w.cycle)
 			w.step("adopt-record-done")

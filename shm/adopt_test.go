@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A writer that takes over finishes a Remove during which the writer before was killed: the row of the counter becomes
-// zero under a raised epoch, and the other rows stay.
+// If a writer is killed in Remove, the next one finishes it: the counter's row becomes zero under a raised epoch, and the
+// other rows do not change.
 func TestAKilledRemoveIsFinished(t *testing.T) {
 	for name, latency := range map[string]bool{"block": false, "record": true} {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestAKilledRemoveIsFinished(t *testing.T) {
 	}
 }
 
-// A writer is killed in an Exchange of two names, and the next one at each step of taking over: the writer after it finds
-// each total once.
+// A writer is killed in an Exchange of two names, and the next one at each step of its takeover. The third must find each
+// total exactly once.
 func TestAKilledExchangeIsFinished(t *testing.T) {
 	want := map[string]Value{"flow a": {Packets: 1, SampledAt: 1}, "flow b": {Packets: 2, SampledAt: 1}}
 	// run calls fn, and ends it at the n-th step. It returns whether fn came to its end.
@@ -131,8 +131,8 @@ func TestAKilledExchangeIsFinished(t *testing.T) {
 	}
 }
 
-// In a damaged file, BUILDING entries that replace a counter twice, or have a name that is LIVE elsewhere, or one name, do
-// not become LIVE, and end no counter.
+// A damaged file may have BUILDING entries that replace one counter twice, that share a name, or whose name is LIVE
+// elsewhere. They must not become LIVE, and must remove no counter.
 func TestADamagedExchangeIsDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   [2]int // the counters that the entries of 1 and 2 replace; 0 replaces 6, which ended

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Status and Wait agree on which writer is dead, and flowtally.h with them (ft_get_status,
-// ft_wait_over), whatever period and heartbeat a file says.
-func TestAliveWhateverTheFileSays(t *testing.T) {
+// Status, Wait and the C header (ft_get_status, ft_wait_over) agree whether a writer is dead, even if the
+// file has nonsense as its period and heartbeat.
+func TestStatusAndWaitAgreeWhichWriterIsDead(t *testing.T) {
 	const now = int64(1e12)
 	second := int64(time.Second)
 	for _, tt := range []struct {

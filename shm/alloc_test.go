@@ -17,7 +17,7 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		vals[i] = Value{1, 1, 1}
 	}
 	recs := make([]Record, 4)
-	catalogue := r.Catalogue()
+	watcher := r.WatchEntries()
 	for name, fn := range map[string]func(){
 		"Load":       func() { _, _ = c.Load() },
 		"load":       func() { c.last = 0; _, _ = c.Load() },
@@ -26,7 +26,7 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		"Value":      func() { _, _ = s.Value(hs[0]) },
 		"Next":       func() { _, _, _ = cur.Next(recs) },
 		"Status":     func() { r.Status() },
-		"Catalogue":  func() { _ = catalogue.Update(func(Entry) {}, func(Handle) {}) },
+		"Entries":    func() { _ = watcher.Update(func(Entry) {}, func(Handle) {}) },
 		"cycle": func() {
 			w.BeginCycle()
 			w.PublishBlock(0, &vals)

@@ -8,7 +8,7 @@ import (
 var sink uint64
 
 //go:noinline
-func loadN(c *Counter, n int) (t uint64) {
+func loadN(c *HandleCounter, n int) (t uint64) {
 	for range n {
 		v, err := c.Load()
 		if err != nil {

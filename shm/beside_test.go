@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Counters are added, changed and removed by some goroutines while another one
-// goes through its cycles and others read.
-func TestControlBesideCycles(t *testing.T) {
+// Two goroutines add, change and remove counters while one runs cycles and another reads. The
+// reader must find each source and each value whole.
+func TestControlCallsBesideCyclesShowNoHalfChange(t *testing.T) {
 	w, r := heapMirror(t, 256, 8, 64, Options{CoolDown: -1})
 	w.coolDown = 0
 	var done atomic.Bool

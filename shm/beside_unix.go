@@ -8,11 +8,11 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// beside is the path of a file that goes with the mirror at path: NAME.suffix, where the mirror is NAME.mirror.
+// beside returns the path of a file beside the mirror at path: NAME.suffix, if the mirror is NAME.mirror.
 func beside(path, suffix string) string { return strings.TrimSuffix(path, ".mirror") + "." + suffix }
 
-// Files are all files that a writer of the mirror at path may leave, the mirror first. A program that removes a mirror
-// removes them all, once the writer has ended.
+// Files returns the paths of all files that a writer of the mirror at path may leave, the mirror first. To remove a mirror by
+// hand, remove all of them, after the writer has ended. Remove does that.
 func Files(path string) []string {
 	return []string{
 		path,
@@ -24,5 +24,5 @@ func Files(path string) []string {
 	}
 }
 
-// lockPath is the file whose lock the writer of path holds.
+// lockPath returns the path of the file that the writer of path locks.
 func lockPath(path string) string { return beside(path, "lock") }

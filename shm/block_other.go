@@ -2,10 +2,10 @@
 
 package shm
 
-// publishSame returns false: nothing is faster here than the way that suits every block.
+// publishSame returns false, because only amd64 has a fast way.
 func publishSame(_, _ *uint64, _ *copyMem, _ *Block, _, _ uint64) (done bool) { return false }
 
-// streamCopies copies through the caches here.
+// streamCopies is copyCopies, because only amd64 has a fast way.
 func streamCopies(dst, src []copyMem, heads []copyHead, _ *[segmentBlocks]lineMem) {
 	copyCopies(dst, src, heads)
 }

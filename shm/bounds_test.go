@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-func TestBounds(t *testing.T) {
+func TestBoundsSkipRowsWithoutASample(t *testing.T) {
 	rnd := seed.Rand(t)
 	for range 20000 {
 		var c copyMem
@@ -33,8 +33,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Both ways of publishing a block leave the same bytes.
-func TestPublishSame(t *testing.T) {
+// The AVX2 way of publishing a block must leave the same bytes as the ordinary one.
+func TestPublishSameLeavesTheBytesOfTheOrdinaryWay(t *testing.T) {
 	rnd := seed.Rand(t)
 	w, r := heapMirror(t, 128, 0, 0, Options{})
 	addN(t, w, 64, false)

@@ -2,7 +2,7 @@ package shm
 
 import "sync/atomic"
 
-// capacity is how many counters of each class the declared segments hold.
+// capacity returns how many counters of each class fit the declared segments.
 func (v *view) capacity() (counters, latency int) {
 	for n := range v.declared() {
 		switch atomic.LoadUint32(&v.hdr.table[n].kind) {
@@ -15,11 +15,11 @@ func (v *view) capacity() (counters, latency int) {
 	return counters, latency
 }
 
-// Used is how many live counters of each class there are.
+// Used returns the number of live counters of each class.
 func (w *Writer) Used() (counters, latency int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = Guard(func() error { // after Close too: the last numbers
+	_ = w.guard(func() error { // works after Close too
 		counters, latency = int(w.v.hdr.countersUsed), int(w.v.hdr.recordsUsed)
 		return nil
 	})

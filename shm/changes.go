@@ -14,8 +14,8 @@ const swapping = 1 << swapsShift
 // changed tells readers to look at the catalogue again (barrier changes-release).
 func (w *Writer) changed() { atomic.AddUint64(&w.v.hdr.catalogueChanges, 1) }
 
-// setSwapping tells readers that an Exchange begins or ends to swap counters: in between, counters that go on
-// may be missing (barrier changes-release).
+// setSwapping tells readers that an Exchange begins or ends to swap counters. In between, readers may miss counters
+// that continue, and must scan again (barrier changes-release).
 func (w *Writer) setSwapping(on bool) {
 	word := &w.v.hdr.catalogueChanges
 	if *word&swapping != 0 != on {
@@ -24,15 +24,15 @@ func (w *Writer) setSwapping(on bool) {
 }
 
 // scans decides how often one listing scans the catalogue. An Exchange removes all its old counters before it
-// shows the new ones, so that a scan beside it may miss counters that go on.
+// shows the new ones, so a concurrent scan may miss counters that continue.
 type scans struct {
 	changes uint64 // catalogueChanges before the latest scan
 	tries   int
 }
 
-// next reports whether to scan the entries: a first time, and again if an Exchange was swapping counters beside
-// the latest scan. It waits for the end of a swap, because a writer may wait for a CPU. Scans and pauses count
-// as tries, of which there are maxTries and one: the pauses sum up to 0.4 s.
+// next reports whether to scan the entries: once, and again if an Exchange was swapping counters during the last
+// scan. During a swap next sleeps, because the writer may be waiting for a CPU. Each scan and each sleep is a try. There
+// are at most maxTries + 1 of them, with 0.4 s of sleep in all, so that a writer killed in a swap stops no reader.
 func (s *scans) next(v *view) bool {
 	word := &v.hdr.catalogueChanges
 	now := atomic.LoadUint64(word) // barrier changes-acquire

@@ -17,11 +17,11 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s at %d: %s", p.Object, p.Offset, p.Text) }
 
-// maxProblems is where Check stops: a file of another kind breaks everything.
+// maxProblems is where Check stops: in a file of another kind every word is a problem.
 const maxProblems = 1000
 
-// Check finds every broken invariant of the mirror at path. A writer at work breaks none, nor does one that was killed,
-// at whatever point. An error means that Check could not look at the file; a file that is not a mirror is a Problem.
+// Check finds every broken invariant of the mirror at path. It finds none beside a writer at work, and none after a writer
+// was killed at any point. An error means that Check could not read the file; if the file is no mirror, that is a Problem.
 func Check(path string) (ps []Problem, err error) {
 	f, _, err := openTrusted(path, ReaderOptions{AnyOwner: true})
 	if err != nil {
@@ -54,10 +54,10 @@ func Check(path string) (ps []Problem, err error) {
 type checker struct {
 	v       *view
 	ps      []Problem
-	written []uint32 // by segment: the slots from there on were in a hole of the file
+	written []uint32 // by segment: the first slot of the hole at its end, which was never written
 
-	// holes are where the hole of the file begins and ends that is behind the first copies in use, and behind the second
-	// ones, of the segment that is being checked.
+	// holes are two holes in the segment being checked, each by its first offset and its end: one after the first copies
+	// in use, one after the second copies in use.
 	holes [2][2]uint64
 }
 
@@ -69,15 +69,15 @@ func (c *checker) add(object string, offset uint64, format string, a ...any) {
 	}
 }
 
-// zero reports the first byte of b that is not zero. b stands in the file at offset.
+// zero adds a problem for the first byte of b that is not zero. offset is where b is in the file.
 func (c *checker) zero(object string, offset uint64, b []byte) {
 	if rest := bytes.TrimLeft(b, "\x00"); len(rest) > 0 {
 		c.add(object, offset+uint64(len(b)-len(rest)), "reserved byte is %#x, not 0", rest[0])
 	}
 }
 
-// isZero reports whether every word is 0, as in a slot that was never used. The number of words is a multiple of 8:
-// Check spends most of its time here, and eight loads share one branch.
+// isZero reports whether every word is 0, as in a slot that was never used. len(w) must be a multiple of 8. Check spends most
+// of its time here, so eight loads share one branch.
 func isZero(w []uint64) bool {
 	for ; len(w) >= 8; w = w[8:] {
 		if atomic.LoadUint64(&w[0])|atomic.LoadUint64(&w[1])|atomic.LoadUint64(&w[2])|atomic.LoadUint64(&w[3])|

@@ -22,8 +22,9 @@ func (c *checker) catalogue(list []*segment) {
 			if c.full() {
 				return
 			}
-			// Behind the mark most slots were never written, and a look at one makes the kernel clear a page. The look for
-			// a hole is repeated at each block. (block checks the live bits of slots in a hole all the same.)
+			// From the high-water mark on, most slots were never written, and reading one makes the kernel allocate and
+			// clear a page. So skip holes, and look for the next one at each block. (block checks the live bits even of
+			// slots in a hole.)
 			if k == high || k > high && k%BlockLen == 0 {
 				if k = c.behindHole(n, k); k == SegmentLen {
 					break
@@ -47,7 +48,7 @@ func (c *checker) catalogue(list []*segment) {
 	}
 
 	if atomic.LoadUint64(&c.v.hdr.catalogueChanges) != changes || len(list) < c.v.declared() {
-		return // a writer is at work: the entries were not read at one instant
+		return // a writer changed entries meanwhile, so names and numbers need not agree
 	}
 	for _, report := range twice {
 		report()
@@ -55,8 +56,8 @@ func (c *checker) catalogue(list []*segment) {
 	c.fillLevels(used)
 }
 
-// fillLevels compares the header's numbers of live counters with the entries, of which used many are live. They may differ
-// by one: an Add or a Remove may be, or have been left, between its entry and the number.
+// fillLevels compares the header's numbers of live counters with used, the numbers of live entries. They may differ by one,
+// because an Add or a Remove may be, or may have been killed, between the two stores.
 func (c *checker) fillLevels(used [2]int) {
 	h := c.v.hdr
 	for class, p := range []*uint32{&h.countersUsed, &h.recordsUsed} {
@@ -66,21 +67,21 @@ func (c *checker) fillLevels(used [2]int) {
 	}
 }
 
-// behindHole returns the first slot of segment n, k or later, that is not in a hole of the file.
+// behindHole returns the first slot of segment n, from k on, that is not in a hole of the file.
 func (c *checker) behindHole(n int, k uint32) uint32 {
 	begin := c.v.segmentOffset(n)
 	at := max(begin, c.v.store.nextWritten(begin+uint64(k)*entrySize)) - begin
 	return max(k, uint32(min(at/entrySize, SegmentLen)))
 }
 
-// entry checks the entry of index i, and returns whether it is live. If it is, e is a copy of it then.
+// entry checks the entry of index i, and reports whether it is live. If so, it copies the entry to e.
 func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	p := &at.entry().identity
 	if isZero(wordsAt(at.entry())) {
 		return false
 	}
 
-	// The mark is loaded after the identity: a slot in use was below it before.
+	// Load the identity first, the mark afterwards: the writer raises the mark before it uses a slot.
 	object, off := fmt.Sprintf("entry %d", i), c.v.entryOffset(i)
 	id := atomic.LoadUint64(p)
 	state, generation := uint32(id>>32), uint32(id)
@@ -133,7 +134,7 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 	return true
 }
 
-// entrySlot checks the current slot of an entry, which stands in the file at offset.
+// entrySlot checks the current slot of an entry. offset is where it is in the file.
 func (c *checker) entrySlot(object string, offset uint64, s *slotMem) {
 	if s.flags>>4 != 0 {
 		c.add(object, offset, "flags %#x are unknown", s.flags)
@@ -142,11 +143,11 @@ func (c *checker) entrySlot(object string, offset uint64, s *slotMem) {
 	c.text(object, offset+slotSource, "source", s.source[:])
 }
 
-// live checks the words of the live view as they stand under one look at the first of them.
+// live checks the live words of an entry, read at one instant.
 func (c *checker) live(object string, off uint64, e *entryMem) {
 	s, ok := e.readLive()
 	switch {
-	case !ok: // being changed
+	case !ok: // the writer is changing them, or was killed while it did
 	case s.slot.Map == 0 && s.slot != LiveSlot{}:
 		c.add(object, off+entLiveState, "names slot %d of no map", s.slot.Slot)
 	case s.slot.Slot >= maxLiveCounters:
@@ -165,7 +166,7 @@ func (c *checker) entryText(object string, at uint64, e *entryMem) {
 	c.labels(object, at+entLabels, e.labels[:])
 }
 
-// labels checks that a field holds key=value in the order of the keys, each ended by a NUL, and NULs behind them.
+// labels checks that a field is a sorted list of key=value, each with a NUL at its end, and padded with NULs.
 func (c *checker) labels(object string, at uint64, field []byte) {
 	if field[len(field)-1] != 0 {
 		c.add(object, at, "labels do not end with NUL")

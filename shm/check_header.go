@@ -2,7 +2,7 @@ package shm
 
 import "sync/atomic"
 
-// reservedHeader is where the header must be zero in version 1.
+// reservedHeader lists the parts of the header that must be zero in version 1.
 var reservedHeader = [][2]uint64{
 	{hdrHistory + 4, hdrFile},
 	{hdrFile + 8, hdrChecksum},
@@ -26,7 +26,7 @@ func (c *checker) header() {
 	c.highMarks()
 }
 
-// reserved checks the bytes of the header, and of the page behind the history ring, that are nobody's.
+// reserved checks the unused bytes of the header, and those after the history ring.
 func (c *checker) reserved() {
 	v := c.v
 	b := bytesOf(v.hdr)
@@ -46,8 +46,8 @@ func (c *checker) undeclared() {
 		c.add("header", hdrSegments, "%d segments, where %d are the most", n, maxSegments)
 	}
 
-	// The first one behind the number may be described: a writer describes a segment before it declares it. The number
-	// is loaded again after each descriptor, because a writer may have declared that one meanwhile.
+	// Skip the first descriptor after the declared ones: a writer describes a segment before it declares it. After each
+	// descriptor load the number again, because a writer may have declared that segment meanwhile.
 	for n := v.declared() + 1; n < maxSegments; n++ {
 		d := &h.table[n]
 		kind, high := atomic.LoadUint32(&d.kind), atomic.LoadUint32(&d.high)
@@ -81,12 +81,12 @@ func (c *checker) writerWords() {
 
 func (c *checker) cycles() {
 	h := c.v.hdr
-	done := atomic.LoadUint64(&h.cycleDone) // before begun: a writer may begin another cycle in between
+	done := atomic.LoadUint64(&h.cycleDone) // before begun, because a writer may begin another cycle in between
 	begun := atomic.LoadUint64(&h.cycleBegun)
 	if done > begun {
 		c.add("header", hdrCycleDone, "cycle %d is done, but only %d begun", done, begun)
 	}
-	if begun >= 1<<63 { // the next writer's numbers would begin again before long
+	if begun >= 1<<63 { // the numbers of the next writer could wrap around
 		c.add("header", hdrCycleBegun, "cycle %d is begun, where no mirror comes", begun)
 	}
 }

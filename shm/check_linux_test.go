@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestACheckLeavesSlotsThatWereNeverWritten: the kernel clears a page of a mirror at the first look at it.
-func TestACheckLeavesSlotsThatWereNeverWritten(t *testing.T) {
+// TestCheckTouchesNoSlotThatWasNeverWritten: Check must not read holes of the
+// file, because the kernel allocates and clears a page for each first read.
+func TestCheckTouchesNoSlotThatWasNeverWritten(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: -1})
 	mustAdd(t, w, Entry{Name: "a"})

@@ -9,7 +9,7 @@ import (
 
 // Check finds each kind of broken invariant, names the object, and finds
 // nothing else.
-func TestCheckFinds(t *testing.T) {
+func TestCheckFindsEachBrokenInvariant(t *testing.T) {
 	for _, tt := range []struct {
 		object string
 		text   string

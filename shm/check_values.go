@@ -21,20 +21,20 @@ func (c *checker) blocks(n int, s *segment) {
 	}
 }
 
-// findHoles sets holes for segment n.
+// findHoles sets c.holes for segment n.
 func (c *checker) findHoles(n int) {
 	page := uint64(os.Getpagesize())
 	start := c.v.segmentOffset(n)
 	used := uint64(blocksUsed(c.v.high(n)))
 	for i, copies := range [...]uint64{segCopy0, segCopy1} {
 		begin := start + copies + used*copySize
-		begin = (begin + page - 1) / page * page // the last copy in use has written to the page before
+		begin = (begin + page - 1) / page * page // the last copy in use may have written to the rest of its page
 		c.holes[i] = [2]uint64{begin, c.v.store.nextWritten(begin)}
 	}
 }
 
-// load copies the copy of a block, read under sequence word s, that stands in the file at offset at. A block that was never
-// published is in a hole of most files, which reads as zeros and would have pages afterwards.
+// load copies one copy of a block, read under sequence word s, to to. at is where it is in the file. A block that was never
+// published usually is in a hole. load does not touch the hole, which is zero, because each read would allocate a page.
 func (c *checker) load(to, from *copyMem, at, s uint64) {
 	for _, hole := range c.holes {
 		if s == 0 && at >= hole[0] && at+copySize <= hole[1] {
@@ -45,8 +45,8 @@ func (c *checker) load(to, from *copyMem, at, s uint64) {
 	copyWords(wordsAt(to), wordsAt(from))
 }
 
-// block checks a block of segment n as it stood under one sequence word. A check beside which the writer published is
-// thrown away and repeated.
+// block checks a block of segment n, read under one sequence word. If the writer published meanwhile, block drops what it
+// found and tries again.
 func (c *checker) block(n int, b block) {
 	v, start := c.v, c.v.segmentOffset(n)
 	object := fmt.Sprintf("block %d", uint32(n)*segmentBlocks+b.n)
@@ -62,7 +62,7 @@ func (c *checker) block(n int, b block) {
 		c.load(&current, b.copy(s), at, s)
 		c.blockCopy(object, at, &current, s)
 		c.load(&other, b.copy(s^1), copyAt[s&1^1], s)
-		if other.reserved() { // no publish stores there, in either copy
+		if other.reserved() { // wrong even during a publish, which never stores there
 			c.add(object, copyAt[s&1^1]+cpyEpoch+8, "reserved words of the other copy are not 0")
 		}
 
@@ -87,13 +87,13 @@ func (c *checker) block(n int, b block) {
 	}
 }
 
-// liveBits compares the live bits of a block's copy, which stands in the file at offset at, with the states of the entries.
+// liveBits compares the live bits of a copy of block b with the states of the entries. at is where the copy is in the file.
 func (c *checker) liveBits(object string, at uint64, n int, b block, live uint64) {
 	for row := range uint32(BlockLen) {
 		k := b.n*BlockLen + row
 		set := live>>row&1 == 1
 		if !set && k >= c.written[n] {
-			continue // a look at the entry would make the kernel clear a page
+			continue // the entry is in a hole: reading it would allocate a page
 		}
 		state := atomic.LoadUint64(&b.m.entries[k].identity) >> 32
 		if set && state == entUnused || !set && state == entLive {
@@ -105,7 +105,7 @@ func (c *checker) liveBits(object string, at uint64, n int, b block, live uint64
 // reserved reports whether a reserved word is not 0.
 func (cp *copyMem) reserved() bool { return slices.Max(wordsAt(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
 
-// blockCopy checks a copy that was published under sequence word s, and stands in the file at offset at.
+// blockCopy checks a copy published under sequence word s. at is where it is in the file.
 func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.epoch != epochOf(s) {
 		c.add(object, at+cpyEpoch, "epoch %d, published under %d", cp.epoch, epochOf(s))
@@ -117,7 +117,7 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 		c.add(object, at+cpyEpoch+8, "reserved words are not 0")
 	}
 
-	oldest, newest := int64(0), int64(0) // not by copyMem.bounds: the writer uses that
+	oldest, newest := int64(0), int64(0) // not by copyMem.bounds, which is the code to check
 	for row, val := range cp.values {
 		if cp.live>>row&1 == 0 && val != (Value{}) {
 			c.add(object, at+cpyValues+uint64(row)*valueSize, "row %d belongs to no counter and holds %+v", row, val)
@@ -165,13 +165,13 @@ func (c *checker) record(n int, p place) {
 	}
 }
 
-// history checks the ring: every record that can be read has its own number.
+// history checks the ring: every record that a reader can read must have the number of its place.
 func (c *checker) history() {
 	v, h := c.v, c.v.hdr
 	size := uint64(len(v.history))
 	tail := atomic.LoadUint64(&h.historyTail)
 	intent := atomic.LoadUint64(&h.historyIntent)
-	again := atomic.LoadUint64(&h.historyTail) // the writer may append beside this
+	again := atomic.LoadUint64(&h.historyTail) // the writer may append meanwhile
 	switch {
 	case size == 0 && (tail|intent) != 0:
 		c.add("header", hdrHistoryTail, "there is no history, but it holds %d records", tail)
@@ -195,7 +195,7 @@ func (c *checker) history() {
 	}
 }
 
-// historyRecord checks the record that follows n others, and stands in the file at offset at.
+// historyRecord checks the record that follows n others. at is where it is in the file.
 func (c *checker) historyRecord(n, at uint64, rec *historyMem) {
 	object := fmt.Sprintf("history record %d", n+1)
 	if rec.position != n+1 {

@@ -2,18 +2,18 @@ package shm
 
 import "time"
 
-// anchor ties Go's monotonic clock, which a program cannot read as a number, to CLOCK_MONOTONIC, which on Linux is the same
-// clock with another zero.
+// anchor relates Go's monotonic clock to CLOCK_MONOTONIC. On Linux they are one clock with two zeros, but Go does not let a
+// program read its own as a number.
 var anchor = newAnchor()
 
-// clockAnchor is one instant on both clocks.
+// clockAnchor is one instant, read on both clocks.
 type clockAnchor struct {
 	base time.Time
 	mono int64
 }
 
-// newAnchor reads one clock between two reads of the other. It takes the pair with the least time between these: an
-// interrupt may fall into any.
+// newAnchor reads one clock between two reads of the other. It does that eight times and keeps the try with the least time
+// between the two reads, because an interrupt may come in between.
 func newAnchor() clockAnchor {
 	best := clockAnchor{}
 	narrowest := time.Duration(1<<63 - 1)
@@ -28,6 +28,6 @@ func newAnchor() clockAnchor {
 	return best
 }
 
-// Now is the time on the mirror's clock: nanoseconds of CLOCK_MONOTONIC, exact to some tens of nanoseconds, without a
-// system call.
+// Now returns the time on the mirror's clock, CLOCK_MONOTONIC, in nanoseconds. It is exact to some tens of nanoseconds and
+// makes no system call.
 func Now() int64 { return anchor.mono + int64(time.Since(anchor.base)) }

@@ -1,87 +1,142 @@
+//go:build unix
+
 package shm
 
 import (
-	"runtime"
-	"sync/atomic"
+	"context"
+	"errors"
 )
 
-// Counter reads one counter. It remembers where the value stood at the last read, so it belongs to one
-// goroutine at a time. A copy of it is another Counter. Made by Reader.Counter; the zero Counter must not be used.
-//
-// Load is the hot path. It allocates nothing, calls nothing while the writer is between two publishes, and is
-// inlined on amd64.
+// Counter reads a counter by its name. It survives restarts of the writer, growth of the file, and a mirror made anew:
+// after each of them it looks the name up again. Use a Counter from one goroutine at a time. Instance.Counter makes one.
 type Counter struct {
-	cur  *Value  // the value in the copy that was current under last
-	seq  *uint64 // the sequence word of the block or record
-	last uint64  // the sequence word at the last read; 0: unknown (no published word is 0)
+	in   *Instance
+	name string
 
-	slots    [2]*Value // the two places of the value, by the parity of the sequence word
-	identity *uint64   // of the entry
-	handle   Handle
-	v        *view // keeps the memory mapped
+	reader  *Reader // the file that counter was found in; nil: look the name up before the next read
+	counter HandleCounter
 }
 
-func (v *view) counter(h Handle) (Counter, error) {
-	p, err := v.place(h.Index)
-	if err != nil {
-		return Counter{}, err
-	}
-	c := Counter{
-		seq:      p.seq(),
-		slots:    p.values(),
-		identity: &p.entry().identity,
-		handle:   h,
-		v:        v,
-	}
-	c.cur = c.slots[0]
+// Name returns the counter's name.
+func (c *Counter) Name() string { return c.name }
 
-	_, err = c.load()
-	return c, err
-}
-
-// Handle returns the handle that the counter was made from.
-func (c *Counter) Handle() Handle { return c.handle }
-
-// load is the slow form of Load, for a sequence word that has moved: the block was published, one of its
-// counters was freed, or the file was given up, which moves every sequence word too. ErrStale: the file was
-// given up. ErrGone: the handle's counter was removed. ErrBusy: each of maxTries tries met a publish.
-//
-//go:noinline
-func (c *Counter) load() (Value, error) {
-	defer runtime.KeepAlive(c)
+// Load returns the counter's value, as HandleCounter.Load does. ErrNotFound: no live counter has the name. ErrStale: the
+// writer gave the file up, and no new file has its name yet.
+func (c *Counter) Load() (v Value, err error) {
 	for range maxTries {
-		s := atomic.LoadUint64(c.seq) // barrier read-acquire
-
-		// The mark is loaded behind the sequence word. Giving a file up stores the mark first, then moves the words:
-		// a reader that sees a moved word sees the mark too.
-		if err := c.v.stale(); err != nil {
-			c.last = 0
-			return Value{}, err
+		r := c.in.current.Load()
+		if err = c.find(r); err == nil {
+			if v, err = c.counter.Load(); err == nil {
+				return v, nil
+			}
+			c.reader = nil
 		}
 
-		// A new epoch says that a counter of the block was freed since the last read. The entry is loaded while the
-		// sequence word is s. RETIRED is stored before the publish that raises the epoch, so LIVE here means that the
-		// copy under s is not of a later user of the slot. (barrier identity-acquire, idle: read-fence orders the load
-		// too.)
-		if c.last == 0 || epochOf(s) != epochOf(c.last) {
-			if atomic.LoadUint64(c.identity) != identity(entLive, c.handle.Generation) {
-				c.last = 0
-				return Value{}, ErrGone
+		switch {
+		case errors.Is(err, ErrStale):
+			if err := c.in.reopen(r); err != nil {
+				return Value{}, err
+			}
+		case errors.Is(err, ErrGone): // another counter may have the name by now: look it up again
+		default:
+			return Value{}, err
+		}
+	}
+	return Value{}, ErrBusy
+}
+
+// find looks the name up in the file of r, unless the counter was found there before.
+func (c *Counter) find(r *Reader) error {
+	if c.reader == r {
+		return nil
+	}
+
+	h, err := r.Lookup(c.name)
+	if err != nil {
+		return err
+	}
+	found, err := r.Counter(h)
+	if err != nil {
+		return err
+	}
+
+	c.reader = r
+	c.counter = found
+	return nil
+}
+
+// Wait sleeps until the first value is at least threshold, as Reader.Wait does. If the mirror is made anew meanwhile, Wait
+// continues in the new file. ErrNotAlive: the writer ended, or gives no sign of life. ErrStale, ErrTruncated, ErrFormat: the
+// file became useless, and no new file took its name within three seconds.
+func (c *Counter) Wait(ctx context.Context, threshold uint64) (Value, error) {
+	return c.wait(ctx, func(r *Reader, h Handle) (Value, error) {
+		return r.Wait(ctx, h, threshold)
+	})
+}
+
+// WaitChange sleeps until the counter shows other numbers than since, as Reader.WaitChange does. It ignores a counter without
+// a value, which a mirror made anew shows until the first poll cycle.
+func (c *Counter) WaitChange(ctx context.Context, since Value) (Value, error) {
+	return c.wait(ctx, func(r *Reader, h Handle) (Value, error) {
+		return newSleeper(r).await(ctx, h, func(v Value) (bool, error) {
+			return v.SampledAt != 0 && (since.SampledAt == 0 || v.Packets != since.Packets || v.Bytes != since.Bytes), nil
+		})
+	})
+}
+
+// wait calls waitOn in the current file, and again in each file that replaces it, until one of the waits has a result.
+func (c *Counter) wait(ctx context.Context, waitOn func(*Reader, Handle) (Value, error)) (Value, error) {
+	var failed *Reader // of the file in which a wait failed last
+	var since int64    // when the first wait in that file failed
+	for {
+		r := c.in.current.Load()
+		v, err := c.waitIn(r, waitOn)
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, ErrCompletion), errors.Is(err, ErrClosed):
+			return v, err
+		case errors.Is(err, ErrGone), errors.Is(err, ErrBusy):
+			c.reader = nil // look the name up again
+		case errors.Is(err, ErrNotFound) && r.starting(): // the writer has yet to add its counters
+		default:
+			if r != failed {
+				failed, since = r, Now()
+			}
+			if c.in.reopen(r) == nil {
+				continue
+			}
+			if !useless(err) || Now()-since >= remakeWait {
+				return v, err
 			}
 		}
 
-		p := c.slots[s&1]
-		v := loadValue(p)
-		loadFence() // barrier read-fence
-		if atomic.LoadUint64(c.seq) != s {
-			continue
+		nap(ctx, reopenPause)
+		if ctx.Err() != nil {
+			return v, ctx.Err()
 		}
-
-		c.cur, c.last = p, s
-		if epochOf(s) == epochMax {
-			c.last = 0 // a saturated epoch no longer rises: compare the identity each time
-		}
-		return v, nil
 	}
-	return Value{}, ErrBusy
+}
+
+// waitIn looks the name up in the file of r, and calls waitOn with its handle.
+func (c *Counter) waitIn(r *Reader, waitOn func(*Reader, Handle) (Value, error)) (Value, error) {
+	err := Guard(func() error {
+		if r.v.overwritten() {
+			return ErrFormat
+		}
+		return c.find(r)
+	})
+	if err != nil {
+		return Value{}, err
+	}
+	return waitOn(r, c.counter.Handle())
+}
+
+// useless reports whether err means that no value can be read from the file any more.
+func useless(err error) bool {
+	return errors.Is(err, ErrStale) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrFormat)
+}
+
+// starting reports whether the writer is alive and has published nothing yet.
+func (r *Reader) starting() bool {
+	s := r.Status()
+	return s.Alive && s.State == Boot
 }

@@ -120,7 +120,7 @@ func crashChild(path, at string) {
 	say("done %v", err)
 }
 
-func TestKilledAtEveryStep(t *testing.T) {
+func TestWriterKilledAtAnyStepLeavesAWholeMirror(t *testing.T) {
 	var steps []string
 	seen := make(map[string]int)
 	err := script(mirrorPath(t), func(step string) {
@@ -207,7 +207,7 @@ func killAt(t *testing.T, step string) {
 
 	// A reader that was there before the kill, and one after it.
 	var before *Reader
-	var held []Counter
+	var held []HandleCounter
 	var devices []*Device
 	if r, err := OpenReader(path, ReaderOptions{}); err == nil {
 		before = r

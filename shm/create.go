@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// newWriter starts writing the mirror in v, and goes on with its counters and history. v is fresh, or was left by another
-// writer at any point of its work.
+// newWriter returns a writer for the mirror in v, which continues its counters and history. v is fresh, or an earlier writer
+// left it, perhaps killed at any point of its work.
 func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	generation, err := randomWord()
 	if err != nil {
@@ -52,7 +52,8 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-// introduce stores the words of the header that describe this writer.
+// introduce stores the words of the header that describe this writer. It stores the generation after the
+// others, so a reader that sees this generation sees the other words too.
 func (w *Writer) introduce(h *headerMem, now int64) {
 	atomic.StoreInt64(&h.started, w.started)
 	atomic.StoreInt64(&h.startedWall, w.startedWall)

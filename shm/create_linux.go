@@ -14,8 +14,9 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// Create makes the mirror at o.Path, or takes over the one that is there: its counters, handles, totals and history go
-// on, whatever point its writer was killed at. The caller is the only writer until Close: ErrInUse.
+// Create makes the mirror at o.Path, or takes over an existing one: its counters, handles, totals and history continue, even
+// if its writer was killed at any point. ErrInUse: another writer has the mirror. Otherwise the caller is its only writer until
+// Close.
 func Create(o Options) (w *Writer, err error) {
 	o = o.withDefaults()
 	history, err := ringRecords(o.History)
@@ -55,8 +56,8 @@ func Create(o Options) (w *Writer, err error) {
 	return w, nil
 }
 
-// refuseForeign refuses a file that never was a mirror. It comes before anything is made beside the file, whose lock may
-// be another program's. openExisting checks the rest, under the lock.
+// refuseForeign refuses a file that never was a mirror. Create calls it before it makes any file beside that one, because
+// those names may belong to another program too. openExisting checks the rest, under the lock.
 func refuseForeign(o Options) error {
 	if o.Replace {
 		return nil
@@ -83,8 +84,8 @@ func refused(path string, err error) error {
 	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: name another path, or move it away", path, err)
 }
 
-// createBeside makes the page of waiters, then the mirror. If the page cannot be had for the group that was asked for, the
-// mirror stays as it is.
+// createBeside makes the page of waiters, then the mirror. If o names a group and the page cannot be made for it, createBeside
+// fails and leaves the mirror as it is.
 func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	k, err := makeWaker(o)
 	switch {
@@ -103,7 +104,7 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-// createLocked takes over the mirror at o.Path, or makes one. The lock is held.
+// createLocked takes over the mirror at o.Path, or makes one. The caller holds the lock.
 func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
 	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} {
@@ -137,7 +138,7 @@ func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-// removeSocket removes a socket that an earlier writer left. Another file of that name, or another user's, stays.
+// removeSocket removes a socket that an earlier writer left. It leaves files of other types, and of other users, alone.
 func removeSocket(path string) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK && st.Uid == uint32(os.Geteuid()) {
@@ -145,8 +146,8 @@ func removeSocket(path string) {
 	}
 }
 
-// openExisting maps the mirror at o.Path for writing, and checks that it is whole: a writer takes over nothing that this
-// program does not understand. Beside an error it returns the view of a mirror whose header at least is valid.
+// openExisting maps the mirror at o.Path for writing, and checks all of it: a writer must take over nothing that this program
+// does not understand. If the check fails but the header is valid, it returns both the view and the error.
 func openExisting(o Options) (v *view, err error) {
 	f, st, err := openRegular(o.Path, unix.O_RDWR)
 	if err != nil {
@@ -184,7 +185,7 @@ func openExisting(o Options) (v *view, err error) {
 	if err := f.Chmod(o.Mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: setting mode: %w", o.Path, err), v.close())
 	}
-	// A writer that was killed while the mirror grew left the file longer than its header says.
+	// If the last writer was killed while the mirror grew, the file is longer than its header says.
 	end := int64(segmentOffset(v.fixed.history, uint32(v.declared())))
 	if st.Size > end {
 		if err := f.Truncate(end); err != nil {
@@ -194,7 +195,7 @@ func openExisting(o Options) (v *view, err error) {
 	return v, nil
 }
 
-// createFile makes a mirror whole under another name and gives it the name of o.Path.
+// createFile makes a complete mirror under another name, then renames it to o.Path: no reader ever sees half a mirror.
 func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error) {
 	var kinds []uint32
 	if o.Counters != -1 {
@@ -231,7 +232,8 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	return w, nil
 }
 
-// formatFile makes s, which is zero, a mirror with segments of those kinds. It is not ready yet: see view.ready.
+// formatFile makes s, which must be zero, a mirror with segments of those kinds. The caller must call view.ready when readers
+// may open it.
 func formatFile(s fileStore, history uint32, kinds []uint32, file uint64) (*view, error) {
 	head, err := s.window(0, headerSize)
 	if err != nil {

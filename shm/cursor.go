@@ -15,16 +15,16 @@ type Record struct {
 	Kind     uint32 // 0: a sample; skip other kinds
 }
 
-// Cursor reads the history in order. It belongs to one goroutine at a time.
+// Cursor reads the history in order. Use a Cursor from one goroutine at a time.
 type Cursor struct {
 	path string
 	v    *view
-	at   uint64 // position of the last record that Next returned or counted as lost
-	lost uint64 // in all
+	at   uint64 // position of the last record returned or lost
+	lost uint64 // see Lost
 }
 
-// History returns a cursor that starts with the next record to be written. Rewind makes it start with the oldest
-// record that is there.
+// History returns a cursor that starts with the next record to be written. Call Rewind to start with the oldest record
+// in the ring.
 func (r *Reader) History() (*Cursor, error) {
 	c := &Cursor{path: r.path, v: r.v}
 	err := r.guard(func() error {
@@ -34,7 +34,7 @@ func (r *Reader) History() (*Cursor, error) {
 	return c, err
 }
 
-// Rewind moves the cursor to the oldest record that is there.
+// Rewind moves the cursor to the oldest record in the ring.
 func (c *Cursor) Rewind() {
 	_ = Guard(func() error {
 		intent := atomic.LoadUint64(&c.v.hdr.historyIntent)
@@ -44,12 +44,12 @@ func (c *Cursor) Rewind() {
 	runtime.KeepAlive(c)
 }
 
-// Lost is how many records were overwritten before this cursor came to them, in all.
+// Lost returns how many records the writer overwrote before this cursor read them.
 func (c *Cursor) Lost() uint64 { return c.lost }
 
-// Next copies the records that follow into dst, at most len(dst), and returns their number n: 0 if there is nothing new.
-// lost is how many records were overwritten just before the first of them. Together, the records returned and the
-// records lost are exactly the records written.
+// Next copies the next records into dst, at most len(dst), and returns their number; 0 means that there is nothing new.
+// lost is how many records were overwritten just before the first of them. All records returned and all records lost
+// are together exactly the records written.
 func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
 	if len(dst) == 0 {
 		return 0, 0, nil
@@ -74,8 +74,8 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 		return 0, 0, nil
 	}
 
-	// A writer that laps this reader all the time moves the cursor on each time, so the tries are bounded. Records that
-	// were copied before a lap are returned, and the next call reports the loss.
+	// Bound the tries: a fast writer may overwrite the next record during each of them. Records copied before that are
+	// returned, and the next call reports the loss.
 	h := c.v.hdr
 	for range maxTries {
 		tail := atomic.LoadUint64(&h.historyTail) // barrier tail-acquire
@@ -84,9 +84,12 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 		}
 		intent := atomic.LoadUint64(&h.historyIntent) // barrier intent-acquire
 
-		// The tail never falls and is never ahead of the intent, which was loaded later. Anything else is not a
-		// mirror's doing. The ring has at least two records, so that a lap leads the cursor no further than the next
-		// tail: on arm64 the intent of record n may be seen while the tail, of a store before it, is still n-2.
+		// The tail never falls, and a tail loaded with acquire is not ahead of an intent loaded after it: the writer
+		// stores intent n before tail n. If we find anything else, the file is not a mirror.
+		//
+		// The cursor too must not get ahead of the tail. On arm64 we may see intent n and still tail n-2 in the next
+		// try, because the writer has no fence between tail n-1 and intent n. But a ring has at least two records, so
+		// intent n moves the cursor to n-2 at most.
 		if tail < c.at || intent < tail {
 			return n, lost, fmt.Errorf("tail %d and intent %d after record %d: %w", tail, intent, c.at, ErrFormat)
 		}
@@ -104,9 +107,9 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 			src := &c.v.history[c.at&(size-1)]
 			var rec historyMem
 			copyWords(wordsAt(&rec), wordsAt(src))
-			loadFence() // barrier history-read-fence
+			loadFence() // barrier history-read-fence: the record before the second look at the intent
 			if c.behind(atomic.LoadUint64(&h.historyIntent), size) > 0 {
-				break // the writer may have begun to overwrite the record before it was copied
+				break // the writer may have begun to overwrite the record during the copy
 			}
 			if rec.position != c.at+1 {
 				return n, lost, fmt.Errorf("record %d says that it is %d: %w", c.at+1, rec.position, ErrFormat)
@@ -129,8 +132,8 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	return n, lost, nil
 }
 
-// behind returns how many of the records after c.at can no longer be read once the writer has announced record intent,
-// which overwrites the record that is a ring's size before it.
+// behind returns how many records after c.at are lost once the writer has announced record intent: that one overwrites record
+// intent - size.
 func (c *Cursor) behind(intent, size uint64) uint64 {
 	if intent <= size || intent-size <= c.at {
 		return 0

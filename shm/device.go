@@ -8,10 +8,10 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// DeviceSegment is the file NAME.device beside a mirror: words that a device writes by DMA, and that readers read where
-// they stand, with no poller in between. A writer makes it once, and it stays where it is as long as the writer lives,
-// whatever becomes of the mirror's own file. The next writer makes another. Made by Writer.DeviceSegment; its methods may
-// be called from any goroutine.
+// DeviceSegment is the file NAME.device beside a mirror. A device writes words in it by DMA, and readers read them there, with
+// no poller in between. A writer makes the file once. It stays at its address as long as the writer lives, even if the mirror
+// itself is made anew, because the device knows the address. The next writer makes another file. Writer.DeviceSegment makes
+// one; any goroutine may call its methods.
 type DeviceSegment struct {
 	w *Writer
 	m *mapping
@@ -19,24 +19,24 @@ type DeviceSegment struct {
 
 	// Guarded by w.mu.
 	slots []*DeviceSlot // by number; nil: free
-	next  int           // where the search for a free slot begins: a freed slot rests as long as it can
+	next  int           // where the search for a free slot begins, so that a freed slot is reused as late as possible
 }
 
-// DeviceSlot is the place of one counter's two words. A program that gave the words to a device keeps the DeviceSlot as
-// long as the device may write there: the DeviceSlot keeps the memory mapped.
+// DeviceSlot is the place of one counter's two words. The DeviceSlot keeps the memory mapped, so a program that gave the words
+// to a device must hold on to it as long as the device may write there.
 type DeviceSlot struct {
 	seg    *DeviceSegment
 	number uint32
-	apart  *words.File // the words file that has the words; nil: the slot itself has them
+	apart  *words.File // the words file with the words; nil: the words are in the slot itself
 
 	// Guarded by the writer's mu.
 	handle Handle // of the counter that the slot serves, while set
 	freed  bool
 
-	// mu is held while the writer's cache line of the slot changes. Readers take no lock. Of the two locks the writer's
-	// comes first; Rebase takes mu alone.
+	// mu guards the writer's cache line of the slot; readers take no lock. Lock order: the writer's mu, then this one.
+	// Rebase takes only this one, so that it may run inside a cycle.
 	mu  sync.Mutex
-	set bool // the slot serves a counter. Changed under both locks.
+	set bool // the slot serves a counter. To change it, hold both locks; to read it, one is enough.
 }
 
 func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }
@@ -49,7 +49,7 @@ func (s *DeviceSlot) words() *[2]uint64 {
 	return &s.mem().words
 }
 
-// newDeviceSegment lays a segment over m, which is zero.
+// newDeviceSegment formats a segment in m, which must be zero.
 func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (*DeviceSegment, error) {
 	generation, err := randomWord()
 	if err != nil {
@@ -63,7 +63,7 @@ func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (
 	}, nil
 }
 
-// Slots is how many slots there are, and how many are taken.
+// Slots returns the number of slots, and how many of them are taken.
 func (d *DeviceSegment) Slots() (all, taken int) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 		d.w.devicePath(), len(d.slots), ErrFull)
 }
 
-// Words returns the memory of the two words: 8 bytes each, aligned to 8, in a mapping outside the Go heap, to be the
+// Words returns the memory of the two words: 8 bytes each, aligned to 8, in a mapping outside the Go heap. It can be the
 // external memory of a completion counter. It stays mapped as long as something refers to the DeviceSlot.
 func (s *DeviceSlot) Words() (comp, err []byte) {
 	at := deviceHeaderSize + int(s.number)*deviceSlotSize + dslWords
@@ -114,12 +114,13 @@ func (s *DeviceSlot) Words() (comp, err []byte) {
 	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
 }
 
-// Rebase returns the totals, completions and errors, and notes them for readers if the words have moved far. A word says
-// how much was counted since the noted total, up to its largest value. So Rebase must be called before a word comes round;
-// once in a poll cycle is plenty. It allocates nothing, and any goroutine may call it, also inside a cycle.
+// Rebase returns the totals, completions and errors, and stores them for readers if the words have moved far since the last
+// store. A word wraps around after its largest value, and readers compute a total from the word and the stored total. So the
+// caller must call Rebase at least once per round of a word; once in a poll cycle is plenty. Rebase allocates nothing. Any
+// goroutine may call it, even inside a cycle.
 //
-// ErrNoDevice: the slot serves no counter. ErrFormat: a word is above the largest value that SetDevice was given.
-// ErrTruncated: the segment's file was cut short.
+// ErrNoDevice: the slot serves no counter. ErrFormat: a word is above the limit given to SetDevice. ErrTruncated: the
+// segment's file was cut short.
 func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,14 +142,14 @@ func (s *DeviceSlot) rebase(which int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A store takes the cache line away from readers, so it waits until a quarter of a round was counted.
+	// A store takes the cache line away from readers, so store only once per quarter of a round.
 	if total-m.seen[which] > m.maxValue/4 {
-		publish64(&m.seen[which], total) // barrier seen-release (idle: total is computed from the word)
+		publish64(&m.seen[which], total) // barrier seen-release: the load of the word before this store (idle: total depends on it)
 	}
 	return total, nil
 }
 
-// fill makes the slot serve a counter whose totals are comp and errs now. No entry names the slot yet.
+// fill makes the slot serve a counter whose current totals are comp and errs. No entry may name the slot yet.
 func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,14 +174,14 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 		atomic.StoreUint64(&m.seen[i], total)
 	}
 	s.seg.w.step("device-filled")
-	publish64(&m.seq, m.seq+1) // barrier slot-given-release
+	publish64(&m.seq, m.seq+1) // barrier slot-given-release: the stores above before the odd number
 
 	s.handle = h
 	s.set = true
 	return nil
 }
 
-// withdraw tells the slot's readers that it no longer serves their counter. No entry names the slot any more.
+// withdraw tells readers that the slot no longer serves their counter. No entry may name the slot any more.
 func (s *DeviceSlot) withdraw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,15 +190,16 @@ func (s *DeviceSlot) withdraw() {
 	}
 	s.set = false
 	_ = Guard(func() error { // a file that was cut short has no readers to tell
-		// The store fence is for the next fill: its stores stay behind this one.
+		// The next fill stores to the same words. The fence makes the even number visible before those stores, so a reader
+		// of this counter that meets one of them finds the number changed.
 		announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
 		return nil
 	})
 }
 
-// SetDevice says that a device counts for the counter in the words of s. As the words stand now they show the totals comp
-// and errs. They come round after limit (max_value of struct ibv_comp_cntr_caps). s takes the place of a slot that was set
-// before. The caller publishes the counter's ordinary value, as ever.
+// SetDevice tells readers that a device counts for the counter in the words of s. The current numbers in the words mean the
+// totals comp and errs. After limit the words wrap around to 0 (max_value of struct ibv_comp_cntr_caps). If the counter has
+// another slot already, s replaces it. The caller must still publish the counter's ordinary value in each cycle.
 func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
 	return w.onEntry(h, func(ent *entryMem) error {
 		return w.setDevice(ent, h, s, comp, errs, limit)
@@ -222,7 +224,8 @@ func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, l
 	}
 	w.step("device-ready")
 
-	// The entry names the new slot first: readers of the old one look again once it is withdrawn.
+	// Name the new slot first, withdraw the old one afterwards: a reader that loses the old slot looks into the entry again,
+	// and must find the new one.
 	before := w.slotOf(ent)
 	w.name(ent, s.number+1)
 	w.step("device-named")
@@ -233,8 +236,8 @@ func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, l
 	return nil
 }
 
-// ClearDevice says that no device counts for the counter any more: it has only its ordinary value. Readers of the words
-// get ErrNoDevice. The slot stays taken.
+// ClearDevice tells readers that no device counts for the counter any more, so it has only its ordinary value. Readers of the
+// words get ErrNoDevice. The slot stays taken until Free.
 func (w *Writer) ClearDevice(h Handle) error {
 	return w.onEntry(h, func(ent *entryMem) error {
 		w.clearDevice(ent)
@@ -253,27 +256,27 @@ func (w *Writer) clearDevice(ent *entryMem) {
 	w.step("device-withdrawn")
 }
 
-// name makes the entry name a slot. device is the slot's number + 1; 0: none.
+// name stores in the entry which slot serves it. device is the slot's number + 1; 0 means none.
 func (w *Writer) name(ent *entryMem, device uint32) {
 	s := ent.slots[ent.seq&1]
 	s.device = device
 	w.putSlot(ent, &s)
 }
 
-// slotOf returns the slot that the entry names; nil: none.
+// slotOf returns the slot that the entry names, or nil.
 func (w *Writer) slotOf(ent *entryMem) *DeviceSlot {
 	n := ent.slots[ent.seq&1].device
 	if n == 0 || w.device == nil {
 		return nil
 	}
-	if int(n) > len(w.device.slots) { // the entry was overwritten
+	if int(n) > len(w.device.slots) { // another process has overwritten the entry
 		return nil
 	}
 	return w.device.slots[n-1]
 }
 
-// Free gives the slot back. The device's counter must have been destroyed: the words may serve another one next.
-// Idempotent.
+// Free gives the slot back. The device must not write to the words any more (destroy its counter first), because another
+// counter may get them next. Idempotent.
 func (s *DeviceSlot) Free() {
 	w := s.seg.w
 	w.mu.Lock()
@@ -283,7 +286,7 @@ func (s *DeviceSlot) Free() {
 	}
 
 	if s.set {
-		_ = Guard(func() error {
+		_ = w.guard(func() error { // after a fault Remake writes the entry without the slot
 			ent, err := w.entry(s.handle)
 			if err != nil {
 				return err

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devicePath is the file of the device segment of the mirror at path.
+// devicePath returns the path of the device segment of the mirror at path.
 func devicePath(path string) string { return beside(path, "device") }
 
 func (w *Writer) devicePath() string { return devicePath(w.path) }
 
-// useDevice makes seg the segment whose slots the entries name. No entry names a slot yet.
+// useDevice makes seg the segment that entries refer to. No entry may name a slot yet.
 func (w *Writer) useDevice(seg *DeviceSegment) {
 	h := w.v.hdr
 	atomic.StoreUint64(&h.deviceLength, seg.v.fixed.fileLength)
@@ -22,10 +22,10 @@ func (w *Writer) useDevice(seg *DeviceSegment) {
 	w.changed()
 }
 
-// adoptDevice ends the device segment of a former writer. The queue pairs ended with that writer, so the words stand
-// still. If this writer is killed in between, the next one does it all again.
+// adoptDevice ends the device segment of the last writer. Its queue pairs ended with its process, so the words no longer
+// change. If this writer is killed in between, the next one does all of it again.
 func (w *Writer) adoptDevice() {
-	// First tell readers of the words, in the segment itself: they may hold it without the mirror.
+	// First end the segment itself, because readers may have mapped it and not the mirror.
 	h := w.v.hdr
 	if w.lock != nil {
 		m, v := endDevice(w.devicePath())
@@ -49,8 +49,8 @@ func (w *Writer) adoptDevice() {
 	})
 }
 
-// endDevice ends the segment at path, and returns it for its last words. It returns nil if the file is missing, of another
-// user, or not a segment.
+// endDevice ends the segment at path, and returns it so that the caller can read the last words. It returns nil if the file is
+// missing, belongs to another user, or is no segment.
 func endDevice(path string) (*mapping, *deviceView) {
 	f, st, err := openRegular(path, unix.O_RDWR)
 	if err != nil {
@@ -81,7 +81,7 @@ func endDevice(path string) (*mapping, *deviceView) {
 	return m, v
 }
 
-// keepLast notes the totals that the words of a former writer's segment show. m is the mapping under v.
+// keepLast notes the last totals of the words in v, the segment of the last writer. m is its mapping.
 func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	w.lastDevice = make(map[Handle][2]uint64)
 	_ = Guard(func() error {
@@ -102,8 +102,8 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	runtime.KeepAlive(m)
 }
 
-// LastDevice returns the totals that the device had counted to, in the words of h, when this writer took over from the
-// writer that had set them. They go further than the value that was published last. ok is false if no device wrote them.
+// LastDevice returns the last totals that a device wrote in the words of h before this writer took over. The device may have
+// counted on after the last published value, so they may be larger than Last. ok is false if h had no such words.
 func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Check finds each fault of a segment, or between it and the catalogue, and no others.
-func TestCheckFindsInDeviceSegment(t *testing.T) {
+// Check finds each fault in a segment, each contradiction between it and the catalogue, and nothing else.
+func TestCheckFindsEachFaultOfADeviceSegment(t *testing.T) {
 	for _, tt := range []struct {
 		object, text string
 		harm         func(w *Writer, hs []Handle)

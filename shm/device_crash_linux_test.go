@@ -9,7 +9,7 @@ import (
 // deviceTotals returns the totals of the devices' words in script, at every step.
 var deviceTotals = map[string][2]uint64{"a": {1000, 10}, "b": {2000, 20}, "l": {3000, 30}}
 
-// useDevices sets, moves and takes away words of devices, for TestKilledAtEveryStep.
+// useDevices sets, moves and takes away words of devices, for TestWriterKilledAtAnyStepLeavesAWholeMirror.
 func useDevices(w *Writer, handles map[string]Handle) error {
 	seg, err := w.DeviceSegment(4)
 	if err != nil {

@@ -14,9 +14,9 @@ const (
 	goldenSegment = "testdata/v1-device.device"
 )
 
-// A mirror and the words that devices wrote beside it open for ever, and this
-// code writes the same bytes for the same life.
-func TestGoldenDevice(t *testing.T) {
+// A mirror and its device segment of format version 1 must open for ever, and this
+// code must write the same bytes if the same calls are made.
+func TestDeviceSegmentOfVersion1OpensForEver(t *testing.T) {
 	mirror, segment, hs := deviceBytes(t)
 	if *update {
 		writeGolden(t, goldenDevices, mirror)

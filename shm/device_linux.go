@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// DeviceSegment returns the mirror's device segment. The first call makes it, with that many slots. It cannot be made
-// larger, because a device may be writing to it. ErrFull: it has fewer slots.
+// DeviceSegment returns the mirror's device segment. The first call makes it, with that number of slots. It never grows,
+// because a device may be writing to it. ErrFull: it exists already, with fewer slots.
 func (w *Writer) DeviceSegment(slots int) (d *DeviceSegment, err error) {
 	err = w.control(func() (err error) {
 		d, err = w.deviceSegment(slots)

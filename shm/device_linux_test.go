@@ -62,8 +62,8 @@ func deviceWriterChild(path string) error {
 	return nil
 }
 
-// The writer is killed: readers go on reading the words, the next writer knows their last totals, and a
-// process that still reads them is told that they stand still.
+// The writer is killed. Readers can still read the words, the next writer knows their last totals, and from
+// then on readers of the old words get an error.
 func TestDeviceWordsOutliveTheirWriter(t *testing.T) {
 	path := mirrorPath(t)
 	cmd := child("device-writer", path)
@@ -177,7 +177,7 @@ func mustSlotNumber(t testing.TB, seg *DeviceSegment, number uint32) *DeviceSlot
 	}
 }
 
-func TestDeviceSegmentFile(t *testing.T) {
+func TestDeviceSegmentFileIsMadeOnceForItsWriter(t *testing.T) {
 	path := mirrorPath(t)
 	o := with(small, path)
 	o.Mode = 0o640
@@ -231,9 +231,9 @@ func TestDeviceSegmentFile(t *testing.T) {
 	}
 }
 
-// A segment that is cut short, foreign or gone is an error, not a crash; the
-// mirror beside it goes on.
-func TestDamagedDeviceSegment(t *testing.T) {
+// A segment that is cut short, foreign or missing is an error, not a crash, and
+// the mirror itself stays usable.
+func TestDamagedDeviceSegmentIsAnErrorBesideAWholeMirror(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))
 	if err != nil {

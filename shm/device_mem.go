@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as the structs of unsafe.go lie over a mirror.
+// deviceHeaderMem and deviceSlotMem overlay the bytes of a device segment, as the structs of unsafe.go overlay a mirror.
 
 type deviceHeaderMem struct {
 	magic       [8]byte
@@ -38,13 +38,13 @@ type deviceSlotMem struct {
 	owner    uint64
 }
 
-// Which of the two words of a slot.
+// The two words of a slot.
 const (
 	completions = 0
 	failures    = 1
 )
 
-// deviceView is a device segment whose header fits its length.
+// deviceView is a mapped device segment with a valid header.
 type deviceView struct {
 	b     []byte
 	hdr   *deviceHeaderMem
@@ -52,17 +52,17 @@ type deviceView struct {
 	slots []deviceSlotMem
 }
 
-// maxDeviceSlots keeps a segment below 128 MiB and a slot's number in 32 bits.
+// maxDeviceSlots bounds a segment to 128 MiB, and the number of a slot to 32 bits.
 const maxDeviceSlots = 1 << 20
 
-// deviceLength is the length of a segment's file: whole pages, because a device is given whole pages to write to.
+// deviceLength returns the length of a segment's file: whole pages, because a device gets access to whole pages.
 func deviceLength(slots uint32) uint64 {
 	n := deviceHeaderSize + uint64(slots)*deviceSlotSize
 	return (n + deviceHeaderSize - 1) / deviceHeaderSize * deviceHeaderSize
 }
 
-// formatDevice writes the header of a segment into b, which is zero and as long as the slots need. It leaves the version
-// 0: not ready.
+// formatDevice writes the header of a segment into b, which must be zero and have the length of deviceLength. The version stays
+// 0, which means not ready, until the caller calls ready.
 func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) *deviceView {
 	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
 	copy(h.magic[:], deviceMagic)
@@ -74,7 +74,7 @@ func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) 
 	h.generation = generation
 	h.slots = slots
 
-	h.version = deviceVersion // the checksum is that of a segment that is ready
+	h.version = deviceVersion // only for the checksum
 	h.checksum = fnv64(b[:devChecksum])
 	h.version = 0
 	return &deviceView{
@@ -87,15 +87,15 @@ func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) 
 
 func (v *deviceView) ready() { atomic.StoreUint32(&v.hdr.version, deviceVersion) }
 
-// attachDevice copies the header of the segment in b once, and checks the copy against the length of b. No other code
-// believes a number of that file's header.
+// attachDevice checks the header of the segment in b. A hostile owner may change the header at any time, so attachDevice copies
+// it once, checks the copy, and no other code reads the fixed words in the file.
 func attachDevice(b []byte) (*deviceView, error) {
 	if len(b) < deviceHeaderSize {
 		return nil, tooShort(int64(len(b)))
 	}
 	hdr := &overlay[deviceHeaderMem](b, 0, 1)[0]
 	h := new(deviceHeaderMem)
-	atomic.LoadUint32(&hdr.version) // with acquire: a version that is not 0 was stored last
+	atomic.LoadUint32(&hdr.version) // with acquire: the writer stores the version last, so if it is not 0, the rest is there
 	copyWords(wordsAt(h), wordsAt(hdr))
 
 	switch {
@@ -132,7 +132,7 @@ func attachDevice(b []byte) (*deviceView, error) {
 // ended reports whether a later writer has taken over from the segment's.
 func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
 
-// total returns the total that a word has counted to. words are in the slot, or in the words file that it names.
+// total returns the total of one of the words, which are in the slot, or in the words file that it names.
 func (s *deviceSlotMem) total(words *[2]uint64, which int) (uint64, error) {
 	for range maxTries {
 		seen := atomic.LoadUint64(&s.seen[which]) // barrier seen-acquire
@@ -143,10 +143,14 @@ func (s *deviceSlotMem) total(words *[2]uint64, which int) (uint64, error) {
 	return 0, ErrBusy
 }
 
-// above returns the total: seen, and the distance that the word has moved since. ok is false if the writer has changed seen
-// meanwhile. While seen stands, at most max_value was counted above it, so that the distance is the number counted.
+// above returns the total: seen plus the distance that the word has moved since. ok is false if the writer has changed seen
+// meanwhile.
+//
+// A distance is less than a round, so it is right only if the word has moved by less than a round since seen was stored. The
+// writer stores a new seen once per quarter of a round. The second look at seen comes after the load of the word, which is an
+// acquire: if seen has not changed, the word we read was at most a round above it.
 func (s *deviceSlotMem) above(words *[2]uint64, seen uint64, which int) (total uint64, ok bool, err error) {
-	word := atomic.LoadUint64(&words[which]) // barrier word-acquire
+	word := atomic.LoadUint64(&words[which]) // barrier word-acquire: the word before the second look at seen
 	if atomic.LoadUint64(&s.seen[which]) != seen {
 		return 0, false, nil
 	}
@@ -157,10 +161,10 @@ func (s *deviceSlotMem) above(words *[2]uint64, seen uint64, which int) (total u
 	return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), true, nil
 }
 
-// The words count modulo limit + 1. For the largest limit that is 2^64: the sum limit + 1 is 0 then, and the arithmetic of
-// uint64 wraps at the right place by itself.
+// The words count modulo limit + 1. For the largest limit that is 2^64, where the sum limit + 1 overflows to 0, and uint64
+// arithmetic wraps around at the right place by itself.
 
-// wordOf is (total + shift) mod (limit + 1), for shift <= limit.
+// wordOf returns the word of a total: (total + shift) mod (limit + 1). shift must be at most limit.
 func wordOf(total, shift, limit uint64) uint64 {
 	if limit == 1<<64-1 {
 		return total + shift
@@ -172,7 +176,7 @@ func wordOf(total, shift, limit uint64) uint64 {
 	return total + shift
 }
 
-// shiftOf is the shift under which word stands for total.
+// shiftOf returns the shift with which word means total.
 func shiftOf(word, total, limit uint64) uint64 {
 	if limit == 1<<64-1 {
 		return word - total
@@ -180,7 +184,7 @@ func shiftOf(word, total, limit uint64) uint64 {
 	return wrapDistance(total%(limit+1), word, limit)
 }
 
-// wrapDistance is how far it is from one word forward to another.
+// wrapDistance returns how far a word counts from from to to.
 func wrapDistance(from, to, limit uint64) uint64 {
 	if to < from {
 		return to - from + (limit + 1)

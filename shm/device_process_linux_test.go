@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Constants of the processes of TestDeviceWordsWhileTheMirrorGrows.
+// Constants of the processes of TestDeviceWordsStayExactWhileTheMirrorGrows.
 const (
 	deviceOps   = 400_000 // completions; one in 16 is an error too
 	deviceLimit = 4095    // largest value of the words: they come round 97 times
@@ -132,10 +132,10 @@ func init() {
 	}
 }
 
-// A device, which is another process and has only the segment, counts in words that a third process
-// reads through the catalogue: each total that it reads is exact, over wraps, while the mirror grows
-// and the writer does nothing but to look at the words before they come round.
-func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
+// A device (another process, which has only the segment) counts in words, and a third process reads them
+// through the catalogue. Each total must be exact over wraps, while the mirror grows and the writer only
+// calls Rebase in time.
+func TestDeviceWordsStayExactWhileTheMirrorGrows(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))
 	seg, err := w.DeviceSegment(2)

@@ -9,15 +9,15 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// Device reads the two words of one counter that a device writes. Any number of goroutines may use a Device at a time. It
-// goes on over any number of mirrors that replace one another: the words do not move. Made by Reader.Device; the zero
-// Device must not be used.
+// Device reads the two words of one counter that a device writes. Any number of goroutines may use a Device concurrently. It
+// keeps working when the mirror is made anew, because the words do not move. Reader.Device makes one. The zero Device must not
+// be used.
 type Device struct {
 	slot     *deviceSlotMem
 	words    *[2]uint64 // in the slot, or in the words file that it names
-	seq      uint64     // the slot's sequence word while it serves this counter
-	ended    *int64     // of the segment
-	identity *uint64    // of the entry, in the mirror in which the Device was made
+	seq      uint64     // the slot's sequence word as long as it serves this counter
+	ended    *int64     // of the segment: when its writer ended
+	identity *uint64    // of the entry, in the mirror that the Device was made from
 	handle   Handle
 
 	// These keep the memory mapped.
@@ -35,19 +35,18 @@ type deviceFile struct {
 // Handle returns the handle that the Device was made from.
 func (d *Device) Handle() Handle { return d.handle }
 
-// Load returns the totals that the device has counted to: completions and errors. The device writes the two words one by
-// one: each total is true, and the two have no common instant. A device does not note when it writes, so there is no
-// sample time.
+// Load returns the device's current totals: completions and errors. The device writes the two words one at a time, so each
+// total is correct, but the pair need not belong to one instant. There is no sample time, because a device does not store one.
 //
-// Load allocates nothing, and like Counter.Load is not guarded. ErrNoDevice: the words no longer serve this counter, and
-// its ordinary value goes on. ErrGone: the counter was removed. ErrBusy: try again.
+// Load allocates nothing, and like HandleCounter.Load is not guarded. ErrNoDevice: the words no longer serve this counter;
+// read its ordinary value. ErrGone: the counter was removed. ErrBusy: try again.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
 	comp, cerr := d.slot.total(d.words, completions)
 	errs, eerr := d.slot.total(d.words, failures)
 
-	// Loaded behind the words: if the slot serves the counter now, the words were the counter's when they were read.
-	// (barrier device-fence: each load of a word is an acquire)
+	// Look at the slot after the words: if it still serves the counter, the words were the counter's when we read them. On
+	// arm64 this load cannot overtake those of the words, because each of them is a load-acquire (barrier device-fence).
 	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
 		if atomic.LoadUint64(d.identity) != identity(entLive, d.handle.Generation) {
 			return 0, 0, ErrGone
@@ -63,8 +62,8 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 	return comp, errs, nil
 }
 
-// Device prepares reading the words that a device writes for a counter. ErrNoDevice: no device writes any. ErrGone: the
-// counter was removed. ErrStale: this mirror was replaced, open it again; a Device that was made before goes on.
+// Device finds the words that a device writes for a counter. ErrNoDevice: no device writes for it. ErrGone: the counter was
+// removed. ErrStale: this mirror was replaced, so open it again. A Device made before keeps working.
 func (r *Reader) Device(h Handle) (d Device, err error) {
 	err = r.guard(func() error {
 		d, err = r.resolveDevice(h)
@@ -93,7 +92,7 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		}
 		f, err := r.deviceFile(g)
 		if err != nil && atomic.LoadUint64(generation) != g {
-			continue // a writer has put another segment in its place
+			continue // the writer has replaced the segment meanwhile
 		}
 		if err != nil {
 			return Device{}, err
@@ -103,7 +102,7 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		if err != nil {
 			return Device{}, err
 		}
-		if !p.stands(h, &c) || atomic.LoadUint64(generation) != g {
+		if !p.confirms(h, &c) || atomic.LoadUint64(generation) != g {
 			continue
 		}
 		d := Device{
@@ -125,18 +124,18 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 			d.words = d.apart.Words
 			return d, nil
 		}
-		if p.stands(h, &c) {
+		if p.confirms(h, &c) {
 			return Device{}, err
 		}
-		// The slot serves another program by now: try again.
+		// The words changed hands while we asked for their file: try again.
 	}
 	return Device{}, ErrBusy
 }
 
-// claim is a slot that an entry named when it was looked at.
+// claim is the slot that an entry named, and what must not have changed since: see confirms.
 type claim struct {
 	slot         *deviceSlotMem
-	seq          uint64 // of the slot, loaded behind the entry
+	seq          uint64 // of the slot, loaded after the entry
 	id, entrySeq uint64 // of the entry
 	apart        uint64 // number of the words file; 0: the slot has the words
 }
@@ -157,29 +156,29 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 	}
 
 	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
-	c.seq = atomic.LoadUint64(&c.slot.seq) // barrier slot-given-acquire
+	c.seq = atomic.LoadUint64(&c.slot.seq) // barrier slot-given-acquire: the odd number before the words, shift and seen
 	if atomic.LoadUint32(&c.slot.state) == wordsApart {
 		if c.apart = atomic.LoadUint64(&c.slot.owner); c.apart == 0 {
 			return claim{}, fmt.Errorf("slot %d names words file 0: %w", n-1, ErrFormat)
 		}
 	}
-	// The mark is loaded behind seq. If the mirror was replaced by then, only the next mirror's catalogue says which
-	// counter has the slot.
+	// Load the mark after seq. If the mirror was replaced before, this catalogue is out of date, and only the next mirror's
+	// says which counter has the slot.
 	return c, r.v.stale()
 }
 
-// stands reports whether c is h's: the entry named the slot before its seq was loaded, and names it now, so that under
-// this seq the slot was never another counter's.
-func (p place) stands(h Handle, c *claim) bool {
+// confirms reports whether the slot of c serves h. The entry named the slot before we loaded its seq, and still names it. So as
+// long as the slot has this seq, it serves no other counter.
+func (p place) confirms(h Handle, c *claim) bool {
 	e := p.entry()
 	return c.seq&1 == 1 && c.id == identity(entLive, h.Generation) &&
 		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id && atomic.LoadUint64(&c.slot.seq) == c.seq
 }
 
-// noDevice returns the error for an entry that names no slot. The catalogue of a replaced mirror may only not know of one.
+// noDevice returns the error for an entry that names no slot: ErrStale in a replaced mirror, whose catalogue is out of date.
 func (r *Reader) noDevice() error { return cmp.Or(r.v.stale(), ErrNoDevice) }
 
-// deviceFile returns the segment of that generation, mapped.
+// deviceFile returns the segment of that generation. It maps the file unless the last call did.
 func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	r.mu.RLock()
 	f := r.device

@@ -47,7 +47,7 @@ func mustDevice(t testing.TB, r *Reader, h Handle) *Device {
 	return &d
 }
 
-// count stands in for a device: it adds to a word, which comes round after limit.
+// count acts as a device: it adds to a word, which wraps around after limit.
 func (s *deviceSlotMem) count(which int, n, limit uint64) {
 	word := atomic.LoadUint64(&s.words[which])
 	if limit == math.MaxUint64 {
@@ -67,7 +67,7 @@ func wantDevice(t testing.TB, d *Device, comp, errs uint64) {
 	}
 }
 
-func TestDevice(t *testing.T) {
+func TestDeviceTotalsFollowTheirWords(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a", Kind: "completion"})
 	other := mustAdd(t, w, Entry{Name: "b", Kind: "completion", Latency: true})
@@ -197,9 +197,9 @@ func TestDevice(t *testing.T) {
 	s3.mem().words[0] = 0
 }
 
-// Whatever the largest value, a word that was given any base and counts on,
-// rebased at times but never later than it comes round, shows the sum.
-func TestDeviceWrap(t *testing.T) {
+// For any limit and any base, the total of a word is exact as long as Rebase is
+// called at least once per round.
+func TestDeviceTotalIsExactOverWraps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(
 			rapid.SampledFrom([]uint64{1, 2, 255, 256, 1<<16 - 1, 1<<32 - 1, 1 << 32, 1<<53 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}),
@@ -239,9 +239,9 @@ func TestDeviceWrap(t *testing.T) {
 	})
 }
 
-// A reader compares the words that it has read of a slot with the words of the next moment: each pair
-// of looks between which the writer may come.
-func TestDeviceBetweenTwoLooks(t *testing.T) {
+// The writer changes the slot between any two loads of a reader. The reader must notice and try again, or
+// return an error.
+func TestDeviceLoadRetriesIfTheWriterCameBetweenTwoLooks(t *testing.T) {
 	setUp := func(t *testing.T) (w *Writer, r *Reader, hs []Handle, s *DeviceSlot) {
 		w, r = heapMirror(t, 64, 0, 0, Options{})
 		hs = addN(t, w, 2, false)
@@ -287,21 +287,21 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, r, hs, s := setUp(t)
 			c, err := r.claim(r.v.slot(hs[0].Index), r.device)
-			if err != nil || !r.v.slot(hs[0].Index).stands(hs[0], &c) || c.slot != s.mem() {
+			if err != nil || !r.v.slot(hs[0].Index).confirms(hs[0], &c) || c.slot != s.mem() {
 				t.Fatal(err)
 			}
-			if r.v.slot(hs[0].Index).stands(Handle{Index: hs[0].Index, Generation: 7}, &c) {
-				t.Error("stands for another generation")
+			if r.v.slot(hs[0].Index).confirms(Handle{Index: hs[0].Index, Generation: 7}, &c) {
+				t.Error("the claim is confirmed for another generation")
 			}
 			if err := change(w, hs, s); err != nil {
 				t.Fatal(err)
 			}
-			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).confirms(hs[0], &c) {
 				t.Error("the slot is still taken for the counter's")
 			}
 			// The seq of the next user, under an entry that was read before.
 			c.seq = atomic.LoadUint64(&c.slot.seq) | 1
-			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).confirms(hs[0], &c) {
 				t.Error("another's seq is taken for the counter's")
 			}
 		})
@@ -329,10 +329,9 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 	})
 }
 
-// Counters come and go, and so do their words, while a device counts, a poller rebases and readers
-// read: no reader sees another counter's words. The totals of counter number n are n<<32 and the count
-// since.
-func TestDeviceBesideReuse(t *testing.T) {
+// Counters and their words are added and removed while a device counts, a poller calls Rebase and readers
+// read. No reader may see another counter's words, so the totals of counter n are n<<32 plus its count.
+func TestDeviceReadsNoWordsOfAnotherCounter(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
 	seg := heapDevice(t, w, r, 3)
@@ -435,8 +434,8 @@ func TestDeviceBesideReuse(t *testing.T) {
 	t.Logf("%d loads", loads.Load())
 }
 
-// The calls of a poller in each cycle, and a reader's loads, allocate nothing.
-func TestDeviceAllocatesNothing(t *testing.T) {
+// What a poller calls in each cycle, and a reader's Load, must allocate nothing.
+func TestDeviceCallsAllocateNothing(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	s := mustSlot(t, heapDevice(t, w, r, 1))

@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// prepareDir makes dir if it is missing, and returns whether it made it. It refuses a directory that another user owns,
-// may write to or could have put there: that user could put another file in the mirror's place.
+// prepareDir makes dir if it is missing, and reports whether it did. It refuses a directory that another user owns, may write
+// to or could have put there, because that user could replace the mirror by another file.
 func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	if err := trustParents(dir); err != nil {
 		return false, err
@@ -68,8 +68,8 @@ func refuseDir(dir string) error {
 	return nil
 }
 
-// otherPlace returns the step that lets user uid write a mirror although owner has dir. To give dir to uid is no help:
-// owner's files would stay in it, and a process of owner could take the name again.
+// otherPlace returns the next step for user uid if owner owns dir. It does not propose to give dir to uid: owner's files would
+// stay in it, and a process of owner could take the name again.
 func otherPlace(dir string, owner, uid uint32) string {
 	switch {
 	case dir == shmDir && uid == 0:
@@ -82,13 +82,13 @@ func otherPlace(dir string, owner, uid uint32) string {
 	return fmt.Sprintf("run as user %d, or name another", owner)
 }
 
-// trustParents refuses a directory if the owner or the mode of a directory above it lets a user other than root and the
-// process's own put another in its place. Nothing is made below such a directory.
+// trustParents refuses a directory if a user other than root and the process's own could replace it, going by the owner and
+// mode of the directories above. The caller must make nothing in it then.
 func trustParents(dir string) error {
 	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // making dir says so
+		return nil // making dir will fail, and say why
 	case err != nil:
 		return fmt.Errorf("%s: looking at the directories above the mirror's: %w", dir, err)
 	case why != "":
@@ -97,7 +97,7 @@ func trustParents(dir string) error {
 	return f.Close()
 }
 
-// onTmpfs reports whether dir is on a tmpfs. If dir does not exist, the directory counts in which it would be made.
+// onTmpfs reports whether dir is, or would be made, on a tmpfs.
 func onTmpfs(dir string) bool {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st) // of the tmpfs, if one is mounted at dir

@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A process that clears up removes the lock's name, or puts another file there, after a writer opened
-// the lock and before it locks it: the lock that this writer then holds must lock the next writer out.
-func TestLockThatLostItsName(t *testing.T) {
+// After a writer opens the lock and before it locks it, another process removes the lock's name or puts
+// another file there. The lock that this writer gets in the end must still keep the next writer out.
+func TestLockThatLostItsNameIsTakenAgain(t *testing.T) {
 	for name, clear := range map[string]func(lock string) error{
 		"removed":  os.Remove,
 		"replaced": func(lock string) error { return errors.Join(os.Remove(lock), os.WriteFile(lock, nil, 0o600)) },
@@ -41,9 +41,9 @@ func TestLockThatLostItsName(t *testing.T) {
 	}
 }
 
-// A new file that cannot be named in the place of one that is no mirror leaves that one
+// If Create with Replace cannot rename the new file, the old file, which is no mirror, stays
 // as it was.
-func TestReplaceFails(t *testing.T) {
+func TestFailedReplaceLeavesTheFileAsItWas(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))
 	if err != nil {
@@ -85,8 +85,8 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// Where another user could put another directory in the place of the mirror's, nothing is made.
-func TestUntrustedParents(t *testing.T) {
+// If another user could replace the mirror's directory, Create makes nothing.
+func TestNothingIsMadeBelowUntrustedParents(t *testing.T) {
 	need.Root(t)
 	base := filepath.Dir(mirrorPath(t))
 	for _, tt := range []struct {
@@ -126,9 +126,9 @@ func TestUntrustedParents(t *testing.T) {
 	}
 }
 
-// A directory that was given to root (chown) still holds files of the user who had it. That user may
-// hold the lock for ever: it is named, and without it the mirror is made.
-func TestLockOfAnotherUser(t *testing.T) {
+// After chown to root, a directory still has files of its former owner, who may keep the lock locked for
+// ever. The error names that file, and after its removal Create makes the mirror.
+func TestLockOfAnotherUserIsNamedInTheError(t *testing.T) {
 	need.Root(t)
 	o := with(small, mirrorPath(t))
 	lock := lockPath(o.Path)
@@ -144,9 +144,9 @@ func TestLockOfAnotherUser(t *testing.T) {
 	mustCreate(t, o)
 }
 
-// A writer whose start fails removes the directory that it made, perhaps after another writer has
-// looked at it and before that one has its lock there.
-func TestLockInADirectoryThatIsGone(t *testing.T) {
+// A writer whose start fails removes the directory that it made. Another writer may have checked the
+// directory by then, and not have its lock in it yet: it must make the directory again.
+func TestLockMakesItsDirectoryAgain(t *testing.T) {
 	dir := filepath.Join(filepath.Dir(mirrorPath(t)), "gone")
 	lock, err := takeLock(filepath.Join(dir, "m.mirror"), func(string) {})
 	if err != nil {

@@ -30,8 +30,8 @@ var hexParts = []struct {
 // hexSection is section 4.
 func hexSection(b []byte) string {
 	var out strings.Builder
-	out.WriteString("## 4. A file by its bytes\n\nParts of the golden file, `shm/testdata/v1.mirror.gz`, in a little-endian dump. " +
-		"`TestHexDump` compares them.\n")
+	out.WriteString("## 4. A file by its bytes\n\nParts of the golden file, `shm/testdata/v1.mirror.gz`, in a little-endian dump.\n" +
+		"`TestHexDumpOfTheSpecificationShowsTheGoldenFile` compares them.\n")
 	for _, p := range hexParts {
 		fmt.Fprintf(&out, "\n%s:\n\n```\n", p.title)
 		for at := p.at; at < p.at+p.n; at += 16 {
@@ -72,8 +72,8 @@ func wrap(text string, n int) string {
 	return out.String()
 }
 
-// The specification's dump shows the golden file. With -update it is written anew.
-func TestHexDump(t *testing.T) {
+// The dump in the specification is that of the golden file. -update writes the section anew.
+func TestHexDumpOfTheSpecificationShowsTheGoldenFile(t *testing.T) {
 	const path = "../docs/mirror-format.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -92,6 +92,6 @@ func TestHexDump(t *testing.T) {
 		return
 	}
 	if want != string(text) {
-		t.Error("section 4 is not the golden file's: go test ./shm -run TestHexDump -update, and look whether its remarks hold")
+		t.Error("section 4 is not the golden file's: go test ./shm -run TestHexDumpOfTheSpecificationShowsTheGoldenFile -update, and look whether its remarks hold")
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// draft is a file of a mirror that is made whole under another name before it gets its own. No process sees it half-made
-// under its own name.
+// draft is a new file of a mirror under a temporary name. It gets its own name when it is complete, so that no process ever
+// opens half a file.
 type draft struct {
-	path string // the name that it will have
-	tmp  string // the name that it has
+	path string // the name to be
+	tmp  string // the temporary name
 	f    *os.File
 
 	space space.Reserve // nil: fallocate
 }
 
-// newDraft makes a draft of length zero bytes, whose space is reserved. reserve may be nil, for fallocate. step is told how
-// far it came.
+// newDraft makes a draft of that length, filled with zeros, and reserves its space. A nil reserve means fallocate. newDraft
+// calls step as it proceeds.
 func newDraft(path string, length uint64, mode fs.FileMode, reserve space.Reserve, step func(string)) (_ *draft, err error) {
 	tmp := tempPrefix(path) + strings.ToLower(rand.Text())
 	d := &draft{
@@ -59,10 +59,10 @@ func newDraft(path string, length uint64, mode fs.FileMode, reserve space.Reserv
 	return d, nil
 }
 
-// store is the draft as the store of a mirror.
+// store returns the draft as the store of a mirror.
 func (d *draft) store() fileStore { return fileStore{d.f, true, d.space} }
 
-// name gives the draft its name. It replaces the file that has it.
+// name gives the draft its name. It replaces a file of that name.
 func (d *draft) name() error {
 	if err := os.Rename(d.tmp, d.path); err != nil {
 		return fmt.Errorf("%s: naming file: %w", d.path, err)
@@ -70,7 +70,7 @@ func (d *draft) name() error {
 	return nil
 }
 
-// drop removes a draft that was not named.
+// drop removes a draft that has no name yet.
 func (d *draft) drop() {
 	_ = d.f.Close()
 	_ = os.Remove(d.tmp)
@@ -78,7 +78,7 @@ func (d *draft) drop() {
 
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// sweep removes the drafts that killed writers left. The lock is held, so that no other writer is making one.
+// sweep removes the drafts of killed writers. The caller must hold the lock: nobody else is making a draft then.
 func sweep(path string, log *slog.Logger) {
 	dir := filepath.Dir(path)
 	list, err := os.ReadDir(dir)

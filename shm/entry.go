@@ -5,11 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// maxTries bounds every loop that starts again because the writer moved on.
+// maxTries bounds every loop that retries because the writer changed what it was reading. A reader must not loop for ever
+// beside a fast writer, or in a damaged file.
 const maxTries = 64
 
-// read copies the entry as it stood at one instant at which it was live. It returns the identity word, and which of
-// the two slots is current.
+// read copies the entry as it was at one instant, live. It returns the identity word, and which of the two slots is
+// current.
 func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	if id, slot, err = e.readUsed(dst); err == nil && id>>32 != entLive {
 		return 0, 0, ErrGone
@@ -17,18 +18,23 @@ func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	return id, slot, err
 }
 
-// readUsed is read for an entry that is live or was removed. A removed counter keeps its fields until its slot serves
+// readUsed is read for an entry that is live or retired. A removed counter keeps its fields until its slot serves
 // another counter.
+//
+// Two looks at identity and seq enclose the copy. The first ones are load-acquires, so the copy comes after them. The
+// load fence keeps the second ones after the copy, whose plain loads a later load could overtake on arm64. The writer
+// stores another identity before it fills the entry for another counter, and raises seq before the slot that was
+// current is overwritten. So if both words are unchanged, the copy is of one instant.
 func (e *entryMem) readUsed(dst *entryMem) (id, slot uint64, err error) {
 	for range maxTries {
-		id = atomic.LoadUint64(&e.identity) // barrier entry-acquire
+		id = atomic.LoadUint64(&e.identity) // barrier entry-acquire: identity before the fields
 		if state := id >> 32; state != entLive && state != entRetired {
 			return 0, 0, ErrGone
 		}
 
-		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire
+		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire: seq before the slot
 		copyWords(wordsAt(dst), wordsAt(e))
-		loadFence() // barrier entry-fence
+		loadFence() // barrier entry-fence: the copy before the second looks
 		if atomic.LoadUint64(&e.seq) == seq && atomic.LoadUint64(&e.identity) == id {
 			return id, seq & 1, nil
 		}
@@ -36,7 +42,7 @@ func (e *entryMem) readUsed(dst *entryMem) (id, slot uint64, err error) {
 	return 0, 0, ErrBusy
 }
 
-// describe reads and decodes the entry of index i.
+// describe reads and decodes the entry of index i. scratch holds the copy.
 func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
 	id, slot, err := p.entry().read(scratch)
 	if err != nil {
@@ -45,7 +51,7 @@ func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
 	return p.decode(i, scratch, id, slot), nil
 }
 
-// decode decodes the copy of an entry that read made.
+// decode decodes scratch, a copy made by read.
 func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	s := &scratch.slots[slot]
 	return Entry{
@@ -73,8 +79,8 @@ func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	}
 }
 
-// encode fills all of the entry of a counter that is being added: its identity word, which is BUILDING, seq and both
-// slots included. born is the epoch from which on the slot belongs to the counter.
+// encode fills dst, all of the entry of a counter being added, with the identity BUILDING. The slot belongs to the counter from
+// epoch born on.
 func (e *Entry) encode(dst *entryMem, born uint64) error {
 	if err := fits("name", e.Name, nameSize, false); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 var (
 	// ErrNotFound: no live counter has that name.
 	ErrNotFound = errors.New("no such counter")
-	// ErrGone: the handle's counter was removed; its slot may serve another.
+	// ErrGone: the handle's counter was removed. Its slot may serve another counter.
 	ErrGone = errors.New("counter is gone")
-	// ErrBusy: the writer published at every one of many tries to read. Try again.
+	// ErrBusy: the writer published during each of many tries to read. Try again.
 	ErrBusy = errors.New("writer publishes faster than this can be read")
 	// ErrExists: a live counter has that name already.
 	ErrExists = errors.New("counter exists")
@@ -21,13 +21,13 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrInUse: another writer holds the mirror.
 	ErrInUse = errors.New("mirror is in use by another writer")
-	// ErrPermission: the file or its directory belongs to, or may be written by, a user who is not trusted.
+	// ErrPermission: an untrusted user owns, or may write to, the file or its directory.
 	ErrPermission = errors.New("unsafe owner or mode")
 	// ErrFormat: the file is not a mirror, or not one of this version.
 	ErrFormat = errors.New("not a mirror of this format")
 	// ErrNotReady: the writer has not finished making the file. Try again.
 	ErrNotReady = errors.New("mirror is not ready")
-	// ErrTruncated: the file is shorter than it says. It is of no use any more.
+	// ErrTruncated: the file is shorter than its header says, and useless. Open the mirror again.
 	ErrTruncated = errors.New("mirror is truncated")
 	// ErrClosed: the reader or writer was closed.
 	ErrClosed = errors.New("mirror closed")
@@ -37,11 +37,11 @@ var (
 	// ErrNoLive: no process can read this counter where it is counted, or this process cannot, or the counter is no longer
 	// counted there. Its ordinary value stays. Ask again once the catalogue has changed.
 	ErrNoLive = errors.New("counter cannot be read live")
-	// ErrStale: the mirror's file was given up for ever. Another file has its name, or will have it: open that one.
+	// ErrStale: the writer gave this file up for ever. Another file has its name, or will have it: open that one.
 	ErrStale = errors.New("mirror was replaced")
-	// ErrNotAlive: the writer ended, or gives no sign of life, so there is nothing to wait for.
+	// ErrNotAlive: the writer ended, or gives no sign of life, so no value will come.
 	ErrNotAlive = errors.New("mirror has no living writer")
-	// ErrCompletion: the completion counter that is waited for counted errors.
+	// ErrCompletion: the completion counter that Wait waits for counted errors.
 	ErrCompletion = errors.New("operations completed in error")
 	// ErrNotSupported: this platform cannot do it.
 	ErrNotSupported = fmt.Errorf("mirror writer needs Linux (tmpfs and fallocate): %w", errors.ErrUnsupported)

@@ -10,12 +10,12 @@ import (
 )
 
 // Exchange removes the counters old and adds entries: all or none, even if the writer is killed meanwhile. entries[i]
-// takes the place of old[i], and may have its name. Where goesOn[i], it is the same counter, and shows the value of
-// old[i] until it is published. Elsewhere it shows as never sampled, as after Add. Old handles name no counter any more.
-// Readers find the entries with their Source, ByteBasis and flags.
+// replaces old[i], and may have its name. If goesOn[i], it continues old[i] and shows its value until the next publish.
+// Otherwise readers see it as never sampled, as after Add. The old handles are gone. Readers find the entries with
+// their Source, ByteBasis and flags.
 //
-// Exchange returns the errors of Add, and ErrGone. After an error every old counter exists, except after ErrTruncated:
-// then Remake follows. No goroutine may call Remake beside Exchange.
+// Exchange returns the errors of Add, and ErrGone. After an error all old counters are still there. ErrTruncated is the
+// exception: the caller must call Remake then. No goroutine may call Remake concurrently with Exchange.
 func (w *Writer) Exchange(old []Handle, entries []Entry, goesOn []bool) ([]Handle, error) {
 	slots, err := w.takeFor(old, entries)
 	if err == nil {
@@ -34,8 +34,8 @@ func (w *Writer) Exchange(old []Handle, entries []Entry, goesOn []bool) ([]Handl
 	return nil, fmt.Errorf("%s: exchanging %d counters: %w", w.path, len(old), err)
 }
 
-// takeFor takes a slot for each entry. The mirror grows when none is free. With an error slots are those that were
-// taken by then.
+// takeFor takes a slot for each entry, and grows the mirror if none is free. After an error, slots are those that it has
+// taken, for the caller to give back.
 func (w *Writer) takeFor(old []Handle, entries []Entry) (slots []uint32, err error) {
 	err = w.control(func() error { return w.roomFor(old, entries) })
 	if err != nil {
@@ -65,8 +65,7 @@ func (w *Writer) takeFor(old []Handle, entries []Entry) (slots []uint32, err err
 	return slots, nil
 }
 
-// roomFor returns ErrFull if the limit of a class is below what there would be with entries and without old. ErrGone:
-// an old counter was removed.
+// roomFor returns ErrFull if the exchange would exceed the limit of a class. ErrGone: an old counter was removed.
 func (w *Writer) roomFor(old []Handle, entries []Entry) error {
 	var more [2]int // by class
 	for i, h := range old {
@@ -88,8 +87,8 @@ func (w *Writer) roomFor(old []Handle, entries []Entry) error {
 	return nil
 }
 
-// exchanging is the sign bit. While an Exchange builds a counter, the freed_at of its BUILDING entry holds the handle
-// that the counter replaces, with this bit set: no time is below 0.
+// exchanging is the sign bit, which no time has. While an Exchange builds a counter, the freed_at of its BUILDING entry
+// has this bit, and the handle of the counter to be replaced in the others.
 const exchanging = math.MinInt64
 
 // replacing returns the freed_at of an entry that replaces the counter of h.
@@ -97,20 +96,21 @@ func replacing(h Handle) int64 {
 	return exchanging | int64(h.Index)<<32 | int64(h.Generation)
 }
 
-// replacedHandle returns the handle in a freed_at that replacing has made.
+// replacedHandle returns the handle in a freed_at made by replacing.
 func replacedHandle(freedAt int64) Handle {
 	bits := uint64(freedAt &^ exchanging)
 	return Handle{Index: uint32(bits >> 32), Generation: uint32(bits)}
 }
 
-// exchangeIn is Exchange with the slots of the new counters. It refuses all that can be refused before it removes the
-// first counter.
+// exchangeIn is Exchange with the slots of the new counters. It makes every check before it removes the first counter,
+// because from then on it must not fail.
 //
-// A kill ends the instructions of a process at one point of their order, and the next writer takes the lock
-// afterwards: it sees each store before that point. As long as no old counter is RETIRED it finds all old counters
-// LIVE, and drops the new ones. From then on all new entries and values are complete, and it goes on from there. A
-// reader that finds a new counter LIVE finds all old ones RETIRED, because LIVE is stored with release, and finds the
-// new value.
+// A kill stops the process at one point of its program. The next writer gets the lock after that, so it sees every store
+// before the point and none behind it, on any processor. If no old counter is RETIRED, it drops the new counters. If one
+// is, all new entries and values are complete, and it finishes the swap.
+//
+// A reader that loads LIVE of a new counter with acquire finds every old counter RETIRED and the new value published,
+// because the writer stores both before LIVE, with release.
 func (w *Writer) exchangeIn(slots []uint32, old []Handle, entries []Entry, goesOn []bool) ([]Handle, error) {
 	leaving := make(map[uint32]bool, len(old)) // by index
 	values := make([]Value, len(old))
@@ -158,7 +158,7 @@ func (w *Writer) checkNew(entries []Entry, leaving map[uint32]bool) error {
 	return nil
 }
 
-// swap ends the counters old and shows the counters fresh, which build has made.
+// swap removes the counters old and shows the counters fresh, which build has prepared.
 func (w *Writer) swap(old, fresh []Handle) {
 	w.step("exchange-built")
 	w.setSwapping(true)
@@ -179,8 +179,8 @@ func (w *Writer) swap(old, fresh []Handle) {
 	}
 }
 
-// finishExchange ends an Exchange in which the last writer was killed. slots hold its new counters that are still
-// BUILDING. If the swap had begun it is finished, otherwise the new counters are dropped.
+// finishExchange finishes or drops an Exchange in which the last writer was killed. slots are those of its new counters
+// which are still BUILDING. If the swap had begun, it is finished; otherwise the new counters are dropped.
 func (w *Writer) finishExchange(slots []uint32, now int64) {
 	old, fresh, begun := w.leftExchange(slots)
 	for _, h := range fresh {
@@ -197,8 +197,8 @@ func (w *Writer) finishExchange(slots []uint32, now int64) {
 	}
 }
 
-// leftExchange reads an Exchange from its BUILDING entries: the old counters that are still LIVE, the new counters, and
-// whether the swap had begun. A RETIRED old counter says that it had.
+// leftExchange reads a killed Exchange from its BUILDING entries. It returns the old counters that are still LIVE, the
+// new counters, and whether the swap had begun, which a RETIRED old counter shows.
 func (w *Writer) leftExchange(slots []uint32) (old, fresh []Handle, begun bool) {
 	names := maps.Clone(w.names) // index by name, as it would be after the swap
 	replaced := make(map[Handle]bool)
@@ -212,7 +212,7 @@ func (w *Writer) leftExchange(slots []uint32) (old, fresh []Handle, begun bool) 
 		replaced[h] = true
 		q, err := w.v.place(h.Index)
 		switch {
-		case err != nil: // a damaged file names a segment that is not there
+		case err != nil: // the file is damaged: the handle is of no segment
 		case q.live(h):
 			old = append(old, h)
 			if name := getString(q.entry().name[:]); names[name] == h.Index {
@@ -223,12 +223,12 @@ func (w *Writer) leftExchange(slots []uint32) (old, fresh []Handle, begun bool) 
 		}
 	}
 
-	// In a damaged file two new counters may replace one, or two counters may have one name.
+	// In a damaged file two new counters may replace the same old one, or two counters may get one name. Drop those.
 	whole := len(replaced) == len(fresh) && len(names) == len(w.names)-len(old)+len(fresh)
 	return old, fresh, begun && whole
 }
 
-// giveAllBack returns the slots that takeFor took, the last one first, so that the free list is as it was.
+// giveAllBack gives back the slots of takeFor, the last one first, which restores the order of the free list.
 func (w *Writer) giveAllBack(slots []uint32) error {
 	for _, i := range slices.Backward(slots) {
 		p, err := w.v.place(i)

@@ -55,7 +55,7 @@ func whileExchanging(t *testing.T, exchange func() error, look func()) {
 	t.Logf("%d looks", looks)
 }
 
-// Each flow is in each list once, in the order of the indices, while all of them are exchanged.
+// While all flows are being exchanged, each list has each flow exactly once, by index.
 func TestListsDuringExchangesAreWhole(t *testing.T) {
 	r, exchange := exchanged(t, true)
 	whileExchanging(t, exchange, func() {
@@ -76,10 +76,10 @@ func TestListsDuringExchangesAreWhole(t *testing.T) {
 	})
 }
 
-// A Catalogue that is up to date has each flow once.
-func TestCatalogueDuringExchangesIsWhole(t *testing.T) {
+// An EntryWatcher beside exchanges has each flow exactly once.
+func TestEntryWatcherMissesNoFlowDuringExchanges(t *testing.T) {
 	r, exchange := exchanged(t, true)
-	c, flows := r.Catalogue(), make(map[Handle]string)
+	c, flows := r.WatchEntries(), make(map[Handle]string)
 	whileExchanging(t, exchange, func() {
 		if err := c.Update(func(e Entry) { flows[e.Handle] = e.Labels["flow"] }, func(h Handle) { delete(flows, h) }); err != nil {
 			t.Fatal(err)
@@ -90,8 +90,8 @@ func TestCatalogueDuringExchangesIsWhole(t *testing.T) {
 	})
 }
 
-// A name that a flow keeps is found at any time.
-func TestNamesDuringExchangesAreFound(t *testing.T) {
+// A flow that keeps its name can be found at any time during an exchange.
+func TestLookupFindsKeptNamesDuringExchanges(t *testing.T) {
 	r, exchange := exchanged(t, false)
 	whileExchanging(t, exchange, func() {
 		if es, err := r.Find("a7", "a2999"); err != nil || len(es) != 2 {
@@ -105,8 +105,8 @@ func TestNamesDuringExchangesAreFound(t *testing.T) {
 	})
 }
 
-// An exchange comes between the first load of a lookup and the next one: the table of names is as old as the first word.
-func TestANameIsExchangedWithinALookup(t *testing.T) {
+// An exchange happens after the first load of a lookup, so the table of names looks up to date and is not.
+func TestLookupFindsANameExchangedMeanwhile(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	e := Entry{Name: "a", Kind: "flow"}
 	old := mustAdd(t, w, e)
@@ -124,8 +124,8 @@ func TestANameIsExchangedWithinALookup(t *testing.T) {
 	}
 }
 
-// A name of an exchange whose writer waits for a CPU is not said to be missing, until the writer has ended.
-func TestALongExchangeHidesNoName(t *testing.T) {
+// While a writer is stuck in an exchange, Lookup returns ErrBusy and not ErrNotFound, until the writer has ended.
+func TestLookupIsBusyWhileALongExchangeLasts(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen, 0, 0, Options{})
 	mustAdd(t, w, Entry{Name: "other", Kind: "flow"})
 	w.setSwapping(true)

@@ -72,8 +72,8 @@ func (k *machine) exchange(t *rapid.T) {
 	}
 }
 
-// An Exchange that is refused removes no counter, and its slots are the next that Add takes.
-func TestExchangeRefused(t *testing.T) {
+// A refused Exchange removes no counter, and gives its slots back: Add takes them next.
+func TestRefusedExchangeRemovesNoCounter(t *testing.T) {
 	for name, c := range map[string]struct {
 		second Entry
 		want   error
@@ -115,8 +115,8 @@ func TestExchangeRefused(t *testing.T) {
 	}
 }
 
-// While catalogue_changes stays, the fill level changes by one counter at most: Check compares the entries with it then.
-func TestExchangeTellsEachChange(t *testing.T) {
+// Between two changes of catalogue_changes the fill level changes by at most one counter. Check relies on that.
+func TestExchangeRaisesCatalogueChangesWithEachCounter(t *testing.T) {
 	w, _ := heapMirror(t, BlockLen, 0, 0, Options{CoolDown: -1})
 	old := addN(t, w, 3, false)
 	h, levels := w.v.hdr, map[uint64][]uint32{}
@@ -131,8 +131,8 @@ func TestExchangeTellsEachChange(t *testing.T) {
 	}
 }
 
-// The mirror grows for an exchange, and the limit of a class counts the counters that leave as gone.
-func TestExchangeInAFullMirror(t *testing.T) {
+// The mirror grows for an exchange, and counters to be removed do not count against the limit of their class.
+func TestExchangeInAFullMirrorCountsOldCountersAsGone(t *testing.T) {
 	w, r := heapMirror(t, SegmentLen+1, 0, 0, Options{CoolDown: -1})
 	var first Handle
 	for i := range SegmentLen {
@@ -165,8 +165,9 @@ func TestExchangeInAFullMirror(t *testing.T) {
 	}
 }
 
-// TestLimitsChange: the limit of a class goes up and down under a writer, and a mirror that holds more keeps it.
-func TestLimitsChange(t *testing.T) {
+// TestNewLimitsKeepTheCountersOfTheMirror: the limit of a class is raised and lowered under a writer. If
+// the mirror has more counters than the new limit, it keeps them.
+func TestNewLimitsKeepTheCountersOfTheMirror(t *testing.T) {
 	w, r := heapMirror(t, 2, 0, 0, Options{CoolDown: -1})
 	full := func(name string) {
 		t.Helper()
@@ -210,8 +211,8 @@ func TestLimitsChange(t *testing.T) {
 	}
 }
 
-// A reader that lists the counters during exchanges finds no flow twice, and no total that goes back.
-func TestReadersDuringExchanges(t *testing.T) {
+// A reader that lists counters during exchanges finds no flow twice, and no total that falls.
+func TestReadersDuringExchangesSeeNoTotalFall(t *testing.T) {
 	w, r := heapMirror(t, 3*BlockLen, 0, 0, Options{CoolDown: -1})
 	filler := make([]Handle, 2*BlockLen)
 	h := mustAdd(t, w, Entry{Name: "a", Text: "flow"})

@@ -24,7 +24,7 @@ var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1, 
 
 func with(o Options, path string) Options { o.Path = path; return o }
 
-func TestTakeOver(t *testing.T) {
+func TestNextWriterTakesOverCountersAndTotals(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
 	hs := append(addN(t, w, 3, false), addN(t, w, 1, true)...)
@@ -104,8 +104,8 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	mustCreate(t, o)
 }
 
-// A file that is not a mirror is refused by reader and writer, and stays as it is.
-func TestForeignFiles(t *testing.T) {
+// Reader and writer refuse a file that is no mirror, and leave it as it is.
+func TestForeignFilesAreRefusedAndStay(t *testing.T) {
 	valid := func(t *testing.T) []byte {
 		w, _ := heapMirror(t, 64, 1, 4, Options{})
 		mustAdd(t, w, Entry{Name: "a"})
@@ -190,7 +190,7 @@ func TestForeignFiles(t *testing.T) {
 	})
 }
 
-func TestUnsafePlaces(t *testing.T) {
+func TestUnsafePlacesAreRefused(t *testing.T) {
 	path := mirrorPath(t)
 	dir := filepath.Dir(path)
 	if err := os.Chmod(dir, 0o777); err != nil {
@@ -260,7 +260,7 @@ func TestDirectoryIsMade(t *testing.T) {
 }
 
 // A full file system is an error that names the next step, and leaves nothing behind.
-func TestNoSpace(t *testing.T) {
+func TestFullFileSystemLeavesNothingBehind(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m,mode=0755"); err != nil {
@@ -282,7 +282,7 @@ func TestNoSpace(t *testing.T) {
 }
 
 // A file that is cut short under a reader is an error, not a crash.
-func TestTruncatedUnderReader(t *testing.T) {
+func TestTruncationUnderAReaderIsAnError(t *testing.T) {
 	needFaultAddress(t)
 	path := mirrorPath(t)
 	o := with(small, path)
@@ -346,14 +346,14 @@ func TestTruncatedUnderReader(t *testing.T) {
 	}
 }
 
-// Files names every file that a writer with a device segment, a live view and reserved words leaves, and no other.
-func TestFiles(t *testing.T) {
+// Files lists exactly the files of a writer with a device segment, a live view and reserved words.
+func TestFilesNamesEveryFileOfAWriter(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
 	if _, err := w.DeviceSegment(4); err != nil {
 		t.Fatal(err)
 	}
-	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} { // a file stands for each
+	for _, socket := range []string{LivePath(o.Path), words.Path(o.Path)} { // a file takes the place of each
 		if err := os.WriteFile(socket, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -375,8 +375,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A writer that is given up removes the files that Create made, and no others.
-func TestDiscard(t *testing.T) {
+// Discard removes the files that Create made, and no others.
+func TestDiscardRemovesOnlyWhatCreateMade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
 	o := Options{Path: filepath.Join(dir, "x.mirror"), LatencyCounters: -1, History: -1}
 	create := func(o Options) *Writer {

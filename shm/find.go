@@ -2,9 +2,9 @@ package shm
 
 import "errors"
 
-// Find lists the live counters of those names in the order of their indices, and leaves out names that no counter has.
-// It is for one look: of all other entries it reads the name alone, while Lookup makes a table of all names for the
-// looks to come.
+// Find lists the live counters of those names, in the order of their indices. It skips names that no counter has. Use
+// it for a single search: it reads no more than the names of the other entries. Lookup reads all entries once into a
+// table for the next calls.
 func (r *Reader) Find(names ...string) (out []Entry, err error) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {

@@ -8,7 +8,7 @@ import (
 )
 
 // Find is Entries of some names.
-func TestFindIsEntriesOfSomeNames(t *testing.T) {
+func TestFindReturnsTheEntriesOfItsNames(t *testing.T) {
 	w, r := heapMirror(t, 256, 8, 0, Options{})
 	for i := range 200 {
 		if _, err := w.Add(Entry{Name: fmt.Sprint("c", i), Kind: "flow", Latency: i%50 == 0, Labels: map[string]string{"n": fmt.Sprint(i)}}); err != nil {

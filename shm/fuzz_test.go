@@ -119,8 +119,8 @@ func likely(at, length int) int {
 	return min(parts[at>>4%len(parts)], length-1)
 }
 
-// A reader of any bytes ends without a fault, and a writer can go on with bytes in which Check finds no
-// fault.
+// Reading any bytes returns, without a fault. If Check finds no problem in them, a writer can take them
+// over.
 func FuzzMirror(f *testing.F) {
 	f.Add([]byte{}, true)
 	f.Add([]byte{8, 0, 0, 0, 0, 2}, false)
@@ -191,8 +191,8 @@ func FuzzRandomFile(f *testing.F) {
 	})
 }
 
-// Many random edits, in the ordinary run of the tests.
-func TestMutations(t *testing.T) {
+// Many random edits of a mirror, as a short form of FuzzMirror for the ordinary tests.
+func TestReaderSurvivesRandomEdits(t *testing.T) {
 	base := newOriginal(t, golden.Unpack(t, goldenPath))
 	rnd := seed.Rand(t)
 	n := 4000

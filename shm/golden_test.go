@@ -55,7 +55,7 @@ func goldenMirror(t *testing.T) []byte {
 }
 
 // A file of version 1 opens for ever.
-func TestGolden(t *testing.T) {
+func TestMirrorOfVersion1OpensForEver(t *testing.T) {
 	made := goldenMirror(t)
 	if *update {
 		writeGolden(t, goldenPath, made)

@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// errNoSlot: no slot of the class is free, and a further segment would have some.
+// errNoSlot: no slot of the class is free, but the mirror may grow.
 var errNoSlot = errors.New("no free slot")
 
-// Reserve makes the mirror grow until so many slots for counters are free, for an Exchange that must not take the time
-// to grow it: a caller of Exchange may keep its own poll cycles waiting. Reserve itself delays no cycle. ErrFull: there
-// is no room for that many.
+// Reserve grows the mirror until that many slots are free. A caller of Exchange may be delaying its own poll cycles, so
+// call Reserve before: it delays no cycle. ErrFull: there is no room for that many.
 func (w *Writer) Reserve(counters int, latency bool) error {
 	class := classOf(latency)
 	for {
@@ -29,7 +28,7 @@ func (w *Writer) Reserve(counters int, latency bool) error {
 	}
 }
 
-// growOrRefuse is grow for a counter that needs a slot. If the counter is refused, readers are told.
+// growOrRefuse is grow for one counter. If it fails, it counts the refusal in the header.
 func (w *Writer) growOrRefuse(class int) error {
 	err := w.grow(class, 1)
 	if err != nil {
@@ -41,12 +40,12 @@ func (w *Writer) growOrRefuse(class int) error {
 	return err
 }
 
-// grow adds a segment for counters of a class, unless so many slots are free by now. An error leaves the mirror as
+// grow adds a segment for counters of a class, unless that many slots are free by now. After an error the mirror is as
 // it was.
 //
-// The file is made longer and the segment mapped with all its pages before cycles have to wait. They wait only while
-// the segment's descriptor and the number of segments are stored. A writer that is killed before that leaves a file
-// that is longer than its header says, and the next writer cuts it.
+// grow makes the file longer and maps the new segment, with all its pages, while cycles go on. They wait only while it
+// stores the descriptor and the number of segments. If the writer is killed before that, the file is longer than its
+// header says, and the next writer cuts it.
 func (w *Writer) grow(class, counters int) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -86,7 +85,7 @@ func (w *Writer) grow(class, counters int) error {
 	return nil
 }
 
-// prepare makes segment n. No reader looks at it yet.
+// prepare makes segment n. No reader looks at it before declare.
 func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	off := segmentOffset(w.v.fixed.history, n)
 	w.step("grow-begin")
@@ -103,14 +102,14 @@ func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	return newSegment(kind, m), nil
 }
 
-// declare makes s segment n of the mirror. The stores to the file come first: if one of them faults, the tables know
-// nothing of the segment.
+// declare makes s segment n of the mirror. The stores to the file come first: if one of them faults, the writer's tables are
+// unchanged.
 func (w *Writer) declare(n uint32, s *segment) {
 	d := &w.v.hdr.table[n]
 	atomic.StoreUint32(&d.high, 0)
 	atomic.StoreUint32(&d.kind, s.kind)
 	w.step("grow-described")
-	atomic.StoreUint32(&w.v.hdr.segments, n+1) // barrier segments-release
+	atomic.StoreUint32(&w.v.hdr.segments, n+1) // barrier segments-release: the length and the kind before the number
 
 	list := *w.v.list.Load()
 	longer := append(list[:len(list):len(list)], s)
@@ -120,8 +119,8 @@ func (w *Writer) declare(n uint32, s *segment) {
 	w.step("grow-declared")
 }
 
-// freeSegment makes the never-used slots of segment n the ones that are handed out next. Never-used slots of the
-// segment before come first, ahead of those that cool down.
+// freeSegment adds the never-used slots of segment n to the free list. Never-used slots of the segment before move to the
+// front of the list, before those that cool down.
 func (w *Writer) freeSegment(n, kind uint32) {
 	f := &w.free[classOf(kind == kindRecords)]
 	var left []cooling
@@ -133,7 +132,7 @@ func (w *Writer) freeSegment(n, kind uint32) {
 	f.end = (n + 1) * SegmentLen
 }
 
-// refuse returns why a counter of a class finds no slot.
+// refuse returns the error for a counter of a class that finds no slot. err says why the mirror cannot grow.
 func (w *Writer) refuse(class int, err error) error {
 	text := ""
 	_ = w.control(func() error {

@@ -17,10 +17,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// Where there is no room for a segment, a counter is refused and nothing else happens: the
-// writer and its readers go on, the counters that were removed serve again, and where there
-// is room again the next counter finds it.
-func TestGrowFails(t *testing.T) {
+// If there is no room for a segment, Add refuses the counter and nothing else happens. Writer
+// and readers continue, slots of removed counters can be used, and once there is room again,
+// Add succeeds.
+func TestFailedGrowthRefusesOneCounterAndNothingElse(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m,mode=0755"); err != nil {
@@ -75,11 +75,11 @@ func TestGrowFails(t *testing.T) {
 	checkFile(t, path)
 }
 
-// One reader, opened when the mirror had one segment, reads counters of all segments as they
-// come, up to sixteen, while every counter is published in every cycle: each value is whole
-// and of the cycle that was complete before the read, or a later one. The reader makes no
-// call for growth.
-func TestReadersWhileTheMirrorGrows(t *testing.T) {
+// A reader opens a mirror of one segment, and reads all counters while it grows to sixteen
+// segments and each cycle publishes every counter. Each value must be whole, and at least as
+// new as the last cycle completed before the read. The reader need not call anything for
+// growth.
+func TestReadersSeeWholeValuesWhileTheMirrorGrows(t *testing.T) {
 	const segments, perSegment = 16, 40
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: 8, CoolDown: -1, HeartbeatPeriod: patience})
@@ -99,9 +99,9 @@ func TestReadersWhileTheMirrorGrows(t *testing.T) {
 		}
 	})
 	target := uint64(times.Of(t, "FLOWTALLY_GROW_READS", 1e7, 1e6))
-	counters := make(map[string]*Counter)
+	counters := make(map[string]*HandleCounter)
 	var reads uint64
-	var list []*Counter
+	var list []*HandleCounter
 	for n := range segments {
 		if n > 0 {
 			class := n % 3 / 2 // two segments of blocks, then one of records
@@ -164,7 +164,7 @@ func threadTime(t *testing.T) time.Duration {
 // No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency counters among
 // them: none takes more than a millisecond of the poller's CPU time. Other work of the machine is
 // measured too, so one run in five has to hold.
-func TestGrowthHoldsNoCycle(t *testing.T) {
+func TestGrowthDelaysNoCycle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes every access a call")
 	}
@@ -220,9 +220,8 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 	return longest
 }
 
-// Counters find the room that was reserved for them: the mirror does not grow again, also where slots cool down, and after a
-// takeover.
-func TestReservedRoomIsUsed(t *testing.T) {
+// After Reserve the mirror need not grow for those counters, even if slots cool down, and after a takeover.
+func TestReservedSlotsNeedNoGrowth(t *testing.T) {
 	const more = 2*SegmentLen + 1
 	path := mirrorPath(t)
 	options := Options{Path: path, History: 8, CoolDown: 1000 * time.Hour, HeartbeatPeriod: patience}

@@ -237,7 +237,7 @@ func addN(t testing.TB, w *Writer, n int, latency bool) []Handle {
 	return hs
 }
 
-func mustCounter(t testing.TB, r *Reader, h Handle) Counter {
+func mustCounter(t testing.TB, r *Reader, h Handle) HandleCounter {
 	t.Helper()
 	c, err := r.Counter(h)
 	if err != nil {

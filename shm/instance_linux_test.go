@@ -17,7 +17,7 @@ type followed struct {
 	in   *Instance
 }
 
-func follower(t *testing.T, o Options) (*followed, *Writer, *NamedCounter) {
+func follower(t *testing.T, o Options) (*followed, *Writer, *Counter) {
 	t.Helper()
 	f := &followed{t: t, path: mirrorPath(t)}
 	w := f.writer(o)
@@ -59,7 +59,7 @@ func (f *followed) publish(w *Writer, n uint64) {
 	w.EndCycle(Now())
 }
 
-func (f *followed) reads(c *NamedCounter, want uint64) {
+func (f *followed) reads(c *Counter, want uint64) {
 	f.t.Helper()
 	if v, err := c.Load(); err != nil || v.Packets != want {
 		f.t.Fatalf("%+v, %v, want %d packets", v, err, want)
@@ -68,7 +68,7 @@ func (f *followed) reads(c *NamedCounter, want uint64) {
 
 // eventually loads until the value is there. Another value, but an old one, and an error, but
 // ErrStale, end the test.
-func (f *followed) eventually(c *NamedCounter, old, want uint64) (stale bool) {
+func (f *followed) eventually(c *Counter, old, want uint64) (stale bool) {
 	f.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		v, err := c.Load()
@@ -86,8 +86,8 @@ func (f *followed) eventually(c *NamedCounter, old, want uint64) (stale bool) {
 	}
 }
 
-// A reader by name goes on over a restart, over growth, and when the counter of the name is another.
-func TestInstanceGoesOn(t *testing.T) {
+// A Counter follows a restart, growth, and another counter that gets the name.
+func TestInstanceFollowsRestartsAndGrowth(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestInstanceGoesOn(t *testing.T) {
 	}
 }
 
-// A file that its writer gave up is stale at once, and the next one is read as soon as it is there.
+// After its writer gives a file up, reads return ErrStale at once, and the next file is read as soon as it exists.
 func TestInstanceFollowsAMarkedFile(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	for round := range uint64(10) {
@@ -140,8 +140,8 @@ func TestInstanceFollowsAMarkedFile(t *testing.T) {
 	}
 }
 
-// A file that was removed while no writer lived cannot be marked: at most two heartbeat periods
-// pass until the one that took its name is read.
+// A file removed while no writer lived has no mark. A Counter must read the next file of that name
+// within two heartbeat periods.
 func TestInstanceFollowsAnUnmarkedFile(t *testing.T) {
 	const period = 5 * time.Second // the watcher looks once a second; the rest is for a loaded machine
 	f, w, c := follower(t, Options{HeartbeatPeriod: period})
@@ -165,8 +165,8 @@ func TestInstanceFollowsAnUnmarkedFile(t *testing.T) {
 	}
 }
 
-// A Wait by name goes on in the file that took the name.
-func TestInstanceWaits(t *testing.T) {
+// A Wait by name continues in the next file of that name.
+func TestInstanceWaitContinuesInTheNextFile(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -200,8 +200,8 @@ func TestInstanceWaits(t *testing.T) {
 	}
 }
 
-// Close ends the watcher, and counters go on reading.
-func TestInstanceClose(t *testing.T) {
+// Close ends the watch on the name. Counters can still be read.
+func TestInstanceCloseEndsTheWatchAndNoCounter(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	for range 2 {
 		if err := f.in.Close(); err != nil {
@@ -218,8 +218,8 @@ func TestInstanceClose(t *testing.T) {
 	}
 }
 
-// An instance is opened by its name, where Locate finds its mirror, and its counters by theirs.
-func TestInstanceByName(t *testing.T) {
+// Open finds the mirror of an instance where Locate does, and Counter finds a counter by its name.
+func TestInstanceOpensTheMirrorThatLocateFinds(t *testing.T) {
 	f := &followed{t: t, path: mirrorPath(t)}
 	user := filepath.Dir(f.path)
 	name := filepath.Base(user) // in no other place that Locate looks at
@@ -260,8 +260,8 @@ func TestInstanceByName(t *testing.T) {
 	}
 }
 
-// A Wait by name that sleeps in a file without a mark, of a writer that was killed a moment ago,
-// leaves it for the file that has the name.
+// A Wait by name sleeps on an unmarked file whose writer was killed a moment ago. It must move to the
+// next file of that name.
 func TestInstanceWaitLeavesAnUnmarkedFile(t *testing.T) {
 	long := Options{HeartbeatPeriod: 10 * time.Minute}
 	f, w, c := follower(t, long)
@@ -284,8 +284,8 @@ func TestInstanceWaitLeavesAnUnmarkedFile(t *testing.T) {
 	}
 }
 
-// A Wait by name that finds its file overwritten goes on in the one that the writer makes then.
-func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
+// If somebody overwrites the file under a Wait by name, it continues in the file that the writer makes anew.
+func TestInstanceWaitContinuesAfterItsFileIsOverwritten(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -331,7 +331,7 @@ func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
 	}
 }
 
-// A counter of a mirror that was made anew has no value at first: that is no change.
+// In a mirror made anew a counter has no value at first. WaitChange must not take that for a change.
 func TestInstanceWaitChangeTakesNoValueForNoChange(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	before, err := c.Load()

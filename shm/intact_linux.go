@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Intact returns nil while the mirror is whole. Otherwise the error gives the reason, and Remake makes the mirror anew. It
-// is for one call in a heartbeat period.
+// Intact checks that other processes have not damaged the mirror. The error says how they did, and the caller should call
+// Remake. Call Intact about once in a heartbeat period.
 //
-// A mirror is whole while its file has its name, its length, its header and its live entries, and no access to it has
-// faulted. Each call looks at some of the entries. Intact also mends what is beside the mirror: if the lock's file or the
-// page of waiters was removed or replaced, it takes the lock again (ErrInUse: another process has it by now), and makes
-// the page anew.
+// An intact mirror has its name, its length, its header and its live entries, and no access to it has faulted. Each call
+// checks only some of the entries. Intact also repairs the files beside the mirror: if the lock's file or the page of waiters
+// was removed or replaced, it takes the lock again (ErrInUse: another process has taken it meanwhile), and makes the page
+// anew.
 func (w *Writer) Intact() error {
 	w.growing.Lock()
 	err := w.keepLock()
@@ -77,8 +77,8 @@ func (w *Writer) headerIntact() error {
 	return nil
 }
 
-// sampleEntries looks at one live counter of each block, at the next one with each call. It takes a few microseconds, and
-// finds a hole in the catalogue or an overwritten part of it sooner or later.
+// sampleEntries checks one live counter of each block, and the next one at the next call. That takes a few microseconds, and
+// finds a hole or an overwritten part of the catalogue after at most 64 calls.
 func (w *Writer) sampleEntries() error {
 	w.sampled++
 	for n, live := range w.live {

@@ -65,7 +65,7 @@ func (s kitStep) do(f *os.File) error {
 type kitReader struct {
 	path    string
 	r       *Reader
-	found   map[string]Counter
+	found   map[string]HandleCounter
 	history *Cursor
 }
 
@@ -110,7 +110,7 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.r, k.found = r, make(map[string]Counter)
+		k.r, k.found = r, make(map[string]HandleCounter)
 		if k.history, err = r.History(); err != nil {
 			return nil, err
 		}
@@ -290,8 +290,8 @@ func goldenFile(t *testing.T, path string) {
 	}
 }
 
-// The Go reader returns the results of the conformance kit. With -update the kit is written first.
-func TestConformance(t *testing.T) {
+// The Go reader must return the results of the conformance kit. -update writes the kit first.
+func TestReadersAnswerTheConformanceKit(t *testing.T) {
 	if *update {
 		writeKit(t)
 	}

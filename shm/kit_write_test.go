@@ -150,7 +150,7 @@ func (k *kitFile) write(name string) {
 	}
 }
 
-// entryAt is where entry i of segment 0 stands in the golden file, whose ring is of 4 records.
+// entryAt returns the offset of entry i of segment 0 in the golden file, whose ring has 4 records.
 func entryAt(i int64) int64 { return headerSize + 65536 + i*entrySize }
 
 // goldenIndex returns the index of a counter of the golden file.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A reader of the history finds the name of a counter that was removed, until the slot serves another one.
-func TestEntryOfARemovedCounter(t *testing.T) {
+// A reader of the history can still find the name of a removed counter, until another counter gets the slot.
+func TestEntryOfARemovedCounterKeepsItsName(t *testing.T) {
 	for _, latency := range []bool{false, true} {
 		w, r := heapMirror(t, 64, 64, 0, Options{CoolDown: -1})
 		old := mustAdd(t, w, Entry{Name: "old", Kind: "flow", Labels: map[string]string{"team": "ops"}, Latency: latency})

@@ -1,8 +1,8 @@
 package shm
 
-// The layout of a mirror, format version 1. docs/mirror-format.md specifies it, and TestLayoutDocument compares it with
-// these constants. Offsets are in bytes. Words are in the byte order of the machine that wrote the file, which the byte
-// order mark tells. 64-bit words are aligned to 8 bytes.
+// The layout of a mirror, format version 1. docs/mirror-format.md specifies it, and TestLayoutIsThatOfTheSpecification compares
+// the two. Offsets are in bytes. Words are in the byte order of the writer's machine, which the byte order mark shows. 64-bit
+// words are aligned to 8 bytes.
 
 // Identification.
 const (
@@ -28,8 +28,8 @@ const (
 	sectionAlign  = 65536 // the ring and every segment start on a page of any machine
 )
 
-// Header, immutable part: written once before the file gets its name, and covered by the checksum. A reader copies it once,
-// and uses the copy.
+// Header, immutable part. The writer writes it before the file gets its name, and the checksum covers it. A reader must copy it
+// once and use only the copy.
 const (
 	hdrMagic           = 0
 	hdrVersion         = 8 // u32, stored last, with release: 0 means not ready
@@ -48,7 +48,7 @@ const (
 	fixedSize          = 128
 )
 
-// Header, mutable part: groups 128 bytes apart, so that no two share a cache line or a pair of lines that the hardware
+// Header, mutable part. Its groups are 128 bytes apart, so that no two share a cache line, or a pair of lines that the hardware
 // fetches together.
 const (
 	hdrGeneration      = 512 // random, non-zero, new with every writer
@@ -88,8 +88,8 @@ const (
 // A segment's descriptor, its kinds, and the offsets in a segment. The 4096 entries come first.
 //
 // In a segment of blocks the sequence words of all blocks follow, then their intent words, then all first copies, then all
-// second ones: a snapshot copies copies of one parity in one piece. An intent word has a cache line of its own, so that the
-// announcement of a publish does not take the sequence word's line away from readers.
+// second copies, so that a snapshot can copy all copies of one parity in one piece. Each intent word has a cache line of its
+// own: the announcement of a publish must not take the sequence word's line away from readers.
 const (
 	segKind               = 0 // u32, fixed once the header's number of segments covers it
 	segHigh               = 4 // u32: slots from here on were never used
@@ -178,15 +178,16 @@ const (
 	recCycle = 56 // two u32: low halves of the cycles of slot 0 and 1
 )
 
-// A sequence word is epoch<<40 | count. The epoch counts how often a counter of the block (or the record's counter) was
-// freed. It saturates, and a reader never takes a saturated epoch for one that it has seen before.
+// A sequence word is epoch<<40 | count. The epoch counts how often a counter of the block (or the record's counter) was freed.
+// It stops at epochMax, and then no longer tells whether a counter was freed: a reader must assume so each time.
 const (
 	epochShift = 40
 	countMask  = 1<<epochShift - 1
 	epochMax   = 1<<24 - 1
 )
 
-// catalogue_changes is swaps<<48 | changes. An Exchange raises swaps when it begins to swap counters, and when it ends.
+// catalogue_changes is swaps<<48 | changes. An Exchange raises swaps when it begins to swap counters and when it ends, so an odd
+// number means that it is swapping.
 const swapsShift = 48
 
 // A history record.
@@ -201,8 +202,8 @@ const (
 	hisKind       = 48 // u32, 0: a sample
 )
 
-// The device segment, NAME.device: words that a device writes. They have a file of their own, because they must not move
-// while a device may write to them, whatever becomes of the mirror. A header of one page comes first, then the slots.
+// The device segment, NAME.device, has the words that devices write. It is a file of its own, because its words must not move
+// while a device may write to them, even if the mirror is made anew. A header of one page comes first, then the slots.
 const (
 	deviceMagic      = "FLOWTDEV" // the first 8 bytes of the file
 	deviceVersion    = 1
@@ -234,7 +235,7 @@ const (
 	deviceSlotSize = 128
 )
 
-// The message of the socket NAME.live, beside the one descriptor that it hands out.
+// The message of the socket NAME.live, which comes with one descriptor.
 const (
 	liveMagic   = "FLOWLIVE" // its first 8 bytes
 	liveVersion = 1
@@ -249,7 +250,7 @@ const (
 	lvmStride    = 32 // bytes from one CPU's slots to the next one's
 )
 
-// The page of waiters, version 1. docs/mirror-format.md specifies it, and TestPageLayout compares it with these constants.
+// The page of waiters, version 1. docs/mirror-format.md specifies it, and TestPageLayoutIsThatOfTheSpecification compares the two.
 const (
 	pageMagic   = "FLOWWAIT" // its first 8 bytes
 	pageVersion = 1
@@ -277,10 +278,10 @@ const (
 type State uint32
 
 const (
-	Boot State = 1 // the writer is there and has published nothing yet
-	Run  State = 2 // values are being published
-	Halt State = 3 // the writer ended in good order; values are the last ones
-	Fail State = 4 // the writer gave up; values are the last ones
+	Boot State = 1 // the writer has published nothing yet
+	Run  State = 2 // the writer is publishing values
+	Halt State = 3 // the writer ended in good order and left its last values
+	Fail State = 4 // the writer gave up and left its last values
 )
 
 func (s State) String() string {

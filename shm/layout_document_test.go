@@ -15,8 +15,8 @@ import (
 // documents are the specification.
 var documents = []string{"../docs/mirror-format.md"}
 
-// otherTables are tables of the specification that no struct is laid over: the page of waiters (TestPageLayout) and the
-// messages of the sockets NAME.live (TestLiveMessageLayout) and NAME.words.
+// otherTables are tables of the specification that no struct is laid over: the page of waiters (TestPageLayoutIsThatOfTheSpecification) and the
+// messages of the sockets NAME.live (TestLiveMessageIsThatOfTheSpecification) and NAME.words.
 var otherTables = map[string]bool{"page": true, "live": true, "words": true}
 
 // wordPlace is where a word of the format stands, in its table of the document.
@@ -41,9 +41,8 @@ func sizeOfType(t *testing.T, name string) int {
 	return size * n
 }
 
-// The tables of the specification agree with the code: every word of the code is in them, and nothing
-// else.
-func TestLayoutDocument(t *testing.T) {
+// The tables of the specification must have exactly the words of the code, at the same offsets.
+func TestLayoutIsThatOfTheSpecification(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
 	seen := make(map[string]wordPlace)
 	for _, path := range documents {
@@ -85,8 +84,8 @@ func TestLayoutDocument(t *testing.T) {
 	}
 }
 
-// The message of the socket NAME.live is laid out as the specification says.
-func TestLiveMessageLayout(t *testing.T) {
+// The message of the socket NAME.live must have the layout of the specification.
+func TestLiveMessageIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile(documents[0])
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +110,8 @@ func TestLiveMessageLayout(t *testing.T) {
 	}
 }
 
-// The specification is read beside code: no line of it is longer than 120 characters.
-func TestDocumentLines(t *testing.T) {
+// People read the specification next to code, so none of its lines may exceed 120 characters.
+func TestSpecificationHasNoLongLine(t *testing.T) {
 	for _, path := range documents {
 		text, err := os.ReadFile(path)
 		if err != nil {

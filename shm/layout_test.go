@@ -81,8 +81,8 @@ var structs = map[string]struct {
 	"dsl":  {reflect.TypeFor[deviceSlotMem](), deviceSlotSize},
 }
 
-// The structs that are laid over the file stand where layout.go says.
-func TestOverlays(t *testing.T) {
+// The fields of the structs that overlay the file must be at the offsets of layout.go.
+func TestStructsMatchTheOffsetsOfTheLayout(t *testing.T) {
 	for table, s := range structs {
 		if int(s.typ.Size()) != s.size {
 			t.Errorf("%s is %d bytes, want %d", s.typ, s.typ.Size(), s.size)
@@ -105,8 +105,8 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// The parts of a segment stand where layout.go says, and fill it.
-func TestSegments(t *testing.T) {
+// The parts of a segment must be where layout.go says, and leave no gap.
+func TestSegmentPartsFillTheSegment(t *testing.T) {
 	for _, s := range []any{blocksMem{}, recordsMem{}} {
 		if n := reflect.TypeOf(s).Size(); n != segmentSize {
 			t.Errorf("%T is %d bytes, want %d", s, n, segmentSize)
@@ -137,7 +137,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-func TestSequenceWords(t *testing.T) {
+func TestNextSeqRaisesTheEpochOnlyForAFreedCounter(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		s    uint64

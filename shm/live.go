@@ -7,29 +7,29 @@ import (
 	"sync/atomic"
 )
 
-// LiveSlot says where the kernel counts for a counter. The total is the base and the sum of a slot of the map over all
-// CPUs. If Map is 0, readers cannot read the counter there.
+// LiveSlot says where the kernel counts for a counter. The total is the base plus the sum over all CPUs of one slot of a map.
+// Map 0 means that readers cannot read the counter live.
 type LiveSlot struct {
 	Map   uint32 // the kernel's number of the map
-	Epoch uint32 // low half of the map's epoch: under another one the slot may be another counter's
+	Epoch uint32 // low half of the map's epoch; in another epoch the slot may serve another counter
 	Slot  uint32
-	// The total of the counter when the slots were 0.
+	// The total that the counter had when the slots were 0.
 	BasePackets, BaseBytes uint64
 }
 
-// Live reads one counter in the memory in which the kernel counts it, with no poller in between. It belongs to one
-// goroutine at a time. A copy of it is another Live. Made by Reader.Live; the zero Live must not be used.
+// Live reads one counter in the memory in which the kernel counts it, with no poller in between. Use a Live from one goroutine
+// at a time; a copy is independent. Reader.Live makes one. The zero Live must not be used.
 type Live struct {
 	words  []uint64  // the slots of all CPUs
 	at     int       // index of the first CPU's slot
 	stride int       // words from one CPU's slots to the next one's
 	base   [2]uint64 // packets, bytes
 
-	// The slot serves the counter as long as *state is under and *epoch is of.
-	state *uint64 // of the entry
-	under uint64
-	epoch *uint64 // of the map
-	of    uint64
+	// The slot serves the counter as long as *state equals knownState and *epoch equals knownEpoch.
+	state      *uint64 // in the entry
+	knownState uint64
+	epoch      *uint64 // in the map
+	knownEpoch uint64
 
 	handle Handle
 	r      *Reader
@@ -37,7 +37,7 @@ type Live struct {
 	v      *view     // keeps the mirror mapped
 }
 
-// liveFile is a map as a Reader has mapped it.
+// liveFile is a map of the kernel, mapped by a Reader.
 type liveFile struct {
 	m        *mapping
 	id       uint32   // the kernel's number of the map
@@ -47,7 +47,7 @@ type liveFile struct {
 	epoch    *uint64
 }
 
-// liveTries bounds the attempts at one slot. A CPU may stop for long between its two stores, as for an interrupt.
+// liveTries bounds the tries at one slot. A CPU may take long between its two stores, for example in an interrupt.
 const liveTries = 1 << 12
 
 // maxLiveCounters is the most slots that a map has for one CPU.
@@ -56,13 +56,13 @@ const maxLiveCounters = 1 << 20
 // Handle returns the handle that the Live was made from.
 func (l *Live) Handle() Handle { return l.handle }
 
-// Load returns the counter's total now: packets, and the bytes of exactly those packets on each CPU. The total includes
-// each packet that was counted before the call, and is at least every value of the counter that this goroutine has read
-// before, from the mirror or by Load. There is no sample time. The total grows as long as the kernel counts, even after
-// the death of the writer's process: see Reader.Status.
+// Load returns the counter's current total: packets, and the bytes of exactly those packets on each CPU. The total includes
+// every packet counted before the call. It is never less than a value of the counter that this goroutine has read before, from
+// the mirror or by Load. There is no sample time. The total grows as long as the kernel counts, even after the death of the
+// writer's process: see Reader.Status.
 //
-// Load makes no system call, allocates nothing, waits for no process, and like Counter.Load is not guarded. ErrNoLive: the
-// counter is counted elsewhere now. ErrGone: it was removed. ErrStale: the mirror was given up. ErrBusy: try again.
+// Load makes no system call, allocates nothing, waits for no process, and like HandleCounter.Load is not guarded. ErrNoLive: the
+// counter is counted elsewhere now. ErrGone: it was removed. ErrStale: the writer gave the mirror up. ErrBusy: try again.
 func (l *Live) Load() (packets, bytes uint64, err error) {
 	words, step := l.words, l.stride
 	var p, s uint64
@@ -74,16 +74,18 @@ func (l *Live) Load() (packets, bytes uint64, err error) {
 		}
 		p, s = p+first, s+second
 	}
+
+	// The counts first, the state and the epoch afterwards: if the slot serves the counter now, the counts were its own.
 	loadFence() // barrier view-fence
-	if atomic.LoadUint64(l.state) != l.under || atomic.LoadUint64(l.epoch) != l.of {
+	if atomic.LoadUint64(l.state) != l.knownState || atomic.LoadUint64(l.epoch) != l.knownEpoch {
 		return l.load()
 	}
 	runtime.KeepAlive(l)
 	bytes = l.base[1] + (s-p)>>8
-	return l.base[0] + p, bytes + bytes>>63<<56, nil // below zero if the slots' 56 bits of bytes have wrapped around
+	return l.base[0] + p, bytes + bytes>>63<<56, nil // negative if the slots' 56 bits of bytes have wrapped around
 }
 
-// load is the slow form of Load: Load has met a slot between its two stores, or the counter's slot or base has changed.
+// load is the slow form of Load, for a slot between its two stores, and for a counter with another slot or base.
 //
 //go:noinline
 func (l *Live) load() (packets, bytes uint64, err error) {
@@ -100,8 +102,9 @@ func (l *Live) load() (packets, bytes uint64, err error) {
 			}
 			p, s = p+first, s+second
 		}
+
 		loadFence() // barrier view-fence
-		if atomic.LoadUint64(l.state) == l.under && atomic.LoadUint64(l.epoch) == l.of {
+		if atomic.LoadUint64(l.state) == l.knownState && atomic.LoadUint64(l.epoch) == l.knownEpoch {
 			bytes = l.base[1] + (s-p)>>8
 			return l.base[0] + p, bytes + bytes>>63<<56, nil
 		}
@@ -109,12 +112,14 @@ func (l *Live) load() (packets, bytes uint64, err error) {
 	return 0, 0, ErrBusy
 }
 
-// loadPair reads one CPU's slot: packets, and 256 times their bytes plus packets. The kernel stores the first word, then
-// the second, and adds at most 255 packets at once.
+// loadPair reads one CPU's slot. The first word is the number of packets. The second is 256 times their bytes, plus the number
+// of packets, so its low byte tells which first word it belongs to. The kernel stores the first word, then the second, and adds
+// at most 255 packets at once. loadPair returns false if it met the CPU between the two stores in every try.
 //
-// If the second word is the same before and after the load of the first, the difference of their low bytes is the number
-// of packets by which the first is ahead. Where stores become visible in their order, the first word's value before that
-// store follows from it. Elsewhere both are loaded again. (Go's atomic loads keep their order on every architecture.)
+// loadPair reads second, first, second; Go's atomic loads keep this order on every architecture. If second did not change and
+// its low byte is that of first, the two belong together. If the low bytes differ, first is ahead. On amd64 the kernel's stores
+// become visible in order, so first is ahead by one addition at most, and the difference says by how much: subtract it. On
+// arm64 the stores may become visible in either order, so the difference proves nothing, and loadPair tries again.
 func loadPair(packets, pair *uint64) (first, second uint64, ok bool) {
 	for range liveTries {
 		second = atomic.LoadUint64(pair)
@@ -129,13 +134,13 @@ func loadPair(packets, pair *uint64) (first, second uint64, ok bool) {
 	return 0, 0, false
 }
 
-// storesInOrder says that stores of one CPU become visible to others in their order.
+// storesInOrder says whether all CPUs see the stores of one CPU in program order. amd64 guarantees that, arm64 does not.
 const storesInOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 
-// Live prepares reading a counter in the memory in which the kernel counts it. The first call, and the first one after the
-// writer has another map, asks the socket NAME.live beside the mirror for a descriptor. That takes a second at most.
-// ErrNoLive: the writer hands out no descriptor (mirror.live_mode), or not to this process, or the counter is counted
-// elsewhere, as in hardware. ErrGone: it was removed. ErrStale: the mirror was replaced, open it again.
+// Live finds the memory in which the kernel counts a counter. The first call, and the first one after the writer changed to
+// another map, asks the socket NAME.live beside the mirror for a descriptor. That takes a second at most. ErrNoLive: the writer
+// hands out no descriptor (mirror.live_mode), or not to this process, or the counter is counted elsewhere, for example in
+// hardware. ErrGone: it was removed. ErrStale: the mirror was replaced, so open it again.
 func (r *Reader) Live(h Handle) (l Live, err error) {
 	err = r.guard(func() error {
 		l, err = r.findLive(h)
@@ -162,7 +167,7 @@ func (r *Reader) findLive(h Handle) (Live, error) {
 	r.mu.RLock()
 	f := r.live
 	r.mu.RUnlock()
-	for fresh := false; ; fresh = true { // twice at most: with the map at hand, then with the one that the writer has now
+	for fresh := false; ; fresh = true { // twice at most: with the map from the last call, then with the writer's current one
 		err := l.resolve(f)
 		if !errors.Is(err, errOtherMap) || fresh {
 			return l, err
@@ -177,10 +182,10 @@ func (r *Reader) findLive(h Handle) (Live, error) {
 	}
 }
 
-// errOtherMap: the entry names another map than the one that is mapped.
+// errOtherMap: the entry names a map that this Reader has not mapped.
 var errOtherMap = fmt.Errorf("it is counted in another map than the one that this process has: %w", ErrNoLive)
 
-// resolve makes l read the counter's slot in f. errOtherMap: f is another map, or nil.
+// resolve finds the counter's slot in f. errOtherMap: the slot is in another map, or f is nil.
 func (l *Live) resolve(f *liveFile) error {
 	p, err := l.v.place(l.handle.Index)
 	if err != nil {
@@ -208,9 +213,9 @@ func (l *Live) resolve(f *liveFile) error {
 			return fmt.Errorf("slot %d of %d: %w", s.slot.Slot, f.counters, ErrFormat)
 		}
 
-		// The epoch rises before the kernel counts for another process's counters in this slot.
-		of := atomic.LoadUint64(f.epoch)
-		if uint32(of) != s.slot.Epoch {
+		// If another process takes the map over, it raises the epoch before the kernel counts for its counters in this slot.
+		epoch := atomic.LoadUint64(f.epoch)
+		if uint32(epoch) != s.slot.Epoch {
 			return fmt.Errorf("another process has taken up the map since: %w", ErrNoLive)
 		}
 
@@ -219,26 +224,27 @@ func (l *Live) resolve(f *liveFile) error {
 		l.at = 2 * int(s.slot.Slot)
 		l.stride = f.stride
 		l.base = [2]uint64{s.slot.BasePackets, s.slot.BaseBytes}
-		l.under = s.state
-		l.epoch, l.of = f.epoch, of
+		l.knownState = s.state
+		l.epoch = f.epoch
+		l.knownEpoch = epoch
 		return nil
 	}
 	return ErrBusy
 }
 
-// liveState holds the live words of an entry. state is the first of them: the slot, and a sequence number above it, which
-// is odd while the words are being changed.
+// liveState holds the live words of an entry. state is the first of them: the slot in the low half, and in the high half a
+// sequence number, which is odd while the writer changes the words.
 type liveState struct {
 	state uint64
 	slot  LiveSlot
 }
 
-// readLive returns the live words as they stood at one instant. It returns false if they are being changed.
+// readLive returns the live words of one instant. It returns false if the writer changed them meanwhile.
 func (e *entryMem) readLive() (liveState, bool) {
-	state := atomic.LoadUint64(&e.live) // barrier view-acquire
+	state := atomic.LoadUint64(&e.live) // barrier view-acquire: the even number before the other words
 	mapAndEpoch := atomic.LoadUint64(&e.liveMap)
 	packets, bytes := atomic.LoadUint64(&e.liveBase[0]), atomic.LoadUint64(&e.liveBase[1])
-	loadFence() // barrier view-words-fence
+	loadFence() // barrier view-words-fence: the other words before the second look
 
 	slot := LiveSlot{
 		Map:         uint32(mapAndEpoch >> 32),

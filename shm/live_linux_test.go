@@ -47,8 +47,8 @@ func liveMirror(t testing.TB) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, w.path), h
 }
 
-// Without a socket, and with one of a writer that has ended, the error names the next step.
-func TestLiveWithoutSocket(t *testing.T) {
+// Without a socket, or with one of a dead writer, the error must name the next step.
+func TestLiveWithoutASocketNamesTheNextStep(t *testing.T) {
 	_, r, h := liveMirror(t)
 	if _, err := r.Live(h); !errors.Is(err, ErrNoLive) || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mirror.live_mode") {
 		t.Errorf("without a socket: %v", err)
@@ -71,8 +71,8 @@ func TestLiveWithoutSocket(t *testing.T) {
 	}
 }
 
-// A socket that sends something else, or nothing, costs its reader an error within bounded time, and no descriptor.
-func TestHostileLiveSockets(t *testing.T) {
+// If a socket sends nonsense, or nothing, its reader gets an error within bounded time, and loses no descriptor.
+func TestHostileLiveSocketsCostAnErrorInBoundedTime(t *testing.T) {
 	page := os.Getpagesize()
 	lies := func(change func(m *LiveMap)) func(m LiveMap) ([]byte, []int) {
 		return func(m LiveMap) ([]byte, []int) {
@@ -165,8 +165,8 @@ func openFiles(t testing.TB) int {
 	return len(list)
 }
 
-// A reader refuses a socket of a user that it does not trust.
-func TestLiveSocketOfAnotherUser(t *testing.T) {
+// A reader must refuse a socket of an untrusted user.
+func TestLiveSocketOfAnUntrustedUserIsRefused(t *testing.T) {
 	need.Root(t)
 	_, r, h := liveMirror(t)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -194,8 +194,8 @@ func TestLiveSocketOfAnotherUser(t *testing.T) {
 	}
 }
 
-// A writer removes the socket that an earlier writer left beside its mirror, and no other file of that name.
-func TestCreateRemovesOnlyItsSocket(t *testing.T) {
+// A writer removes a socket that an earlier writer left, but no other kind of file with that name.
+func TestCreateRemovesOnlyASocketOfThisUser(t *testing.T) {
 	socket := func(path string) error {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -69,8 +69,8 @@ func mustLive(t testing.TB, r *Reader, h Handle) Live {
 	return l
 }
 
-// A live view returns the kernel's count on top of the base, and none once the slot may be another counter's.
-func TestLive(t *testing.T) {
+// Live returns the base plus the kernel's count, and an error once the slot may serve another counter.
+func TestLiveReturnsTheKernelsCountOnTopOfItsBase(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		then func(w *Writer, k *kernel, h Handle) error
@@ -154,7 +154,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Giving a mirror up retires its live views, also those that had no reason to look at it.
+// Giving a mirror up ends its Lives, even those that read nothing but the kernel's map.
 func TestGivenUpMirrorHasNoLiveView(t *testing.T) {
 	w, r := heapMirror(t, 64, 64, 0, Options{})
 	k := newKernel(r)
@@ -176,9 +176,9 @@ func TestGivenUpMirrorHasNoLiveView(t *testing.T) {
 	}
 }
 
-// A slot that is met between the kernel's two stores is read as it was before them where stores become visible in
-// order, and is not read elsewhere, within a bounded number of attempts.
-func TestLiveBetweenTwoStores(t *testing.T) {
+// A reader meets a slot between the kernel's two stores. Where stores become visible in order, it returns the count from
+// before them. Elsewhere it gives up after a bounded number of tries.
+func TestLiveReadsASlotBetweenItsTwoStores(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	k := newKernel(r)
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -192,8 +192,8 @@ func TestLiveBetweenTwoStores(t *testing.T) {
 	}
 }
 
-// A writer that stopped in the middle of a change keeps no reader waiting, and the next writer ends the live view.
-func TestLiveOfAKilledWriter(t *testing.T) {
+// A writer is killed in the middle of a change. No reader waits for it, and the next writer ends the Live.
+func TestLiveOfAKilledWriterEndsWithTheNextOne(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	k := newKernel(r)
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -217,9 +217,9 @@ func TestLiveOfAKilledWriter(t *testing.T) {
 	}
 }
 
-// A counter's slot is taken away and given to others, its base changes, and packets are counted all the while: a reader
-// gets a total that the counter has had since the last one, or an error.
-func TestLiveDuringChanges(t *testing.T) {
+// While packets are counted, a counter loses its slot to others and its base changes. A reader must get a total that the
+// counter has had since the last read, or an error.
+func TestLiveReturnsNoTotalOfAnotherCounter(t *testing.T) {
 	const changes, step = 3000, 1 << 20 // step: from the base of one owner of a slot to the next one's
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	k := newKernel(r)

@@ -2,7 +2,7 @@ package shm
 
 import "encoding/binary"
 
-// SetLive says where readers can read the counter live from now on.
+// SetLive tells readers where they can read the counter live from now on.
 func (w *Writer) SetLive(h Handle, s LiveSlot) error {
 	if s.Map == 0 {
 		s = LiveSlot{}
@@ -15,25 +15,24 @@ func (w *Writer) SetLive(h Handle, s LiveSlot) error {
 
 // putLive changes the live words of an entry.
 //
-// Once it has returned, the slot that they named before may serve another counter. The fence orders the odd first word
-// before each later store of the writer, and the kernel counts for the other counter only after it has seen such a store.
-// A reader that has seen a count of the other counter therefore finds another first word.
+// After it returns, the writer may give the slot to another counter. That takes a store too, of a rule which the kernel must
+// see before it counts for the other counter. The fence makes the odd first word visible before that store. So a reader that
+// has read a count of the other counter finds the first word changed when it looks again, and drops what it read.
 func (w *Writer) putLive(e *entryMem, s LiveSlot) {
 	seq := e.live >> 32 & (1<<32 - 1)
 	if s.Map == 0 && e.liveMap == 0 && seq&1 == 0 {
-		return // no map is named, and none was: an odd number would be a killed writer's
+		return // nothing to change. An odd number, which a killed writer left, must become even.
 	}
 
 	w.step("live-begin")
 	seq |= 1
-	store64(&e.live, seq<<32)
-	storeFence() // barrier view-begin-fence
+	announce64(&e.live, seq<<32) // barrier view-begin-fence
 	w.step("live-announced")
 	store64(&e.liveMap, uint64(s.Map)<<32|uint64(s.Epoch))
 	store64(&e.liveBase[0], s.BasePackets)
 	store64(&e.liveBase[1], s.BaseBytes)
 	w.step("live-filled")
-	publish64(&e.live, (seq+1)<<32|uint64(s.Slot)) // barrier view-release
+	publish64(&e.live, (seq+1)<<32|uint64(s.Slot)) // barrier view-release: the words above before the even number
 	w.step("live-done")
 }
 

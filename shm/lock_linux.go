@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock takes the writer's lock of the mirror at path. The kernel drops it when the process ends.
+// takeLock locks the file NAME.lock of the mirror at path. The kernel unlocks it when the process ends.
 //
-// A lock keeps other writers out only while its file has its name. So takeLock tries again if the file lost the name
-// meanwhile, as when somebody cleans up files.
+// The lock keeps other writers out only as long as its file has the name. Somebody who cleans up may remove the name before
+// takeLock has the lock, so it checks the name afterwards, and tries again.
 func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
 	for {
 		f, held, err := lockFile(path, name, step)
 		if errors.Is(err, fs.ErrNotExist) {
-			// A writer that could not start has removed the directory, which it had made, since this one looked at it.
-			// From now on this writer's lock keeps the directory: it is not empty.
+			// Another writer made the directory, could not start, and removed it after we had checked it. Make it again. Once
+			// our lock is in it, the directory is not empty, and nobody removes it any more.
 			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
 				continue
 			}
@@ -42,7 +42,7 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 	}
 }
 
-// lockFile locks the file of that name, and returns which file it is.
+// lockFile locks the file of that name, and returns the file's identity.
 func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -72,7 +72,7 @@ func lockFile(path, name string, step func(string)) (_ *os.File, id fileID, err 
 	return nil, id, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 }
 
-// keepLock takes the lock again if its file has lost the name: the old lock keeps no other writer out. The caller holds
+// keepLock takes the lock again if its file has lost the name, because the old lock keeps no other writer out. The caller holds
 // growing.
 func (w *Writer) keepLock() error {
 	w.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The mapping lives as long as a Counter does, and no longer.
-func TestMappingLifetime(t *testing.T) {
+// The mapping must live as long as a HandleCounter does, and no longer.
+func TestMappingLivesAsLongAsItsCounters(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))
 	h := mustAdd(t, w, Entry{Name: "a"})

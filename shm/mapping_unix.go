@@ -10,8 +10,8 @@ import (
 	"github.com/edsrzf/mmap-go"
 )
 
-// mapping is a mapped part of a file, or heap memory in tests. The garbage collector unmaps it once nothing refers to it:
-// a Counter that is used after its Reader was closed reads the last values instead of faulting.
+// mapping is a mapped part of a file, or heap memory in tests. The garbage collector unmaps it once nothing refers to it. So a
+// HandleCounter that outlives its Reader reads the last values instead of faulting.
 type mapping struct {
 	b    []byte
 	free func() // unmaps b at once; nil over a heap region
@@ -36,8 +36,8 @@ func mapFile(f *os.File, off, n uint64, writable bool) (*mapping, error) {
 	return m, nil
 }
 
-// unmap unmaps the mirror of a writer at once. Nothing may use its memory afterwards. A file without a name takes space of
-// the tmpfs until its last mapping ends, and the garbage collector, which does not count that space, may wait long.
+// unmap unmaps the mirror of a writer at once. Nothing may use its memory afterwards. A removed file takes space on the tmpfs
+// until its last mapping ends, and the garbage collector, which does not see that space, may let it take very long.
 func (v *view) unmap() {
 	for _, m := range v.maps {
 		m.free()

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func publish64(p *uint64, v uint64)
-// A MOV is a release store on amd64.
+// amd64 keeps a store after all earlier loads and stores, so a MOV is a store-release.
 TEXT ·publish64(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ v+8(FP), CX
@@ -11,7 +11,7 @@ TEXT ·publish64(SB), NOSPLIT|NOFRAME, $0-16
 	RET
 
 // func announce64(p *uint64, v uint64)
-// Stores are not reordered with stores on amd64.
+// amd64 keeps stores in order, so the MOV needs no fence behind it.
 TEXT ·announce64(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ v+8(FP), CX

@@ -13,8 +13,9 @@ TEXT ·publish64(SB), NOSPLIT|NOFRAME, $0-16
 	RET
 
 // func announce64(p *uint64, v uint64)
-// The fence also orders the sequence word of the previous publish before the
-// stores of the next: STLR alone would let them overtake it.
+// The fence is behind the store: *p and the sequence word of the publish before
+// must be visible before the stores that fill the copy. An STLR in place of
+// the two instructions would let those stores overtake it.
 TEXT ·announce64(SB), NOSPLIT|NOFRAME, $0-16
 	MOVD p+0(FP), R0
 	MOVD v+8(FP), R1

@@ -4,22 +4,23 @@ package shm
 
 import "sync/atomic"
 
-// The memory operations of the protocol, with one sync/atomic operation for each word. They are right on every
-// architecture, and the race detector understands them. It does not see mapped memory, so tests take the region from the
-// heap.
+// The memory operations of the protocol, with one sync/atomic operation for each word. They are correct on every
+// architecture, and the race detector understands them. The detector does not see mapped memory, so the tests for it put the
+// mirror on the heap.
 
 func publish64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
 func announce64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
-// Atomic operations are sequentially consistent in Go. Where every access to a word is one, no fence is needed.
+// Go's atomic operations are sequentially consistent: all threads see them in one order, which is the program order of each
+// thread. In this file every access to a shared word is atomic, so there is nothing left for a fence to order.
 
 func storeFence() {}
 
 func loadFence() {}
 
-// copyWords copies word by word. One of the two sides is private to the caller; treating both as shared costs
-// little, and saves a second function.
+// copyWords copies word by word. Only one of the two sides is shared, but treating both as shared costs little and saves a
+// second function.
 func copyWords(dst, src []uint64) {
 	for i := range dst {
 		atomic.StoreUint64(&dst[i], atomic.LoadUint64(&src[i]))

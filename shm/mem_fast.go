@@ -2,10 +2,11 @@
 
 package shm
 
-// The memory operations of the protocol, where a few instructions of assembly do them. sync/atomic would do as well, but
-// its store is an XCHG on amd64, which takes about 10 ns, and it has no fences.
+// The memory operations of the protocol, in a few instructions of assembly. sync/atomic would cost more: on amd64 its store is
+// an XCHG, which takes about 10 ns. And it has no fence, so every word of a copy would have to be an atomic operation.
 
-// publish64 stores v to *p with release: a thread that loads v with acquire sees every store before it.
+// publish64 stores v to *p with release: a thread that loads v with acquire sees every store before it. Stores after
+// publish64 may become visible before v on arm64, so the next publish begins with announce64 or storeFence.
 //
 //go:noescape
 func publish64(p *uint64, v uint64)
@@ -15,15 +16,16 @@ func publish64(p *uint64, v uint64)
 //go:noescape
 func announce64(p *uint64, v uint64)
 
-// copyWords copies src to dst, which are of one length. The caller discards the copy if another process wrote meanwhile,
-// which the sequence word tells.
+// copyWords copies src to dst, which have one length. A reader's copy may mix words of two publishes. The reader finds that by
+// comparing the sequence word afterwards, and must not use the copy before.
 func copyWords(dst, src []uint64) { copy(dst, src) }
 
 func copyBlock(dst, src *Block) { copyWords(wordsAt(dst), wordsAt(src)) }
 
 func storeValue(dst *Value, v Value) { *dst = v }
 
-// Only the writer stores these words, and an aligned store is one store.
+// The stores below are plain. Only the writer stores these words, an aligned store of up to 8 bytes is never torn, and the
+// publish64 that follows makes them visible to readers.
 
 func store64(p *uint64, v uint64) { *p = v }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPublishAndLoad(t *testing.T) {
+func TestLoadReturnsWhatWasPublished(t *testing.T) {
 	w, r := heapMirror(t, 128, 4, 8, Options{CoolDown: -1, HeartbeatPeriod: time.Hour})
 	a := mustAdd(t, w, Entry{Name: "a", Kind: "flow", Text: "udp dport 1", Labels: map[string]string{"z": "1", "a": "b=c"},
 		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4, 5}})
@@ -19,7 +19,7 @@ func TestPublishAndLoad(t *testing.T) {
 		t.Fatalf("handles %v, %v", a, l)
 	}
 	ca, cl := mustCounter(t, r, a), mustCounter(t, r, l)
-	for _, c := range []Counter{ca, cl} {
+	for _, c := range []HandleCounter{ca, cl} {
 		if v, err := c.Load(); err != nil || v != (Value{}) {
 			t.Fatalf("before the first cycle: %v, %v", v, err)
 		}
@@ -133,8 +133,8 @@ func TestRemovedCounterIsGoneForEver(t *testing.T) {
 	}
 }
 
-// A neighbour's removal sends a Counter the slow way once, and no further.
-func TestNeighbourRemovedKeepsCounter(t *testing.T) {
+// The removal of a neighbor sends Load the slow way once, and the quick way works again afterwards.
+func TestRemovingANeighborSendsLoadTheSlowWayOnce(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	hs := addN(t, w, 2, false)
 	c := mustCounter(t, r, hs[0])
@@ -188,7 +188,7 @@ func TestSaturatedEpochIsNeverTrusted(t *testing.T) {
 	}
 }
 
-func TestCoolDown(t *testing.T) {
+func TestFreedSlotCoolsDownBeforeReuse(t *testing.T) {
 	w, _ := heapMirror(t, 64, 4096, 0, Options{CoolDown: 50 * time.Millisecond})
 	h := mustAdd(t, w, Entry{Name: "a", Latency: true})
 	freed := time.Now()
@@ -209,9 +209,9 @@ func TestCoolDown(t *testing.T) {
 	}
 }
 
-// A slot that cools down makes the mirror grow rather than refuse a counter; where it
-// cannot grow, the error says when the slot is free.
-func TestCoolDownOrGrowth(t *testing.T) {
+// If the only free slots cool down, the mirror grows instead of refusing a counter. If
+// it cannot grow, the error says when a slot will be free.
+func TestMirrorGrowsRatherThanWaitForACoolDown(t *testing.T) {
 	w, r := heapMirror(t, 4097, 0, 0, Options{CoolDown: time.Hour})
 	hs := addN(t, w, SegmentLen, false)
 	if err := w.Remove(hs[7]); err != nil {
@@ -233,7 +233,7 @@ func TestCoolDownOrGrowth(t *testing.T) {
 	}
 }
 
-func TestUpdates(t *testing.T) {
+func TestUpdatesShowWholeOrNotAtAll(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	long := ""
@@ -263,7 +263,7 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-func TestAddRefuses(t *testing.T) {
+func TestAddRefusesEntriesThatDoNotFit(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 0, Options{CoolDown: time.Hour})
 	mustAdd(t, w, Entry{Name: "a"})
 	long := make([]byte, 300)
@@ -314,7 +314,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-func TestAfterClose(t *testing.T) {
+func TestClosedWriterRefusesEveryCall(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 4, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	c := mustCounter(t, r, h)
@@ -369,7 +369,7 @@ func TestPublishOutsideCyclePanics(t *testing.T) {
 	}
 }
 
-// A ring of one record would let a reader on arm64 pass the tail.
+// The ring must have at least two records: with one a reader on arm64 could get ahead of the tail (Cursor.next).
 func TestHistoryIsAPowerOfTwo(t *testing.T) {
 	for want, asked := range map[uint32][]int{0: {0}, 2: {1, 2}, 4: {3, 4}, 8: {5, 8}, maxHistory: {maxHistory - 1, maxHistory}} {
 		for _, n := range asked {

@@ -32,16 +32,16 @@ type machine struct {
 	r     *Reader
 	cur   *Cursor
 	curAt uint64
-	held  map[Handle]*Counter
+	held  map[Handle]*HandleCounter
 	m     model
 }
 
-// The writer and the reader behave as a plain map does, through takeovers.
-func TestModel(t *testing.T) {
+// Writer and reader must behave like a plain map, and through takeovers too.
+func TestMirrorBehavesAsAMapThroughTakeovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		last, v := newHeap(t, 4, 8)
 		v.ready()
-		mk := &machine{t: t, held: map[Handle]*Counter{}, m: model{live: map[string]*modelCounter{}}}
+		mk := &machine{t: t, held: map[Handle]*HandleCounter{}, m: model{live: map[string]*modelCounter{}}}
 		mk.o = Options{Counters: 5, LatencyCounters: 3, CoolDown: -1, Path: "heap"}.withDefaults()
 		mk.open = func() {
 			v, err := attach(last)
@@ -275,7 +275,7 @@ func (k *machine) check(t *rapid.T) {
 			t.Fatalf("entry %q is not in the model", got.Name)
 		}
 		want := c.entry
-		want.AddedAt, want.Text = got.AddedAt, got.Text // time, and text that is cut: see TestAddRefuses
+		want.AddedAt, want.Text = got.AddedAt, got.Text // time, and text that is cut: see TestAddRefusesEntriesThatDoNotFit
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("entry %+v, want %+v", got, want)
 		}

@@ -2,8 +2,8 @@ package shm
 
 import "testing"
 
-// A writer is killed in a cycle, after it published one of two blocks; the other one is empty, and was not published. A
-// counter that the next writer adds there is in snapshots too.
+// A writer is killed in a cycle after it published one of two blocks, so the other block, which is empty, has another
+// parity. If the next writer adds a counter there, snapshots must include it.
 func TestAnEmptyBlockKeepsTheParityAfterAKill(t *testing.T) {
 	s, v := newHeap(t, 1, 0)
 	v.ready()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The header tells the poll period until the writer changes it, also in a file that is made anew. The next writer tells
-// none until it knows its own.
-func TestPollPeriodInTheHeader(t *testing.T) {
+// The header keeps the poll period until the writer changes it, even in a file made anew. After a takeover it is 0 until
+// the new writer calls SetPollPeriod.
+func TestHeaderTellsThePollPeriodUntilTheNextWriter(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, HeartbeatPeriod: patience})
 	r := mustOpen(t, path)
@@ -39,7 +39,7 @@ func TestPollPeriodInTheHeader(t *testing.T) {
 	check("of the next writer", mustOpen(t, path), 0)
 }
 
-// A wake is noted only if it has woken a process.
+// WokenAt changes only if a wake has woken a process.
 func TestAWakeOfASleeperIsNoted(t *testing.T) {
 	w := mustCreate(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	h, err := w.Add(Entry{Name: "web"})

@@ -16,14 +16,14 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// The places of mirrors, which docs/mirror-format.md specifies. Only root can make runDir. All users can make shmDir, and can fill
-// the tmpfs that it is on.
+// The directories of mirrors, which docs/mirror-format.md specifies. Only root can make runDir. Any user can make shmDir, and
+// can fill its tmpfs.
 const (
 	runDir = "/run/flowtally"
 	shmDir = "/dev/shm/flowtally"
 )
 
-// userName names the mirrors in a user's runtime directory.
+// userName is the name of our directory in a user's runtime directory.
 const userName = "flowtally"
 
 // Dir returns the directory in which this process makes a mirror if its Options name no path. It is the first of these:
@@ -51,10 +51,10 @@ func fileName(instance string) string { return cmp.Or(instance, "default") + ".m
 // /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, in this order, and skips a directory that belongs to
 // a user whom o does not trust.
 //
-// It returns the first mirror with an owner whom o trusts and a living writer. If no writer is alive, it returns the first
-// mirror with such an owner. If there is none, it returns the first file of that name, and OpenReader then says why that is
-// not usable. If there is no such file, the error satisfies fs.ErrNotExist, or ErrPermission if the file is, or may be, in
-// a directory that was skipped.
+// It returns the first mirror with a living writer and an owner whom o trusts. If no writer is alive, it returns the first
+// mirror with such an owner. If there is none, it returns the first file of that name, for which OpenReader returns the reason.
+// Without any such file, the error satisfies fs.ErrNotExist, or ErrPermission if the file is, or may be, in a directory that was
+// skipped.
 func Locate(instance string, o ReaderOptions) (string, error) {
 	name := fileName(instance)
 	if strings.ContainsAny(name, "/\x00") {
@@ -74,7 +74,7 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 			continue
 		}
 		if err := o.trustDir(dir, &st); err != nil {
-			// A directory without the file does not matter: any user can make an empty /dev/shm/flowtally.
+			// Ignore the directory if it lacks the file, because any user can make an empty /dev/shm/flowtally.
 			if unix.Lstat(path, &st) != unix.ENOENT {
 				skipped = cmp.Or(skipped, err)
 			}

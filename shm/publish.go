@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// BeginCycle starts a poll cycle and returns its number. Control methods wait until EndCycle, which the same
-// goroutine must call. On a closed writer BeginCycle returns 0, and publishes until EndCycle are dropped.
+// BeginCycle starts a poll cycle and returns its number. Control methods wait until the same goroutine calls
+// EndCycle. On a closed writer BeginCycle returns 0, and the calls until EndCycle do nothing.
 func (w *Writer) BeginCycle() (cycle uint64) {
 	w.mu.Lock()
 	if w.closed {
@@ -15,7 +15,7 @@ func (w *Writer) BeginCycle() (cycle uint64) {
 	}
 	w.inCycle = true
 	w.cycle++
-	publish64(&w.v.hdr.cycleBegun, w.cycle) // barrier begun-release (idle: the publishes that follow have fences)
+	publish64(&w.v.hdr.cycleBegun, w.cycle) // barrier begun-release (idle: each publish of the cycle begins with a store fence)
 
 	if w.cycle&(restamp-1) == 0 {
 		w.restampRecords()
@@ -31,8 +31,8 @@ func (w *Writer) EndCycle(now int64) {
 		return
 	}
 	h := w.v.hdr
-	atomic.StoreInt64(&h.cycleDoneAt, now) // by sync/atomic: waker.cycle relies on the order of this store
-	publish64(&h.cycleDone, w.cycle)       // barrier cycle-release
+	atomic.StoreInt64(&h.cycleDoneAt, now) // must be sync/atomic, as the full fence that waker.cycle needs
+	publish64(&h.cycleDone, w.cycle)       // barrier cycle-release: after all values of the cycle
 	w.beat(now)
 	if w.state == Boot {
 		w.state = Run
@@ -44,9 +44,9 @@ func (w *Writer) EndCycle(now int64) {
 	w.mu.Unlock()
 }
 
-// AbandonCycle ends a cycle in which the caller recovered a fault on the file (Guard). Readers may see the values
-// that the cycle published, but never a completed cycle. The goroutine of BeginCycle calls it. Outside of a cycle
-// it does nothing and returns false.
+// AbandonCycle ends a cycle in which Guard caught a fault on the file. Readers may see what the cycle published, but
+// never a completed cycle. Only the goroutine that called BeginCycle may call it. Outside of a cycle it does nothing
+// and returns false.
 func (w *Writer) AbandonCycle() bool {
 	if !w.inCycle {
 		return false
@@ -57,7 +57,7 @@ func (w *Writer) AbandonCycle() bool {
 	return true
 }
 
-// outside handles a call that belongs inside a cycle and came outside: a mistake of the program, except after Close.
+// outside panics, because the caller called outside of a cycle what belongs inside. After Close it does nothing.
 func (w *Writer) outside(call string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,15 +66,28 @@ func (w *Writer) outside(call string) {
 	}
 }
 
-// PublishBlock publishes the values of a block's 64 counters as one unit. It ignores rows that belong to no
-// counter, and allocates nothing.
+// PublishBlock publishes the values of a block's 64 counters as one unit. It ignores rows without a counter, and
+// allocates nothing.
+//
+// A block has two copies, and the low bit of its sequence word says which one is current. A publish fills the other
+// copy and then stores the next sequence word. A reader loads the sequence word, reads the current copy, and loads
+// the sequence word again; if it has moved, the reader tries again. So each copy is filled at every second publish.
+//
+// Suppose that a reader under word n meets a value of publish n + 2, which overwrites the copy of n. The writer
+// stored n + 1 before the store fence of publish n + 2, and the value after it. The reader has loaded the value
+// before its load fence, so its second look, after the fence, finds n + 1 or later, and it drops the copy. On arm64
+// this needs both fences. In particular the store-release of n + 1 is not enough, because later stores may overtake
+// it. amd64 keeps stores and loads in order by itself.
+//
+// The values of publish n come before the store-release of n, so a reader that loads n with acquire sees all of them,
+// and nothing older.
 func (w *Writer) PublishBlock(block int, values *Block) {
 	if !w.inCycle {
 		w.outside("PublishBlock")
 		return
 	}
 	if uint(block) >= uint(len(w.live)) || w.live[block] == 0 {
-		return // no counter is in it: readers do not look there, and it stays as it is
+		return // it has no counter, so no reader looks at it
 	}
 	s := (*w.v.list.Load())[block/segmentBlocks]
 	live := w.live[block]
@@ -91,18 +104,18 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 	}
 
 	w.step("publish-block-begin")
-	announce64(b.intent(), next) // barrier publish-fence
+	announce64(b.intent(), next) // barrier publish-fence: the last sequence word and intent before the stores below
 	w.step("publish-block-announced")
 	copyBlock(&c.values, values)
 	w.step("publish-block-half-filled")
 	c.seal(w.cycle, live, epochOf(next))
 	w.step("publish-block-filled")
-	publish64(seq, next) // barrier publish-release
+	publish64(seq, next) // barrier publish-release: the copy before its sequence word
 	w.step("publish-block-done")
 }
 
-// republish publishes b as it stands, except for row i, whose counter is added or removed: it becomes v, of cycle.
-// i < 0 changes no row. live becomes the rows in use, and freed raises the epoch.
+// republish publishes the current values of b again, with v, of cycle, in row i, whose counter is being added or
+// removed. i < 0 changes no row. live says which rows are in use from now on, and freed raises the epoch.
 func (w *Writer) republish(b block, i int, v Value, cycle, live uint64, freed bool) {
 	seq := b.seq()
 	next := nextSeq(*seq, freed)
@@ -120,8 +133,8 @@ func (w *Writer) republish(b block, i int, v Value, cycle, live uint64, freed bo
 	w.step("republish-done")
 }
 
-// parity returns the parity of a segment's blocks, that of the lowest block in use: a snapshot copies neighbouring
-// copies of one parity in one piece. ok is false if no block is in use.
+// parity returns the parity that all blocks of a segment should have, which is that of the lowest block in use. A
+// snapshot copies adjacent copies of one parity in one piece. ok is false if no block is in use.
 func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 	s := (*w.v.list.Load())[segment]
 	for b, live := range w.live[segment*segmentBlocks:][:segmentBlocks] {
@@ -134,7 +147,7 @@ func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 
 func blockOf(s *segment, n int) block { return block{s.blocks, uint32(n) % segmentBlocks} }
 
-// seal completes a copy whose values are filled in: it clears the rows that are not live, and writes the header.
+// seal completes a copy after its values: it clears the rows that are not live, and writes the header of the copy.
 func (c *copyMem) seal(cycle, live, epoch uint64) {
 	used := bits.Len64(live)
 	if live != ^uint64(0) {
@@ -152,14 +165,14 @@ func (c *copyMem) seal(cycle, live, epoch uint64) {
 	store64(&c.epoch, epoch)
 }
 
-// bounds returns the smallest and the largest sample time of the first n rows. Rows that were never sampled, whose
-// time is 0, do not count.
+// bounds returns the smallest and the largest sample time of the first n rows. It skips rows that were never sampled,
+// whose time is 0.
 func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	if n == 0 {
 		return 0, 0
 	}
 
-	// Most often all times are equal. To find that out takes a third of the time of the search below.
+	// Usually all times are equal. Checking that first takes a third of the time of the search below.
 	first, differ := c.values[0].SampledAt, int64(0)
 	rows := c.values[:n]
 	for ; len(rows) >= 4; rows = rows[4:] {
@@ -173,8 +186,8 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 		return first, first
 	}
 
-	// Less one, 0 becomes the largest unsigned number, so that the minimum skips it without a branch. Each minimum
-	// waits for the one before it, so two chains run side by side.
+	// Subtracting one makes 0 the largest unsigned number, so the minimum skips it without a branch. Each minimum
+	// depends on the one before, so the loop runs two chains side by side.
 	low, low2, high, high2 := ^uint64(0), ^uint64(0), int64(0), int64(0)
 	for rows = c.values[:n]; len(rows) >= 2; rows = rows[2:] {
 		at, at2 := rows[0].SampledAt, rows[1].SampledAt
@@ -187,8 +200,8 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	return int64(min(low, low2) + 1), max(high, high2)
 }
 
-// PublishRecord publishes the value of the latency counter of that index (Handle.Index). It ignores an index that
-// belongs to no counter, and allocates nothing.
+// PublishRecord publishes the value of the latency counter with that Handle.Index. It ignores an index without a
+// counter, and allocates nothing.
 func (w *Writer) PublishRecord(index uint32, v Value) {
 	if !w.inCycle {
 		w.outside("PublishRecord")
@@ -207,10 +220,11 @@ func (w *Writer) PublishRecord(index uint32, v Value) {
 	w.putRecord(r, nextSeq(r.seq, false), v, w.cycle)
 }
 
-// putRecord publishes v, of cycle, as the record's value, under sequence word next.
+// putRecord publishes v, of cycle, as the record's value, under sequence word next. The two slots of a record work as
+// the two copies of a block do: see PublishBlock.
 func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-begin")
-	storeFence() // barrier publish-fence
+	storeFence() // barrier publish-fence: the last sequence word before the stores below
 	storeValue(&r.slots[next&1], v)
 	w.step("publish-record-half-filled")
 	store32(&r.cycles[next&1], uint32(cycle))
@@ -219,11 +233,11 @@ func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-done")
 }
 
-// restamp is after how many cycles every record is published again. A record keeps only the low 32 bits of its
-// cycle: readers take them for the latest cycle with these bits, which holds for 2^32 cycles.
+// restamp is the number of cycles after which every record is published again. A record has room only for the low 32
+// bits of its cycle. Readers assume the latest cycle with these bits, which is wrong after 2^32 cycles.
 const restamp = 1 << 30
 
-// restampRecords publishes every live record again, with its value, under the current cycle.
+// restampRecords publishes the value of every live record again, under the current cycle.
 func (w *Writer) restampRecords() {
 	for n, s := range *w.v.list.Load() {
 		if s.kind != kindRecords {
@@ -238,8 +252,12 @@ func (w *Writer) restampRecords() {
 	}
 }
 
-// AppendHistory writes a sample of h into the ring. In a full ring it overwrites the oldest record. Readers learn
-// exactly how many records they missed.
+// AppendHistory writes a sample of h into the ring, over the oldest record if the ring is full. Readers learn exactly
+// how many records they missed.
+//
+// The intent tells readers which record is being overwritten. It must be visible before the first store to the record,
+// which takes a fence on arm64. A reader copies the record, then fences, then loads the intent: if it has copied any
+// word of the new record, it sees the intent, and drops the copy.
 func (w *Writer) AppendHistory(h Handle, v Value) {
 	if !w.inCycle {
 		w.outside("AppendHistory")
@@ -271,8 +289,8 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 	w.step("history-done")
 }
 
-// Heartbeat tells readers that the writer lives. A writer calls it whose cycles are further apart than
-// Options.HeartbeatPeriod.
+// Heartbeat tells readers that the writer lives. EndCycle does so too, so only a writer with fewer than one cycle per
+// Options.HeartbeatPeriod must call it.
 func (w *Writer) Heartbeat(now int64) {
 	_ = w.control(func() error {
 		w.beat(now)

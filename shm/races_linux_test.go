@@ -17,9 +17,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// The owner of a file changes its words all the time while a reader opens it and uses it:
-// no panic, no fault. The reader copies the header once, validates the copy, and uses the copy.
-func TestHeaderRaces(t *testing.T) {
+// A hostile owner keeps changing words of the file while a reader opens and uses it. The reader
+// must neither panic nor fault, because it copies the header once, checks the copy, and uses the copy.
+func TestReaderSurvivesAHeaderThatKeepsChanging(t *testing.T) {
 	opens := times.Of(t, "FLOWTALLY_HEADER_OPENS", 1e5, 2000)
 	for _, tt := range []struct {
 		name            string

@@ -11,16 +11,16 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// ReaderOptions shape a Reader. The zero value is usable.
+// ReaderOptions configure a Reader. The zero value is usable.
 type ReaderOptions struct {
-	// Owners are user ids, beside root and the reader's own, whose files are trusted to hold true numbers.
+	// Owners are the ids of further users, besides root and the reader's own, whose numbers the reader trusts.
 	Owners []uint32
-	// AnyOwner trusts every owner: for checking a file, not for using it.
+	// AnyOwner trusts every owner. Set it to check a file, not to use its numbers.
 	AnyOwner bool
 }
 
-// Reader reads one mirror file. Its methods may be called from any goroutine. After Close lookups return
-// ErrClosed, while counters and snapshots stay readable.
+// Reader reads one mirror file. Any goroutine may call its methods. After Close lookups return ErrClosed, but counters
+// and snapshots stay readable.
 type Reader struct {
 	path    string
 	id      fileID // of the opened file
@@ -28,20 +28,21 @@ type Reader struct {
 	v       *view
 
 	closed     atomic.Bool
-	superseded atomic.Bool // an Instance reads the next file by now: waits end with ErrStale
+	superseded atomic.Bool // the Instance reads the next file by now, so waits end with ErrStale
 
 	mu            sync.RWMutex
 	handleByName  map[string]Handle         // as of the last scan of the catalogue
 	scanned       uint64                    // catalogueChanges before that scan, plus one; 0: no scan yet
-	device        *deviceFile               // the device segment that was opened last
-	live          *liveFile                 // the live map that was received last
-	wordsByNumber map[uint64]*words.Mapping // the words files that were received
+	device        *deviceFile               // the device segment opened last
+	live          *liveFile                 // the live map received last
+	wordsByNumber map[uint64]*words.Mapping // the words files received
 
 	page readerPage // for Wait
 }
 
-// OpenReader maps the mirror at path read-only. The Reader stays with this file when another file takes the
-// name. An error that satisfies ErrNotReady or fs.ErrNotExist means that no writer has made the mirror yet.
+// OpenReader maps the mirror at path read-only. The Reader keeps reading this file even if another one gets the name;
+// use OpenPath to follow the name. An error that satisfies ErrNotReady or fs.ErrNotExist means that no writer has made
+// the mirror yet.
 func OpenReader(path string, options ...ReaderOptions) (*Reader, error) {
 	o := optional(options)
 	v, id, err := openView(path, o)
@@ -51,7 +52,7 @@ func OpenReader(path string, options ...ReaderOptions) (*Reader, error) {
 	return &Reader{path: path, id: id, options: o, v: v}, nil
 }
 
-// optional returns the options of a call that may have none.
+// optional returns the options of a variadic call, or the zero value.
 func optional(options []ReaderOptions) ReaderOptions {
 	if len(options) == 0 {
 		return ReaderOptions{}
@@ -62,8 +63,8 @@ func optional(options []ReaderOptions) ReaderOptions {
 // Path returns the name under which the file was opened.
 func (r *Reader) Path() string { return r.path }
 
-// Close ends lookups and waits. The memory stays mapped until nothing refers to it: a Counter that another
-// goroutine uses keeps reading, and never faults. Idempotent.
+// Close ends lookups and waits. The memory stays mapped until nothing refers to it, so a counter in use by another
+// goroutine keeps reading and never faults. Idempotent.
 func (r *Reader) Close() error {
 	r.closed.Store(true)
 	return r.v.close()
@@ -78,8 +79,8 @@ func (r *Reader) guard(fn func() error) error {
 	return Guard(fn)
 }
 
-// Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange is swapping counters, and
-// this one may be among them. Try again.
+// Lookup returns the handle of the live counter of that name. ErrBusy: an Exchange is swapping counters, perhaps
+// this one too. Try again.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
 	err = r.guard(func() error {
 		h, err = r.lookup(name)
@@ -106,8 +107,8 @@ func (r *Reader) lookup(name string) (Handle, error) {
 		}
 	}
 
-	// Without the name in a table that is up to date, a scan finds nothing either. During an Exchange it may:
-	// the counter can be between its old slot and its new one.
+	// If the table is up to date and lacks the name, a scan would not find it either. Only during an Exchange it
+	// might, because the counter may be between its old slot and its new one.
 	hopeless := !known && upToDate && changes&swapping == 0
 	if !hopeless {
 		var s scans
@@ -127,8 +128,8 @@ func (r *Reader) lookup(name string) (Handle, error) {
 	return Handle{}, fmt.Errorf("%w: check the name (flowtally get lists all counters)", ErrNotFound)
 }
 
-// scan makes the table of handles anew. changes was loaded before the scan, so that a change during the scan
-// leads to another one.
+// scan builds the table of handles. changes must be catalogueChanges from before the scan: if an entry changes during
+// the scan, the next lookup finds another number there, and scans again.
 func (r *Reader) scan(changes uint64) (map[string]Handle, error) {
 	handles := make(map[string]Handle)
 	var scratch entryMem
@@ -149,10 +150,9 @@ func (r *Reader) scan(changes uint64) (map[string]Handle, error) {
 
 // Entries lists the live counters in the order of their indices.
 //
-// While a Writer.Exchange swaps counters, Entries waits and looks again, up to 64 times, so that it finds each
-// counter that goes on exactly once. After that, as beside a writer that was killed or stopped in the swap, the
-// list has no counter twice but may miss counters of the exchange. The same is true of Find, Lookup and
-// Catalogue.
+// While a Writer.Exchange swaps counters, Entries waits and scans again, up to 64 times, to find each continuing
+// counter exactly once. If the swap lasts longer, for example because the writer was killed in it, Entries still
+// lists no counter twice, but may miss counters of the exchange. Find, Lookup and EntryWatcher behave likewise.
 func (r *Reader) Entries() ([]Entry, error) {
 	var out []Entry
 	err := r.guard(func() (err error) {
@@ -167,8 +167,8 @@ func (r *Reader) Entries() ([]Entry, error) {
 	return out, nil
 }
 
-// Entry describes the counter of a handle. ErrGone: the counter was removed. The entry is then as it was at the
-// removal, or has no Name if the slot has served another counter since.
+// Entry describes the counter of a handle. ErrGone: the counter was removed. Entry then still returns the entry as it
+// was at the removal, unless another counter has got the slot; e.Name is empty in that case.
 func (r *Reader) Entry(h Handle) (e Entry, err error) {
 	err = r.guard(func() error {
 		p, err := r.v.place(h.Index)
@@ -192,8 +192,8 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 	return e, err
 }
 
-// Counter prepares reading the counter of a handle. ErrGone: it was removed.
-func (r *Reader) Counter(h Handle) (c Counter, err error) {
+// Counter returns the counter of a handle, for reading it often. ErrGone: it was removed.
+func (r *Reader) Counter(h Handle) (c HandleCounter, err error) {
 	err = r.guard(func() error {
 		c, err = r.v.counter(h)
 		return err

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// maxHistory keeps the length of the ring, and so every offset, far below 2^63.
+// maxHistory bounds the ring, so that every offset is far below 2^63.
 const maxHistory = 1 << 28
 
-// MaxCounters is how many counters of both classes together a mirror can hold.
+// MaxCounters is the highest number of counters in a mirror, of both classes together.
 const MaxCounters = maxSegments * SegmentLen
 
 // ringRecords rounds the capacity of the history up to a power of two.
@@ -20,7 +20,7 @@ func ringRecords(history int) (uint32, error) {
 	case history == 0:
 		return 0, nil
 	}
-	return 1 << max(1, bits.Len32(uint32(history)-1)), nil // at least 2 records: see Cursor.next
+	return 1 << max(1, bits.Len32(uint32(history)-1)), nil // at least 2 records: see Cursor.next for why
 }
 
 // ringLength is the length of the history ring in the file.
@@ -28,12 +28,12 @@ func ringLength(history uint32) uint64 {
 	return (uint64(history)*historySize + sectionAlign - 1) / sectionAlign * sectionAlign
 }
 
-// segmentOffset is where segment n starts, and where a file of n segments ends.
+// segmentOffset returns where segment n starts, which is also where a file of n segments ends.
 func segmentOffset(history, n uint32) uint64 {
 	return headerSize + ringLength(history) + uint64(n)*segmentSize
 }
 
-// format writes the immutable header into b, which is zero. It leaves the version 0: not ready.
+// format writes the immutable header into b, which must be zero. The version stays 0, which means not ready, until ready.
 func format(b []byte, history uint32, file uint64, createdWall int64) (fixedMem, error) {
 	h, err := overlayHeader(b)
 	if err != nil {
@@ -53,10 +53,10 @@ func format(b []byte, history uint32, file uint64, createdWall int64) (fixedMem,
 	return h.fixedMem, nil
 }
 
-// ready makes a formatted region a mirror.
+// ready stores the version, with release: a reader that sees it sees the rest of the header too.
 func (v *view) ready() { atomic.StoreUint32(&v.hdr.version, Version) }
 
-// sum is the checksum of a header that is ready.
+// sum returns the checksum that the header has once it is ready.
 func (f fixedMem) sum() uint64 {
 	f.version = Version
 	return fnv64(bytesOf(&f)[:hdrChecksum])
@@ -71,14 +71,13 @@ func tooShort(length int64) error {
 	return fmt.Errorf("%d bytes are shorter than a header: %w", length, ErrTruncated)
 }
 
-// fixed copies the immutable header once, and checks the copy. Nothing reads the file's own bytes again: a hostile writer
-// may change them at any time.
+// fixed copies the immutable header once, and checks the copy. A hostile writer may change the header at any time, so no other
+// code may read these words in the file.
 func (h *headerMem) fixed() (f fixedMem, err error) {
-	atomic.LoadUint32(&h.version) // with acquire: a version that is not 0 was stored last
+	atomic.LoadUint32(&h.version) // with acquire: the writer stores the version last, so if it is not 0, the rest is there
 	copyWords(wordsAt(&f), wordsAt(&h.fixedMem))
 
-	// A version that this program does not know may mean anything by the words behind it. So magic, version and byte order
-	// come first.
+	// Check magic, version and byte order first: in another version the words after them may mean anything.
 	switch {
 	case string(f.magic[:]) != Magic:
 		return f, foreign(f.magic[:])
@@ -124,7 +123,7 @@ func identity(state, generation uint32) uint64 { return uint64(state)<<32 | uint
 
 func epochOf(seq uint64) uint64 { return seq >> epochShift }
 
-// nextSeq is the sequence word after s. free raises the epoch, as for a counter that is freed.
+// nextSeq returns the sequence word after s. free raises the epoch too, which tells readers that a counter was freed.
 func nextSeq(s uint64, free bool) uint64 {
 	e := epochOf(s)
 	if free && e < epochMax {
@@ -133,7 +132,7 @@ func nextSeq(s uint64, free bool) uint64 {
 	return e<<epochShift | (s+1)&countMask
 }
 
-// segmentOffset is where segment n lies in the file.
+// segmentOffset returns where segment n is in the file.
 func (v *view) segmentOffset(n int) uint64 { return segmentOffset(v.fixed.history, uint32(n)) }
 
 func (v *view) entryOffset(i uint32) uint64 {

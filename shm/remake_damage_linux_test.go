@@ -25,9 +25,9 @@ func webMirror(t *testing.T) (path string, w *Writer, web Entry) {
 	return path, w, web
 }
 
-// A mirror that is cut short while it grows faults no control call, before and after the segment's
-// space is reserved; the new mirror has all the slots.
-func TestCutShortWhileItGrows(t *testing.T) {
+// Somebody cuts the mirror short while it grows, before or after the segment's space is reserved. No
+// control call may crash, and the mirror made anew must have all the slots.
+func TestMirrorCutShortWhileItGrowsIsRemade(t *testing.T) {
 	needFaultAddress(t)
 	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
 		for _, length := range []int64{0, headerSize} {
@@ -60,7 +60,7 @@ func TestCutShortWhileItGrows(t *testing.T) {
 	}
 }
 
-// Bytes that another process appends are no part of the next segment.
+// If another process appends bytes to the file, they must not become part of the next segment.
 func TestGrowthDropsWhatWasAppended(t *testing.T) {
 	path, w, _ := webMirror(t)
 	st, err := os.Stat(path)
@@ -85,8 +85,8 @@ func TestGrowthDropsWhatWasAppended(t *testing.T) {
 	checkFile(t, path)
 }
 
-// A handle of a counter that is gone never names another counter, in a mirror that was made anew
-// and after the next takeover too.
+// The handle of a removed counter must never name another counter, not even after Remake and the
+// next takeover.
 func TestRemakeGivesNoHandleTwice(t *testing.T) {
 	path := mirrorPath(t)
 	o := Options{Path: path, History: -1, CoolDown: -1}
@@ -127,7 +127,7 @@ func TestRemakeGivesNoHandleTwice(t *testing.T) {
 	}
 }
 
-// A hole in the catalogue, and a fault that the length of the file does not tell of, are noticed.
+// Intact must notice a hole in the catalogue, and a fault even if the file has its length again.
 func TestHolesAreNoticed(t *testing.T) {
 	path, w, e := webMirror(t)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -157,8 +157,8 @@ func TestHolesAreNoticed(t *testing.T) {
 	}
 }
 
-// A header that was overwritten with its high-water marks keeps no reader from ErrStale.
-func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
+// Even if somebody overwrote the header with its high-water marks, every reader of the old file gets ErrStale.
+func TestRemakeMarksAFileWithAnOverwrittenHeader(t *testing.T) {
 	path, w, e := webMirror(t)
 	c, err := mustOpen(t, path).Counter(e.Handle)
 	if err != nil {
@@ -175,7 +175,7 @@ func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
 	}
 }
 
-// A lock whose file was removed is taken again: a second writer finds it held.
+// If the lock's file was removed, Intact takes the lock again, and a second writer gets ErrInUse.
 func TestIntactTakesTheLockAgain(t *testing.T) {
 	path, w, _ := webMirror(t)
 	if err := os.Remove(lockPath(path)); err != nil {
@@ -189,8 +189,8 @@ func TestIntactTakesTheLockAgain(t *testing.T) {
 	}
 }
 
-// A Wait by name that sleeps while the file is cut short goes on in the one that is made anew.
-func TestWaitByNameOverACutFile(t *testing.T) {
+// If the file is cut short under a Wait by name, it continues in the file made anew.
+func TestWaitByNameContinuesAfterItsFileIsCut(t *testing.T) {
 	needFaultAddress(t)
 	path, w, e := webMirror(t)
 	in, err := OpenPath(path, ReaderOptions{})
@@ -233,8 +233,8 @@ func TestWaitByNameOverACutFile(t *testing.T) {
 	}
 }
 
-// A device segment that is cut short faults no method of its slots, inside a cycle or not.
-func TestCutDeviceSegment(t *testing.T) {
+// If the device segment is cut short, no method of its slots may crash, inside a cycle or outside.
+func TestCutDeviceSegmentFaultsNoCall(t *testing.T) {
 	needFaultAddress(t)
 	path := mirrorPath(t)
 	w, err := Create(Options{Path: path, History: -1}) // not checked at the end: its device segment is no more
@@ -270,7 +270,7 @@ func TestCutDeviceSegment(t *testing.T) {
 	}
 }
 
-// A page of waiters that lost its content is made anew.
+// A page of waiters that somebody overwrote is made anew.
 func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	path, w, _ := webMirror(t)
 	r := mustOpen(t, path)
@@ -285,8 +285,8 @@ func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	}
 }
 
-// A file that was made anew leaves nothing of the one before it in the writer: the file system has
-// its space again.
+// After Remake the writer must not keep any mapping of the old file, so that the file system gets its
+// space back.
 func TestRemakeFreesTheOldFile(t *testing.T) {
 	path, w, e := webMirror(t)
 	for range 3 {
@@ -322,9 +322,9 @@ func TestRemakeFreesTheOldFile(t *testing.T) {
 	}
 }
 
-// The file with the mirror's name is whole at every step of making it anew: a writer that is killed
-// there is followed by one that finds the counters, also where no cycle came after it. A writer that is
-// closed at the step leaves no draft.
+// At every step of Remake the file with the mirror's name must be whole. If the writer is killed there,
+// even before the next cycle, the next writer must find the counters. If it is closed there, no draft may
+// be left.
 func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 	path := mirrorPath(t)
 	o := Options{Path: path, History: -1, CoolDown: -1}
@@ -382,5 +382,79 @@ func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 	}
 	if !seen["create-opened"] || !seen["remake-ready"] || !seen["remake-renamed"] {
 		t.Errorf("steps: %v", seen)
+	}
+}
+
+// A control call that faults has stored only part of its words, even if the file is whole again by the next look at it.
+// So Intact must report the fault until Remake.
+func TestIntactReportsAFaultOfEveryControlCall(t *testing.T) {
+	needFaultAddress(t)
+	for name, call := range map[string]func(*Writer, *DeviceSlot){
+		"SetState":      func(w *Writer, _ *DeviceSlot) { w.SetState(Fail) },
+		"SetLimits":     func(w *Writer, _ *DeviceSlot) { _ = w.SetLimits(9, 9) },
+		"SetPollPeriod": func(w *Writer, _ *DeviceSlot) { _ = w.SetPollPeriod(time.Second) },
+		"Used":          func(w *Writer, _ *DeviceSlot) { w.Used() },
+		"Free":          func(_ *Writer, s *DeviceSlot) { s.Free() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, w, e := webMirror(t)
+			seg, err := w.DeviceSegment(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := mustSlot(t, seg)
+			if err := w.SetDevice(e.Handle, s, 0, 0, 1<<32-1); err != nil {
+				t.Fatal(err)
+			}
+
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			call(w, s)
+			if err := writeOver(path, whole); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := w.Intact(); !errors.Is(err, ErrTruncated) {
+				t.Errorf("after the fault: %v", err)
+			}
+			if err := w.Remake([]Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Intact(); err != nil {
+				t.Errorf("after Remake: %v", err)
+			}
+		})
+	}
+}
+
+// Remake replaces what File reads, so the two must not race. (The race detector sees it if they do.)
+func TestFileBesideRemakeNamesTheOldFileOrTheNew(t *testing.T) {
+	_, w, e := webMirror(t)
+	old := w.File()
+	remade := make(chan error)
+	go func() { remade <- w.Remake([]Entry{e}) }()
+
+	seen := map[uint64]bool{}
+	for {
+		seen[w.File()] = true
+		select {
+		case err := <-remade:
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+			continue
+		}
+		break
+	}
+	delete(seen, old)
+	delete(seen, w.File())
+	if len(seen) > 0 || w.File() == old {
+		t.Errorf("before %#x, after %#x, between them also %v", old, w.File(), seen)
 	}
 }

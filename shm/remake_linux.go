@@ -5,11 +5,10 @@ import (
 	"path/filepath"
 )
 
-// Remake makes the mirror anew under its name, in another file, and goes on there. It takes nothing from the old file,
-// whose content may be anything: entries are all counters, with their handles, which stay. A live counter that is not
-// among them is gone. Values are absent until they are published, and the history starts empty. Readers of the old file
-// get ErrStale if Remake can still mark it. Cycles wait only for the exchange of the files. An error leaves the writer as
-// it was.
+// Remake makes the mirror anew, in another file of the same name, and continues there. It takes nothing from the old file,
+// which may be damaged. entries must be all live counters, and each of them gets its old handle. Handles of other counters
+// are gone. Values are absent until they are published, and the history starts empty. Readers of the old file get ErrStale, if
+// Remake can still mark it. Cycles wait only for the exchange of the files. After an error the writer still has the old file.
 func (w *Writer) Remake(entries []Entry) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -37,7 +36,7 @@ func (w *Writer) Remake(entries []Entry) error {
 	return nil
 }
 
-// remake is Remake with the number that names the file, and with the history and the segments of the old one.
+// remake is Remake. file is the number that names the new file; history and kinds are as in the old one.
 func (w *Writer) remake(file uint64, history uint32, kinds []uint32, entries []Entry) error {
 	if _, err := prepareDir(filepath.Dir(w.path), w.log); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (w *Writer) remake(file uint64, history uint32, kinds []uint32, entries []E
 	return err
 }
 
-// fill makes entries the live counters of v, which is zero but for its header.
+// fill adds entries to v as its live counters. Except for its header v must be zero.
 func (v *view) fill(entries []Entry) error {
 	list, err := v.segments()
 	if err != nil {
@@ -104,7 +103,7 @@ func (v *view) fill(entries []Entry) error {
 			continue
 		}
 		v.hdr.countersUsed++
-		// The block stands as after a publish, so that a writer that is killed before the next one leaves a whole mirror.
+		// Make the block look published once: if the writer is killed before the first cycle, Check must find a whole mirror.
 		b := p.block()
 		*b.seq(), *b.intent() = 1, 1
 		b.copy(1).live |= 1 << (p.n % BlockLen)
@@ -112,7 +111,8 @@ func (v *view) fill(entries []Entry) error {
 	return nil
 }
 
-// populate maps the pages of the slots below high, so that no store of a cycle has to. The others are mapped as they are used.
+// populate maps the pages of the slots below high, so that no store of a cycle causes a page fault. Other pages are mapped at
+// first use.
 func (s *segment) populate(high uint32) {
 	if high == 0 {
 		return
@@ -127,7 +127,8 @@ func (s *segment) populate(high uint32) {
 	populate(s.m, segCopy1, copies)
 }
 
-// exchange gives the draft the mirror's name, and makes v the writer's view.
+// exchange gives the draft the mirror's name, and makes v the writer's view. The rename is the point of no return: every check
+// and every store that may fault comes before it.
 func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,8 +169,8 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	return nil
 }
 
-// nameDevices makes the entries of v name the slots of the device segment that serve their counters. The segment itself
-// stays where it is: a device may be writing to it.
+// nameDevices stores in the entries of v which slots of the device segment serve them. The segment itself does not change,
+// because a device may be writing to it.
 func (w *Writer) nameDevices(v *view) {
 	if w.device == nil {
 		return
@@ -186,8 +187,8 @@ func (w *Writer) nameDevices(v *view) {
 	}
 }
 
-// retireOthers makes every slot of v cool down that was used and belongs to no counter of live. Its next counter gets a
-// generation that no handle has had: the handle of a counter that is gone never names another counter.
+// retireOthers retires every slot of v that was used and has no counter in live, and makes it cool down. The next counter of
+// the slot gets a generation above w.spent, so no old handle ever names it.
 func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 	free := w.free
 	for class := range free {
@@ -202,7 +203,7 @@ func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 			}
 			f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
 			if w.spent == 0 {
-				continue // there never was a handle
+				continue // no handle was ever given out
 			}
 			e := &s.entries[k]
 			e.identity = identity(entRetired, w.spent)

@@ -56,9 +56,9 @@ var damages = []struct {
 	}, ErrFormat},
 }
 
-// A mirror that was damaged is made anew from the entries of the writer's caller: handles stay, the
-// names are followed, and the next cycle shows the totals.
-func TestRemake(t *testing.T) {
+// Remake makes a damaged mirror anew from the entries that it is given: handles stay, readers by name
+// follow, and the next cycle shows the totals.
+func TestRemakeKeepsHandlesAndNames(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
 			path := mirrorPath(t)

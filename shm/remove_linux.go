@@ -13,11 +13,11 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Remove removes the mirror at path, its totals, and the files beside it. ErrInUse: a writer has it. fs.ErrNotExist:
+// Remove removes the mirror at path, with its totals, and the files beside it. ErrInUse: a writer has it. fs.ErrNotExist:
 // there is no mirror.
 //
-// Remove opens the directory of path once, and works there whatever takes the directory's place meanwhile. It does not
-// follow a link that another user may have made.
+// Remove opens the directory of path once and works in that one, even if another directory gets its name meanwhile. It does
+// not follow a link that another user may have made.
 func Remove(path string) error {
 	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
@@ -40,8 +40,8 @@ func openDir(path string) (*os.File, error) {
 	return openWithoutLinks(path)
 }
 
-// openWithoutLinks opens a directory whose path has no symbolic link, part by part. openat2 with RESOLVE_NO_SYMLINKS does
-// that in one call, but Linux has it only since 5.6, and some emulators do not.
+// openWithoutLinks opens a directory part by part, and fails at a symbolic link. openat2 with RESOLVE_NO_SYMLINKS does that in
+// one call, but needs Linux 5.6, and some emulators lack it.
 func openWithoutLinks(path string) (*os.File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func removeIn(path string) error {
 	}
 	defer lock.Close()
 
-	// The lock goes last, while it is held: a writer that starts meanwhile sees a whole mirror or none.
+	// Remove the lock last, while we hold it: a writer that starts meanwhile gets ErrInUse, and never half of the files.
 	var errs []error
 	for _, file := range Files(path) {
 		if file == lock.Name() {
@@ -92,7 +92,7 @@ func removeIn(path string) error {
 	return errors.Join(errs...)
 }
 
-// renamedError is an error that shows a directory by its name instead of its descriptor.
+// renamedError shows the path that the caller gave in place of the path through the descriptor.
 type renamedError struct {
 	error
 	from, to string

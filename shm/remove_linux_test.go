@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestRemoveFollowsNoLinkOfAnotherUser: a user puts a link to root's directory in the place of the one in which root has
-// seen a mirror.
+// TestRemoveFollowsNoLinkOfAnotherUser: a user replaces the directory in which root has seen a mirror by a link to
+// a directory of root's.
 func TestRemoveFollowsNoLinkOfAnotherUser(t *testing.T) {
 	need.Root(t)
 	dir := filepath.Dir(mirrorPath(t))

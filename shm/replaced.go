@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// giveUp marks the mirror as given up for ever: another file has its name or will have it. by is the word that names that
-// file; 0: not known. From then on readers return ErrStale.
+// giveUp marks the mirror as given up for ever: another file has its name, or will have it. by is the number of that file, or 0
+// if it is not known. From then on readers return ErrStale.
 //
-// The quick form of Counter.Load compares nothing but a sequence word. So every sequence word moves on, by two: it then
-// differs, and the copy under it stays the current one. Live.Load compares the live words, which move likewise. No other
-// word is written.
+// The quick form of HandleCounter.Load looks at nothing but a sequence word. So giveUp raises every sequence word by two, which
+// sends those readers the slow way and keeps the current copy current. Live.Load looks at the first live word, which giveUp
+// raises likewise. It writes no other word.
 func (v *view) giveUp(by uint64) error {
 	atomic.StoreUint64(&v.hdr.replaced, max(by, 1))
 
 	list, err := v.segments()
 	high := v.high
-	if _, ferr := v.hdr.fixed(); ferr != nil { // the header was overwritten, and the high-water marks with it
+	if _, ferr := v.hdr.fixed(); ferr != nil { // somebody overwrote the header, so do not trust its high-water marks
 		high = func(int) uint32 { return SegmentLen }
 	}
 	for n, s := range list {
@@ -39,18 +39,23 @@ func (v *view) giveUp(by uint64) error {
 	return err
 }
 
-// moveSeq moves a sequence word on by two.
+// moveSeq raises a sequence word by two. The mark comes first and this is a store-release, so a reader that sees the raised
+// word sees the mark.
 func moveSeq(seq *uint64) {
 	s := atomic.LoadUint64(seq)
 	publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
 }
 
-// File is the random number in the header that names this file.
-func (w *Writer) File() uint64 { return w.v.fixed.file }
+// File returns the random number in the header that names this file. Remake changes it.
+func (w *Writer) File() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.v.fixed.file
+}
 
-// GiveUp marks the mirror as given up for ever, and closes the writer: another file has its name or will have it. by is the
-// File of that one; 0: not known. From then on readers return ErrStale. ErrTruncated: the file was cut short, and is marked
-// as far as it goes.
+// GiveUp marks the mirror as given up for ever, and closes the writer. Another file must have its name, or get it. by is the
+// File of that one, or 0 if it is not known. From then on readers return ErrStale. ErrTruncated: the file was cut short, so
+// only the rest of it is marked.
 func (w *Writer) GiveUp(by uint64) error {
 	err := w.control(func() error { return w.v.giveUp(by) })
 	if errors.Is(err, ErrClosed) {

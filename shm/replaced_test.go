@@ -8,13 +8,13 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// A file that was given up says so at once and for ever, to every method that reads values
-// or the catalogue, whatever a counter had kept; the values of before stay in the file.
+// Once a file is given up, every method that reads values or the catalogue returns ErrStale,
+// at once and for ever, even a counter that had cached its place. The last values stay in the file.
 func TestReplacedMirrorIsStale(t *testing.T) {
 	w, r := heapMirror(t, 200, 2, 8, Options{})
 	hs := append(addN(t, w, 130, false), addN(t, w, 2, true)...)
 	publishAll(w, hs, func(Handle) Value { return patterned(5) }, func() { w.AppendHistory(hs[0], patterned(5)) })
-	var kept []Counter
+	var kept []HandleCounter
 	for _, h := range hs {
 		c := mustCounter(t, r, h)
 		for range 2 {
@@ -81,9 +81,9 @@ func TestReplacedMirrorIsStale(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, all blocks of a segment that are in use keep one parity, so
-// that a snapshot copies each segment in one piece.
-func TestParityIsKept(t *testing.T) {
+// However counters are added and removed, all blocks in use of a segment keep one parity, so
+// that a snapshot can copy the segment in one piece.
+func TestBlocksOfASegmentKeepOneParity(t *testing.T) {
 	w, r := heapMirror(t, 3*SegmentLen, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
 	rnd := seed.Rand(t)

@@ -2,8 +2,8 @@ package shm
 
 import "testing"
 
-// A record keeps only the low half of its cycle's number. A reader does not take a record that was last published
-// 2^32 cycles ago for a record of the current cycle: the writer stamps such a record anew, and its value stays.
+// A record has only the low half of its cycle's number. Without restamping, a reader would take a record published 2^32
+// cycles ago for one of the current cycle. Restamping must not change the value.
 func TestARecordOutlivesTheLowHalfOfItsCycle(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 0, Options{})
 	old, fresh := mustAdd(t, w, Entry{Name: "old", Latency: true}), mustAdd(t, w, Entry{Name: "fresh"})

@@ -22,7 +22,7 @@ func classOf(latency bool) int {
 	return classCounters
 }
 
-// kindOf is the kind of segment that holds counters of a class.
+// kindOf returns the kind of segment for counters of a class.
 func kindOf(class int) uint32 { return [...]uint32{kindBlocks, kindRecords}[class] }
 
 // nameOf returns the name of a class for errors.
@@ -31,7 +31,7 @@ func nameOf(class int) string { return [...]string{"counters", "latency counters
 // freeList hands out the slots of one class: first those that have cooled down, in the order in which they were
 // freed, then those of the class's last segment that were never used.
 type freeList struct {
-	cooling []cooling // the slot that was freed first comes first
+	cooling []cooling // the slot freed first comes first
 	next    uint32    // the first slot that was never used
 	end     uint32    // of the segment of next
 }
@@ -42,14 +42,14 @@ type cooling struct {
 	freedAt int64 // neverUsed: the slot need not cool down
 }
 
-// neverUsed is the freedAt of a slot that no counter has had. It is long before the clock's zero: on a machine that was
-// booted less than a cool-down ago, 0 would not be long ago. (Half of the smallest number: a cool-down can be added.)
+// neverUsed is the freedAt of a slot that no counter has had. It must be long ago at any time. 0 would not do: the clock starts
+// at boot, which may be less than a cool-down ago. It is half of the smallest number, so adding a cool-down does not overflow.
 const neverUsed = math.MinInt64 / 2
 
-// noneAllowed stands in the header for a limit of -1.
+// noneAllowed is how the header says a limit of -1.
 const noneAllowed = math.MaxUint32
 
-// limitOf is a limit of the header as Options have it.
+// limitOf returns a limit of the header in the form of Options.
 func limitOf(word uint32) int {
 	if word == noneAllowed {
 		return -1
@@ -57,7 +57,7 @@ func limitOf(word uint32) int {
 	return int(word)
 }
 
-// full returns ErrFull if the limit of a class leaves no room for one counter and more further ones.
+// full returns ErrFull if the limit of a class does not allow 1 + more further counters.
 func (w *Writer) full(class, more int) error {
 	h := w.v.hdr
 	limit := [...]uint32{h.counterLimit, h.recordLimit}[class]
@@ -72,8 +72,8 @@ func (w *Writer) full(class, more int) error {
 	return nil
 }
 
-// Room returns the error that Add would return if the limit left no room for e and so many further counters. As Add
-// does, it counts the refusal for readers.
+// Room returns the error that Add would return for e after that number of further counters were added, as far as the limit
+// goes. Like Add, it counts a refusal in the header.
 func (w *Writer) Room(e Entry, further int) error {
 	return w.control(func() error {
 		err := w.full(classOf(e.Latency), further)
@@ -85,7 +85,7 @@ func (w *Writer) Room(e Entry, further int) error {
 	})
 }
 
-// take returns a slot that may be used now. errNoSlot: none is free, and the mirror may grow.
+// take returns a free slot. errNoSlot: none is free, but the mirror may grow.
 func (w *Writer) take(class int, now int64) (uint32, error) {
 	if err := w.full(class, 0); err != nil {
 		atomic.AddUint64(&w.v.hdr.refused, 1)
@@ -94,7 +94,7 @@ func (w *Writer) take(class int, now int64) (uint32, error) {
 	return w.takeFree(class, now)
 }
 
-// takeFree is take without a look at the limit of the class.
+// takeFree is take without the limit of the class.
 func (w *Writer) takeFree(class int, now int64) (uint32, error) {
 	f := &w.free[class]
 	if len(f.cooling) > 0 && now-f.cooling[0].freedAt >= int64(w.coolDown) {
@@ -109,7 +109,7 @@ func (w *Writer) takeFree(class int, now int64) (uint32, error) {
 	return 0, errNoSlot
 }
 
-// count is how many slots may be used now.
+// count returns the number of slots that can be used now.
 func (f *freeList) count(coolDown time.Duration, now int64) int {
 	cooled, _ := slices.BinarySearchFunc(f.cooling, now-int64(coolDown)+1, func(c cooling, until int64) int {
 		return cmp.Compare(c.freedAt, until)
@@ -117,7 +117,7 @@ func (f *freeList) count(coolDown time.Duration, now int64) int {
 	return cooled + int(f.end-f.next)
 }
 
-// coolingText says, as a part of an error, when a slot will be free.
+// coolingText returns the part of an error that says when a slot will be free.
 func (f *freeList) coolingText(coolDown time.Duration, now int64) string {
 	n := len(f.cooling)
 	if n == 0 {
@@ -127,7 +127,7 @@ func (f *freeList) coolingText(coolDown time.Duration, now int64) string {
 	return fmt.Sprintf(" (%d slots cool down: the first is free in %v)", n, wait.Round(time.Millisecond))
 }
 
-// giveBack returns a slot that take gave out and no counter has used.
+// giveBack undoes take, for a slot that no counter has used since.
 func (w *Writer) giveBack(i uint32, ent *entryMem) {
 	f := w.freeOf(i)
 	if i+1 == f.next && ent.identity == 0 {
@@ -141,7 +141,8 @@ func (w *Writer) giveBack(i uint32, ent *entryMem) {
 	f.cooling = append([]cooling{{index: i, freedAt: freedAt}}, f.cooling...)
 }
 
-// release lets a retired slot cool down. A slot whose generations are used up is never used again.
+// release makes a retired slot cool down. A slot that has used up its generations is never used again: after a wrap-around an
+// old handle would name the new counter.
 func (w *Writer) release(i uint32, ent *entryMem, now int64) {
 	if uint32(ent.identity) == math.MaxUint32 {
 		return
@@ -150,12 +151,12 @@ func (w *Writer) release(i uint32, ent *entryMem, now int64) {
 	f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
 }
 
-// freeOf is the free list of the class of index i.
+// freeOf returns the free list of the class of index i.
 func (w *Writer) freeOf(i uint32) *freeList {
 	return &w.free[classOf((*w.v.list.Load())[i/SegmentLen].kind == kindRecords)]
 }
 
-// spend notes the generation of a handle. The highest possible one tells nothing: its slot is never used again.
+// spend notes the generation of a handle. It ignores the highest one, because that slot is never used again.
 func (w *Writer) spend(generation uint32) {
 	if generation != math.MaxUint32 {
 		w.spent = max(w.spent, generation)
@@ -172,7 +173,7 @@ func (w *Writer) setLive(i uint32, live bool) {
 
 func (w *Writer) isLive(i uint32) bool { return w.live[i/BlockLen]>>(i%BlockLen)&1 == 1 }
 
-// raiseHigh lets readers look at index i. It comes before every store to the slot.
+// raiseHigh makes readers look at index i. It must come before every store to the slot, for Check and for the next writer.
 func (w *Writer) raiseHigh(i uint32) {
 	if d := &w.v.hdr.table[i/SegmentLen]; i%SegmentLen >= d.high {
 		atomic.StoreUint32(&d.high, i%SegmentLen+1)

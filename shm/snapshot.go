@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Label describes the instants of the values of a Snapshot.
+// Label says of which cycles and times the values of a Snapshot are.
 type Label struct {
-	// SameCycle: every value was published under one poll cycle, Cycle. Values that were never sampled do not count.
+	// SameCycle is true if every value was published in the poll cycle Cycle. Values that were never sampled do not count.
 	SameCycle bool
 	Cycle     uint64 // 0 unless SameCycle
 
@@ -18,8 +18,8 @@ type Label struct {
 	Sampled            int   // blocks and single values that the label covers
 }
 
-// Snapshot holds the values of many counters, copied at one time. The zero value is usable. The first filling allocates,
-// later ones do not, unless the mirror has grown. A Snapshot belongs to one goroutine at a time.
+// Snapshot holds the values of many counters, copied at one time. The zero value is usable. Reuse a Snapshot: only the first
+// filling allocates, and the first one after the mirror has grown. Use it from one goroutine at a time.
 type Snapshot struct {
 	Label
 	// List holds the values that Reader.SnapshotOf was asked for, in the order of its handles; nil after Reader.Snapshot.
@@ -32,7 +32,7 @@ type Snapshot struct {
 	scratch  scratch
 }
 
-// segmentCopy is a snapshot's copy of one segment. Either blocks or records is empty.
+// segmentCopy is a copy of one segment. Either blocks or records is empty.
 type segmentCopy struct {
 	blocks  []copyMem
 	records []recordCopy
@@ -43,13 +43,13 @@ type recordCopy struct {
 	epoch uint64
 }
 
-// Snapshot copies all counters into dst. In the middle of cycle k + 1 it copies the values of cycle k, if the writer
-// publishes every block once in a cycle. ErrBusy: the writer published too fast, and dst holds nothing.
+// Snapshot copies all counters into dst. During cycle k + 1 it still copies the values of cycle k, if the writer publishes
+// every block once in a cycle. ErrBusy: the writer published too fast, and dst is empty.
 func (r *Reader) Snapshot(dst *Snapshot) error {
 	return r.snapshot(dst, func() error { return r.v.snapshot(dst) })
 }
 
-// SnapshotOf copies the counters of hs into dst.List. A counter that was removed is absent there, and counted in Gone.
+// SnapshotOf copies the counters of hs into dst.List. The value of a removed counter is absent, and dst.Gone counts it.
 func (r *Reader) SnapshotOf(dst *Snapshot, hs []Handle) error {
 	return r.snapshot(dst, func() error { return r.v.snapshotOf(dst, hs) })
 }
@@ -78,7 +78,8 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
-	// The cycle is loaded before the number of segments: then the segments hold every value published in cycle k.
+	// Load the cycle first, the number of segments afterwards. Otherwise the mirror could grow in between, and the snapshot
+	// would lack counters that were published in cycle k.
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	list, err := v.segments()
 	if err != nil {
@@ -87,7 +88,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 
 	large := v.large(list)
 	for n, s := range list {
-		// An element that was filled before keeps its memory.
+		// Reuse the memory of the last filling.
 		if n < cap(dst.segments) {
 			dst.segments = dst.segments[:n+1]
 		} else {
@@ -101,7 +102,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 		} else {
 			c.records, c.blocks = c.records[:0], resize(c.blocks, int(blocksUsed(high)), segmentBlocks)
 
-			// A large snapshot fetches ahead the sequence words of the next segment: see copyBlocks.
+			// A large snapshot prefetches the sequence words of the next segment: see copyBlocks.
 			next := (*segment)(nil)
 			if large {
 				next = s
@@ -118,7 +119,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 	return nil
 }
 
-// resize returns a slice of n elements: in the memory of s if that is enough, else a new one of capacity most.
+// resize returns a slice of n elements, in the memory of s if that is enough. A new one gets the capacity most.
 func resize[T any](s []T, n, most int) []T {
 	if cap(s) < n {
 		return make([]T, n, most)
@@ -150,7 +151,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 	return nil
 }
 
-// valueAt reads one counter for a snapshot of cycle k, and the cycle in which the value was published.
+// valueAt reads one counter for a snapshot of cycle k. cycle is the one in which the value was published.
 func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) {
 	p, err := v.place(h.Index)
 	if err != nil {
@@ -168,16 +169,16 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 			return Value{}, 0, ErrGone
 		}
 
-		took := b.pick(s, k)
-		c := b.copy(took.parity)
+		chosen := b.pick(s, k)
+		c := b.copy(chosen.parity)
 		val, cycle = loadValue(&c.values[row]), atomic.LoadUint64(&c.cycle)
 		epoch := atomic.LoadUint64(&c.epoch)
 		loadFence() // barrier read-fence
-		if !took.stands(b) {
+		if !chosen.unchanged(b) {
 			continue
 		}
-		if took.byIntent && (epoch < born || epoch == epochMax) {
-			k = ^uint64(0) // the earlier copy may be of the slot's former user: take the current one
+		if chosen.byIntent && (epoch < born || epoch == epochMax) {
+			k = ^uint64(0) // the earlier copy may be of the slot's last counter: take the current one
 			continue
 		}
 		return val, cycle, nil
@@ -201,9 +202,9 @@ func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
-// Value returns the value of a handle in a Snapshot of all counters. A value that was not sampled by then is absent.
-// ErrGone: the counter was removed since the snapshot, which then cannot say whose value is in the slot. ErrBusy: the
-// slot was reused too often to tell. Read the counter by itself.
+// Value returns the value of a handle in a Snapshot of all counters. If the counter was not sampled yet, the value is absent.
+// ErrGone: the counter was removed since the snapshot, which cannot tell any more whose value is in the slot. ErrBusy: the
+// slot was reused too often to tell; read the counter by itself.
 func (s *Snapshot) Value(h Handle) (val Value, err error) {
 	if s.v == nil {
 		return Value{}, ErrGone
@@ -226,7 +227,7 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 		return Value{}, ErrGone
 	}
 	if int(h.Index/SegmentLen) >= len(s.segments) {
-		return Value{}, nil // the mirror has grown since
+		return Value{}, nil // the mirror has grown since, so the counter is newer than the snapshot
 	}
 
 	var val Value
@@ -242,7 +243,7 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 		}
 		val, epoch = b.values[row], b.epoch
 	default:
-		return Value{}, nil // the slot was never used by then
+		return Value{}, nil // the slot was never used before the snapshot
 	}
 
 	switch {
@@ -254,14 +255,14 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 	return val, nil
 }
 
-// add makes the label cover n further blocks or single values of one cycle.
+// add extends the label to n further blocks or single values of one cycle.
 func (l *Label) add(cycle uint64, oldest, newest int64, n int) {
 	l.MinCycle, l.MaxCycle = min(l.MinCycle, cycle), max(l.MaxCycle, cycle)
 	l.Oldest, l.Newest = min(l.Oldest, oldest), max(l.Newest, newest)
 	l.Sampled += n
 }
 
-// finish computes what follows from all values that were added.
+// finish computes the fields that depend on all values.
 func (l *Label) finish() {
 	if l.Sampled == 0 {
 		*l = Label{}

@@ -20,16 +20,16 @@ func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
 	return nil
 }
 
-// scratch says how a snapshot takes each block of the segment that it copies. It is part of the Snapshot, so that it need
+// scratch says which copy of each block a snapshot takes from the current segment. It is part of the Snapshot, so that it need
 // not be cleared for each segment.
 type scratch struct {
-	seqs     [segmentBlocks]uint64 // the sequence word under which the block was taken
+	seqs     [segmentBlocks]uint64 // the sequence word that the choice was made under
 	heads    [segmentBlocks]copyHead
-	parity   uint64 // bit i: the parity of the copy that block i is taken from
-	byIntent uint64 // bit i: block i is taken from the copy that is not current: see pick
+	parity   uint64 // bit i: the parity of the copy to take of block i
+	byIntent uint64 // bit i: take the copy of block i that is not current: see pick
 }
 
-// take notes that p is the copy of block i to take.
+// take notes the copy to take of block i.
 func (c *scratch) take(i int, p pick) {
 	c.seqs[i] = p.seq
 	c.parity |= p.parity << i
@@ -40,14 +40,14 @@ func (c *scratch) take(i int, p pick) {
 
 // copyBlocks copies the first len(dst) blocks of s for a snapshot of cycle k.
 //
-// Copies of one parity lie side by side, and most often all blocks are of one parity. So as many blocks as follow one
-// another with one parity are copied in one piece, and their sequence words looked at behind it. A block that was
-// published meanwhile is copied again by itself.
+// Copies of one parity are adjacent in memory, and usually all blocks have one parity. So copyBlocks copies each run of
+// blocks with one parity in one piece, and checks their sequence words afterwards. It copies a block that was published
+// meanwhile again by itself.
 //
-// next is not nil in a large snapshot: it is the segment that is copied next, or s itself. Its sequence words are
-// fetched into the cache meanwhile.
+// A large snapshot passes in next the segment to be copied after s, or s itself for the last one. copyBlocks prefetches its
+// sequence words. next is nil in a small one.
 func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next *segment, l *Label) error {
-	// Between two cycles the current copy of each block is the one to take: none is of a later cycle.
+	// Between two cycles take the current copy of each block, because none can be of a later cycle.
 	c.parity, c.byIntent = 0, 0
 	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k
 	for i := range dst {
@@ -71,10 +71,10 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 		} else {
 			streamCopies(dst[from:to], src, heads, &next.blocks.seqs)
 		}
-		loadFence() // barrier read-fence
+		loadFence() // barrier read-fence: the copies before the second look at the sequence words
 
-		// Most often no block was published meanwhile, and all have one label.
-		if c.stand(s.blocks, from, to) && (!between || heads[0].cycle <= k) && alike(heads) {
+		// Usually no block was published meanwhile, and all have one label.
+		if c.unchanged(s.blocks, from, to) && (!between || heads[0].cycle <= k) && alike(heads) {
 			if h := heads[0]; h.newest != 0 {
 				l.add(h.cycle, h.oldest, h.newest, to-from)
 			}
@@ -88,7 +88,7 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 			if c.byIntent>>i&1 == 1 {
 				word = b.intent()
 			}
-			// A cycle that has begun since the look at cycleBegun may have published the copy: then it is of that cycle.
+			// A cycle may have begun after we looked at cycleBegun, and have published this copy. Its number is above k then.
 			if atomic.LoadUint64(word) != c.seqs[i] || between && h.cycle > k {
 				if !b.copyOut(&dst[i], k) {
 					return ErrBusy
@@ -104,9 +104,9 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 	return nil
 }
 
-// stand reports whether the blocks from..to-1 were taken from their current copies, and none was published since. It is
-// false for a block that was taken from its other copy: that one is looked at by itself.
-func (c *scratch) stand(b *blocksMem, from, to int) bool {
+// unchanged reports whether the blocks from..to-1 were taken from their current copies, and none was published since. It returns
+// false if any was taken from its other copy: the caller then checks each block by itself.
+func (c *scratch) unchanged(b *blocksMem, from, to int) bool {
 	changed := c.byIntent
 	for i := from; i < to; i++ {
 		changed |= atomic.LoadUint64(&b.seqs[i].word) ^ c.seqs[i]
@@ -114,7 +114,7 @@ func (c *scratch) stand(b *blocksMem, from, to int) bool {
 	return changed == 0
 }
 
-// alike reports whether all heads have the cycle and the times of the first.
+// alike reports whether all heads have the same cycle and times.
 func alike(heads []copyHead) bool {
 	differ := uint64(0)
 	first := heads[0]
@@ -137,11 +137,12 @@ func (c *copyMem) head() copyHead {
 	return copyHead{cycle: c.cycle, oldest: c.oldest, newest: c.newest}
 }
 
-// streamFrom is from how many bytes of blocks on a snapshot is copied past the caches. Go's copy does that too, for one
-// piece of that size: to read the lines that are overwritten would cost half as much again.
+// streamFrom is the size of a snapshot, in bytes of blocks, from which on its stores bypass the caches. Otherwise the CPU would
+// first read each line that it overwrites, which makes the copy half as expensive again. Go's copy does the same for one piece
+// of that size.
 const streamFrom = 1 << 20
 
-// large reports whether a snapshot of those segments is copied past the caches.
+// large reports whether a snapshot of those segments should bypass the caches.
 func (v *view) large(list []*segment) bool {
 	used := uint32(0)
 	for n, s := range list {
@@ -160,8 +161,9 @@ func copyCopies(dst, src []copyMem, heads []copyHead) {
 	}
 }
 
-// pick is the copy of a block that suits a snapshot. The current copy stands as long as the sequence word is seq. The
-// other copy, byIntent, stands as long as the intent word is: the next publish overwrites it, and announces that first.
+// pick is the copy of a block to take for a snapshot. The current copy does not change as long as the sequence word is seq. The
+// other copy (byIntent) does not change as long as the intent word is seq: the next publish overwrites it, but announces that
+// first, with a store fence.
 type pick struct {
 	seq, parity uint64
 	byIntent    bool
@@ -169,8 +171,8 @@ type pick struct {
 
 // pick chooses the copy of b under sequence word s for a snapshot of cycle k.
 //
-// If the current copy was published in the cycle that is going on, the copy before it may be of cycle k. That copy is lost
-// once the next publish is announced, and for ever if the writer was killed there.
+// If the current copy was published in cycle k + 1, the other copy may be of cycle k, and is the one to take. It is lost once the
+// writer announces the next publish, and stays lost if the writer is killed there: pick takes the current copy then.
 func (b block) pick(s, k uint64) pick {
 	if atomic.LoadUint64(&b.copy(s).cycle) > k &&
 		atomic.LoadUint64(&b.copy(s^1).cycle) == k && atomic.LoadUint64(b.intent()) == s {
@@ -179,30 +181,30 @@ func (b block) pick(s, k uint64) pick {
 	return pick{s, s & 1, false}
 }
 
-// stands reports whether the copy that p chose has not changed since.
-func (p pick) stands(b block) bool {
+// unchanged reports whether the chosen copy has not changed since.
+func (p pick) unchanged(b block) bool {
 	if p.byIntent {
 		return atomic.LoadUint64(b.intent()) == p.seq
 	}
 	return atomic.LoadUint64(b.seq()) == p.seq
 }
 
-// copyOut copies the copy of b that suits a snapshot of cycle k. It returns false if the writer published at each of
-// maxTries tries.
+// copyOut copies block b to dst for a snapshot of cycle k. It returns false if the writer published during each of maxTries
+// tries.
 func (b block) copyOut(dst *copyMem, k uint64) bool {
 	for range maxTries {
 		p := b.pick(atomic.LoadUint64(b.seq()), k) // barrier read-acquire
 		copyWords(wordsAt(dst), wordsAt(b.copy(p.parity)))
 		loadFence() // barrier read-fence
-		if p.stands(b) {
+		if p.unchanged(b) {
 			return true
 		}
 	}
 	return false
 }
 
-// recordOut reads a record's value, and returns the sequence word under which it stood and the cycle of the value. ok is
-// false if the writer published at each of maxTries tries.
+// recordOut reads a record's value into dst. It returns the sequence word that the value was read under, and the value's cycle.
+// ok is false if the writer published during each of maxTries tries.
 func (v *view) recordOut(r *recordMem, dst *Value) (s, cycle uint64, ok bool) {
 	for range maxTries {
 		s = atomic.LoadUint64(&r.seq) // barrier read-acquire
@@ -210,8 +212,8 @@ func (v *view) recordOut(r *recordMem, dst *Value) (s, cycle uint64, ok bool) {
 		low := atomic.LoadUint32(&r.cycles[s&1])
 		loadFence() // barrier read-fence
 		if atomic.LoadUint64(&r.seq) == s {
-			// The record holds the low half of its cycle. cycleBegun gives the rest: loaded after the record, it is
-			// not below the record's cycle, and less than 2^32 above it (restamp).
+			// The record has only the low half of its cycle. Take the high half from cycleBegun. It must be loaded after
+			// the record: then it is at least the record's cycle, and less than 2^32 above it, which restamp sees to.
 			begun := atomic.LoadUint64(&v.hdr.cycleBegun)
 			return s, begun - uint64(uint32(begun)-low), true
 		}

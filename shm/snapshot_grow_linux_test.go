@@ -16,8 +16,8 @@ func (s *slowStore) window(off, n uint64) (*mapping, error) {
 	return s.store.window(off, n)
 }
 
-// TestSnapshotWhileTheMirrorGrows: a snapshot that is labelled with a cycle has every
-// counter that was published in it, also one in a segment that came meanwhile.
+// TestSnapshotWhileTheMirrorGrows: a snapshot labeled with a cycle must have every
+// counter published in it, even if the mirror grew meanwhile.
 func TestSnapshotWhileTheMirrorGrows(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, HeartbeatPeriod: patience})

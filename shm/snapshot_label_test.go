@@ -14,7 +14,7 @@ func publishAt(w *Writer, n int, packets uint64, at int64) {
 	w.PublishBlock(n, &b)
 }
 
-// The label of a snapshot covers every block, whether the blocks have one label or several.
+// The label of a snapshot must cover every block, whether all blocks are of one cycle or not.
 func TestSnapshotLabelCoversEachBlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		times []int64 // of each block; 0: published without a sampled value
@@ -51,8 +51,8 @@ func TestSnapshotLabelCoversEachBlock(t *testing.T) {
 	}
 }
 
-// A run of blocks stands only while none of them is published, and while none was taken by its intent word.
-func TestRunOfBlocksStands(t *testing.T) {
+// A run of blocks is accepted only if none was published meanwhile and none was taken by its intent word.
+func TestRunOfBlocksIsRejectedIfAnyWasPublished(t *testing.T) {
 	w, r := heapMirror(t, 4*BlockLen, 0, 0, Options{})
 	addN(t, w, 4*BlockLen, false)
 	list, err := r.v.segments()
@@ -63,7 +63,7 @@ func TestRunOfBlocksStands(t *testing.T) {
 	for i := range 4 {
 		c.seqs[i] = atomic.LoadUint64(&blocks.seqs[i].word)
 	}
-	if !c.stand(blocks, 0, 4) {
+	if !c.unchanged(blocks, 0, 4) {
 		t.Error("a run that nothing has changed does not stand")
 	}
 	w.BeginCycle()
@@ -71,18 +71,18 @@ func TestRunOfBlocksStands(t *testing.T) {
 	w.EndCycle(1)
 	for from := range 4 {
 		for to := from; to <= 4; to++ {
-			if got, want := c.stand(blocks, from, to), from > 2 || to <= 2; got != want {
+			if got, want := c.unchanged(blocks, from, to), from > 2 || to <= 2; got != want {
 				t.Errorf("after a publish of block 2, blocks %d to %d stand: %t", from, to, got)
 			}
 		}
 	}
 	c.byIntent = 1
-	if c.stand(blocks, 3, 4) {
+	if c.unchanged(blocks, 3, 4) {
 		t.Error("a copy that was taken by its intent word stands by the sequence word")
 	}
 }
 
-// A snapshot that found no cycle going on takes no copies of the cycle that began since, even where all blocks have it.
+// A snapshot begins between two cycles. It must not take copies of a cycle that begins meanwhile, even if all blocks are of it.
 func TestSnapshotTakesNoLaterCycle(t *testing.T) {
 	w, r := heapMirror(t, 4*BlockLen, 0, 0, Options{})
 	addN(t, w, 4*BlockLen, false)

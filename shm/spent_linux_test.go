@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A slot whose generations are used up names no counter ever again, since a handle of its first one
-// would be valid for the new one; not after a restart either.
-func TestGenerationsUsedUp(t *testing.T) {
+// A slot that has used up its generations must never get another counter, not even after a restart:
+// the handle of its first counter would be valid again.
+func TestSlotWithoutGenerationsIsNeverUsedAgain(t *testing.T) {
 	const last = 1<<32 - 1
 	for _, latency := range []bool{false, true} {
 		o := with(small, mirrorPath(t))
@@ -55,8 +55,8 @@ func TestGenerationsUsedUp(t *testing.T) {
 	}
 }
 
-// A writer that gave up says so to its end: its values differ from an orderly takeover's.
-func TestCloseAfterFail(t *testing.T) {
+// A writer that gave up must keep the state Fail through Close, so that readers can tell it from an orderly end.
+func TestCloseKeepsTheStateFail(t *testing.T) {
 	for state, want := range map[State]State{Boot: Halt, Run: Halt, Fail: Fail} {
 		path := mirrorPath(t)
 		w := mustCreate(t, with(small, path))

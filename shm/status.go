@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Status holds the header's words about the writer and the mirror.
+// Status is what the header says about the writer and the mirror.
 type Status struct {
 	State      State
 	File       uint64 // random: names this file
-	Replaced   bool   // the file was given up for ever (ErrStale): open it again
+	Replaced   bool   // the writer gave this file up for ever (ErrStale): open the mirror again
 	Generation uint64 // random: names this writer
 	Takeovers  uint64
 	Started    time.Time
-	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and the file not replaced.
+	// Alive is true if the state is Boot or Run, the last heartbeat is at most two periods old, and the file is not replaced.
 	Alive           bool
 	Age             time.Duration // of the last heartbeat
 	HeartbeatPeriod time.Duration
 
-	Cycle            uint64        // the poll cycle that was completed last
-	CycleAge         time.Duration // since then; 0 before the first cycle
-	PollPeriod       time.Duration // from one cycle to the next, at present; 0: no fixed time, or not told
-	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
+	Cycle            uint64        // the last completed poll cycle
+	CycleAge         time.Duration // since its end; 0 before the first cycle
+	PollPeriod       time.Duration // the current time from one cycle to the next; 0: none, or unknown
+	CatalogueChanges uint64        // changes whenever an entry is added, removed or changed
 
-	Counters, CountersUsed int // Counters: how many the file holds before it grows again
+	Counters, CountersUsed int // Counters: the capacity of the file before it grows again
 	Records, RecordsUsed   int
 	CounterLimit           int // by Options; 0: no limit, -1: no counters at all
 	RecordLimit            int
@@ -33,7 +33,7 @@ type Status struct {
 	Refused                uint64 // counters refused because the mirror was full
 }
 
-// Status reads the header. It costs one look at the clock.
+// Status reads the header, and the clock once.
 func (r *Reader) Status() Status {
 	var s Status
 	_ = Guard(func() error {
@@ -76,9 +76,9 @@ func (v *view) status(now int64) Status {
 	return s
 }
 
-// tooOld reports whether a heartbeat of that age means a dead writer: it is older than two periods. The age is
-// halved because twice the period may overflow: the period comes from the file.
+// tooOld reports whether a heartbeat of that age means a dead writer, because it is older than two periods. tooOld halves the
+// age instead of doubling the period, which comes from the file and could overflow.
 func tooOld(age, period time.Duration) bool { return uint64(age)/2 > uint64(period) }
 
-// age is now - at, but never below 0: two processes may read one clock in the other order.
+// age returns now - at, or 0 if that is negative: the other process may have read the clock after this one.
 func age(now, at int64) time.Duration { return time.Duration(max(0, now-at)) }

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve makes the file end at off + n, with the space of its last n bytes reserved. On a tmpfs without reserved space a
-// store to a page would fault once the tmpfs is full.
+// reserve makes the file end at off + n, and reserves the space of its last n bytes. Without reserved space, a store to a page
+// would fault once the tmpfs is full.
 func (s fileStore) reserve(off, n uint64) error {
 	st, err := s.Stat()
 	if err != nil {
 		return err
 	}
 	switch size := uint64(st.Size()); {
-	case size < off: // the file was cut short, which fallocate would hide
+	case size < off: // somebody cut the file short: report it, because fallocate would fill the gap with zeros
 		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
-	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
+	case size > off: // an earlier grow reserved a segment and failed, or another process appended bytes
 		if err := s.Truncate(int64(off)); err != nil {
 			return fmt.Errorf("setting length: %w", err)
 		}
@@ -47,7 +47,7 @@ func fallocate(f *os.File, off, n int64) error { return unix.Fallocate(int(f.Fd(
 func (s fileStore) nextWritten(off uint64) uint64 {
 	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)
 	switch {
-	case errors.Is(err, unix.ENXIO): // nothing is written behind off
+	case errors.Is(err, unix.ENXIO): // nothing was written after off
 		return math.MaxUint64
 	case err != nil:
 		return off
@@ -55,8 +55,8 @@ func (s fileStore) nextWritten(off uint64) uint64 {
 	return uint64(at)
 }
 
-// populate maps the pages of n bytes of m at offset off, so that no store of a cycle has to. Linux can do that from 5.14 on; an
-// older one maps each page at the first store to it.
+// populate maps the pages of n bytes of m at offset off, so that no store of a cycle causes a page fault. That needs Linux 5.14;
+// an older kernel maps each page at the first store to it.
 func populate(m *mapping, off, n uint64) {
 	if n == 0 {
 		return
@@ -65,8 +65,8 @@ func populate(m *mapping, off, n uint64) {
 	_ = unix.Madvise(m.b[first:off+n], unix.MADV_POPULATE_WRITE)
 }
 
-// mountPoint returns the directory at which the file system of dir is mounted, as far as device numbers tell. It is for
-// an error's next step.
+// mountPoint returns the directory at which the file system of dir is mounted, going by device numbers. Use it only in the text
+// of an error: bind mounts can mislead it.
 func mountPoint(dir string) string {
 	var here, above unix.Stat_t
 	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {

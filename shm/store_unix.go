@@ -34,7 +34,7 @@ func (s fileStore) window(off, n uint64) (*mapping, error) {
 	return mapFile(s.File, off, n, s.writable)
 }
 
-// foreign returns an error for a file that never was a mirror, going by its first bytes. An empty file may become one.
+// foreign returns an error if the first bytes are not those of a mirror. A file with fewer bytes may still become one.
 func (s fileStore) foreign() error {
 	first := make([]byte, len(Magic))
 	n, err := s.ReadAt(first, 0)
@@ -44,7 +44,7 @@ func (s fileStore) foreign() error {
 	return foreign(first[:n])
 }
 
-// fileID names a file. It stays the file's own as long as a process has the file open or mapped.
+// fileID identifies a file. No other file gets the same one as long as a process has this one open or mapped.
 type fileID struct{ dev, ino uint64 }
 
 // idOf returns the identity of a file whose status is st.

@@ -16,13 +16,13 @@ func putString(field []byte, s string) {
 	clear(field[copy(field, s):])
 }
 
-// TextSum returns the end of a text that an entry has cut. It tells the text from others that begin alike.
+// TextSum returns what an entry appends to a text that it had to cut: a checksum, to tell long texts with one beginning apart.
 func TextSum(s string) string {
 	return fmt.Sprintf(" #%.8x", sha256.Sum256([]byte(s))) // 8 bytes of it
 }
 
-// putCut is putString for a text that may be cut. A text that is too long is cut at the start of a rune, and gets the end
-// that endOf makes of the whole text. putCut returns whether it cut the text.
+// putCut is putString for a text of any length. It cuts a text that is too long at the start of a rune, and appends what endOf
+// returns for the whole text. It also replaces NULs and invalid UTF-8. putCut reports whether it cut.
 func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
 	whole := s
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
@@ -42,7 +42,7 @@ func putCut(field []byte, s string, endOf func(string) string) (cut bool) {
 	return true
 }
 
-// getString reads a field. A hostile field without a NUL is read to its end.
+// getString reads a field up to its NUL. A hostile file may lack the NUL; the string then is the whole field.
 func getString(field []byte) string { return string(upToNUL(field)) }
 
 func upToNUL(field []byte) []byte {
@@ -50,7 +50,7 @@ func upToNUL(field []byte) []byte {
 	return before
 }
 
-// fits checks a string that must not be cut.
+// fits returns an error for a string that does not fit a field, or could mislead a terminal.
 func fits(what, s string, field int, empty bool) error {
 	switch {
 	case s == "" && !empty:
@@ -65,13 +65,13 @@ func fits(what, s string, field int, empty bool) error {
 	return nil
 }
 
-// unprintable reports whether a terminal obeys the character (controls, C1 among them), or shows the rest differently
-// because of it (the order of writing, invisible characters, spaces other than U+0020).
+// unprintable reports whether a terminal would obey the character (controls, including C1) or show the text around it
+// differently (writing direction, invisible characters, spaces other than U+0020).
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// encodeLabels writes the labels in the order of their keys, each ended by a NUL.
+// encodeLabels writes the labels as key=value, sorted by key, each with a NUL at its end.
 func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
-	var few [8]string // up to eight keys are sorted on the stack
+	var few [8]string // so that sorting up to eight keys allocates nothing
 	keys := slices.AppendSeq(few[:0], maps.Keys(labels))
 	slices.Sort(keys)
 
@@ -101,7 +101,7 @@ func validLabel(key, value string) bool {
 	return utf8.ValidString(value) && strings.IndexByte(value, 0) < 0
 }
 
-// decodeLabels reads the labels of a field, and skips what is not key=value.
+// decodeLabels reads the labels of a field. It skips whatever is not key=value.
 func decodeLabels(field []byte) map[string]string {
 	var labels map[string]string
 	for len(field) > 0 && field[0] != 0 {

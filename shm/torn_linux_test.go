@@ -94,7 +94,7 @@ type tornReader struct {
 
 func (x *tornReader) run(rnd *rand.Rand, stop func() bool) error {
 	names := []string{"c0", "c63", "c64", "fast"}
-	var cs []Counter
+	var cs []HandleCounter
 	var hs []Handle
 	for _, name := range names {
 		h, err := x.r.Lookup(name)
@@ -263,7 +263,7 @@ func (x *tornReader) String() string {
 		x.reads.Load(), x.changes.Load(), x.gone.Load(), x.same, x.snaps, x.records, x.lost)
 }
 
-func TestTornReads(t *testing.T) {
+func TestReadsAcrossProcessesAreNeverTorn(t *testing.T) {
 	usual := 20_000_000
 	if raceEnabled { // the detector does not see a mapped file, and takes its time
 		usual = 1e6
@@ -344,8 +344,8 @@ func TestTornReads(t *testing.T) {
 	checkFile(t, path)
 }
 
-// The same inside one process, over heap memory that the race detector sees.
-func TestTornReadsInProcess(t *testing.T) {
+// The same in one process, on the heap, where the race detector sees it.
+func TestReadsInOneProcessAreNeverTorn(t *testing.T) {
 	w, r := heapMirror(t, tornCounters, 2, 256, tornOptions)
 	var done atomic.Bool
 	var wg sync.WaitGroup

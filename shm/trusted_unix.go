@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trusts reports whether the files of a user are trusted to hold true numbers.
+// trusts reports whether the reader trusts the numbers in a user's files.
 func (o ReaderOptions) trusts(uid uint32) bool {
 	return o.AnyOwner || uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid)
 }
 
-// trustDir returns an error if a user who is not trusted may have put the files into dir, whose status is st.
+// trustDir returns an error if an untrusted user owns dir, whose status is st: that user may have put the files there.
 func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestAgeOfAnAbsentValuePassesNoBound: a program that admits values up to an age never admits one that was not sampled.
+// TestAgeOfAnAbsentValuePassesNoBound: a program that accepts values up to some age must never accept one that was not
+// sampled.
 func TestAgeOfAnAbsentValuePassesNoBound(t *testing.T) {
 	if age := (Value{}).Age(); age < 290*365*24*time.Hour {
 		t.Errorf("an absent value is %v old", age)

@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// The structs below lie over the bytes of a mirror. Their fields stand at the offsets of layout.go (TestOverlays), and are
-// integers alone, so that any bytes are a valid value. Code accesses a word that another process may write meanwhile by
-// sync/atomic or by the functions of mem_*.go, never by plain Go loads and stores.
+// The structs below overlay the bytes of a mirror. Their fields are at the offsets of layout.go, which
+// TestStructsMatchTheOffsetsOfTheLayout checks, and are integers only, so that any bytes are a valid value. Code must access a
+// word that another process may write meanwhile by sync/atomic or by the functions of mem_*.go, never by plain Go loads and
+// stores: the compiler may split, repeat or drop those.
 
 // fixedMem is the immutable part of the header.
 type fixedMem struct {
@@ -99,14 +100,14 @@ type recordsMem struct {
 	records [SegmentLen]recordMem
 }
 
-// lineMem is a word with a cache line of its own.
+// lineMem is a word alone in its cache line, so that a store to it takes no other word away from readers.
 type lineMem struct {
 	word uint64
 	_    [lineSize - 8]byte
 }
 
-// entryMem is a catalogue entry. The live words and the two slots change under sequence words of their own. What describes
-// the counter (born, addedAt and the texts) changes only while identity says BUILDING.
+// entryMem is a catalogue entry. The live words and the two slots change under sequence words of their own. The fields that
+// describe the counter (born, addedAt and the texts) change only while identity says BUILDING.
 type entryMem struct {
 	identity uint64
 	freedAt  int64
@@ -127,8 +128,8 @@ type entryMem struct {
 	slots    [2]slotMem
 }
 
-// slotMem is the part of an entry that changes while the counter is live. The low bit of the entry's seq says which of the
-// two is current.
+// slotMem is the part of an entry that changes while the counter is live. An entry has two; the low bit of its seq says which
+// one is current.
 type slotMem struct {
 	flags           uint32
 	seen            uint32
@@ -153,7 +154,7 @@ type copyMem struct {
 	values Block
 }
 
-// recordMem is the record of a latency counter: two values, and the low halves of the cycles of their publishes.
+// recordMem is the record of a latency counter: two values, and the low halves of the cycles in which they were published.
 type recordMem struct {
 	seq    uint64
 	slots  [2]Value
@@ -174,8 +175,8 @@ type historyMem struct {
 	_          uint64
 }
 
-// overlayHeader lays the header over b, which is mapped or a large heap slice. It checks length and alignment, because a
-// test may hand in anything.
+// overlayHeader returns the header in b, which is mapped or a large heap slice. It checks length and alignment, because a test
+// may pass anything.
 func overlayHeader(b []byte) (*headerMem, error) {
 	if len(b) < headerSize {
 		return nil, tooShort(int64(len(b)))
@@ -187,9 +188,9 @@ func overlayHeader(b []byte) (*headerMem, error) {
 	return (*headerMem)(p), nil
 }
 
-// overlay returns n elements of T at offset off of b, without an access to them. T is one of the structs above or an
-// integer. The caller has checked that the elements lie inside b, and that off is a multiple of T's alignment, which is at
-// most 8. The elements live as long as b's mapping.
+// overlay returns n elements of T at offset off of b, without reading them. T must be one of the structs above or an integer.
+// The caller must have checked that the elements are inside b, and that off is a multiple of T's alignment, which is at most 8.
+// The caller must also keep b's mapping alive: the garbage collector does not know that the elements are part of it.
 func overlay[T any](b []byte, off uint64, n uint32) []T {
 	if n == 0 {
 		return nil
@@ -198,13 +199,13 @@ func overlay[T any](b []byte, off uint64, n uint32) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[off])), n)
 }
 
-// wordsAt returns the memory of *p as 64-bit words, for copying. T is one of the structs above: 8-byte aligned, and a
-// multiple of 8 bytes long.
+// wordsAt returns the memory of *p as 64-bit words, for copying. T must be one of the structs above, which are aligned to 8
+// bytes and a multiple of 8 bytes long.
 func wordsAt[T any](p *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), unsafe.Sizeof(*p)/8)
 }
 
-// wordsOf returns the memory of all elements of s as 64-bit words, as wordsAt does for one. s is not empty.
+// wordsOf is wordsAt for all elements of s, which must not be empty.
 func wordsOf[T any](s []T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(s[0])/8)
 }
@@ -214,15 +215,15 @@ func bytesOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
 
-// syscallFutexWake makes system call trap, which is futex(2), on word, to wake n sleepers. The call does not block, so it
-// is hidden from Go's runtime: a visible call in an idle process wakes the runtime's monitor thread.
+// syscallFutexWake calls futex(2), whose number is trap, to wake n sleepers on word. The call does not block, so it is a raw
+// one: an ordinary system call in an idle process would wake the runtime's monitor thread.
 func syscallFutexWake(trap uintptr, word *uint32, op, n uintptr, bits uint32) (uintptr, syscall.Errno) {
 	woken, _, errno := syscall.RawSyscall6(trap, uintptr(unsafe.Pointer(word)), op, n, 0, 0, uintptr(bits))
 	return woken, errno
 }
 
-// syscallFutex makes system call trap, which is futex(2), on word. The caller keeps word's mapping alive. Go does not move
-// mapped memory, nor, during the call, the time on the stack.
+// syscallFutex calls futex(2), whose number is trap, to sleep on word. The caller must keep word's mapping alive. The addresses
+// stay valid during the call: Go does not move mapped memory, nor the stack of a goroutine in a system call.
 func syscallFutex(trap uintptr, word *uint32, op, value uintptr, until int64, bits uint32) (uintptr, syscall.Errno) {
 	at := syscall.NsecToTimespec(until)
 	n, _, errno := syscall.Syscall6(trap, uintptr(unsafe.Pointer(word)), op, value, uintptr(unsafe.Pointer(&at)), 0, uintptr(bits))

@@ -6,28 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// store is where the bytes of a mirror are: a file, or heap memory in tests.
+// store is what a mirror is stored in: a file, or heap memory in tests.
 type store interface {
-	// window maps n bytes at offset off. ErrTruncated: the file ends before that.
+	// window maps n bytes at offset off. ErrTruncated: the file is too short.
 	window(off, n uint64) (*mapping, error)
-	// reserve makes a file that ends at off longer by n zero bytes, whose space is reserved.
+	// reserve appends n zero bytes to a file that ends at off, and reserves their space.
 	reserve(off, n uint64) error
-	// nextWritten returns the first offset, off or later, that may have been written. Before it is a hole of zeros.
+	// nextWritten returns the end of the hole of zeros at off, or off if there is no hole.
 	nextWritten(off uint64) uint64
 	Close() error
 }
 
-// view is a mirror as a reader or its writer has mapped it: the header, the ring, and the segments so far.
+// view is a mirror, mapped by a reader or by its writer: the header, the ring, and the segments so far.
 //
-// The memory stays mapped only while something refers to the view. Code that uses a pointer into the memory
-// therefore keeps the view alive, by runtime.KeepAlive after the last use.
+// The memory stays mapped only while something refers to the view. Code that uses a pointer into the memory must
+// therefore call runtime.KeepAlive on the view, or on its owner, after the last use.
 type view struct {
 	fixed   fixedMem // the copy that was checked
 	hdr     *headerMem
 	history []historyMem
 	maps    []*mapping // of the header and the ring
 
-	// list is replaced by a longer one under mu. A list itself never changes.
+	// list is replaced by a longer one under mu, when a segment is mapped. A list itself never changes, so readers need no
+	// lock.
 	list   atomic.Pointer[[]*segment]
 	mu     sync.Mutex
 	store  store
@@ -99,10 +100,10 @@ func (v *view) close() error {
 	return v.store.Close()
 }
 
-// declared is the number of segments by the header (barrier segments-acquire).
+// declared returns the number of segments according to the header (barrier segments-acquire: the number before the segments).
 func (v *view) declared() int { return int(min(atomic.LoadUint32(&v.hdr.segments), maxSegments)) }
 
-// segments returns all segments that the header declares. With an error it returns those that could be mapped.
+// segments returns all segments that the header declares. If one cannot be mapped, it returns those before it and an error.
 func (v *view) segments() ([]*segment, error) {
 	list, n := *v.list.Load(), v.declared()
 	if n <= len(list) {
@@ -138,7 +139,7 @@ func (v *view) mapSegment(n uint32) (*segment, error) {
 	if v.closed {
 		return nil, ErrClosed
 	}
-	kind := atomic.LoadUint32(&v.hdr.table[n].kind) // once: it may change under a hostile writer
+	kind := atomic.LoadUint32(&v.hdr.table[n].kind) // load it only once, because a hostile writer may change it
 	if kind != kindBlocks && kind != kindRecords {
 		return nil, fmt.Errorf("segment %d is of kind %d: %w", n, kind, ErrFormat)
 	}
@@ -149,7 +150,7 @@ func (v *view) mapSegment(n uint32) (*segment, error) {
 	return newSegment(kind, m), nil
 }
 
-// newSegment lays a segment of that kind over m.
+// newSegment returns the segment of that kind in m.
 func newSegment(kind uint32, m *mapping) *segment {
 	s := &segment{kind: kind, m: m}
 	if kind == kindRecords {
@@ -162,13 +163,13 @@ func newSegment(kind uint32, m *mapping) *segment {
 	return s
 }
 
-// high is the high-water mark of segment n: slots from there on were never used.
+// high returns the high-water mark of segment n: slots from there on were never used.
 func (v *view) high(n int) uint32 { return min(atomic.LoadUint32(&v.hdr.table[n].high), SegmentLen) }
 
-// blocksUsed is how many blocks the slots below a high-water mark take.
+// blocksUsed returns the number of blocks that have a slot below a high-water mark.
 func blocksUsed(high uint32) uint32 { return (high + BlockLen - 1) / BlockLen }
 
-// eachUsed calls fn for every slot that was ever used, in the order of the indices.
+// eachUsed calls fn for every slot that was ever used, by index.
 func (v *view) eachUsed(fn func(i uint32, p place)) error {
 	list, err := v.segments()
 	for n, s := range list {
@@ -179,7 +180,7 @@ func (v *view) eachUsed(fn func(i uint32, p place)) error {
 	return err
 }
 
-// stale returns ErrStale for a file that was given up.
+// stale returns ErrStale if the writer has given the file up.
 func (v *view) stale() error {
 	if atomic.LoadUint64(&v.hdr.replaced) != 0 {
 		return ErrStale
@@ -192,13 +193,13 @@ func (v *view) overwritten() bool {
 	return atomic.LoadUint64(&v.hdr.checksum) != v.fixed.checksum
 }
 
-// place is where the counter of an index stands: slot n of segment s.
+// place is where a counter is: slot n of segment s.
 type place struct {
 	s *segment
 	n uint32
 }
 
-// place returns the place of index i, and maps its segment if need be. ErrGone: no segment has this index.
+// place returns the place of index i. It maps the segment if nobody has yet. ErrGone: no segment has this index.
 func (v *view) place(i uint32) (place, error) {
 	n := int(i / SegmentLen)
 	list := *v.list.Load()
@@ -218,7 +219,7 @@ func (p place) entry() *entryMem { return &p.s.entries[p.n] }
 
 func (p place) latency() bool { return p.s.kind == kindRecords }
 
-// live reports whether h, whose place is p, names a live counter now.
+// live reports whether h names a live counter. p must be the place of h.
 func (p place) live(h Handle) bool {
 	return atomic.LoadUint64(&p.entry().identity) == identity(entLive, h.Generation)
 }
@@ -227,7 +228,7 @@ func (p place) record() *recordMem { return &p.s.records.records[p.n] }
 
 func (p place) block() block { return block{p.s.blocks, p.n / BlockLen} }
 
-// seq returns the sequence word that the counter is published under.
+// seq returns the sequence word of the counter's block or record.
 func (p place) seq() *uint64 {
 	if p.latency() {
 		return &p.record().seq
@@ -235,7 +236,7 @@ func (p place) seq() *uint64 {
 	return p.block().seq()
 }
 
-// values returns the two places where the counter's value may stand.
+// values returns the counter's value in each of the two copies.
 func (p place) values() [2]*Value {
 	if p.latency() {
 		r := p.record()

@@ -12,25 +12,25 @@ import (
 // Wait sleeps until the first value of the counter (packets, or completions) is at least threshold, and returns the
 // value. A counter that was never sampled reaches no threshold, not even 0.
 //
-// For a counter of [KindCompletion] Wait also ends, with the value and [ErrCompletion], once the second value
-// (completions in error) differs from the one at the call. A reached threshold comes first. A program that must not
-// miss an error between its last look and the call uses WaitChange.
+// For a counter of [KindCompletion] Wait also returns once the second value (completions in error) differs from the one
+// at the call, with the value and [ErrCompletion]. If the threshold is reached too, there is no error. A program that
+// must not miss an error between its last read and the call should use WaitChange.
 //
 // Wait returns:
 //   - ErrGone if the counter was removed;
 //   - ErrNotAlive if the writer ended, has given no sign of life for two heartbeat periods, or gave the file up
 //     (ErrStale too), or if the header was overwritten (ErrFormat too);
 //   - ErrClosed within half a second after Close;
-//   - ctx.Err(), never before ctx's deadline, and as soon after it as the kernel's timer and scheduler allow.
+//   - ctx.Err(), never before ctx's deadline, and as soon after it as the kernel's timer and scheduler permit.
 //
 // A sleeping Wait occupies a thread. The writer wakes it after every poll cycle; see Wakeable.
 func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, error) {
 	return newSleeper(r).await(ctx, h, r.reaches(h, threshold))
 }
 
-// WaitChange sleeps until the counter shows other numbers than since, which the caller read before: other packets or bytes
-// (completions or errors), or a first sample. A new sample of equal numbers is no change. WaitChange ends early as Wait
-// does, but not with ErrCompletion.
+// WaitChange sleeps until the counter differs from since, a value that the caller read before: in packets or bytes
+// (completions or errors), or because it now has a first sample. A new sample of equal numbers is no change. WaitChange returns
+// the errors of Wait, except ErrCompletion.
 func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, error) {
 	return newSleeper(r).await(ctx, h, func(v Value) (bool, error) {
 		firstSample := (v.SampledAt == 0) != (since.SampledAt == 0)
@@ -38,10 +38,11 @@ func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, 
 	})
 }
 
-// condition reports whether a value ends a wait, and with which error.
+// condition reports whether a value ends a wait, and with which error, or nil.
 type condition func(Value) (met bool, err error)
 
-// reaches returns the condition of Wait. It reads the counter's kind at the first value that does not end the wait.
+// reaches returns the condition of Wait. It reads the counter's kind only if the first value does not end the wait, because
+// most waits end there.
 func (r *Reader) reaches(h Handle, threshold uint64) condition {
 	var kindKnown, completion bool
 	var errorsAtCall uint64
@@ -66,7 +67,7 @@ func (r *Reader) reaches(h Handle, threshold uint64) condition {
 	}
 }
 
-// await sleeps until the counter's value meets the condition, or no value will meet it any more.
+// await sleeps until the counter's value meets the condition, or no further value can come.
 func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, error) {
 	c, err := s.r.Counter(h)
 	if err != nil && !errors.Is(err, ErrBusy) {
@@ -82,7 +83,7 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 				return l.value, err
 			}
 		case errors.Is(err, ErrBusy), errors.Is(err, ErrStale):
-			// Go on: the next look has the value, or one of the two finds the file dead.
+			// Try again: the next look finds the value, or the file dead.
 		default:
 			return Value{}, err
 		}
@@ -95,28 +96,31 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 	}
 }
 
-// look holds the words of a page and of a mirror at one time.
+// look is what a waiter sees on the page of waiters and in the mirror.
 type look struct {
 	page       waitState
-	woken      bool   // the mirror's writer wakes the sleepers on the page
-	dead       error  // why no value will be published any more
+	woken      bool   // the mirror's writer wakes the sleepers on this page
+	dead       error  // why no further value can come
 	generation uint64 // of the writer
 	period     int64  // of the heartbeat, ns, held between shortestNap and longestSleep
-	told       int64  // the poll period by the header, ns; 0: not told
-	cycle      uint64 // the cycle that was completed last
-	cycleAt    int64  // when that was
+	told       int64  // the poll period according to the header, ns; 0: unknown
+	cycle      uint64 // the last completed cycle
+	cycleAt    int64  // when it was completed
 	value      Value
 }
 
-// look loads the futex word first and the value last. A value that is published later comes with another word, so that a
-// sleep on this word ends at once. Whether the writer is dead is loaded before the value: a dead writer has published its
-// last one.
-func (s *sleeper) look(c *Counter) (l look, err error) {
+// look loads the futex word first and the value last. The writer works in the other order: it publishes values, then changes
+// the word, then wakes. So if a value is published after this look, the word has changed or will change. A sleep on the old
+// word then returns at once, or the wake that follows ends it. The load of the word is a load-acquire, so that of
+// the value comes after it on arm64 too.
+//
+// look also checks whether the writer is dead before it loads the value, because a dead writer has published its last value.
+func (s *sleeper) look(c *HandleCounter) (l look, err error) {
 	p := s.page.Load()
 	if p != nil {
 		l.page, err = p.load()
 	}
-	whole := p != nil && err == nil // a page that its owner cut short wakes no sleeper
+	whole := p != nil && err == nil // an error means that the page was cut short: nobody wakes sleepers there
 	s.step("wait-word")
 
 	err = Guard(func() (err error) {
@@ -134,7 +138,7 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 	return l, err
 }
 
-// dead returns why no value will be published in this file any more, or nil.
+// dead returns why no further value can come in this file, or nil.
 func (r *Reader) dead(now int64) error {
 	h := r.v.hdr
 	state := State(atomic.LoadUint32(&h.state))
@@ -154,9 +158,9 @@ func (r *Reader) dead(now int64) error {
 	return nil
 }
 
-// Wakeable returns nil if the writer wakes a Wait of this process. Otherwise a Wait looks once per poll cycle, at most a
-// thousand times a second, and ends up to a cycle later. The error says why: fs.ErrPermission (the process may not read
-// NAME.wait: be in its group) or errors.ErrUnsupported (the writer wakes no process, or this is not Linux).
+// Wakeable returns nil if the writer wakes a Wait of this process. Otherwise a Wait reads the mirror once per poll cycle, at
+// most a thousand times a second, and may return a cycle late. The error says why: fs.ErrPermission (the process may not read
+// NAME.wait: join its group) or errors.ErrUnsupported (the writer wakes no process, or this is not Linux).
 func (r *Reader) Wakeable() error {
 	if r.closed.Load() {
 		return ErrClosed

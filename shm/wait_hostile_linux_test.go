@@ -19,10 +19,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// Attacks of another user on waiters: write to the page, cut it, punch it, give it another name, wake
-// and move its sleepers. A user outside the group can do nothing. A member can do nothing to the page;
-// it is trusted not to take wakes, and where it does, waiters look by themselves in time.
-func TestWaitBesideHostileUsers(t *testing.T) {
+// Another user attacks waiters: writes to the page, cuts it, punches holes, adds names, wakes and requeues
+// its sleepers. A user outside the group can do nothing. A member of the group cannot change the page. It
+// can steal wakes, but then waiters still look by themselves in time.
+func TestHostileUsersDelayNoWaiterForLong(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "cc")
 	const group, user = 54321, 54322

@@ -57,9 +57,9 @@ func sound(t *testing.T, r *Reader) *sleeper {
 	return s
 }
 
-// Waiters with random thresholds beside a writer that never stops: each ends with a value that reaches
-// its threshold, and none slept on until it would have looked by itself when a cycle that reached it
-// had already ended: such a sleep is a missed wake, on a loaded machine too.
+// Waiters with random thresholds run beside a writer that never stops. Each must return a value that
+// reaches its threshold. A waiter that sleeps until its own next look, although a cycle had reached its
+// threshold, has missed a wake. That holds on a loaded machine too.
 func TestWaitMissesNoWake(t *testing.T) {
 	const waiters = 8
 	each, random := 10000/waiters, seed.Rand(t)
@@ -138,8 +138,8 @@ func TestWaitMissesNoWake(t *testing.T) {
 	t.Logf("%d waits or more, %d sleeps, %d woken, %d slept out, %d cycles", waiters*each, slept.Load(), woken.Load(), len(out), begun.Load())
 }
 
-// A deadline is kept to: never early, whatever wakes there are meanwhile. (EFA's
-// fi_cntr_wait of libfabric gives up after five tries, 31 µs, whatever was asked.)
+// Wait must never return before its deadline, however often it is woken meanwhile. (fi_cntr_wait
+// of libfabric for EFA gives up after five tries, which take 31 µs, whatever the time-out.)
 func TestWaitIsNeverEarly(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -181,7 +181,7 @@ func TestWaitIsNeverEarly(t *testing.T) {
 	}
 }
 
-// A context that has ended does not let a Wait sleep; one that ends wakes it.
+// Wait does not sleep if its context has ended, and wakes if the context ends.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		_, r, h := waitMirror(t, Options{WaitGroup: group})
@@ -204,8 +204,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A waiter comes at the very time that the cycle ends that it waits for: it is woken,
-// or does not fall asleep.
+// A waiter starts just when the cycle ends that it waits for. It must be woken, or not
+// fall asleep at all.
 func TestWaitFallsAsleepInTime(t *testing.T) {
 	rounds, random := uint64(10000), seed.Rand(t)
 	if testing.Short() {
@@ -261,10 +261,10 @@ func TestWaitFallsAsleepInTime(t *testing.T) {
 	}
 }
 
-// The orders that the protocol rests on, one by one: a waiter is held at a point
-// of its way, while the writer ends the cycle that the waiter is for, whole or up to
-// between the word and the wake. Whichever way it went on, it must not sleep.
-func TestWaitInterleaved(t *testing.T) {
+// Each order of steps that the protocol relies on, one by one: stop a waiter at one of
+// its steps, and let the writer end the cycle that it waits for, completely or up to the
+// point between the word and the wake. In no case may the waiter sleep on.
+func TestWaitSleepsThroughNoCycleInAnyInterleaving(t *testing.T) {
 	w, r, h := waitMirror(t, Options{})
 	n := uint64(1)
 	for _, at := range []string{"wait-word", "wait-value", "wait-asleep"} {

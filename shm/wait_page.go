@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitPath returns the path of the page of waiters of the mirror at path: the file with the futex on which waiters sleep.
+// waitPath returns the path of the page of waiters of the mirror at path. That file has the futex word on which waiters sleep.
 // Only the writer may write to it. docs/mirror-format.md specifies it.
 func waitPath(path string) string { return beside(path, "wait") }
 
-// waitPage is a mapped page of waiters. It stays mapped as long as something refers to the waitPage. The file's owner may
-// cut it short, so its words are accessed only under Guard.
+// waitPage is a mapped page of waiters. It stays mapped as long as something refers to the waitPage. The file's owner may cut it
+// short, so access its words only under Guard.
 type waitPage struct {
 	m          *mapping
 	id         fileID
@@ -30,13 +30,13 @@ type waitPage struct {
 	generation *uint64 // of the writer that wakes
 }
 
-// waitState holds the words of a page at one time.
+// waitState is the content of a page at one time.
 type waitState struct {
 	word, turn uint32
 	generation uint64
 }
 
-// pageHeader returns the first bytes of the page of a writer's generation.
+// pageHeader returns the header of the page, for the writer of that generation.
 func pageHeader(generation uint64) []byte {
 	b := make([]byte, wpGeneration+8)
 	copy(b[wpMagic:], pageMagic)
@@ -46,7 +46,7 @@ func pageHeader(generation uint64) []byte {
 	return b
 }
 
-// mapPage maps the page of waiters in f, whose status is st.
+// mapPage maps the page of waiters in f and checks its header. st is the status of f.
 func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
 	if st.Size < pageSize {
 		return nil, fmt.Errorf("%d bytes of %d: %w", st.Size, pageSize, ErrTruncated)
@@ -68,9 +68,9 @@ func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
 	return p, nil
 }
 
-// openPage maps the page of waiters of the mirror at path for a waiter. The page must belong to the owner of the directory:
-// only that user may put it there. How many names the file has does not matter, as other users can raise the number where
-// fs.protected_hardlinks is 0.
+// openPage maps the page of waiters of the mirror at path for a waiter. It refuses a page that does not belong to the owner of
+// the directory, the only user who may put it there. It must not refuse a file with several names, because other users can add
+// names where fs.protected_hardlinks is 0.
 func openPage(path string) (*waitPage, error) {
 	name := waitPath(path)
 	f, st, err := openRegular(name, unix.O_RDONLY)
@@ -96,7 +96,7 @@ func openPage(path string) (*waitPage, error) {
 	return p, nil
 }
 
-// begins reports whether these are the first bytes of the page. It is false for a page that was cut short.
+// begins reports whether the page begins with these bytes. It returns false for a page that was cut short.
 func (p *waitPage) begins(header []byte) (is bool) {
 	_ = Guard(func() error {
 		is = bytes.HasPrefix(p.m.b, header)
@@ -105,18 +105,18 @@ func (p *waitPage) begins(header []byte) (is bool) {
 	return is
 }
 
-// load loads the word, and after it the turn: see waker.pass. ErrTruncated: the page was cut short.
+// load loads the word first, and the turn afterwards: see waker.pass. ErrTruncated: the page was cut short.
 func (p *waitPage) load() (s waitState, err error) {
 	err = Guard(func() error {
-		s.word = atomic.LoadUint32(p.word) // barrier wait-acquire
-		s.turn = atomic.LoadUint32(p.turn) // barrier turn-acquire (idle: futex(2) has a full fence before it compares)
+		s.word = atomic.LoadUint32(p.word) // barrier wait-acquire: the word before the value
+		s.turn = atomic.LoadUint32(p.turn) // barrier turn-acquire: the turn before the value (idle: futex(2) fences before it compares)
 		s.generation = atomic.LoadUint64(p.generation)
 		return nil
 	})
 	return s, err
 }
 
-// readerPage is the page of waiters of a Reader's mirror, for all its Waits.
+// readerPage caches the page of waiters for all Waits of a Reader.
 type readerPage struct {
 	mu       sync.Mutex
 	page     *waitPage // nil: this process can use none
@@ -124,9 +124,8 @@ type readerPage struct {
 	openedAt int64
 }
 
-// current returns the page that was opened for the writer of that generation. It opens the page again if the mirror has
-// another writer, and otherwise at most once in longestSleep: a process that may not open the page makes no more system
-// calls than that.
+// current returns the page of the writer of that generation. It opens the page again if the mirror has another writer, and
+// otherwise at most once in longestSleep, which bounds the system calls of a process that may not open it.
 func (p *readerPage) current(path string, generation uint64) *waitPage {
 	now := Now()
 	p.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeWaker makes the page of waiters beside o.Path, or goes on with the page that is there. waker.serve then wakes the
-// sleepers on it. The writer's lock is held. With a negative WaitGroup there is no waker.
+// makeWaker makes the page of waiters beside o.Path, or reuses an existing one; the caller then calls serve to wake sleepers on
+// it. The caller must hold the writer's lock. With a negative WaitGroup the result is nil.
 func makeWaker(o Options) (*waker, error) {
 	if o.WaitGroup < 0 {
 		return nil, nil
@@ -36,15 +36,15 @@ func makeWaker(o Options) (*waker, error) {
 	k.page.Store(p)
 
 	k.late = time.AfterFunc(time.Hour, func() {
-		k.owing.Store(false) // before the wake, so that a cycle that comes now sets the timer again
+		k.owing.Store(false) // before the wake: a cycle that this wake may miss must set the timer again
 		k.wake()
 	})
 	k.late.Stop()
 	return k, nil
 }
 
-// leftPage maps the page that an earlier writer left. It returns nil unless the page is a file of this user with the wanted
-// mode and group, one name, and a page's length and header.
+// leftPage maps the page of an earlier writer. It returns nil unless this user owns the file, it has the wanted mode and group
+// and only one name, and its length and header are those of a page.
 func (k *waker) leftPage() *waitPage {
 	f, st, err := openRegular(k.path, unix.O_RDWR)
 	if err != nil {
@@ -60,8 +60,8 @@ func (k *waker) leftPage() *waitPage {
 	return p
 }
 
-// keep makes the page anew if it was removed, replaced, cut short or overwritten. A sleeper on the old page finds the new
-// one within longestSleep. Cycles wait for keep.
+// keep makes the page anew if another process has removed, replaced, cut short or overwritten it. A sleeper on the old page
+// finds the new one within longestSleep. keep runs under the writer's mu, so cycles wait for it.
 func (k *waker) keep() {
 	if k == nil {
 		return
@@ -87,7 +87,7 @@ func (k *waker) keep() {
 	was.serve(0)
 }
 
-// newPage makes a page in the place of the file that has its name.
+// newPage makes a page. It replaces any file of that name.
 func (k *waker) newPage(generation uint64) (*waitPage, error) {
 	d, err := newDraft(k.path, pageSize, 0o600, nil, hook(nil).step)
 	if err != nil {
@@ -96,7 +96,7 @@ func (k *waker) newPage(generation uint64) (*waitPage, error) {
 	defer d.f.Close()
 	p, err := k.fill(d.f, generation)
 	if err == nil {
-		_ = unix.Rmdir(k.path) // the draft's name replaces everything but a directory, and this directory is the writer's
+		_ = unix.Rmdir(k.path) // the rename below replaces everything but a directory
 		err = d.name()
 	}
 	if err != nil {
@@ -106,8 +106,8 @@ func (k *waker) newPage(generation uint64) (*waitPage, error) {
 	return p, nil
 }
 
-// fill gives a draft of the page its header, its group and its mode. The name comes after that: no process sees the page
-// with other rights, or without its header.
+// fill gives a draft of the page its header, its group and its mode. The caller names it afterwards, so no process sees the
+// page without its header, or with other permissions.
 func (k *waker) fill(f *os.File, generation uint64) (*waitPage, error) {
 	if _, err := f.WriteAt(pageHeader(generation), 0); err != nil {
 		return nil, err

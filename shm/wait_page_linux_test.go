@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A cycle without a sleeper changes the word, and allocates nothing.
-func TestNobodyWaits(t *testing.T) {
+// A cycle without sleepers changes the word, and allocates nothing.
+func TestCycleWithoutASleeperAllocatesNothing(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	word := *w.waker.page.Load().word
 	if n := testing.AllocsPerRun(100, func() { w.waker.due = 0; publishOne(w, h, patterned(2)) }); n != 0 {
@@ -30,7 +30,7 @@ func TestNobodyWaits(t *testing.T) {
 	}
 }
 
-// Of cycles without a pause one in wakeEvery wakes, and the last is not forgotten.
+// A poller without pause wakes once per wakeEvery, and the timer wakes for the last cycle.
 func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	const cycles, apart = 10000, int64(time.Microsecond)
 	w, r, h := waitMirror(t, Options{})
@@ -66,7 +66,7 @@ func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	}
 }
 
-// Far more sleepers than a cycle wakes itself are all woken by one cycle.
+// One cycle wakes all sleepers, even if they are far more than wakeAtOnce.
 func TestOneCycleWakesAll(t *testing.T) {
 	const sleepers = 20*wakeAtOnce + 3
 	w, r, h := waitMirror(t, Options{})
@@ -91,7 +91,7 @@ func TestOneCycleWakesAll(t *testing.T) {
 	}
 }
 
-// A waiter that is killed in its sleep leaves nothing.
+// A waiter killed in its sleep leaves nothing behind.
 func TestKilledWaiterLeavesNothing(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	cmd := child("wait", w.path, "FLOWTALLY_SHM_THRESHOLD=1000000")
@@ -133,8 +133,8 @@ func wakesOne(t *testing.T, w *Writer, r *Reader, h Handle) {
 	}
 }
 
-// A process that may not read the page is told, and looks once per cycle.
-func TestPageIsForItsGroup(t *testing.T) {
+// A process that may not read the page learns so from Wakeable, and its waits look once per cycle.
+func TestProcessOutsideTheGroupLooksOncePerCycle(t *testing.T) {
 	need.Root(t)
 	const group, user = 54321, 54322
 	w, _, h := waitMirror(t, Options{WaitGroup: group})
@@ -198,8 +198,8 @@ func TestPageIsForItsGroup(t *testing.T) {
 	}
 }
 
-// A group that was asked for and cannot be given is an error, and the mirror as it was.
-func TestPageOfAnotherGroup(t *testing.T) {
+// If the page cannot be given to the wanted group, Create fails and leaves the mirror as it was.
+func TestUnusableWaitGroupLeavesTheMirrorAsItWas(t *testing.T) {
 	need.Root(t)
 	path := mirrorPath(t)
 	if err := os.Chown(filepath.Dir(path), 54322, -1); err != nil {
@@ -219,9 +219,9 @@ func TestPageOfAnotherGroup(t *testing.T) {
 	}
 }
 
-// A file in the page's place is neither mapped by a waiter nor written to by the next writer, which
-// replaces it.
-func TestPageOfSomebodyElse(t *testing.T) {
+// If another user's file has the page's name, no waiter maps it, and the next writer replaces it without
+// writing to it.
+func TestPageOfAnotherUserIsNeitherMappedNorWritten(t *testing.T) {
 	need.Root(t) // to give files away
 	w, r, h := waitMirror(t, Options{})
 	path := waitPath(w.path)
@@ -273,8 +273,8 @@ func TestPageOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// The page is removed, replaced or cut short beside a living writer: it faults no process,
-// waiters look once per cycle, and Intact makes it anew, for the sleepers on the old page too.
+// Somebody removes, replaces or cuts the page beside a living writer. No process faults, waiters
+// look once per cycle, and Intact makes the page anew, and sleepers on the old page find it.
 func TestPageIsMadeAnew(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"removed": os.Remove,

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// longestSleep bounds every sleep, so that the next look notices a dead writer, or another one.
+	// longestSleep bounds every sleep, so that a waiter notices in time that its writer is dead or another one has taken over.
 	longestSleep = int64(500 * time.Millisecond)
-	// shortestNap is the shortest pause of a waiter that no writer wakes.
+	// shortestNap is the shortest pause of a waiter whom no writer wakes, so that it does not take a CPU.
 	shortestNap = int64(time.Millisecond)
 
-	// A sleeper has two bits of FUTEX_WAIT_BITSET. The bit of the lower half says which turn it saw: a pass of the writer
-	// wakes the sleepers of other turns, each once. The bit of the upper half is chosen at random: a context that ends
-	// wakes the sleepers with that bit, one in 16.
+	// A sleeper has two bits of FUTEX_WAIT_BITSET. The bit in the lower half is the turn that it saw: a pass of the writer
+	// wakes only sleepers of other turns, each of them once. The bit in the upper half is random: to end its own sleep when a
+	// context ends, a process wakes only the sleepers with that bit, one in 16.
 	turnBits = 1<<turns - 1
 	anyBits  = 1<<32 - 1
 )
 
-// turnBit is the bit of the sleepers of a turn.
+// turnBit returns the bit of the sleepers that saw this turn.
 func turnBit(turn uint32) uint32 { return 1 << (turn % turns) }
 
 // sleeper sleeps for one Wait.
 type sleeper struct {
 	r        *Reader
 	deadline int64                    // on the clock of Now; 0 before the first sleep
-	stop     func() bool              // ends the watch on ctx; nil before the first sleep
-	over     atomic.Bool              // the Wait has ended
-	bit      uint32                   // of the upper half
-	page     atomic.Pointer[waitPage] // has the word to sleep on; nil: no page
+	stop     func() bool              // stops watching ctx; nil before the first sleep
+	over     atomic.Bool              // the Wait has returned
+	bit      uint32                   // the random one in the upper half
+	page     atomic.Pointer[waitPage] // with the word to sleep on; nil: none
 	pace     pace
 	futex    func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno
 	hook
@@ -49,11 +49,12 @@ func newSleeper(r *Reader) *sleeper {
 	}
 }
 
-// start notes the deadline of ctx, and begins to watch for its end. The first sleep calls it: most waits need none.
+// start notes the deadline of ctx, and begins to watch ctx. It costs more than a look, so only the first sleep calls it: most
+// waits return before.
 func (s *sleeper) start(ctx context.Context) {
 	s.deadline = math.MaxInt64
 	if at, ok := ctx.Deadline(); ok {
-		left := time.Until(at) // before Now, so that the time between the two calls makes the deadline later, not earlier
+		left := time.Until(at) // before Now: the time between the two calls must make the deadline later, never earlier
 		s.deadline = Now() + int64(left)
 	}
 
@@ -64,7 +65,7 @@ func (s *sleeper) start(ctx context.Context) {
 	})
 }
 
-// close ends the watch on the context.
+// close stops watching the context.
 func (s *sleeper) close() {
 	if s.stop != nil {
 		s.over.Store(true)
@@ -72,8 +73,9 @@ func (s *sleeper) close() {
 	}
 }
 
-// interrupt ends the sleep. It wakes every sleeper with this one's bit, for which a read-only mapping is enough; the others
-// look, and sleep on. It repeats that until the Wait has ended, because the sleeper may be just about to sleep.
+// interrupt ends the sleep, by waking every sleeper with its random bit. (A read-only mapping is enough for that; the other
+// sleepers look once, and sleep again.) The sleeper may be just about to sleep, so interrupt repeats the wake until the Wait has
+// returned.
 func (s *sleeper) interrupt() {
 	for !s.over.Load() {
 		if p := s.page.Load(); p != nil {
@@ -83,8 +85,8 @@ func (s *sleeper) interrupt() {
 	}
 }
 
-// sleep sleeps until the futex word differs from l's, or until it is time to look again. It returns an error if the waiting
-// is over.
+// sleep sleeps until the futex word differs from l's, or until it is time to look again. It returns an error if ctx ended or its
+// deadline has passed.
 func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -94,13 +96,13 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	}
 	now := Now()
 	if now >= s.deadline {
-		return context.DeadlineExceeded // as ctx.Err() will be in some microseconds
+		return context.DeadlineExceeded // ctx.Err() will say so in some microseconds too
 	}
 
 	if !l.woken {
 		p := s.r.page.current(s.r.path, l.generation)
 		if p != s.page.Swap(p) && p != nil {
-			return nil // look again: the page's word must be loaded before the value
+			return nil // look again, because the new page's word must be loaded before the value
 		}
 		s.step("wait-asleep")
 		nap(ctx, min(s.pace.next(now, l), s.deadline)-now)
@@ -113,13 +115,13 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	s.step("wait-asleep")
 	switch s.futex(p.word, l.page.word, until, turnBit(l.page.turn)|s.bit) {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
-	default: // a sandbox forbids futex(2), or the page was cut short (EFAULT)
+	default: // a sandbox forbids futex(2), or the page was cut short (EFAULT): do not spin
 		nap(ctx, min(until-Now(), shortestNap))
 	}
 	return nil
 }
 
-// nap sleeps for ns nanoseconds, or until ctx ends. It takes no thread.
+// nap sleeps for ns nanoseconds, or until ctx ends. Unlike futexWait it occupies no thread.
 func nap(ctx context.Context, ns int64) {
 	select {
 	case <-time.After(time.Duration(ns)):
@@ -127,12 +129,12 @@ func nap(ctx context.Context, ns int64) {
 	}
 }
 
-// pace is for a waiter that no writer wakes. If the header does not tell the poll period, the waiter learns it from the
+// pace says when a waiter whom no writer wakes should look again. If the header lacks the poll period, pace learns it from the
 // cycles that it sees.
 type pace struct {
 	cycle  uint64 // at the last look
 	at     int64  // when that cycle was completed
-	length int64  // of a cycle; 0: not known yet
+	length int64  // of a cycle, in ns; 0: unknown
 }
 
 // next returns the time of the next look: a poll period from now, within bounds.

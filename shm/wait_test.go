@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The results of a Wait when the following happens after it began to sleep.
-func TestWaitEnds(t *testing.T) {
+// Each case is something that happens while Wait sleeps, and the result that Wait must return.
+func TestWaitEndsWithTheReasonOfItsEnd(t *testing.T) {
 	long := Options{HeartbeatPeriod: time.Hour, CoolDown: -1}
 	for _, tt := range []struct {
 		name      string
@@ -142,7 +142,7 @@ func publishOne(w *Writer, h Handle, v Value) {
 	w.EndCycle(Now())
 }
 
-func TestWaitChange(t *testing.T) {
+func TestWaitChangeEndsOnlyAtOtherNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		since, shown Value
@@ -171,8 +171,8 @@ func TestWaitChange(t *testing.T) {
 	}
 }
 
-// A mirror whose header has generation 0, the generation of no page: no reader sleeps on a page.
-func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
+// A damaged header may have generation 0, as has a page that nobody wakes on. No reader may sleep on such a page.
+func TestWaitSleepsOnNoPageOfGenerationZero(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	generation := w.v.hdr.generation
@@ -185,8 +185,8 @@ func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
 	w.v.hdr.generation = generation
 }
 
-// A waiter never outlasts its mirror's reader, nor a handle that no counter has.
-func TestWaitRefuses(t *testing.T) {
+// Wait returns at once for a closed reader, and for a handle without a counter.
+func TestWaitRefusesAClosedReaderAndAnUnknownHandle(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	for _, none := range []Handle{{h.Index, h.Generation + 1}, {h.Index + 1, 1}, {1 << 30, 1}} {
@@ -221,8 +221,8 @@ func TestWaitRefuses(t *testing.T) {
 	}
 }
 
-// A waiter that is not woken learns how long a cycle is, within bounds.
-func TestPace(t *testing.T) {
+// A waiter whom nobody wakes learns the length of a cycle, within bounds.
+func TestPaceLearnsTheCycleWithinBounds(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	type seen struct {
 		cycle    uint64
@@ -260,9 +260,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The page of waiters is laid out as the document says: every word of the code is in its
-// table, and nothing else.
-func TestPageLayout(t *testing.T) {
+// The table of the specification must have exactly the words of the page of waiters, at the
+// same offsets.
+func TestPageLayoutIsThatOfTheSpecification(t *testing.T) {
 	text, err := os.ReadFile("../docs/mirror-format.md")
 	if err != nil {
 		t.Fatal(err)

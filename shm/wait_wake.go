@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// wakeEvery is the time between two wakes while cycles follow each other without a pause. A wake without a sleeper
-	// costs 0.3 to 0.4 µs.
+	// wakeEvery is the time between two wakes of a poller that polls without pause. A wake without a sleeper costs 0.3 to
+	// 0.4 µs.
 	wakeEvery = int64(100 * time.Microsecond)
-	// wakeBurst is the number of wakes that a pause saves up: so many cycles behind it wake sleepers at once.
+	// wakeBurst is the number of wakes that a pause saves up: after a pause this many cycles may wake at once.
 	wakeBurst = 16
-	// wakeLate is after what time a timer makes up for a cycle that did not wake.
+	// wakeLate is the time after which a timer wakes in place of a cycle that did not.
 	wakeLate = 10 * time.Millisecond
 	// wakeAtOnce is how many sleepers a cycle wakes itself, and how many a pass wakes between two pauses.
 	wakeAtOnce = 16
-	// passPause is the pause of a pass. 4,000 sleepers that are all woken at once would take the CPU from the next poll
+	// passPause is the time between two groups of a pass. 4,000 sleepers woken at once would take the CPU from the next poll
 	// cycle.
 	passPause = 200 * time.Microsecond
 
 	maxWakes = math.MaxInt32
 )
 
-// waker wakes the sleepers of a writer's page of waiters. It does not know whether there are any: a wake without a sleeper
-// is cheap. A writer without a page has a nil waker, which does nothing.
+// waker wakes the sleepers on a writer's page of waiters. It does not know whether there are any, because a wake without a
+// sleeper is cheap. A writer without a page has a nil waker, which does nothing.
 type waker struct {
 	path  string
 	mode  fs.FileMode
@@ -37,27 +37,31 @@ type waker struct {
 
 	// Guarded by the writer's mu.
 	generation uint64 // of the writer
-	due        int64  // from when on a cycle wakes
-	told       bool   // keep could not make the page, and has logged that
+	due        int64  // a cycle wakes only from this time on
+	told       bool   // keep has logged that it cannot make the page
 
 	wokenAt atomic.Int64 // time of the last wake that woke a sleeper; 0: none has
 
-	late  *time.Timer   // runs wake
-	owing atomic.Bool   // late is set
-	asked atomic.Uint32 // how many wakes have asked for the pass that runs; 0: none runs
+	late  *time.Timer   // calls wake
+	owing atomic.Bool   // late is set, and has not fired
+	asked atomic.Uint32 // how many wakes have asked for the running pass; 0: none runs
 	hook
 }
 
-// cycle wakes sleepers for a cycle that was completed at now. It takes no longer than the wake of wakeAtOnce sleepers, and
-// allocates nothing without sleepers.
+// cycle wakes sleepers after a cycle that was completed at now. It wakes at most wakeAtOnce of them itself, and allocates
+// nothing if there are none.
 func (k *waker) cycle(now int64) {
 	if k == nil {
 		return
 	}
 	if now < k.due {
-		// If the timer is set, it wakes after this load. So the values must be stored before the load
-		// (barrier owing-fence). The atomic store of cycle_done_at, in EndCycle, sees to that: on amd64 it is a full fence,
-		// and on arm64 a load-acquire does not pass a store-release.
+		// If owing is true here, the timer has yet to fire. Its wake then serves this cycle too, but only if the values of
+		// the cycle became visible before the load of owing. Otherwise the timer may fire in between, a waiter may look,
+		// find the old value, and sleep on without a wake to come.
+		//
+		// A store before a load is the one order that neither amd64 nor a release gives (barrier owing-fence). The
+		// sync/atomic store of cycle_done_at in EndCycle does: on amd64 it is an XCHG, which is a full fence. On arm64 it
+		// is an STLR and the load of owing an LDAR, and an LDAR never overtakes an earlier STLR.
 		if !k.owing.Load() {
 			k.owing.Store(true)
 			k.late.Reset(wakeLate)
@@ -69,11 +73,14 @@ func (k *waker) cycle(now int64) {
 	k.wake()
 }
 
-// wake changes the word, wakes up to wakeAtOnce sleepers, and leaves others to a pass. docs/mirror-format.md says why no wake is
-// missed in this order.
+// wake changes the word, wakes up to wakeAtOnce sleepers, and leaves the rest to a pass.
+//
+// The order matters: values, word, wake. A waiter loads the word before the value, and the kernel compares the word again before
+// it lets the waiter sleep. If the waiter comes before the change, it is asleep when we wake. If it comes after, the comparison
+// fails, and it looks again. docs/mirror-format.md has the proof.
 func (k *waker) wake() {
 	p := k.page.Load()
-	p.change(p.word) // barrier wait-release
+	p.change(p.word) // barrier wait-release: the values before the word
 	k.step("wake-word")
 	woken := p.wake(wakeAtOnce, anyBits)
 	if woken > 0 {
@@ -84,12 +91,13 @@ func (k *waker) wake() {
 	}
 }
 
-// pass wakes, few at a time, every sleeper that was asleep when a wake asked for the pass. It raises the turn first, then
-// wakes the sleepers of other turns, each once (docs/mirror-format.md). If a wake asks again meanwhile, it goes round again.
+// pass wakes, a few at a time, every sleeper that was asleep when a wake asked for the pass. It raises the turn first, then wakes
+// only sleepers that saw another turn. So it wakes each of them once, even if they go back to sleep at once. If another wake
+// asks meanwhile, pass repeats all of this.
 func (k *waker) pass() {
 	for asked := k.asked.Load(); ; asked = k.asked.Load() {
 		p := k.page.Load()
-		others := turnBits &^ turnBit(p.change(p.turn)) // barrier turn-release
+		others := turnBits &^ turnBit(p.change(p.turn)) // barrier turn-release: the word before the turn
 		for p.wake(wakeAtOnce, others) == wakeAtOnce {
 			time.Sleep(passPause)
 		}
@@ -99,8 +107,8 @@ func (k *waker) pass() {
 	}
 }
 
-// serve stores the writer's generation in the page, and wakes every sleeper at once. It is for a writer that begins or
-// ends, or whose state changes.
+// serve stores the writer's generation in the page, and wakes every sleeper at once. A writer calls it when it begins, when it
+// ends, and when its state changes.
 func (k *waker) serve(generation uint64) {
 	if k != nil {
 		k.generation = generation
@@ -108,7 +116,7 @@ func (k *waker) serve(generation uint64) {
 	}
 }
 
-// change raises one of the page's words by one, and returns the new value. A page that was cut short changes no more.
+// change raises one of the page's words by one, and returns the new value. It does nothing to a page that was cut short.
 func (p *waitPage) change(word *uint32) (value uint32) {
 	_ = Guard(func() error {
 		value = atomic.AddUint32(word, 1)
@@ -117,13 +125,13 @@ func (p *waitPage) change(word *uint32) (value uint32) {
 	return value
 }
 
-// wake wakes up to n sleepers, and returns how many.
+// wake wakes up to n sleepers that have one of bits, and returns how many.
 func (p *waitPage) wake(n int, bits uint32) int {
 	defer runtime.KeepAlive(p)
 	return futexWake(p.word, n, bits)
 }
 
-// serve stores the generation of the writer that wakes, and wakes every sleeper.
+// serve stores the generation of the writer that wakes on this page, and wakes every sleeper.
 func (p *waitPage) serve(generation uint64) {
 	_ = Guard(func() error {
 		atomic.StoreUint64(p.generation, generation)

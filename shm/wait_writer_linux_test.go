@@ -90,7 +90,7 @@ func killable(t *testing.T, o Options) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, o.Path), h
 }
 
-// A Wait on a killed writer ends once its heartbeat is too old.
+// Wait on a mirror whose writer was killed returns once the heartbeat is too old.
 func TestWaitNoticesADeadWriter(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		o := Options{Path: mirrorPath(t), HeartbeatPeriod: 20 * time.Millisecond, WaitGroup: group}
@@ -105,7 +105,7 @@ func TestWaitNoticesADeadWriter(t *testing.T) {
 	}
 }
 
-// A writer that ends, or gives up, wakes its waiters.
+// A writer wakes its waiters when it ends, and when it gives up.
 func TestWaitIsEndedByItsWriter(t *testing.T) {
 	for name, end := range map[string]func(*Writer) error{
 		"close": (*Writer).Close,
@@ -125,10 +125,10 @@ func TestWaitIsEndedByItsWriter(t *testing.T) {
 	}
 }
 
-// A waiter that slept through the death of a writer is woken by the next one,
-// which goes on with the page. Where the page is gone, or the next writer makes none, it
-// notices by looking.
-func TestWaitOverATakeover(t *testing.T) {
+// The next writer reuses the page, and wakes a waiter that slept through the death of the
+// last writer. If the page is gone, or the next writer makes none, the waiter notices at
+// its next look.
+func TestWaitIsWokenByTheNextWriter(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		page  func(path string) error
@@ -172,8 +172,8 @@ func TestWaitOverATakeover(t *testing.T) {
 	}
 }
 
-// Another file takes the name while a waiter sleeps on the old one.
-func TestWaitOverReplacement(t *testing.T) {
+// Another file gets the mirror's name while a waiter sleeps on the old one: it returns ErrStale.
+func TestWaitEndsStaleWhenItsFileIsReplaced(t *testing.T) {
 	o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
 	next := func(t *testing.T, done chan error) {
 		t.Helper()
@@ -225,8 +225,8 @@ func TestWaitOverReplacement(t *testing.T) {
 	})
 }
 
-// The mirror is cut short by its owner under a sleeper: it ends, and nothing faults.
-func TestWaitOnACutMirror(t *testing.T) {
+// The owner cuts the mirror short under a sleeper: Wait returns, and nothing faults.
+func TestWaitOnACutMirrorEndsWithoutAFault(t *testing.T) {
 	needFaultAddress(t)
 	_, r, h := killable(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	done := fallAsleep(t, newSleeper(r), h, 2)
@@ -250,8 +250,8 @@ func TestWaitOnACutMirror(t *testing.T) {
 	}
 }
 
-// A waiter in another process sleeps by other threads and another mapping.
-func TestWaitInAnotherProcess(t *testing.T) {
+// The writer wakes a waiter in another process, which has its own mapping.
+func TestWaitInAnotherProcessIsWoken(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	cmd := child("wait", w.path, "FLOWTALLY_SHM_THRESHOLD=1000")
 	out, err := cmd.StdoutPipe()
@@ -301,9 +301,9 @@ func elsewhere(t *testing.T, w *Writer, flags uintptr) string {
 	return filepath.Join(dir, filepath.Base(w.path))
 }
 
-// A waiter in a container: another PID, IPC, network and mount namespace, and the
-// mirror through a bind mount under another path.
-func TestWaitInAContainer(t *testing.T) {
+// The writer wakes a waiter in a container: in other PID, IPC, network and mount namespaces,
+// with the mirror bind-mounted under another path.
+func TestWaitInAContainerIsWoken(t *testing.T) {
 	if os.Getenv(emulator) != "" {
 		t.Skip("the emulator does not make namespaces")
 	}
@@ -329,8 +329,8 @@ func TestWaitInAContainer(t *testing.T) {
 	}
 }
 
-// A container with a read-only mount is woken as any other: nothing is written.
-func TestWaitOnAReadOnlyMount(t *testing.T) {
+// A read-only mount makes no difference, because a waiter writes nothing.
+func TestWaitOnAReadOnlyMountIsWoken(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	r := mustOpen(t, elsewhere(t, w, unix.MS_RDONLY))
 	if err := r.Wakeable(); err != nil {
@@ -344,8 +344,8 @@ func TestWaitOnAReadOnlyMount(t *testing.T) {
 	}
 }
 
-// Latency counters are waited for in the same way.
-func TestWaitOnALatencyCounter(t *testing.T) {
+// Wait works for latency counters too.
+func TestWaitOnALatencyCounterIsWoken(t *testing.T) {
 	w, r, _ := waitMirror(t, Options{})
 	h := mustAdd(t, w, Entry{Name: "fast", Latency: true})
 	missed := int64(0)
@@ -366,8 +366,8 @@ func TestWaitOnALatencyCounter(t *testing.T) {
 	}
 }
 
-// Where there is no futex to sleep on, a waiter naps and looks.
-func TestWaitWithoutAFutex(t *testing.T) {
+// If futex(2) does not work, a waiter naps and looks.
+func TestWaitWithoutAFutexLooksByItself(t *testing.T) {
 	w, r, h := waitMirror(t, Options{})
 	s := newSleeper(r)
 	s.futex = func(*uint32, uint32, int64, uint32) syscall.Errno { return syscall.ENOSYS }
@@ -386,7 +386,7 @@ func TestWaitWithoutAFutex(t *testing.T) {
 }
 
 // A waiter sleeps on while the mirror grows, and is woken by the first cycle after it.
-func TestWaitOverGrowth(t *testing.T) {
+func TestWaitOverGrowthIsWoken(t *testing.T) {
 	w := mustCreate(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	h := mustAdd(t, w, Entry{Name: "a"})
 	publishOne(w, h, patterned(1))

@@ -6,10 +6,10 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// wordsApart is the state of a device slot whose words are in a words file, which another program writes.
+// wordsApart is the state of a device slot with words in a words file, written by another program.
 const wordsApart = 1
 
-// SlotApart takes a free slot for a counter whose words are in f. The slot keeps f referred to, and so mapped.
+// SlotApart takes a free slot for a counter with words in f. The slot refers to f, which keeps it mapped.
 func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	s, err := d.Slot()
 	if err == nil {
@@ -18,10 +18,10 @@ func (d *DeviceSegment) SlotApart(f *words.File) (*DeviceSlot, error) {
 	return s, err
 }
 
-// mostWordsFiles bounds the words files that a Reader keeps for the next Device of a counter. A Device keeps its own.
+// mostWordsFiles bounds the words files that a Reader caches for further Devices. A Device keeps its own.
 const mostWordsFiles = 64
 
-// wordsFile returns the words file of that number, mapped read-only.
+// wordsFile returns the words file of that number, mapped read-only. It asks the writer's socket unless the file is cached.
 func (r *Reader) wordsFile(number uint64) (*words.Mapping, error) {
 	r.mu.RLock()
 	m := r.wordsByNumber[number]

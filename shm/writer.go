@@ -14,12 +14,12 @@ import (
 	"github.com/flowtally/flowtally/internal/space"
 )
 
-// Writer owns a mirror. The package comment says which goroutine may publish. Any goroutine may call the other
-// methods, the control methods: they wait for the end of a cycle.
+// Writer owns a mirror. One goroutine runs the cycles: see the package comment. Any goroutine may call the other
+// methods, which are called control methods. They wait for the end of a cycle.
 type Writer struct {
 	path     string
 	mode     fs.FileMode // of the files beside the mirror
-	lock     *os.File    // holds the flock; nil over a heap region. Changed under growing and mu.
+	lock     *os.File    // has the flock; nil over a heap region. To change it, hold growing and mu.
 	v        *view
 	coolDown time.Duration
 
@@ -32,35 +32,35 @@ type Writer struct {
 	log     *slog.Logger
 	reserve space.Reserve // nil: fallocate
 	hook
-	made    bool // Create made the file, and took none over
+	made    bool // Create made the file, instead of taking one over
 	madeDir bool // Create made the directory too
 
-	// growing is held while the mirror grows or is made anew. It is taken before mu. Such work holds mu only in short
-	// steps, so that cycles do not wait for the rest.
+	// growing is locked while the mirror grows or is made anew. Lock order: growing, then mu. That work locks mu only for
+	// short steps, so that cycles do not wait for the rest.
 	growing sync.Mutex
 
-	// mu is held from BeginCycle to EndCycle and by every control method. It guards v, limits and all fields
+	// mu is locked from BeginCycle to EndCycle and by every control method. It guards v, limits and all fields
 	// below.
 	mu         sync.Mutex
 	closed     bool
 	inCycle    bool // the goroutine between BeginCycle and EndCycle reads it without mu
 	state      State
-	pollPeriod time.Duration // as the header tells it
+	pollPeriod time.Duration // as in the header
 	tables
 	scratch    entryMem
-	device     *DeviceSegment       // nil: none was asked for
-	lastDevice map[Handle][2]uint64 // the totals that the devices of a former writer reached
+	device     *DeviceSegment       // nil: nobody has asked for it
+	lastDevice map[Handle][2]uint64 // see LastDevice
 	waker      *waker               // nil: there is no page of waiters
-	sampled    int                  // how often sampleEntries has looked
-	faulted    bool                 // an access to the mapped file faulted; Remake clears it
+	sampled    int                  // the number of calls of sampleEntries
+	faulted    bool                 // an access to the mapped file has faulted; Remake clears it
 }
 
-// tables hold what the writer knows of the mirror and the file does not say. adopt makes them from the catalogue.
+// tables hold what the writer needs to know about the mirror besides the file. adopt builds them from the catalogue.
 type tables struct {
 	cycle uint64
 	names map[string]uint32 // index by name
-	live  []uint64          // a bit for each index: it belongs to a counter
-	spent uint32            // the highest generation that a handle has had
+	live  []uint64          // a bit for each index, set if it has a counter
+	spent uint32            // the highest generation of any handle so far
 	free  [2]freeList       // by class
 }
 
@@ -70,9 +70,9 @@ func (w *Writer) Path() string { return w.path }
 // Generation is the random number in the header that names this writer.
 func (w *Writer) Generation() uint64 { return w.generation }
 
-// control calls fn, which touches the mirror, while no cycle goes on. ErrTruncated: the file was cut short, and
-// Remake follows. What fn had changed by then is in the old file alone, or is undone by the entries that Remake
-// is given.
+// control calls fn, which may access the mirror, between two cycles. ErrTruncated: the file was cut short, and the
+// engine must call Remake. What fn changed before the fault does not matter then: Remake takes nothing from the old
+// file, only the entries that it is given.
 func (w *Writer) control(fn func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,9 @@ func (w *Writer) control(fn func() error) error {
 	return w.guard(fn)
 }
 
-// guard is Guard, and notes a fault for Intact. The caller holds mu.
+// guard is Guard, and notes a fault for Intact, because only part of what fn stores may have reached the file: Remake must
+// follow. Every access of an open writer to the mirror's file runs under guard, except those of a cycle: see AbandonCycle.
+// The caller holds mu.
 func (w *Writer) guard(fn func() error) error {
 	err := Guard(fn)
 	if errors.Is(err, ErrTruncated) {
@@ -91,9 +93,9 @@ func (w *Writer) guard(fn func() error) error {
 	return err
 }
 
-// Entries lists the live counters in the order of their indices. A writer that took over goes on with them.
+// Entries lists the live counters in the order of their indices. Call it after a takeover to learn what to continue.
 func (w *Writer) Entries() (es []Entry) {
-	_ = w.control(func() (err error) { // a writer has all segments mapped: only a fault is an error
+	_ = w.control(func() (err error) { // only a fault is an error here, because a writer has all segments mapped
 		es, err = w.v.entries(nil)
 		return err
 	})
@@ -153,16 +155,16 @@ func (w *Writer) SetState(s State) {
 		return
 	}
 	w.state = s
-	_ = Guard(func() error { // a file that was cut short has no readers to tell
+	_ = w.guard(func() error { // after a fault Remake tells the readers of the next file
 		atomic.StoreUint32(&w.v.hdr.state, uint32(s))
 		return nil
 	})
 	w.waker.serve(w.generation)
 }
 
-// SetPollPeriod tells readers the time from one cycle to the next, from now on. 0, the value at first, means that
-// cycles follow each other without a pause, or at no fixed time. A writer stores a longer period before the first
-// pause of that length.
+// SetPollPeriod tells readers the time from one cycle to the next. 0, the initial value, means cycles without pause, or
+// at no fixed times. Before a writer polls at a longer period, it must call SetPollPeriod: readers would otherwise
+// expect a cycle too early.
 func (w *Writer) SetPollPeriod(period time.Duration) error {
 	return w.control(func() error {
 		w.pollPeriod = max(period, 0)
@@ -171,7 +173,7 @@ func (w *Writer) SetPollPeriod(period time.Duration) error {
 	})
 }
 
-// WokenAt returns the time, on the clock of Now, at which a cycle last woke a waiting process; 0: none has.
+// WokenAt returns when a cycle last woke a waiting process, on the clock of Now; 0 means never.
 func (w *Writer) WokenAt() int64 {
 	if w.waker == nil {
 		return 0
@@ -179,8 +181,7 @@ func (w *Writer) WokenAt() int64 {
 	return w.waker.wokenAt.Load()
 }
 
-// SetLimits changes the limits of Options.Counters and Options.LatencyCounters. A mirror that holds more counters
-// keeps them.
+// SetLimits changes Options.Counters and Options.LatencyCounters. A mirror with more counters than that keeps them.
 func (w *Writer) SetLimits(counters, latency int) error {
 	o := Options{Counters: counters, LatencyCounters: latency}
 	if err := o.valid(); err != nil {
@@ -193,13 +194,13 @@ func (w *Writer) SetLimits(counters, latency int) error {
 		return fmt.Errorf("%s: %w", w.path, ErrClosed)
 	}
 	w.limits = [2]uint32{uint32(counters), uint32(latency)} // -1 is noneAllowed
-	return Guard(func() error {
+	return w.guard(func() error {
 		w.introduceLimits(w.v.hdr)
 		return nil
 	})
 }
 
-// Close ends the writer in good order: the state becomes Halt (Fail stays), and values stay readable. Close waits
+// Close ends the writer in good order. The state becomes Halt, unless it is Fail, and values stay readable. Close waits
 // for the end of a cycle. Idempotent.
 func (w *Writer) Close() error {
 	w.mu.Lock()
@@ -227,9 +228,8 @@ func (w *Writer) Close() error {
 	return errors.Join(err, w.lock.Close()) // the flock ends with its descriptor
 }
 
-// Discard is Close for a writer that is given up before it was of use. It also removes a mirror that Create made,
-// the files beside it, and the directory if Create made that. A mirror that was taken over stays. Idempotent;
-// after Close it does nothing.
+// Discard closes a writer whose start failed. It also removes a mirror made by Create, the files beside it, and the
+// directory if Create made that. A mirror that Create took over stays. Idempotent; after Close it does nothing.
 func (w *Writer) Discard() error {
 	w.mu.Lock()
 	remove := w.made && !w.closed
@@ -237,7 +237,7 @@ func (w *Writer) Discard() error {
 
 	var errs []error
 	if remove {
-		for _, path := range Files(w.path) { // the lock is among them: it is held until Close
+		for _, path := range Files(w.path) { // including the lock, whose descriptor keeps it locked until Close
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}

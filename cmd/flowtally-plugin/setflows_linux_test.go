@@ -179,7 +179,7 @@ func TestPluginKilledInSetFlowsHasTheOldFlowsOrTheNewOnes(t *testing.T) {
 		for end := time.Now().Add(20 * time.Second); v.Packets != totals[name]; time.Sleep(5 * time.Millisecond) {
 			h, err := rd.Lookup(name)
 			if err == nil {
-				var counter shm.Counter
+				var counter shm.HandleCounter
 				if counter, err = rd.Counter(h); err == nil {
 					v, err = counter.Load()
 				}

@@ -113,7 +113,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		}
 		out = diff
 		commit.GoOn()
-		defer e.catalogue.Leave(diff.Removed)()
+		defer e.catalogue.Offer(diff.Removed)()
 		// A change by a degraded configuration goes on without refused flows, as a start does.
 		before := e.refused.begin(opts.Config != nil && opts.Config.Start == dataplane.StartDegraded)
 		for _, p := range ch.add {

@@ -260,7 +260,7 @@ type liveReader struct {
 	read, refused atomic.Uint64
 }
 
-func (l *liveReader) run(t *testing.T, ctx context.Context, r *shm.Reader, c shm.Counter, size uint64) {
+func (l *liveReader) run(t *testing.T, ctx context.Context, r *shm.Reader, c shm.HandleCounter, size uint64) {
 	var view shm.Live
 	have, last := false, uint64(0)
 	for ; ctx.Err() == nil; time.Sleep(20 * time.Microsecond) { // the other goroutines need a CPU too

@@ -228,7 +228,7 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 
 // hold freezes the total of a suspended flow, and shows readers that it has no source.
 func (m *mover) hold(c *flowState) {
-	m.plan.Hold(c.handle)
+	m.plan.StopReading(c.handle)
 	c.edit().source = dataplane.Source{}
 	c.edit().rejected = m.stack.reasons(c, c.gone)
 	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", c.gone), false)

@@ -136,7 +136,7 @@ func neverFalls(t *testing.T, path string) (stop chan struct{}, fell chan string
 	if err != nil {
 		t.Fatal(err)
 	}
-	counters := make([]shm.Counter, len(entries))
+	counters := make([]shm.HandleCounter, len(entries))
 	for i := range entries {
 		if counters[i], err = r.Counter(entries[i].Handle); err != nil {
 			t.Fatal(err)

@@ -298,7 +298,7 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 				}
 				want += 10
 				// As a kill leaves it: no last poll, the hook attached, the device's flows gone.
-				s.e.plan.Hold(s.e.flows["dns"].handle)
+				s.e.plan.StopReading(s.e.flows["dns"].handle)
 				if err := s.e.Close(); err != nil {
 					t.Fatal(err)
 				}

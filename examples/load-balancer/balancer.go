@@ -14,7 +14,7 @@ import (
 // server is one server, and the packets sent to it.
 type server struct {
 	name string
-	sent *shm.NamedCounter
+	sent *shm.Counter
 }
 
 // balancer picks the server with the fewest packets. It belongs to one goroutine, as the counters

@@ -1,8 +1,9 @@
-// Package space names what reserves the space of a file, for a test that stands in for the file system.
+// Package space has the type of a function that reserves space for a file. Tests replace fallocate(2) by another, to fill the file
+// system or to fail.
 package space
 
 import "os"
 
-// Reserve makes f, which ends at off, longer by n bytes that are zero. They have space on the disk: no store to the mapped
-// file finds the disk full.
+// Reserve appends n zero bytes to f, which must end at off, and reserves their space. A later store to the mapped file must not
+// find the file system full.
 type Reserve func(f *os.File, off, n int64) error

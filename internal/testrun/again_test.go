@@ -286,7 +286,7 @@ func TestRealTimeIsFoundInTheSources(t *testing.T) {
 		real      bool
 	}{
 		{"internal/lab/e2e", "TestKillInTraffic", true},
-		{"shm", "TestWaitEnds", true},
+		{"shm", "TestWaitEndsWithTheReasonOfItsEnd", true},
 		{"plugin", "TestProcessConforms", true},
 		{"dataplane/engine/overlap", "TestIndexFindsEveryOverlap", false},
 		{"configs", "TestMistakes", false},

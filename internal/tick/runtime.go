@@ -8,8 +8,8 @@ import (
 // runtimeTimer is a timer of Go's runtime.
 type runtimeTimer struct {
 	ticker *time.Ticker
-	kicked chan struct{} // has room for one
-	end    func()        // stops ticker and closes ended, once
+	kicked chan struct{} // capacity 1
+	end    func()        // stops ticker and closes ended; only the first call does
 	ended  chan struct{}
 }
 
@@ -19,7 +19,7 @@ func newRuntimeTimer() *runtimeTimer {
 		kicked: make(chan struct{}, 1),
 		ended:  make(chan struct{}),
 	}
-	t.ticker.Stop() // until set
+	t.ticker.Stop() // it must not tick before set
 	t.end = sync.OnceFunc(func() {
 		t.ticker.Stop()
 		close(t.ended)
@@ -42,10 +42,10 @@ func (t *runtimeTimer) set(first, period time.Duration) {
 		t.ticker.Stop()
 	}
 
-	if first != period { // a Ticker sets another first time only for a Kick
+	if first != period { // only after a Kick
 		select {
 		case t.kicked <- struct{}{}:
-		default: // one is pending
+		default: // a kick is pending already
 		}
 	}
 }

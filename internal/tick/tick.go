@@ -1,11 +1,11 @@
 // Package tick wakes a goroutine periodically, at a fraction of the cost of a time.Ticker.
 //
-// In an otherwise idle process each tick of a timer of Go's runtime wakes threads about ten times. epoll_pwait(2) takes whole
-// milliseconds, so the runtime waits twice. Its monitor thread wakes as well, and sleeps for 20 µs at a time until the timer
-// is served. The goroutine that the timer makes ready wakes another thread, which finds nothing to do. When a descriptor of
-// timerfd_create(2) expires, one thread wakes, and runs the goroutine.
+// In an otherwise idle process each tick of a time.Ticker wakes threads about ten times. The runtime waits in epoll_pwait(2), which
+// takes whole milliseconds, so it has to wait twice. Its monitor thread wakes too, and polls every 20 µs until somebody serves the
+// timer. And the goroutine that becomes ready wakes another thread, which finds nothing to do. A descriptor of timerfd_create(2)
+// is cheaper: when it expires, one thread wakes and runs the goroutine.
 //
-// On a system without timerfd a Ticker is a time.Ticker.
+// On systems without timerfd a Ticker uses a time.Ticker.
 package tick
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ticker ticks for one goroutine. A tick that the goroutine did not wait for is dropped, and the next one comes at its time.
-// Made by New.
+// Ticker ticks for one goroutine. It drops a tick that the goroutine does not wait for; the next one comes at its planned time.
+// New makes a Ticker.
 type Ticker struct {
 	timer  timer
 	mu     sync.Mutex
@@ -24,16 +24,18 @@ type Ticker struct {
 
 // timer is the mechanism of a Ticker.
 type timer interface {
-	// wait returns after the next expiry, or at once for one that came since the last wait. After close it returns at once.
+	// wait returns after the next expiry, or at once if the timer has expired since the last wait. After close it returns at
+	// once.
 	wait()
-	// set makes the timer expire after first, and after each period from then on. With a period of 0 it expires once, and
-	// with a first of 0 never.
+	// set makes the timer expire after first, and then after each period. With a period of 0 it expires only once. With a
+	// first of 0 it never expires.
 	set(first, period time.Duration)
 	// close ends every wait.
 	close()
 }
 
-// NewRuntime returns a Ticker on a timer of Go's runtime. In a bubble of testing/synctest it has the bubble's time.
+// NewRuntime returns a Ticker that uses a time.Ticker. In a bubble of testing/synctest it follows the bubble's clock, which a
+// timerfd does not.
 func NewRuntime() *Ticker { return &Ticker{timer: newRuntimeTimer()} }
 
 // New returns a Ticker that does not tick before Reset.
@@ -45,7 +47,7 @@ func New() *Ticker {
 	return &Ticker{timer: t}
 }
 
-// Wait returns after the next tick, after a Kick, or after Close. One goroutine calls it.
+// Wait returns after the next tick, after a Kick, or after Close. Only one goroutine may call it.
 func (t *Ticker) Wait() {
 	t.timer.wait()
 	t.mu.Lock()
@@ -53,7 +55,7 @@ func (t *Ticker) Wait() {
 	t.mu.Unlock()
 }
 
-// Reset makes the Ticker tick after each period, from now on. A period of 0 ends the ticks. Any goroutine may call it.
+// Reset starts a new series of ticks, with that period. A period of 0 ends the ticks. Any goroutine may call it.
 func (t *Ticker) Reset(period time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +63,7 @@ func (t *Ticker) Reset(period time.Duration) {
 	t.set()
 }
 
-// Kick makes one Wait return at once: the one that waits now, or the next. A new period begins. Any goroutine may call it.
+// Kick makes one Wait return at once: the current one, or the next. The period starts again. Any goroutine may call it.
 func (t *Ticker) Kick() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +71,7 @@ func (t *Ticker) Kick() {
 	t.set()
 }
 
-// set sets the timer. A Reset after a Kick does not undo the Kick. The caller holds mu.
+// set sets the timer. A Reset must not undo a Kick that Wait has not seen yet. The caller holds mu.
 func (t *Ticker) set() {
 	first := t.period
 	if t.kicked {
@@ -78,5 +80,5 @@ func (t *Ticker) set() {
 	t.timer.set(first, t.period)
 }
 
-// Close ends the Ticker: Wait returns at once from then on. Idempotent.
+// Close ends the Ticker. From then on Wait returns at once. Idempotent.
 func (t *Ticker) Close() { t.timer.close() }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Ticker ticks, is kicked before and during a Wait, changes its period, drops the ticks that were not waited for, and
-// ends a Wait when it is closed, whatever its mechanism.
-func TestTicker(t *testing.T) {
+// With either mechanism a Ticker ticks, can be kicked before and during a Wait, can change its period, drops ticks that
+// nobody waited for, and ends a Wait when it is closed.
+func TestTickerTicksKicksAndDropsMissedTicks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		make func() *Ticker
@@ -67,8 +67,8 @@ func TestTicker(t *testing.T) {
 	}
 }
 
-// The goroutine that waits and the goroutines that reset and kick need no lock.
-func TestTickerIsForManyGoroutines(t *testing.T) {
+// Other goroutines may call Reset and Kick during a Wait, without a lock.
+func TestTickerMayBeResetFromAnyGoroutine(t *testing.T) {
 	k := New()
 	k.Reset(time.Hour)
 	done := make(chan struct{})

@@ -155,8 +155,8 @@ func furnishDevices(t *testing.T, w *shm.Writer, hs ...shm.Handle) {
 	}
 }
 
-// C and Go read the same from a mirror that is written now, from one whose
-// writer is gone, and from the golden one.
+// C and Go must read the same from a mirror with a writer at work, from one
+// whose writer is dead, and from the golden one.
 func TestCAgreesWithGo(t *testing.T) {
 	dump := build(t, "dump", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	check := func(t *testing.T, path string) {

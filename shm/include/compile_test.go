@@ -37,9 +37,9 @@ func build(t *testing.T, program string, flags ...string) string {
 	return bin
 }
 
-// The headers are clean C11, C17 and C++17 for every compiler, and for arm64: in every
-// program, and each by itself from a copy of the directory, included before
-// anything of the system and once more, whole and as declarations of the library.
+// The headers must compile without a warning as C11, C17 and C++17, with every compiler, and for
+// arm64: in every program, and each alone, from a copy of the directory, before any header of the
+// system and twice, complete and as declarations of the library.
 func TestHeadersCompileClean(t *testing.T) {
 	programs, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(programs) == 0 {
@@ -94,9 +94,9 @@ func TestHeadersCompileClean(t *testing.T) {
 	}
 }
 
-// A program may include headers of the system first, as most do: with -std=gnu11, the default of the compilers,
-// and with the library. With -std=c11 the system hides declarations that the headers need, and the compiler prints the remedy.
-func TestHeadersBehindSystemHeaders(t *testing.T) {
+// Most programs include headers of the system first. That must work with -std=gnu11, the default of the compilers, and with
+// the library. With -std=c11 the system hides declarations that our headers need, and the compiler must print the remedy.
+func TestHeadersCompileAfterSystemHeaders(t *testing.T) {
 	need.Tool(t, "cc")
 	program := filepath.Join(t.TempDir(), "late.c")
 	text := "#include <stdio.h>\n#include <unistd.h>\n" +
@@ -138,8 +138,8 @@ func alone(t *testing.T, first string) (programs []string) {
 	return programs
 }
 
-// The C reader reads the same values on arm64 as Go here. An emulator shows that the code is right, not
-// that the order of memory accesses is: that is argued in the header.
+// On an emulated arm64 the C reader must read the same values as Go on this machine. An emulator cannot show that
+// the order of memory accesses is right; the header argues that.
 func TestCAgreesWithGoOnArm64(t *testing.T) {
 	need.Tool(t, "aarch64-linux-gnu-gcc", "qemu-aarch64")
 	bin := filepath.Join(t.TempDir(), "dump")

@@ -91,7 +91,7 @@ func parse(t *testing.T, b []byte) (v any) {
 
 // The C reader and the Python reader return the results of the conformance kit. A reader that leaves a
 // question out returns {"skip": true}.
-func TestConformance(t *testing.T) {
+func TestReadersAnswerTheConformanceKit(t *testing.T) {
 	need.Tool(t, "python3")
 	python, err := filepath.Abs("../../examples/python-reader/kit.py")
 	if err != nil {

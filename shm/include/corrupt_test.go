@@ -21,7 +21,7 @@ func sanitized(t *testing.T, program string) string {
 	return build(t, program, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 }
 
-// Whatever is done to a file, reading it ends, and ends without a fault.
+// However a file is damaged, reading it must return, without a fault.
 func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 	corrupt := sanitized(t, "corrupt")
 	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 4, History: 32, CoolDown: time.Millisecond})
@@ -50,8 +50,8 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 
 const headerSize = 65536
 
-// Files that are no mirrors are refused by name, and opening never hangs.
-func TestOpenRefuses(t *testing.T) {
+// ft_open must refuse files that are no mirrors, each with its own error, and must never hang.
+func TestOpenRefusesFilesThatAreNoMirrors(t *testing.T) {
 	dump := sanitized(t, "dump")
 	path, w := newMirror(t, shm.Options{Counters: 64})
 	add(t, w, shm.Entry{Name: "a"})
@@ -118,8 +118,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A file that is cut short while it is mapped does not end a program that asked
-// for the guard.
+// A program that called ft_guard_sigbus must survive when its mapped mirror is cut
+// short.
 func TestTruncationIsSurvived(t *testing.T) {
 	cut := sanitized(t, "cut")
 	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 4, History: 32, CoolDown: time.Millisecond})

@@ -12,10 +12,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A device in C, which has only the segment, counts in words that a reader in C
-// reads through the catalogue: exactly, over wraps, while the mirror
-// grows. Go reads the same.
-func TestDeviceWordsInC(t *testing.T) {
+// A device, written in C and with nothing but the segment, counts in words. A
+// reader in C finds them through the catalogue, and must read exact totals over
+// wraps while the mirror grows, the same as Go.
+func TestCReadsDeviceWordsExactly(t *testing.T) {
 	const ops, limit, base, growths = 100_000, 999, 1 << 40, 3
 	program := sanitized(t, "device")
 	path, w := newMirror(t, shm.Options{History: 16})

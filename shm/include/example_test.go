@@ -158,8 +158,8 @@ func (p *talk) await(prefix string) string {
 	return ""
 }
 
-// The example goes on when its writer is killed and says so, goes on with the next
-// writer of the file, and follows the name to a file that was made anew.
+// When its writer is killed, the example says so and keeps running. It continues with the
+// next writer, and follows the name to a file made anew.
 func TestExampleOutlivesItsWriter(t *testing.T) {
 	path, w := newMirror(t, shm.Options{Counters: 64})
 	if err := w.Close(); err != nil {

@@ -21,9 +21,9 @@ func (p *talk) want(lines ...string) {
 	}
 }
 
-// The waiting example prints the count when it was reached and never before, also in the file that
-// takes the mirror's name, and ends by itself.
-func TestWaitExampleFollows(t *testing.T) {
+// The waiting example prints the count once it is reached and never before, even if another file gets
+// the mirror's name meanwhile, and ends.
+func TestWaitExamplePrintsNoCountTooEarly(t *testing.T) {
 	o := shm.Options{Counters: 64, LatencyCounters: -1, HeartbeatPeriod: patience}
 	path, w := newMirror(t, o)
 	h := add(t, w, shm.Entry{Name: "web", Kind: "flow"})
@@ -55,7 +55,7 @@ func TestWaitExampleFollows(t *testing.T) {
 }
 
 // The waiting example says why it ends before the count is reached.
-func TestWaitExampleGivesUp(t *testing.T) {
+func TestWaitExampleSaysWhyItGivesUp(t *testing.T) {
 	bin := example(t, "c-wait")
 	const at = "web: 5, waiting for 15\n"
 	for _, tt := range []struct {
@@ -105,8 +105,8 @@ func TestWaitExampleGivesUp(t *testing.T) {
 	}
 }
 
-// The waiting example says that the writer does not wake it, and waits all the same.
-func TestWaitExampleWithoutAWake(t *testing.T) {
+// If the writer does not wake the waiting example, it says so, and waits by looking.
+func TestWaitExampleWaitsWithoutAWake(t *testing.T) {
 	path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience})
 	show(w, add(t, w, shm.Entry{Name: "web"}), value(5))
 	if err := os.Remove(strings.TrimSuffix(path, ".mirror") + ".wait"); err != nil {

@@ -3,18 +3,18 @@
  * flowtally_catalogue.h: the counters of a mirror: names, handles and the other fields
  * of an entry.
  *
- * A handle is an index with the generation under which it was given: a slot that was
- * given to another counter is never read in the name of this one. An entry is read
- * between two loads of its identity (acquire, and relaxed behind a fence), and its
- * source and flags between two loads of its sequence word. So all is of one counter.
+ * A handle is an index with a generation. If another counter gets the slot, it has another
+ * generation, so an old handle never reads it. An entry is copied between two loads of its
+ * identity (the first an acquire, the second after a fence), and its source and flags
+ * between two loads of its sequence word. So the whole copy belongs to one counter.
  *
- * From any thread. A function makes a system call only if it meets a segment for the
+ * From any thread. A function makes a system call only when it meets a segment for the
  * first time, or waits for the end of an exchange. A lookup scans the catalogue: look a
  * name up once, and again when the status's catalogue_changes has moved.
  *
- * In an exchange the writer removes counters, then shows the counters that go on with
- * their totals, which may have the same names. ft_lookup looks again while an exchange
- * goes on, at most FT_ATTEMPTS times, and so does a program that lists:
+ * In an exchange the writer first removes counters, then shows new ones, which may
+ * continue the totals and the names of removed ones. While an exchange runs, ft_lookup
+ * tries again, at most FT_ATTEMPTS times. A program that lists must do the same:
  *
  *     ft_list l = {0, 0};
  *     while (ft_list_again(&r, &l)) {
@@ -23,10 +23,9 @@
  *             if (ft_get_entry(&r, i, &e) == FT_OK) add e to the list
  *     }
  *
- * The list has each counter that goes on once. After FT_ATTEMPTS looks, which take 0.4 s,
- * counters of the exchange may be missing from the list, or be in it twice, and ft_lookup
- * may not find them. That happens beside a writer that was killed or stopped in the
- * exchange.
+ * The list then has each continuing counter exactly once. After FT_ATTEMPTS looks, which
+ * take 0.4 s, counters of the exchange may be missing or listed twice, and ft_lookup may
+ * not find them. That happens only if the writer was killed or stopped in the exchange.
  */
 #ifndef FLOWTALLY_CATALOGUE_H
 #define FLOWTALLY_CATALOGUE_H
@@ -38,7 +37,7 @@
 extern "C" {
 #endif
 
-/* A handle names one counter of one file for ever. */
+/* A handle identifies one counter of one file for ever. */
 typedef struct ft_handle {
 	uint32_t index, generation;
 } ft_handle;
@@ -54,21 +53,21 @@ typedef struct ft_entry {
 	uint64_t discontinuities;
 } ft_entry;
 
-/* The looks of one listing, 0 at first. Fields are private. */
+/* The state of one listing; all 0 at first. Fields are private. */
 typedef struct ft_list {
 	uint64_t word; /* catalogue_changes before the last look */
 	uint64_t looks;
 } ft_list;
 
 /* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. FT_ERR_BUSY: an
- * exchange goes on, and the counter may be in it: try again. */
+ * exchange is running, perhaps of this counter too. Try again. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
-/* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
- * FT_ERR_NO_COUNTER where no counter lives. */
+/* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror.
+ * FT_ERR_NO_COUNTER: the index has no live counter. */
 FT_API uint32_t ft_capacity(const ft_reader *r);
 FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
-/* 1: look at the entries: a first time, and again if an exchange went on beside the last
- * look. 0: the list is complete, or was begun anew FT_ATTEMPTS times. */
+/* 1: list the entries, for the first time or because an exchange ran during the last
+ * listing. 0: the list is complete, or FT_ATTEMPTS are used up. */
 FT_API int ft_list_again(const ft_reader *r, ft_list *l);
 
 #ifndef FLOWTALLY_SHARED
@@ -155,8 +154,8 @@ FT_API int ft_list_again(const ft_reader *r, ft_list *l) {
 	return 1;
 }
 
-/* Looks for a name in one segment. length includes the NUL: a name ends there, and the
- * bytes behind it do not count. */
+/* Looks for a name in one segment. length includes the NUL, so that no longer name
+ * matches. */
 static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const char *name, size_t length, ft_handle *out) {
 	const unsigned char *segment;
 	uint32_t kind;
@@ -167,7 +166,7 @@ static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const c
 		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY)); /* barrier entry-acquire */
 		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, length) != 0) continue;
 		ft_fence(); /* barrier entry-fence */
-		/* If it has changed since, the counter of that name was removed. */
+		/* If the identity has changed, the counter with this name was removed meanwhile. */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
 		out->index = number * FT_SEG_COUNTERS + slot;
 		out->generation = (uint32_t)identity;

@@ -34,8 +34,8 @@ typedef struct ft_value {
 /* One counter, resolved. Fields are private. */
 typedef struct ft_counter {
 	const uint64_t *seq;
-	const uint64_t *current; /* the value in the copy (slot) that is current under last */
-	uint64_t last;           /* the sequence word of the last whole read */
+	const uint64_t *current; /* the value in the copy (slot) that last makes current */
+	uint64_t last;           /* the sequence word of the last read; 0: take the plain form */
 	const uint64_t *values;  /* the value in copy (slot) 0 */
 	size_t copy_words;       /* from there to the value in copy (slot) 1 */
 	const uint64_t *identity;
@@ -47,7 +47,7 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out);
 FT_API int ft_load(ft_counter *c, ft_value *out);
 
 #ifndef FLOWTALLY_SHARED
-/* Loads the three words of a value, each on its own. */
+/* Loads the three words of a value, one by one: they may belong to two publishes. */
 static inline ft_value ft_triple(const uint64_t *p) {
 	ft_value v;
 	v.packets = ft_relaxed(p + FT_VAL_PACKETS / 8);
@@ -56,25 +56,28 @@ static inline ft_value ft_triple(const uint64_t *p) {
 	return v;
 }
 
-/* The plain form. It takes nothing for granted, and keeps the words that ft_load needs. */
+/* The plain form. It checks everything, and notes what the quick form of ft_load needs. */
 __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
 	c->last = 0;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(c->seq); /* barrier read-acquire */
-		/* Giving the file up stores the mark before it moves the sequence word on. */
+		/* The writer gives the file up by storing this mark before it moves seq. We load
+		 * them in the other order: if we saw a moved seq, we see the mark. */
 		const int stale = ft_stale(c->replaced);
 		if (stale) return stale;
 		const uint64_t *value = c->values + (s & 1) * c->copy_words;
-		/* Loaded between the two loads of seq. RETIRED is stored before the publish that
-		 * raises the epoch: LIVE here means that the copy under s is not of a later user
-		 * of the slot. (barrier identity-acquire, idle: read-fence orders the load too.) */
+		/* A removal stores RETIRED before the publish that raises the epoch in seq. We
+		 * have loaded seq with acquire. So LIVE here, of our generation, proves that the
+		 * copy under s does not belong to the slot's next counter.
+		 * (barrier identity-acquire, idle: read-fence orders this load before the second
+		 * one of seq.) */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
 		const ft_value v = ft_triple(value);
 		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(c->seq) != s) continue;
 		c->current = value;
-		/* A saturated epoch no longer tells a removal. So 0 is kept, which no published
-		 * word is, and every read takes the plain form. */
+		/* A saturated epoch no longer tells of removals, so every read must take the
+		 * plain form. No published word is 0. */
 		c->last = s >> FT_EPOCH_SHIFT == FT_EPOCH_MAX ? 0 : s;
 		*out = v;
 		return FT_OK;
@@ -108,9 +111,9 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 }
 
 FT_API int ft_load(ft_counter *c, ft_value *out) {
-	/* The quick form. The words are of publish c->last or later, because an earlier read
-	 * has loaded c->last with acquire. If the sequence word has not moved since, no write
-	 * into this copy has begun, and no counter of the block was removed. */
+	/* The quick form. An earlier read has loaded c->last with acquire, so the words are
+	 * of publish c->last or later. If seq still is c->last after the fence, the writer has
+	 * not begun to overwrite this copy, and has removed no counter of the block. */
 	const ft_value v = ft_triple(c->current);
 	ft_fence(); /* barrier quick-fence */
 	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {

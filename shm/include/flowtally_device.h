@@ -12,18 +12,18 @@
  *
  * Promises (docs/reading.md)
  *
- *   - Each total is true, however often the device's word came round.
- *   - The two are no pair: the device writes them one by one. It does not store when,
- *     so there is no sample time.
- *   - A slot that was given to another counter is never read in the name of this
- *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE if the counter goes on without a device.
- *     Its ordinary value (ft_load) always goes on.
- *   - A mirror that grows, or is given up, does not move the words: an ft_device goes on
- *     until the segment ends or the slot is taken from the counter.
+ *   - Each total is correct, however often the device's word has wrapped around.
+ *   - The two totals need not belong to one instant, because the device writes them one
+ *     by one. There is no sample time, because the device does not store one.
+ *   - ft_device_load never returns the words of another counter. If the slot changed
+ *     hands, it returns FT_ERR_GONE, or FT_ERR_NO_DEVICE if the counter continues without
+ *     a device. Its ordinary value (ft_load) is always available.
+ *   - An ft_device keeps working while the mirror grows, and after it was made anew,
+ *     because the words do not move. It ends with the segment or the slot.
  *
- * Threads: an ft_device_segment and an ft_device may be used by any number. An
- * ft_device borrows from the segment and from the reader's mapping: stop using it before
- * ft_device_close, and before ft_close or an ft_follow that opens another file.
+ * Threads: any number may use one ft_device_segment or ft_device. An ft_device borrows
+ * from the segment and from the reader's mapping: stop using it before ft_device_close,
+ * and before ft_close or an ft_follow that opens another file.
  */
 #ifndef FLOWTALLY_DEVICE_H
 #define FLOWTALLY_DEVICE_H
@@ -40,7 +40,7 @@ typedef struct ft_device_segment {
 	size_t size;
 	uint64_t generation;
 	uint32_t slots;
-	int mapped;               /* 0 when it was in memory already */
+	int mapped;               /* 0: by ft_device_open_memory */
 	struct ft_guarded *guard; /* NULL without ft_guard_sigbus */
 } ft_device_segment;
 
@@ -49,7 +49,7 @@ typedef struct ft_device {
 	const unsigned char *slot;
 	const uint64_t *ended;    /* of the segment */
 	const uint64_t *identity; /* of the entry */
-	uint64_t seq;             /* under which the slot serves the counter */
+	uint64_t seq;             /* the slot's seq as long as it serves the counter */
 	ft_handle handle;
 } ft_device;
 
@@ -95,19 +95,25 @@ enum {
 #ifndef FLOWTALLY_SHARED
 /* ---- order ---------------------------------------------------------------
  *
- * A total is seen and the distance that the word has moved since. First seen is loaded,
- * with acquire, then the word. The writer computed seen from the word that it had read, so
- * the word loaded here is that one or a later one. Then seen is loaded again, behind the
- * acquire of the word. If it is unchanged, the word was loaded while the writer kept it
- * within one round of seen. Last, behind a fence, comes seq: the writer makes it even
- * before it stores the numbers of the slot's next counter, and odd after them. */
+ * A total is seen plus the distance that the word has moved since.
+ *
+ * Load seen with acquire, then the word. The writer computed seen from a word that it had
+ * read before, so the word loaded here is that one or a later one.
+ *
+ * Then load seen again. The load of the word was an acquire, so this one comes after it on
+ * arm64 too. If seen has not changed, the word was within one round of seen, because the
+ * writer stores a new seen in each quarter of a round.
+ *
+ * Last, after a fence, load seq. The writer makes it even before it stores the numbers of
+ * the slot's next counter, and odd after them. So if seq has not changed, all that was
+ * loaded belongs to this counter. */
 
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
 	memset(s, 0, sizeof *s);
 	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
 	if (size < FT_DEVICE_HEADER_SIZE) return FT_ERR_TRUNCATED;
-	/* Copied once: the copy is checked and used, and the header not read again. The
-	 * checksum covers the version, which the writer stores last. */
+	/* Copy the header once, then check and use only the copy: a hostile owner may change
+	 * the file at any time. The checksum covers the version, which the writer stores last. */
 	uint64_t words[FT_DEV_CHECKSUM / 8 + 1];
 	for (size_t i = 0; i < sizeof words / 8; i++) words[i] = ft_u64((const unsigned char *)base, 8 * i);
 	const unsigned char *p = (const unsigned char *)words;
@@ -188,12 +194,12 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 		if (serves && device > s->slots) return FT_ERR_CORRUPT;
 		const unsigned char *slot = s->base + FT_DEVICE_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
 		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ)); /* barrier slot-given-acquire */
-		/* Loaded behind seq: once the mirror is given up, only the next mirror's catalogue
-		 * says which counter has the slot. */
+		/* Load the mark after seq. If the mirror was given up before, this catalogue is out
+		 * of date, and only the next mirror's says which counter has the slot. */
 		const int stale = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
 		if (stale) return stale;
-		/* The entry named the slot before seq was loaded, and names it now: under this seq
-		 * the slot was never another counter's. */
+		/* The entry named the slot before we loaded seq, and still names it. So as long as
+		 * the slot has this seq, it serves no other counter. */
 		ft_fence();
 		if (ft_relaxed(entry_seq) != current || ft_relaxed(identity) != ft_live_identity(h.generation)) continue;
 		if (ft_u64(r->base, FT_HDR_DEVICE_GENERATION) != generation) continue;
@@ -219,8 +225,8 @@ static inline int ft_device_total(const unsigned char *slot, size_t which, uint6
 		if (ft_acquire(seen) != from) continue;
 		const uint64_t limit = ft_u64(slot, FT_DSL_MAX_VALUE), shift = ft_u64(slot, FT_DSL_SHIFT + 8 * which);
 		if (now > limit || shift > limit) return FT_ERR_CORRUPT;
-		/* Words count modulo limit + 1. For the largest limit that is 2^64, and so 0
-		 * here: then the arithmetic of uint64_t wraps at the right place by itself. */
+		/* Words count modulo limit + 1. For the largest limit that is 2^64, which
+		 * overflows to 0 here, and uint64_t wraps around at the right place by itself. */
 		const uint64_t modulus = limit + 1;
 		uint64_t then = from + shift;
 		if (modulus != 0) {
@@ -237,8 +243,8 @@ FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *e
 	uint64_t ok = 0, failed = 0;
 	int err = ft_device_total(d->slot, 0, &ok);
 	if (!err) err = ft_device_total(d->slot, 1, &failed);
-	/* Behind the words: if the slot serves the counter now, the words were the counter's
-	 * when they were read (barrier device-fence). */
+	/* Look at the slot after the words: if it still serves the counter, the words were the
+	 * counter's when we loaded them (barrier device-fence). */
 	ft_fence();
 	if (ft_relaxed(ft_word(d->slot, FT_DSL_SEQ)) != d->seq || ft_acquire(d->ended) != 0)
 		return ft_acquire(d->identity) != ft_live_identity(d->handle.generation) ? FT_ERR_GONE : FT_ERR_NO_DEVICE;

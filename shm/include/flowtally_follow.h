@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_follow.h: a mirror by its name, and counters by theirs, over restarts of the
- * writer and over files that are made anew.
+ * flowtally_follow.h: opening a mirror and its counters by name, and following them over
+ * restarts of the writer and over files made anew.
  *
  *     ft_reader r;
  *     ft_named web;
@@ -13,14 +13,13 @@
  *         err = ft_named_load(&r, &web, &v);    as often as values are wanted
  *     }
  *
- * Growth needs no call, and a writer that restarts goes on with the file. Call ft_follow
- * for a file that is made anew, as after somebody removed it, or with another layout. The
- * writer marks the old file if it can (FT_ERR_STALE). ft_follow notices the other cases
- * too, by the inode that has the name. Until then values stand still, which their sample
- * times show.
+ * Growth needs no call, and a writer that restarts continues with the same file. ft_follow
+ * is for a file made anew, for example after somebody removed it. The writer marks the old
+ * file if it can (FT_ERR_STALE). If it could not, ft_follow sees that another inode has
+ * the name. Until then values do not change, and their sample times grow old.
  *
- * ft_follow is for one thread, while no other uses r, as ft_open is. No other file can
- * get the inode meanwhile, because r keeps its file open.
+ * Like ft_open, ft_follow must not run while another thread uses r. Comparing inodes is
+ * safe, because r keeps its file open, so no other file can get the same inode.
  */
 #ifndef FLOWTALLY_FOLLOW_H
 #define FLOWTALLY_FOLLOW_H
@@ -32,29 +31,28 @@
 extern "C" {
 #endif
 
-/* A counter by its name. It belongs to one thread at a time, and to its reader until
- * ft_close. Fields are private. */
+/* A counter by its name. Use it from one thread at a time, with the reader it was opened
+ * with. Fields are private. */
 typedef struct ft_named {
 	char name[64];
 	ft_counter counter;
-	uint64_t turn; /* of the reader when the name was found; 0: not found */
+	uint64_t turn; /* the reader's turn when the name was found; 0: not found */
 } ft_named;
 
 /* Opens the mirror of an instance (NULL: "default") where ft_locate finds it. */
 FT_API int ft_open_instance(ft_reader *r, const char *instance, const ft_options *options);
 
-/* Compares the inode that has the name of r now with the one that is open, and opens the
- * other file if they differ. FT_OK: they do not. FT_FOLLOWED: r is of another file;
- * counters, snapshots, cursors and handles of before must not be used any more, but an
- * ft_named goes on. Below 0: r is as it was; FT_ERR_STALE: the file was given up, and no
- * other has its name yet. */
+/* Opens the file that has the name of r now, unless it is the open one. FT_OK: it is.
+ * FT_FOLLOWED: r is of another file now. Do not use older counters, snapshots, cursors and
+ * handles any more; an ft_named keeps working. Below 0: r is as it was. FT_ERR_STALE: the
+ * file was given up, and no other has its name yet. */
 FT_API int ft_follow(ft_reader *r);
 
-/* FT_ERR_NO_COUNTER: no live counter has the name; ft_named_load looks again.
- * FT_ERR_ARGUMENT: no counter can have that name. */
+/* FT_ERR_NO_COUNTER: no live counter has the name. *out is usable all the same, because
+ * ft_named_load looks again. FT_ERR_ARGUMENT: no counter can have that name. */
 FT_API int ft_named_open(const ft_reader *r, const char *name, ft_named *out);
-/* As ft_load. Looks the name up again in another file, and when the counter that had it
- * was removed. */
+/* Like ft_load. It looks the name up again in another file, and after the counter that
+ * had it was removed. */
 FT_API int ft_named_load(const ft_reader *r, ft_named *n, ft_value *out);
 
 #ifndef FLOWTALLY_SHARED

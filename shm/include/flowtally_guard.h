@@ -3,23 +3,22 @@
  * flowtally_guard.h: surviving a mirror that is cut short.
  *
  * Only the file's owner can cut off pages that a reader maps, and a writer never does.
- * A load from a page that was cut off raises SIGBUS, as for every mapped file.
+ * As for every mapped file, a load from such a page raises SIGBUS.
  *
- * A program that must survive even that calls ft_guard_sigbus before it opens mirrors.
- * The handler puts a page of zeros in the place of the lost one, so that its values
- * read as never sampled. From then on ft_get_status, ft_lookup, ft_get_entry,
- * ft_snapshot_take, ft_cursor_next and ft_wait return FT_ERR_TRUNCATED. ft_load does
- * not check for it, because it is for hot paths.
+ * A program that must survive that should call ft_guard_sigbus before it opens mirrors.
+ * The handler then replaces the lost page by a page of zeros, whose values read as never
+ * sampled. From then on ft_get_status, ft_lookup, ft_get_entry, ft_snapshot_take,
+ * ft_cursor_next and ft_wait return FT_ERR_TRUNCATED. ft_load does not check for it,
+ * because it is for hot paths.
  *
- * The handler reads a list of mappings. An element of the list is never freed: it is
- * taken by compare-and-swap, given back, and taken again. base is stored before size
- * (release), and the handler loads size first (acquire). The handler calls mmap(2),
- * which is a bare system call, and keeps errno. It hands every other SIGBUS to the
- * handler that was installed before it. A program that installs a handler of SIGBUS
- * of its own later replaces this one.
+ * A signal handler must not lock or allocate. So the handler reads a list of mappings
+ * whose elements are never freed: a reader takes one by compare-and-swap, and gives it
+ * back. A reader stores base first, then size with release; the handler loads size with
+ * acquire, then base. So if it sees a size, it sees its base, on arm64 too. The handler
+ * calls only mmap(2), and restores errno. It passes every other SIGBUS to the handler
+ * installed before. If a program installs its own handler later, that one replaces this.
  *
- * ft_guard_sigbus may be called from any thread. The other functions are for the other
- * headers.
+ * Any thread may call ft_guard_sigbus. The other functions are for the other headers.
  */
 #ifndef FLOWTALLY_GUARD_H
 #define FLOWTALLY_GUARD_H
@@ -31,9 +30,8 @@
 extern "C" {
 #endif
 
-/* Makes this process survive a mirror that is cut short. The handler of SIGBUS that it
- * installs guards the mirrors that are opened afterwards, and hands every other SIGBUS
- * on. A second call does nothing. */
+/* Makes this process survive a mirror that is cut short: installs a handler of SIGBUS for
+ * the mirrors to be opened afterwards. A second call does nothing. */
 FT_API int ft_guard_sigbus(void);
 
 #ifndef FLOWTALLY_SHARED

@@ -3,12 +3,13 @@
  * flowtally_history.h: following the published values, record by record.
  *
  * The history is a ring, and the writer waits for no reader. The tail is loaded with
- * acquire, so the records up to it are there. A writer raises the intent before it
- * overwrites a record: the intent, loaded again behind a fence, tells whether the copied
- * record was being overwritten. The cursor counts exactly what it has missed.
+ * acquire, so all records up to it are visible. The writer raises the intent, with a store
+ * fence, before it overwrites a record. So after copying a record, and a load fence, the
+ * intent tells whether the writer may have begun to overwrite it. The cursor counts
+ * exactly what it has missed.
  *
- * An ft_cursor belongs to one thread at a time, and borrows from its reader. No
- * system call, no allocation.
+ * Use an ft_cursor from one thread at a time, and close its reader last. No system
+ * call, no allocation.
  */
 #ifndef FLOWTALLY_HISTORY_H
 #define FLOWTALLY_HISTORY_H
@@ -29,15 +30,15 @@ typedef struct ft_record {
 
 typedef struct ft_cursor {
 	const ft_reader *reader;
-	uint64_t seen; /* position of the record seen last */
-	uint64_t lost; /* records that were overwritten before they were read */
+	uint64_t seen; /* position of the last record read or lost */
+	uint64_t lost; /* records overwritten before they were read */
 } ft_cursor;
 
-/* History: from now on, or from the oldest record that is there. */
+/* Starts with the next record to be written, or with the oldest one in the ring. */
 FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest);
-/* The next record, or FT_EMPTY. c->lost is the number of records that were missed so
- * far. FT_ERR_STALE comes in the place of FT_EMPTY: the last records of a file that was
- * given up are still read. */
+/* The next record, or FT_EMPTY. c->lost is the number of records missed so far. In a file
+ * that was given up, the last records can still be read; FT_ERR_STALE follows them in place
+ * of FT_EMPTY. */
 FT_API int ft_cursor_next(ft_cursor *c, ft_record *out);
 
 #ifndef FLOWTALLY_SHARED
@@ -52,7 +53,7 @@ FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
 	return ft_still(r);
 }
 
-/* Counts the records that were overwritten before they were read, and moves behind them. */
+/* Counts the records that were overwritten before they were read, and skips them. */
 static inline int ft_cursor_lapped(ft_cursor *c, uint64_t intent) {
 	const uint64_t length = c->reader->history_len;
 	if (intent <= length || intent - length <= c->seen) return 0;
@@ -75,7 +76,7 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 			return still ? still : FT_EMPTY;
 		}
 		const uint64_t begun = ft_acquire(intent); /* barrier intent-acquire */
-		/* The tail never falls, and the intent, loaded later, is never behind it. */
+		/* The tail never falls, and is not ahead of an intent loaded after it. */
 		if (last < c->seen || begun < last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_CORRUPT;
 		if (ft_cursor_lapped(c, begun)) {
 			attempts++;
@@ -93,16 +94,16 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 		out->value.sampled_at = ft_i64(p, FT_HIS_TIME);
 		out->cycle = ft_u64(p, FT_HIS_CYCLE);
 		ft_fence(); /* barrier history-read-fence */
-		/* The tail that is loaded next is no older, and not behind c->seen (barrier
-		 * intent-acquire). */
+		/* With acquire, so that the next load of the tail is not older than this intent, and
+		 * the tail not behind c->seen (barrier intent-acquire). */
 		if (ft_cursor_lapped(c, ft_acquire(intent))) {
 			attempts++;
 			continue;
 		}
 		c->seen = number;
-		if (position != number) return FT_ERR_CORRUPT; /* and past it: the next call goes on */
+		if (position != number) return FT_ERR_CORRUPT; /* skip it: the next call continues */
 		if (kind == 0) return FT_OK;
-		/* A record of a later version. To skip it costs no attempt, and ends at the tail. */
+		/* A record of a later version: skip it. That is no attempt, and ends at the tail. */
 	}
 	return FT_ERR_BUSY;
 }

@@ -12,20 +12,20 @@
  *
  * Promises (docs/reading.md)
  *
- *   - A total includes each packet that was counted before the call; packets and bytes of
- *     one CPU are of the same packets. It is at least every value of the counter that the
+ *   - A total includes every packet counted before the call, and the bytes of exactly
+ *     those packets on each CPU. It is never less than a value of the counter that the
  *     thread has read before, from the mirror or here.
  *   - ft_live makes no system call, allocates nothing and waits for no process.
- *   - A slot that was given to another counter is never read in the name of this one:
- *     FT_ERR_GONE, or FT_ERR_NO_LIVE if the counter is counted elsewhere. If its slot
- *     changes ft_live finds the new one. After FT_ERR_NO_LIVE attach again once the
- *     catalogue has changed, and open again if that fails too: the writer may have
- *     another map. The ordinary value (ft_load) always goes on.
+ *   - ft_live never returns the count of another counter. If the counter gets another
+ *     slot, ft_live finds it. If the counter was removed, the result is FT_ERR_GONE; if it
+ *     is counted elsewhere, FT_ERR_NO_LIVE. In the second case attach again once the
+ *     catalogue has changed, and if that fails too, open again: the writer may have
+ *     another map. The ordinary value (ft_load) is always available.
  *
- * Threads: an ft_live_map may be used by any number, an ft_live_counter by one at a time.
- * It borrows from the map and the reader: stop using it before ft_live_close, ft_close,
- * and an ft_follow that opens another file. Linux only; elsewhere ft_live_open returns
- * FT_ERR_NO_LIVE.
+ * Threads: any number may use one ft_live_map, but only one at a time an ft_live_counter.
+ * That one borrows from the map and the reader: stop using it before ft_live_close,
+ * ft_close, and an ft_follow that opens another file. Linux only; elsewhere ft_live_open
+ * returns FT_ERR_NO_LIVE.
  */
 #ifndef FLOWTALLY_LIVE_H
 #define FLOWTALLY_LIVE_H
@@ -43,7 +43,7 @@ typedef struct ft_live_map {
 	size_t size;
 	size_t stride; /* bytes from one CPU's slots to the next one's */
 	uint32_t id, cpus, counters;
-	int mapped; /* 0 when it was in memory already */
+	int mapped; /* 0: the caller owns the memory */
 } ft_live_map;
 
 /* The slots of one counter. Fields are private. */

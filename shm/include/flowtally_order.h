@@ -8,19 +8,20 @@
  *
  * (ft_load has done its acquire in an earlier read.)
  *
- * The acquire keeps the words from being loaded before s: they are of publish s or
- * later. A writer that begins to overwrite them has stored a newer sequence word (or
- * the intent) first, with a store fence between. The load fence keeps the second load
- * of seq behind the words: if a word came from an overwrite, the second load sees the
- * newer sequence word, and differs from s.
+ * The acquire orders the first load of seq before those of the words, so they are of
+ * publish s or later. Before a writer overwrites them, it stores a newer sequence word
+ * (or the intent), then a store fence. The load fence orders the words before the
+ * second load of seq. So if a word comes from an overwrite, the second load finds the
+ * newer sequence word, and the reader tries again.
  *
- * On arm64 that takes LDAR and DMB ISHLD. A load-acquire for the second load would not
- * do: it holds back the loads after it, not those before it. On amd64, where loads stay
- * in order, neither costs an instruction.
+ * On arm64 this takes LDAR and DMB ISHLD. A load-acquire as the second load would not
+ * replace the fence, because it orders only the accesses after it: it could itself
+ * overtake the loads of the words. amd64 keeps loads in order, so neither the acquire
+ * nor the fence is an instruction there. Both still restrain the compiler.
  *
  * The words themselves are loaded atomically (relaxed), so that no compiler splits or
- * repeats a load. Entries and whole copies are taken by memcpy, which is in order with
- * the fence too. A torn copy is thrown away before anything looks at it.
+ * repeats a load. Entries and whole copies are copied by memcpy, which the fence orders
+ * too. A copy may be torn, so it must not be used before the second load of seq.
  *
  * From any thread: nothing here stores to the file.
  */
@@ -33,7 +34,7 @@
 extern "C" {
 #endif
 
-/* How often a call tries while the writer changes the words. Then it returns FT_ERR_BUSY. */
+/* Tries of a call whose words the writer keeps changing. After them it returns FT_ERR_BUSY. */
 enum { FT_ATTEMPTS = 64 };
 
 static inline uint64_t ft_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
@@ -51,7 +52,7 @@ static inline uint32_t ft_u32(const unsigned char *p, size_t offset) {
 	return __atomic_load_n((const uint32_t *)(const void *)(p + offset), __ATOMIC_RELAXED);
 }
 
-/* Copies a string field of size bytes, and ends it with a NUL whatever the file holds. */
+/* Copies a string field of size bytes. The result ends with a NUL, even if the field does not. */
 static inline void ft_string(char *to, const unsigned char *from, size_t size) {
 	memcpy(to, from, size);
 	to[size - 1] = 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_snapshot.h: reading many counters at once, of one poll cycle if the
- * writer leaves the time.
+ * flowtally_snapshot.h: reading many counters at once, all of one poll cycle unless the
+ * writer is too fast.
  *
- * cycle_done is loaded with acquire first: all values of that cycle k are there. A block
- * has two copies, and the one of cycle k is taken as long as it is there. If that is the
- * copy that is not current, the intent shows afterwards that no publish into it has
- * begun. Copies of one parity lie side by side. So a run of blocks is copied in one
- * piece, and checked block by block afterwards; a block that changed meanwhile is copied
- * again by itself. The labels of a snapshot say whether its values are of one cycle, and
- * otherwise how far apart they are.
+ * A snapshot first loads cycle_done with acquire, so all values of that cycle k are
+ * visible. A block has two copies, and the snapshot takes the one of cycle k if it still
+ * exists. If that is not the current one, the intent must prove afterwards that no
+ * publish into it has begun. Copies of one parity are adjacent in memory, so a run of
+ * blocks is copied in one piece, and each block is checked afterwards. A block that
+ * changed meanwhile is copied again by itself. The labels of a snapshot say whether its
+ * values are of one cycle, and otherwise how far apart they are.
  *
- * ft_snapshot_open allocates memory for the segments that are there. ft_snapshot_take
- * maps and allocates once for each segment that has come since. Apart from that, take
- * and get allocate nothing and make no system call.
+ * ft_snapshot_open allocates memory for the existing segments. ft_snapshot_take maps and
+ * allocates once for each new segment. Apart from that, take and get allocate nothing
+ * and make no system call.
  *
- * An ft_snapshot belongs to one thread at a time, and borrows from its reader.
+ * Use an ft_snapshot from one thread at a time, and close it before its reader.
  */
 #ifndef FLOWTALLY_SNAPSHOT_H
 #define FLOWTALLY_SNAPSHOT_H
@@ -33,7 +33,7 @@ typedef struct ft_snapshot {
 
 	const ft_reader *reader;       /* private from here on */
 	struct ft_snapshot_part **parts; /* one for each segment; NULL: no counter in the segment */
-	int all;                       /* of all counters, those of segments to come too */
+	int all;                       /* of all counters, including those of future segments */
 } ft_snapshot;
 
 /* Prepares snapshots of the counters of n handles, or of all (handles NULL). After a
@@ -47,7 +47,7 @@ FT_API void ft_snapshot_close(ft_snapshot *s);
 /* The copy of one segment: its blocks, or its records. */
 struct ft_snapshot_part {
 	uint32_t kind;
-	uint32_t got;                       /* blocks or records from here on were not taken */
+	uint32_t got;                       /* number of blocks or records taken */
 	uint64_t want[FT_SEG_COUNTERS / 64]; /* a bit for each block, or for each record */
 	unsigned char *copies;
 	struct ft_snapshot_record *records;
@@ -132,16 +132,16 @@ static inline const unsigned char *ft_copy_at(const unsigned char *segment, size
 	return segment + FT_SEG_COPIES + (copy * (FT_SEG_COUNTERS / FT_BLK_LEN) + block) * FT_CPY_SIZE;
 }
 
-/* Which copy of a block to take: if between, the current one. Otherwise the one of cycle
- * k, or the current one if that is lost. */
+/* Chooses the copy of a block to take: between two cycles the current one, otherwise the
+ * one of cycle k, or the current one if that is lost. */
 static inline struct ft_snapshot_look ft_snapshot_choose(const unsigned char *segment, size_t block, uint64_t k, int between) {
 	const uint64_t *intent = ft_word(segment, FT_SEG_INTENTS + block * FT_LINE_SIZE);
 	struct ft_snapshot_look look;
 	look.word = ft_word(segment, FT_SEG_SEQS + block * FT_LINE_SIZE);
 	look.seq = ft_acquire(look.word); /* barrier read-acquire */
 	look.copy = look.seq & 1;
-	/* The copy that is not current is intact while no publish has begun since seq. Then it
-	 * is lost, and for ever if the writer is killed in that publish. */
+	/* The other copy does not change until the next publish begins, which the intent
+	 * announces first. Then it is lost, and stays lost if the writer is killed there. */
 	if (!between && ft_u64(ft_copy_at(segment, look.copy, block), FT_CPY_CYCLE) > k &&
 	    ft_u64(ft_copy_at(segment, !look.copy, block), FT_CPY_CYCLE) == k && ft_relaxed(intent) == look.seq) {
 		look.word = intent;
@@ -160,9 +160,8 @@ static inline int ft_snapshot_block(const unsigned char *segment, size_t block, 
 	return FT_ERR_BUSY;
 }
 
-/* Copies the wanted blocks up to high: in one piece those that follow one another with
- * copies side by side. between: no cycle after k has begun, so that every current copy is
- * of k or before. */
+/* Copies the wanted blocks below high, each run of adjacent copies in one piece. between:
+ * no cycle after k has begun, so every current copy is of k or before. */
 static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want, size_t high, uint64_t k, int between,
 				     unsigned char *to) {
 	struct ft_snapshot_look looks[FT_SEG_COUNTERS / FT_BLK_LEN];
@@ -178,7 +177,7 @@ static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want
 		ft_fence(); /* barrier read-fence */
 		for (; first < end; first++) {
 			unsigned char *copy = to + first * FT_CPY_SIZE;
-			/* If it was published in a cycle that has begun since, the copy of k may be there. */
+			/* If a cycle has begun since and published this copy, the other one may be of k. */
 			const int later = between && ft_u64(copy, FT_CPY_CYCLE) > k;
 			if (!later && ft_relaxed(looks[first].word) == looks[first].seq) continue;
 			const int err = ft_snapshot_block(segment, first, k, copy);
@@ -197,8 +196,9 @@ static inline int ft_snapshot_copy_record(const ft_reader *r, const unsigned cha
 		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(ft_word(p, FT_REC_SEQ)) != s) continue;
 		to->epoch = s >> FT_EPOCH_SHIFT;
-		/* The cycle is the largest number up to cycle_begun with that low half: loaded
-		 * after the record, cycle_begun is not below the record's cycle. */
+		/* The record has only the low half of its cycle, which is the latest cycle up to
+		 * cycle_begun with that half. cycle_begun must be loaded after the record: then it
+		 * is at least the record's cycle. */
 		const uint64_t begun = ft_u64(r->base, FT_HDR_CYCLE_BEGUN);
 		*cycle = begun - (uint32_t)((uint32_t)begun - low);
 		return FT_OK;
@@ -258,18 +258,17 @@ FT_API int ft_snapshot_take(ft_snapshot *s) {
 	return still ? still : err;
 }
 
-/* The value that the snapshot holds for h; absent (sampled_at 0) when the
- * counter was added, or first published, only later. FT_ERR_GONE: the counter
- * was removed, before the snapshot or since. FT_ERR_NO_COUNTER: it is not among
- * the handles that the snapshot was opened for. */
+/* Returns the value of h in the snapshot; absent (sampled_at 0) if the counter was added,
+ * or first published, after it. FT_ERR_GONE: the counter was removed, before the snapshot
+ * or since. FT_ERR_NO_COUNTER: it is not among the handles given to ft_snapshot_open. */
 FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	const ft_reader *r = s->reader;
 	const unsigned char *e;
 	memset(out, 0, sizeof *out);
 	const int missing = ft_entry_at(r, h.index, &e);
 	if (missing) return missing;
-	/* LIVE with the generation of h before and after the load: born is of h, because the
-	 * generation never comes back. (barrier entry-acquire) */
+	/* Check for LIVE of our generation before and after loading born: then born is h's,
+	 * because a generation never returns. (barrier entry-acquire) */
 	if (ft_acquire(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 	const uint64_t born = ft_u64(e, FT_ENT_BORN);
 	ft_fence(); /* barrier entry-fence */
@@ -294,7 +293,7 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 		v = part->records[slot].value;
 	}
 	if (epoch >= FT_EPOCH_MAX) return FT_ERR_WORN;
-	/* Otherwise the slot was freed and given to h after the copy was made. */
+	/* Otherwise the copy is older than h: the value is of the slot's last counter. */
 	if (born <= epoch) *out = v;
 	return FT_OK;
 }

@@ -2,11 +2,11 @@
  *
  * flowtally_status.h: the state of a mirror's writer, and how full the mirror is.
  *
- * The words are loaded one by one, so they are of about the same moment and no more.
- * Two are loaded with acquire: the values of cycle cycle_done, and the catalogue after
- * catalogue_changes changes, are there for the loads that follow. A writer is alive
- * while its state is BOOT or RUN, its heartbeat not older than two periods, and the
- * file not given up; nothing that it leaves undone holds up a reader.
+ * The words are loaded one by one, so they belong only roughly to one moment. Two are
+ * loaded with acquire: later loads see all values of cycle cycle_done, and the catalogue
+ * after catalogue_changes changes. A writer is alive if its state is BOOT or RUN, its
+ * heartbeat at most two periods old, and the file not given up. A reader never waits for
+ * a writer, dead or alive.
  *
  * From any thread, with no system call.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_wait.h: sleeping until a counter of a mirror has reached a count.
+ * flowtally_wait.h: sleeping until a counter of a mirror reaches a count.
  *
  *     ft_value v;
  *     int err = ft_wait(&r, h, 1000000, 5000000000, &v);   five seconds at most
@@ -8,12 +8,12 @@
  *
  * Promises (docs/mirror-format.md, section 9)
  *
- *   - No wake is missed, and none is too early: FT_OK means that the waiter saw the
+ *   - No wake is missed, and none is too early. FT_OK means that the waiter saw the
  *     threshold reached, FT_ERR_TIMEOUT that the time is over.
- *   - A waiter writes nothing. It sleeps on a word of NAME.wait, which it maps
- *     read-only, as it does the mirror. A process that may not read that file (its group
- *     may) sleeps for the length of a poll cycle, and looks: ft_wakeable tells.
- *   - Signals do not end a wait, and it never outlasts the writer: FT_ERR_NOT_ALIVE.
+ *   - A waiter writes nothing. It sleeps on a word of NAME.wait, which it maps read-only
+ *     like the mirror. A process that may not read that file (its group may) sleeps for a
+ *     poll cycle and looks again. Call ft_wakeable to know.
+ *   - Signals do not end a wait. The death of the writer does: FT_ERR_NOT_ALIVE.
  *
  * Threads: any number may wait on one reader. Linux (futex(2)); elsewhere a
  * waiter looks once per cycle.
@@ -32,26 +32,25 @@ extern "C" {
 #endif
 
 /* Sleeps until the first value of the counter (packets, or completions) is at
- * least threshold; *out is the value then, or the last one seen when it ends
- * otherwise. A value that was never sampled reaches no threshold, not even 0.
- * timeout_ns below 0: no time-out; 0: only looks.
+ * least threshold. *out is that value, or after an error the last one seen. A
+ * counter that was never sampled reaches no threshold, not even 0. timeout_ns
+ * below 0 means no time-out; 0 means not to sleep.
  *
  * FT_ERR_TIMEOUT. FT_ERR_COMPLETION: the counter is of kind "completion", and its
- * second value (completions in error) differs from the value at the call; that the
- * threshold is reached comes first. FT_ERR_GONE: the counter was removed.
+ * second value (completions in error) differs from the value at the call. If the
+ * threshold is reached too, the result is FT_OK. FT_ERR_GONE: the counter was removed.
  * FT_ERR_NOT_ALIVE: the writer ended, or has given no sign of life for two heartbeat
  * periods. FT_ERR_STALE: the writer gave the file up (ft_follow). */
 FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out);
 
-/* Sleeps until the counter shows other numbers than since, which the caller read before:
- * so no change between that read and the call is missed. A new sample of the same
- * numbers is no change; the first sample is one. Results as above, but for
- * FT_ERR_COMPLETION. */
+/* Sleeps until the counter differs from since, a value that the caller read before. So
+ * it misses no change between that read and the call. A new sample of equal numbers is
+ * no change; the first sample is one. Results as above, except FT_ERR_COMPLETION. */
 FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out);
 
-/* FT_OK: the writer wakes the waiters on r. Else they look once per poll cycle (at most
- * a thousand times a second), because FT_ERR_NO_WAKE: the writer wakes no waiters, or r
- * was attached; another: NAME.wait cannot be opened. */
+/* FT_OK: the writer wakes waiters on r. After any error they look once per poll cycle
+ * instead, at most a thousand times a second. FT_ERR_NO_WAKE: the writer wakes no waiters,
+ * or r was attached. Other errors: NAME.wait cannot be opened. */
 FT_API int ft_wakeable(const ft_reader *r);
 
 #ifndef FLOWTALLY_SHARED
@@ -72,7 +71,7 @@ enum {
 
 enum {
 	FT_FUTEX_WAIT_BITSET = 9,     /* until a time of CLOCK_MONOTONIC; shared between processes */
-	FT_LONGEST_SLEEP = 500000000, /* ns: then it looks whether the writer lives */
+	FT_LONGEST_SLEEP = 500000000, /* ns: then a waiter checks whether the writer lives */
 	FT_SHORTEST_NAP = 1000000     /* ns, where no writer wakes */
 };
 
@@ -163,8 +162,8 @@ struct ft_waiter {
 	const ft_reader *r;
 	int64_t deadline;
 	struct ft_page page;
-	uint64_t page_of;  /* generation of the writer that it was opened for */
-	int64_t opened_at; /* when that was tried; 0: never */
+	uint64_t page_of;  /* the page is of the writer of this generation */
+	int64_t opened_at; /* the last try to open it; 0: never */
 	uint32_t word, turn;
 	int woken;         /* the writer wakes the sleepers on the page */
 	uint64_t cycle;    /* the cycle that was seen last, to learn the length of a cycle that the header does not tell */
@@ -180,7 +179,7 @@ static inline int ft_wait_watched(const ft_reader *r, const struct ft_page *p) {
 	return ft_acquire(ft_word(p->base, FT_WP_GENERATION)) == ft_acquire(ft_word(r->base, FT_HDR_GENERATION));
 }
 
-/* Loads the page's word, before anything of the mirror, and its turn after it. */
+/* Loads the page's word, then its turn. The caller must load the mirror afterwards. */
 static inline void ft_wait_look(struct ft_waiter *w) {
 	w->woken = 0;
 	if (w->page.base == NULL) return;
@@ -193,8 +192,8 @@ static inline void ft_wait_look(struct ft_waiter *w) {
 	}
 }
 
-/* Opens the page for a waiter whose page wakes nobody: again if the mirror has another
- * writer, and otherwise once in FT_LONGEST_SLEEP. 1: there is a page to look at. */
+/* Opens the page for a waiter whom nobody wakes, if the mirror has another writer, or
+ * otherwise once in FT_LONGEST_SLEEP. 1: w has a page, so look again. */
 static inline int ft_wait_open(struct ft_waiter *w, int64_t now) {
 	const uint64_t generation = ft_u64(w->r->base, FT_HDR_GENERATION);
 	if (w->opened_at != 0 && w->page_of == generation && now - w->opened_at < FT_LONGEST_SLEEP) return 0;
@@ -233,34 +232,36 @@ static inline void ft_wait_nap(int64_t ns) {
 /* Sleeps until the page's word is not the one that was loaded, or it is time to look
  * again.
  *
- * No wake is missed. The waiter: load the word, load the value, compare the word and
- * queue (futex(2), under one lock). The writer: publish, change the word, wake. A
- * value that was not seen was published after the word was loaded, and the word
- * changes after that: the comparison sees it, or the waiter is queued before the wake.
- * Its bit is of the turn, by which a writer wakes many, each once. */
+ * Why no wake is missed: the waiter loads the word, then the value; futex(2) compares the
+ * word again and queues the waiter, under one lock. The writer publishes, changes the
+ * word, then wakes. Suppose the waiter did not see a value. Then it was published after
+ * the waiter loaded the word, and the word changes after that. Either the comparison
+ * sees the change, or the waiter is queued before the wake.
+ *
+ * The bit is that of the turn, so that a writer wakes each of many sleepers once. */
 static inline int ft_wait_sleep(struct ft_waiter *w) {
 	const int64_t now = ft_now();
 	if (now >= w->deadline) return FT_ERR_TIMEOUT;
-	/* A period that is nonsense is held within reason. */
+	/* The period comes from the file, so bound it. */
 	const int64_t period = ft_less(ft_more(ft_i64(w->r->base, FT_HDR_HEARTBEAT_PERIOD), FT_SHORTEST_NAP), FT_LONGEST_SLEEP);
 	const int64_t next = ft_less(ft_wait_pace(w, now, period), w->deadline);
 	if (!w->woken) {
 		if (!ft_wait_open(w, now)) ft_wait_nap(next - now);
-		return FT_OK; /* an opened page's word is loaded before the value */
+		return FT_OK; /* look again: a new page's word must be loaded before the value */
 	}
-	const int64_t until = ft_less(now + period, w->deadline); /* a writer that dies is noticed by looking */
+	const int64_t until = ft_less(now + period, w->deadline); /* a dead writer wakes nobody, so look once a period */
 	switch (ft_futex_wait(w->page.base + FT_WP_WORD, w->word, until, (uint32_t)1 << w->turn % FT_WP_TURNS)) {
 	case 0:
 	case EAGAIN:
 	case ETIMEDOUT:
 	case EINTR: return FT_OK;
-	default: /* there is no futex (sandboxes, other systems), or the page is gone (EFAULT) */
+	default: /* no futex (sandboxes, other systems), or the page was cut short (EFAULT) */
 		ft_wait_nap(ft_less(until - now, FT_SHORTEST_NAP));
 		return FT_OK;
 	}
 }
 
-/* The end of a wait: threshold, or, when since is not NULL, a change. */
+/* What ends a wait: the threshold, or a change if since is not NULL. */
 struct ft_wait_for {
 	uint64_t threshold;
 	const ft_value *since;
@@ -268,7 +269,7 @@ struct ft_wait_for {
 	uint64_t errors; /* at the call */
 };
 
-/* 1: it is there. 0: not yet. A result below 0 ends the waiting. */
+/* 1: reached. 0: not yet. Below 0: an error that ends the wait. */
 static inline int ft_wait_met(const ft_reader *r, ft_handle h, struct ft_wait_for *f, const ft_value *v) {
 	if (f->since)
 		return v->packets != f->since->packets || v->bytes != f->since->bytes ||
@@ -298,8 +299,8 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 	int err = ft_counter_open(r, h, &c);
 	if (err == FT_ERR_BUSY) err = FT_OK; /* it is being published: the loop looks again */
 	while (!err) {
-		/* The word first: a cycle that ends after this changes it. The value last: a
-		 * writer that was dead before has published its last one. */
+		/* Load the word first: a cycle that ends after this changes it. Load the value
+		 * last: a writer that was dead before has published its last one. */
 		ft_wait_look(&w);
 		const int over = ft_wait_over(r);
 		err = ft_load(&c, out);

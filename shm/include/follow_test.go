@@ -37,8 +37,8 @@ func (p *told) want(command, want string) {
 	}
 }
 
-// A file that its writer gave up is read by no function as if it were current, and a
-// counter by its name goes on in the file that has the name then.
+// Once a file is given up, no function may read it as if it were current, and an ft_named
+// continues in the next file of that name.
 func TestCSeesAFileThatWasGivenUp(t *testing.T) {
 	o := shm.Options{Counters: 64, History: 16, HeartbeatPeriod: patience}
 	path, w := newMirror(t, o)
@@ -76,7 +76,7 @@ func TestCSeesAFileThatWasGivenUp(t *testing.T) {
 	p.want("follow", "-15")
 }
 
-// A file that was removed while no writer lived has no mark: the inode tells.
+// A file removed while no writer lived has no mark, so ft_follow must notice by its inode.
 func TestCFollowsAFileWithoutAMark(t *testing.T) {
 	o := shm.Options{Counters: 64, HeartbeatPeriod: patience}
 	path, w := newMirror(t, o)
@@ -103,8 +103,8 @@ func TestCFollowsAFileWithoutAMark(t *testing.T) {
 	p.want("follow", "0")
 }
 
-// A mirror is found by the name of its instance, and no file that a dead writer left
-// hides the one of a live writer.
+// ft_open_instance finds the mirror of an instance, and prefers that of a living writer to
+// a file left by a dead one.
 func TestCFindsTheInstanceWhoseWriterLives(t *testing.T) {
 	name := fmt.Sprintf("flowtally-c-%d", os.Getpid())
 	user := t.TempDir()

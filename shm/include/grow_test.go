@@ -56,9 +56,9 @@ func (c *crowd) cycle() {
 	c.w.EndCycle(shm.Now())
 }
 
-// A C reader and a Python reader read on while the mirror grows from one segment to
-// sixteen, and make no call for that: each value is whole, and of a cycle that was not
-// over when the read began.
+// A C reader and a Python reader read while the mirror grows from one segment to sixteen,
+// without any call for growth. Each value must be whole, and at least as new as the last
+// cycle completed before the read.
 func TestCAndPythonReadersWhileTheMirrorGrows(t *testing.T) {
 	need.Tool(t, "python3")
 	const segments = 16

@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestInstallOnAFullFileSystem: make install on a file system without room for the files names the room that is missing, and
+// TestInstallOnAFullFileSystemInstallsNothing: make install on a file system without room for the files names the room that is missing, and
 // installs nothing.
-func TestInstallOnAFullFileSystem(t *testing.T) {
+func TestInstallOnAFullFileSystemInstallsNothing(t *testing.T) {
 	need.Root(t)
 	need.Cap(t, "sys_admin")
 	_, args := installTree(t)

@@ -79,7 +79,7 @@ func pkgConfig(t *testing.T, root string, args ...string) []string {
 // below PREFIX. Programs in C11, C17 and C++17 build against that tree and nothing else, from the
 // headers alone and linked to the library, and read the same values as Go. Python reads the same by the
 // library. make uninstall removes all but a configuration that was edited.
-func TestInstall(t *testing.T) {
+func TestInstalledFilesBuildProgramsAndUninstall(t *testing.T) {
 	root, args := installTree(t)
 	t.Run("files", func(t *testing.T) { testInstalledFiles(t, root) })
 	path, w := newMirror(t, shm.Options{Counters: 256, LatencyCounters: 8, History: 32, CoolDown: time.Millisecond})

@@ -130,7 +130,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	run(t, "cc", "-std=c11", "-I.", "-fsyntax-only", path)
 }
 
-// The messages of the socket NAME.words are laid out as in shm/words/words.go.
+// The messages of the socket NAME.words must have the layout of shm/words/words.go.
 func TestMessageOfWordsIsTheSameInC(t *testing.T) {
 	need.Tool(t, "cc")
 	inGo := constantsOf(t, "../words/words.go")

@@ -83,8 +83,8 @@ func exported(t *testing.T) []string {
 	return list
 }
 
-// The library exports the functions that the headers declare, and nothing else. A function that a
-// header declares ahead of its definition is for programs, so FT_API stands before it.
+// The library must export exactly the functions that the headers declare with FT_API. Every function
+// that a header declares before its definition is for programs, so it must have FT_API.
 func TestLibraryExportsWhatHeadersDeclare(t *testing.T) {
 	need.Tool(t, "cc", "nm")
 	text := headers(t)
@@ -99,7 +99,7 @@ func TestLibraryExportsWhatHeadersDeclare(t *testing.T) {
 	}
 }
 
-// A program that is compiled with FLOWTALLY_SHARED calls the library, and holds no code of the reader.
+// A program compiled with FLOWTALLY_SHARED calls the library, and has no code of the reader in it.
 func TestProgramsLinkToTheLibrary(t *testing.T) {
 	need.Tool(t, "cc", "nm")
 	library := buildLibrary(t)

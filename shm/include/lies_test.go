@@ -39,7 +39,7 @@ func lied(t *testing.T, change func(file []byte)) (path string) {
 	return path
 }
 
-// A name ends at its NUL, whatever a liar put behind it.
+// A name ends at its NUL, whatever a hostile writer puts after it.
 func TestCFindsANameThatIsNotPadded(t *testing.T) {
 	path := lied(t, func(file []byte) {
 		at := bytes.Index(file, []byte("c17\x00"))
@@ -59,7 +59,7 @@ func TestCFindsANameThatIsNotPadded(t *testing.T) {
 	}
 }
 
-// A history whose words contradict one another was not read to its end.
+// If the words of a history contradict each other, ft_cursor_next must say so instead of FT_EMPTY.
 func TestCSeesAHistoryThatCannotBe(t *testing.T) {
 	dump := build(t, "dump", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	word := func(file []byte, at int) uint64 { return binary.NativeEndian.Uint64(file[at:]) }

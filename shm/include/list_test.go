@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A program that lists in C finds each flow once, and by its name, while all of them are exchanged.
+// While all flows are being exchanged, a program in C lists each flow exactly once, and finds it by its name.
 func TestCListsDuringExchangesAreWhole(t *testing.T) {
 	program := build(t, "list")
 	path, w := newMirror(t, shm.Options{CoolDown: -1})

@@ -84,9 +84,9 @@ func (k *counted) from(t *testing.T, i int, total uint64) shm.LiveSlot {
 	return s
 }
 
-// C reads the kernel's counts as Go does, while the counter's slot is given to others and its base changes: exactly, or
+// While a counter's slot is given to others and its base changes, C must read the kernel's counts as Go does: exactly, or
 // not at all.
-func TestLiveInC(t *testing.T) {
+func TestCReadsLiveCountsAsGoDoes(t *testing.T) {
 	const total = 600
 	program := sanitized(t, "live")
 	k, m := newCounted(t)

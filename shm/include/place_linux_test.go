@@ -78,9 +78,9 @@ type where struct {
 	InPython string // the path that Python reads; empty: none
 }
 
-// TestPlace: where the writer of a user puts a mirror, and which one a reader finds, in Go, C and Python, on machines that
+// TestReadersFindTheMirrorWhereTheWriterPutIt: where the writer of a user puts a mirror, and which one a reader finds, in Go, C and Python, on machines that
 // differ in their mounts, their users and the files that these have left.
-func TestPlace(t *testing.T) {
+func TestReadersFindTheMirrorWhereTheWriterPutIt(t *testing.T) {
 	need.Cap(t, "sys_admin")
 	need.Root(t)
 	need.Tool(t, "python3")

@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// The reader in Python goes on over a file that was removed while no writer lived, and
-// over one that its writer gave up.
+// The reader in Python follows the name after the file was removed while no writer lived,
+// and after its writer gave it up.
 func TestPythonReaderFollows(t *testing.T) {
 	need.Tool(t, "python3")
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -43,7 +43,7 @@ func TestPythonReaderFollows(t *testing.T) {
 	p.await("web: 4 packets, 6000 bytes, ")
 }
 
-// The core of the reader in Python stays a page: 80 lines of code.
+// The core of the reader in Python must fit a page: 80 lines of code.
 func TestPythonReaderIsSmall(t *testing.T) {
 	text, err := os.ReadFile("../../examples/python-reader/mirror.py")
 	if err != nil {

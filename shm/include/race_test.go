@@ -39,9 +39,9 @@ func race(t *testing.T, program, mode, path string, times int, more ...string) (
 	return out
 }
 
-// Words of the header and of the catalogue that change while a reader opens the file, and
-// afterwards, lead it nowhere: it copies the header once, and uses the copy.
-func TestHeaderRacesInC(t *testing.T) {
+// A hostile writer keeps changing words of the header and of the catalogue, while a reader opens
+// the file and afterwards. The reader must not fault: it copies the header once, and uses the copy.
+func TestCSurvivesAHeaderThatKeepsChanging(t *testing.T) {
 	small, w := newMirror(t, shm.Options{History: 2})
 	h := add(t, w, shm.Entry{Name: "c17"})
 	w.BeginCycle()
@@ -79,13 +79,13 @@ func TestHeaderRacesInC(t *testing.T) {
 	}
 }
 
-// A file that is cut short while every function runs makes results, and no signal, of a
-// program that asked for the guard.
-func TestTruncationRacesInC(t *testing.T) {
+// A file is cut short while each function runs. In a program that called ft_guard_sigbus the
+// function must return, and no signal may end the program.
+func TestCSurvivesTruncationInEveryFunction(t *testing.T) {
 	race(t, racer(t), "cut", raced(t), times.Of(t, "FLOWTALLY_RACE_CUTS", 100, 10))
 }
 
-// Threads that meet a segment at the same time use one mapping of it, and ft_close leaves none.
-func TestThreadsMeetTheSameSegments(t *testing.T) {
+// Threads that meet a new segment at the same time must share one mapping of it, and ft_close must leave none.
+func TestThreadsShareOneMappingOfASegment(t *testing.T) {
 	race(t, racer(t), "meet", raced(t), times.Of(t, "FLOWTALLY_RACE_MEETINGS", 1000, 100))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Two readers in C and two in Go against a writer at full speed: no read is
-// torn, and no value goes back.
-func TestNoTornReads(t *testing.T) {
+// Two readers in C and two in Go run beside a writer at full speed. No read may
+// be torn, and no value may fall.
+func TestNoReadIsTornInCAndGo(t *testing.T) {
 	torn := build(t, "torn")
 	reads, least := uint64(times.Of(t, "FLOWTALLY_TORN_READS", 2e7, 2e7)), 2*time.Second // of all readers together
 	if testing.Short() {
@@ -106,7 +106,7 @@ func readGo(t *testing.T, path string, reads uint64, least time.Duration, handle
 		return ""
 	}
 	defer r.Close()
-	counters := make([]shm.Counter, len(handles))
+	counters := make([]shm.HandleCounter, len(handles))
 	last := make([]uint64, len(handles))
 	for i, h := range handles {
 		if counters[i], err = r.Counter(h); err != nil && !errors.Is(err, shm.ErrBusy) {

@@ -31,10 +31,10 @@ func show(w *shm.Writer, h shm.Handle, v shm.Value) {
 	w.EndCycle(shm.Now())
 }
 
-// Waiters in C and in Go beside the same writer: no wake is missed, and none is
-// too early. A sleep in C is a missed wake when it lasted until it would have
-// looked by itself, and the cycle that it was for had ended before.
-func TestCWaitsBesideGo(t *testing.T) {
+// Waiters in C and in Go run beside one writer. No wake may be missed, and none
+// may be too early. A waiter in C has missed a wake if it slept until its own next
+// look although the cycle that it waited for had ended before.
+func TestCAndGoWaitersMissNoWake(t *testing.T) {
 	const waiters, values = 3, 1 << 22
 	waits, random := 1000, seed.Rand(t)
 	if testing.Short() {
@@ -115,8 +115,8 @@ func waitGo(t *testing.T, path string, h shm.Handle, waits int, seed uint64) {
 	}
 }
 
-// The results of ft_wait and ft_wait_change when the following happens in their sleep.
-func TestCWaitAnswers(t *testing.T) {
+// Each case is something that happens while ft_wait or ft_wait_change sleeps, and the result that it must return.
+func TestCWaitEndsWithTheReasonOfItsEnd(t *testing.T) {
 	program := build(t, "wait", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	const minute = "60000000000"
 	for _, tt := range []struct {

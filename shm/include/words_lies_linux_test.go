@@ -24,10 +24,10 @@ const (
 	cReply     = -32
 )
 
-// TestLyingServerOfWords has a server reply to a program that takes words as no instance replies. The clients in Go and in C
+// TestLyingServerOfWordsIsRefused has a server reply to a program that takes words as no instance replies. The clients in Go and in C
 // refuse the reply with an error that names its cause, keep no descriptor and no mapping, and end the connection. The
 // refusals of an instance have results of their own.
-func TestLyingServerOfWords(t *testing.T) {
+func TestLyingServerOfWordsIsRefused(t *testing.T) {
 	take := build(t, "take", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	good := words.Reply{Number: 1}.Message()
 	edit := func(at int, v byte) []byte {

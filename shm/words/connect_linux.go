@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timeout bounds the connecting to a socket beside a mirror, and each wait for its message.
+// timeout bounds the time to connect to a socket beside a mirror, and each wait for a message from it.
 const timeout = time.Second
 
-// Connect connects to a socket beside a mirror. Every wait on fd is bounded. With an error doing names the step that failed.
-// trusts returns an error if the user at the other end is not trusted.
+// Connect connects to a socket beside a mirror, and bounds every wait on fd. If a step fails, doing says which. Connect calls
+// trusts with the user at the other end, and fails if trusts returns an error.
 func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, err error) {
 	if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
 		return -1, "making a socket", err
@@ -49,9 +49,9 @@ func Connect(path string, trusts func(uid uint32) error) (fd int, doing string, 
 	return fd, "", nil
 }
 
-// Receive receives one message, of size bytes or of one byte more, which says that it is too long. The caller closes fds, the
-// descriptors that came with the message, also beside an error. EMFILE: this process has no room for the descriptor that
-// came.
+// Receive receives one message of at most size bytes. If the message is longer, Receive returns its first size + 1 bytes, so the
+// caller should compare the length. fds are the descriptors that came with it. The caller must close them, even if there is an
+// error. EMFILE: this process has too many open files to receive the descriptor.
 func Receive(fd, size int) (message []byte, fds []int, err error) {
 	message = make([]byte, size+1)
 	control := make([]byte, unix.CmsgSpace(4*4))
@@ -71,14 +71,14 @@ func Receive(fd, size int) (message []byte, fds []int, err error) {
 	return message[:n], fds, err
 }
 
-// CloseAll closes descriptors.
+// CloseAll closes all of fds.
 func CloseAll(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// descriptors returns the descriptors of control messages.
+// descriptors returns the descriptors in control messages. If a message is malformed, it returns those it found as well.
 func descriptors(control []byte) (fds []int, err error) {
 	list, err := unix.ParseSocketControlMessage(control)
 	for i := range list {
@@ -89,8 +89,8 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, err
 }
 
-// uninterrupted repeats a system call as long as signals interrupt it, on a connection whose waits Connect has bounded. The
-// kernel begins a wait anew with each repetition, so uninterrupted bounds them all together.
+// uninterrupted repeats a system call while signals interrupt it. Connect bounds each wait, but the kernel starts that time again
+// with each repetition, and a profiler may send a signal every few milliseconds. So uninterrupted bounds the sum.
 func uninterrupted(call func() error) (err error) {
 	began := time.Now()
 	for err = unix.EINTR; errors.Is(err, unix.EINTR) && time.Since(began) < timeout; {

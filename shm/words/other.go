@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// File is a words file as its writer has it.
+// File is a words file, open for its writer.
 type File struct{}
 
 // NewFile returns errors.ErrUnsupported on this platform.

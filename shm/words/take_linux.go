@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSeals fix the length of a words file for ever.
+// fileSeals make the length of a words file unchangeable.
 const fileSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// File is a words file as its writer has it. Made by NewFile.
+// File is a words file, open for its writer. NewFile makes one.
 type File struct {
 	number uint64
 	f      *os.File // for writing
@@ -29,7 +29,7 @@ type File struct {
 	m      *Mapping
 }
 
-// NewFile makes a words file whose words are 0.
+// NewFile makes a words file with both words 0.
 func NewFile() (_ *File, err error) {
 	fail := func(doing string, err error) (*File, error) {
 		return nil, fmt.Errorf("words file: %s: %w", doing, err)
@@ -46,7 +46,7 @@ func NewFile() (_ *File, err error) {
 		}
 	}()
 
-	// A reader has a descriptor for reading. The mode keeps it from opening the file for writing, through /proc.
+	// A reader gets a read-only descriptor. Without the mode it could open the file again through /proc, for writing.
 	if err := errors.Join(f.f.Truncate(fileSize), f.f.Chmod(0o400)); err != nil {
 		return fail("setting its length and mode", err)
 	}
@@ -71,10 +71,10 @@ func NewFile() (_ *File, err error) {
 	return f, nil
 }
 
-// Number returns the number that names the file in the mirror.
+// Number returns the random number that identifies the file in the mirror.
 func (f *File) Number() uint64 { return f.number }
 
-// Descriptor returns a descriptor of the file. It stays the File's: the caller does not close it.
+// Descriptor returns a descriptor of the file. The File still owns it: do not close it.
 func (f *File) Descriptor(writable bool) *os.File {
 	if writable {
 		return f.f
@@ -95,8 +95,8 @@ func (f *File) Close() {
 	}
 }
 
-// mapFile maps a descriptor that the socket handed out. It refuses a file without the seals of its length: with them no
-// access to the mapping can fault.
+// mapFile maps a descriptor received from the socket. It refuses a file whose length is not sealed: somebody could cut it short,
+// and an access to the mapping would fault.
 func mapFile(fd int, writable bool) (*Mapping, error) {
 	const lengthSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
@@ -128,14 +128,14 @@ func mapFile(fd int, writable bool) (*Mapping, error) {
 	return newMapping(b), nil
 }
 
-// connection is the connection by which a process has words: it has them until the connection ends.
+// connection is the connection to the socket. A process has its words until the connection ends.
 type connection struct {
 	mu sync.Mutex
 	fd int // -1: closed
 }
 
-// askOnce sends one request and returns the reply. If the reply has no errno, file is the descriptor that came with it, and
-// the caller closes it.
+// askOnce sends one request and returns the reply. If the reply has no errno, file is the descriptor that came with it. The
+// caller must close it.
 func askOnce(fd int, request Request) (reply Reply, file int, err error) {
 	if err := send(fd, request); err != nil {
 		return reply, -1, err
@@ -158,7 +158,7 @@ func send(fd int, request Request) error {
 	})
 }
 
-// checkReply returns the reply in a message that came with so many descriptors.
+// checkReply decodes a reply that came with that number of descriptors. There must be one, or an errno and none.
 func checkReply(message []byte, descriptors int) (Reply, error) {
 	if len(message) == 0 {
 		return Reply{}, fmt.Errorf("the other end closed the connection: %w", ErrFormat)
@@ -173,7 +173,7 @@ func checkReply(message []byte, descriptors int) (Reply, error) {
 	return reply, nil
 }
 
-// hint returns the next step after an error of connecting.
+// hint returns the next step for an error of Connect.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
@@ -184,8 +184,7 @@ func hint(err error) string {
 	return ""
 }
 
-// Ask asks the socket at path for the words file of a number, and maps the file read-only. trusts returns an error if the
-// user at the other end is not trusted.
+// Ask asks the socket at path for the words file of that number, and maps it read-only. trusts is as in Connect.
 func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, error) {
 	fail := func(doing string, err error) (*Mapping, error) {
 		return nil, fmt.Errorf("%s: %s: %w", path, doing, err)
@@ -211,16 +210,16 @@ func Ask(path string, number uint64, trusts func(uid uint32) error) (*Mapping, e
 	return m, nil
 }
 
-// Options are the options of Take. The zero value is for a program that counts by itself.
+// Options configure Take. The zero value suits a program that counts by itself, without a device.
 type Options struct {
-	// Limit is the largest value of a word: past it the word goes on at 0. For words that a device writes it is max_value of
-	// struct ibv_comp_cntr_caps. It is at least LeastLimit; 0 means 2^64 - 1.
+	// Limit is the largest value of a word, after which it wraps around to 0. If a device writes the words, this is max_value
+	// of struct ibv_comp_cntr_caps. It must be at least LeastLimit; 0 means 2^64 - 1.
 	Limit uint64
-	// Owners are users who may have made the mirror, beside root and this process's user.
+	// Owners are the ids of further users, besides root and the process's own, whose mirror may have the words.
 	Owners []uint32
 }
 
-// trusts returns an error if the user at the other end of the socket is not trusted.
+// trusts returns an error unless the mirror of user uid may have the words.
 func (o Options) trusts(uid uint32) error {
 	if uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid) {
 		return nil
@@ -228,9 +227,9 @@ func (o Options) trusts(uid uint32) error {
 	return fmt.Errorf("the other end belongs to user %d, not to root or this process's user: name that user in Owners: %w", uid, fs.ErrPermission)
 }
 
-// Take takes the words that are reserved for the counter of that name in the mirror at path. They belong to this process
-// until Close, or until the process ends. An end without Close abandons the words: their last values stay, and another
-// process can take new words of the counter after the mirror's cool-down.
+// Take takes the words reserved for the counter of that name in the mirror at path. They belong to this process until it calls
+// Close or ends. A process that ends without Close abandons its words: the counter keeps their last values, and another process
+// can take new words of the counter after a cool-down.
 //
 // ErrNotFound: no words of that name are reserved. ErrInUse: another process has them, or they cool down.
 func Take(path, name string, o Options) (*Words, error) {
@@ -255,7 +254,7 @@ func Take(path, name string, o Options) (*Words, error) {
 	}
 	w := &Words{reply: reply, limit: o.Limit, conn: connection{fd: fd}}
 	if err != nil {
-		_ = w.Close() // gives the words back: the instance may have given them before the error
+		_ = w.Close() // return the words, because the instance may have given them to us before the error
 		return fail("taking them", err)
 	}
 
@@ -267,7 +266,7 @@ func Take(path, name string, o Options) (*Words, error) {
 	return w, nil
 }
 
-// takeError returns the error of a reply to TakeWords.
+// takeError returns the error for the errno in a reply to TakeWords.
 func takeError(reply Reply) error {
 	switch errno := unix.Errno(reply.Errno); errno {
 	case unix.ENOENT:
@@ -287,21 +286,22 @@ func takeError(reply Reply) error {
 	}
 }
 
-// Served reports whether the instance still shows the words in its mirror. It is false once the instance has ended.
+// Served reports whether the instance still reads the words. It returns false once the instance has ended or released them.
 func (w *Words) Served() bool {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
 	if w.conn.fd < 0 {
 		return false
 	}
-	// The instance sends nothing: an open connection has nothing to receive, a closed one its end.
+	// The instance sends nothing more. On an open connection there is nothing to receive, on a closed one its end.
 	var b [1]byte
 	_, _, err := unix.Recvfrom(w.conn.fd, b[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
-// Close gives the words back: the total of the counter stays, and another process can take words of the counter. The
-// device's counters must have been destroyed. The words stay mapped as long as something refers to the Words. Idempotent.
+// Close returns the words to the instance. The counter keeps its total, and another process can take words of it. A device must
+// not write to the words any more, so destroy its counters first. The words stay mapped as long as something refers to the
+// Words. Idempotent.
 func (w *Words) Close() error {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
@@ -313,7 +313,7 @@ func (w *Words) Close() error {
 	defer unix.Close(fd)
 
 	err := send(fd, Request{Kind: ReturnWords})
-	if err == nil { // wait until the instance has read the last values: it closes the connection then
+	if err == nil { // wait until the instance closes the connection: it has read the last values then
 		err = uninterrupted(func() error {
 			_, _, err := unix.Recvfrom(fd, make([]byte, 1), 0)
 			return err

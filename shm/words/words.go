@@ -1,9 +1,9 @@
-// Package words is for a program that feeds a counter of a mirror by its own RDMA device, or by itself: Take takes reserved
-// words, which are the value of the counter.
+// Package words lets a program feed a counter of a mirror, by its own RDMA device or by itself. Take takes the counter's reserved
+// words: two numbers in shared memory, which are the value of the counter.
 //
-// A words file holds the two words of one counter, and a program that has it can write nothing else. The file has no name:
-// the socket NAME.words beside the mirror hands out its descriptor. Its length is sealed, so that no process can cut it short
-// under the mapping of another. docs/mirror-format.md specifies the messages of the socket.
+// The words of each counter are in a file of their own, so a program can write to nothing else. The file has no name: the socket
+// NAME.words beside the mirror hands out its descriptor. Its length is sealed, so no process can cut it short under another
+// one's mapping. docs/mirror-format.md specifies the messages of the socket.
 package words
 
 import (
@@ -22,7 +22,7 @@ import (
 var (
 	// ErrNotFound: no words are reserved under the name.
 	ErrNotFound = errors.New("no such reserved words")
-	// ErrInUse: another program has the words, or they cool down after its end.
+	// ErrInUse: another program has the words, or has abandoned them a moment ago.
 	ErrInUse = errors.New("words in use")
 	// ErrInvalid: an argument breaks a rule; the text says which.
 	ErrInvalid = errors.New("invalid")
@@ -33,10 +33,10 @@ var (
 // Path returns the path of the socket that hands out the words files of the mirror at path.
 func Path(mirror string) string { return strings.TrimSuffix(mirror, ".mirror") + ".words" }
 
-// fileSize is the length of a words file: a page, because a device is given whole pages to write to.
+// fileSize is the length of a words file: a page, because a device gets access to whole pages.
 const fileSize = 4096
 
-// longestName is the most bytes of the name of a counter.
+// longestName is the highest number of bytes in the name of a counter.
 const longestName = 63
 
 // LeastLimit is the smallest limit of words in a words file: a device must count less than half of the limit between two
@@ -63,12 +63,12 @@ type RequestKind uint32
 
 // The kinds of requests.
 const (
-	// TakeWords asks for the reserved words of a counter, to write to. The client has them until it closes the
-	// connection.
+	// TakeWords asks for the reserved words of a counter, for writing. The client has them until it closes the connection.
 	TakeWords RequestKind = 1
-	// ReadWords asks for the words file of a number, to read.
+	// ReadWords asks for the words file of a number, for reading.
 	ReadWords RequestKind = 2
-	// ReturnWords gives taken words back, on the connection that has them: all their counts are in the words.
+	// ReturnWords returns taken words, on the connection that has them. The words must be final: the instance reads them once
+	// more.
 	ReturnWords RequestKind = 3
 )
 
@@ -86,7 +86,7 @@ type Reply struct {
 	Number uint64 // of the words file
 	// Index and Generation are the handle of the counter.
 	Index, Generation uint32
-	Wait              int64 // ns until the words can be taken; 0: not known
+	Wait              int64 // ns until the words can be taken; 0: unknown
 }
 
 func newMessage(kind uint32) []byte {
@@ -119,7 +119,7 @@ func (r Request) Message() []byte {
 	return b
 }
 
-// ParseRequest returns the request that a client sent.
+// ParseRequest decodes a request.
 func ParseRequest(b []byte) (Request, error) {
 	if err := checkMessage(b); err != nil {
 		return Request{}, err
@@ -156,7 +156,7 @@ func parseReply(b []byte) (Reply, error) {
 	}, nil
 }
 
-// Mapping is a mapped words file. It is unmapped once nothing refers to it.
+// Mapping is a mapped words file. The garbage collector unmaps it once nothing refers to it.
 type Mapping struct {
 	b     []byte
 	Words *[2]uint64 // completions and errors
@@ -168,14 +168,14 @@ func newMapping(b mmap.MMap) *Mapping {
 	return m
 }
 
-// Which of the two words.
+// The two words of a file.
 const (
 	completions = 0
 	failures    = 1
 )
 
-// Words are the reserved words of a counter that this process feeds: its device writes them, or Add does. Made by Take. The
-// methods may be called from any goroutine.
+// Words are the reserved words of a counter, and this process feeds them: either its device writes them, or Add does. Take
+// returns them. Any goroutine may call the methods.
 type Words struct {
 	m     *Mapping
 	reply Reply
@@ -186,12 +186,12 @@ type Words struct {
 // Handle returns the index and the generation of the counter's handle in the mirror.
 func (w *Words) Handle() (index, generation uint32) { return w.reply.Index, w.reply.Generation }
 
-// Memory returns the memory of the two words, completions and errors: 8 bytes each, in a mapping outside the Go heap, to be
+// Memory returns the memory of the two words, completions and errors: 8 bytes each, in a mapping outside the Go heap. It can be
 // the external memory of a completion counter. It stays mapped as long as something refers to the Words.
 func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:8], w.m.b[8:16:16] }
 
-// Add counts completions and errors in the words, for a program that counts by itself: no device may write these words.
-// Words with an Options.Limit go on at 0 past it, so Add must count less than half of the limit between two poll cycles.
+// Add counts completions and errors in the words, for a program that counts by itself. No device may write the same words. With
+// an Options.Limit, words wrap around to 0 after it, so a program must add less than half of the limit between two poll cycles.
 func (w *Words) Add(comp, errs uint64) {
 	if comp != 0 {
 		w.add(completions, comp)
@@ -201,7 +201,7 @@ func (w *Words) Add(comp, errs uint64) {
 	}
 }
 
-// add counts n in a word, modulo limit + 1. Other goroutines may add meanwhile.
+// add adds n to a word, modulo limit + 1. Several goroutines may add concurrently.
 func (w *Words) add(which int, n uint64) {
 	word := &w.m.Words[which]
 	if w.limit == math.MaxUint64 {
@@ -222,7 +222,7 @@ func (w *Words) add(which int, n uint64) {
 	}
 }
 
-// Load returns the words as they are now. They began at 0.
+// Load returns the current words, which began at 0.
 func (w *Words) Load() (comp, errs uint64) {
 	return atomic.LoadUint64(&w.m.Words[completions]), atomic.LoadUint64(&w.m.Words[failures])
 }

@@ -130,7 +130,7 @@ func (w *waiter) describe() bool {
 
 // readFirst reads the value before the first sleep. It prints a message if the writer cannot wake this process. It drops
 // an error of reading, because the wait itself will return it.
-func (w *waiter) readFirst(counter *shm.NamedCounter) {
+func (w *waiter) readFirst(counter *shm.Counter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
@@ -145,7 +145,7 @@ func (w *waiter) readFirst(counter *shm.NamedCounter) {
 
 // waitForPublished waits for published values. If the first value came from the device's words, the published one may be
 // older. So a lower value is not a change, and errors up to the first value's are not new.
-func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
+func (w *waiter) waitForPublished(ctx context.Context, counter *shm.Counter) error {
 	first := w.first.value
 	for since := first; ; since = w.last.value {
 		var v shm.Value

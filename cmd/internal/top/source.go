@@ -18,7 +18,7 @@ type source struct {
 	interval int64 // between two looks, in ns
 
 	reader     *shm.Reader
-	catalogue  *shm.Catalogue
+	entries    *shm.EntryWatcher
 	history    history
 	rowByIndex []*row // by the index of the handle
 	rows       []*row // the counters, in order of name
@@ -59,7 +59,7 @@ func (s *source) follow() {
 			return
 		}
 	}
-	s.err = s.catalogue.Update(s.add, s.remove)
+	s.err = s.entries.Update(s.add, s.remove)
 	s.merge()
 	if s.err == nil {
 		s.err = s.history.read(s.rowByIndex)
@@ -69,7 +69,7 @@ func (s *source) follow() {
 // beginFile starts over with a new file. Handles of the old one mean nothing in it.
 func (s *source) beginFile(r *shm.Reader) error {
 	s.reader = r
-	s.catalogue = r.Catalogue()
+	s.entries = r.WatchEntries()
 	s.rowByIndex = nil
 	s.rows = nil
 	s.groups = nil

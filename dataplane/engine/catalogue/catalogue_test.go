@@ -8,9 +8,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A device may count completions, or errors alone, after the last value: an entry that is made again shows the value where
-// it is up to date, and none where the base is ahead of it.
-func TestAnEntryMadeAgainShowsNoOldValue(t *testing.T) {
+// After the last published value a device may count completions, or only errors. An exchanged entry shows that value if it is
+// up to date, and none if the base is ahead of it.
+func TestExchangedEntryShowsNoValueBelowItsBase(t *testing.T) {
 	last := shm.Value{Packets: 5, Bytes: 1, SampledAt: 1}
 	for name, c := range map[string]struct {
 		base shm.Continuity

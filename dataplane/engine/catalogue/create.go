@@ -16,15 +16,21 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Create creates the mirror, or takes over the mirror of an earlier process. reserve may be nil.
+// Create creates the mirror, or takes over the mirror of an earlier process. A nil reserve means fallocate.
 func Create(cfg dataplane.MirrorConfig, reserve space.Reserve, log *slog.Logger) (*shm.Writer, error) {
 	group, err := GroupOf("wait_group", cfg.WaitGroup)
 	if err != nil {
 		return nil, err
 	}
 	w, err := shm.Create(shm.Options{
-		Path: cfg.Path, Counters: cfg.Counters, LatencyCounters: cfg.LatencyCounters,
-		History: cfg.History, Mode: cfg.Mode, WaitGroup: group, Logger: log, Reserve: reserve,
+		Path:            cfg.Path,
+		Counters:        cfg.Counters,
+		LatencyCounters: cfg.LatencyCounters,
+		History:         cfg.History,
+		Mode:            cfg.Mode,
+		WaitGroup:       group,
+		Logger:          log,
+		Reserve:         reserve,
 	})
 	switch {
 	case errors.Is(err, shm.ErrFormat):
@@ -41,7 +47,7 @@ func Create(cfg dataplane.MirrorConfig, reserve space.Reserve, log *slog.Logger)
 	return w, nil
 }
 
-// GroupOf returns the number of a group that a setting names by name or number; 0 means none.
+// GroupOf returns the number of a group, which a setting gives by name or by number. An empty name returns 0, for no group.
 func GroupOf(setting, name string) (int, error) {
 	if name == "" {
 		return 0, nil
@@ -64,8 +70,8 @@ func GroupOf(setting, name string) (int, error) {
 	return int(gid), nil
 }
 
-// ServeLive hands out the memory in which one of the sources counts in the kernel, if the configuration asks for that, and
-// shows in the mirror which counters are counted there. Close ends it.
+// ServeLive lets readers map the memory in which one of the sources counts in the kernel, and tells them through the mirror which
+// counters are there. It does nothing unless the configuration asks for it. Close ends it.
 func (m *Catalogue) ServeLive(cfg dataplane.MirrorConfig, sources []backend.Backend) error {
 	if cfg.LiveMode == 0 && cfg.LiveGroup == "" {
 		return nil
@@ -84,7 +90,11 @@ func (m *Catalogue) ServeLive(cfg dataplane.MirrorConfig, sources []backend.Back
 			return fmt.Errorf("mirror.live_mode: handing out the counters of backend %s: %w", s.Name(), err)
 		}
 		m.socket, err = live.Listen(live.Options{
-			Path: shm.LivePath(m.path), Map: of, Mode: cmp.Or(cfg.LiveMode, 0o660), Group: group, Logger: m.log,
+			Path:   shm.LivePath(m.path),
+			Map:    of,
+			Mode:   cmp.Or(cfg.LiveMode, 0o660),
+			Group:  group,
+			Logger: m.log,
 		})
 		if err != nil {
 			return err

@@ -11,24 +11,24 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// remadeFor is how long the condition mirror-remade lasts.
+// remadeFor is how long the condition mirror-remade stays.
 const remadeFor = 10 * time.Minute
 
-// addTries is how often a counter is added to a mirror that is damaged again and again.
+// addTries bounds the tries to add a counter to a mirror that another process damages again and again.
 const addTries = 8
 
-// faults holds the faults of the mirror's file. It has a lock of its own, because conditions are read during control
+// faults records what happened to the mirror's file. It has its own lock, because Conditions runs concurrently with control
 // calls.
 type faults struct {
 	mu       sync.Mutex
-	full     error // why the last counter found no room
-	lost     error // the file is missing or damaged, and could not be made again
-	remade   error // the damage after which it was made again
+	full     error // why there was no room for the last counter
+	lost     error // why a missing or damaged file could not be made anew
+	remade   error // the damage after which the file was made anew
 	remadeAt time.Time
 }
 
-// Repair makes the mirror again when its file was removed, replaced, cut short or overwritten. It is called about once a
-// second and before flows are changed.
+// Repair makes the mirror anew if another process has removed, replaced, cut short or overwritten its file. The engine calls it
+// about once a second, and before it changes flows.
 func (m *Catalogue) Repair() {
 	damage, err := m.writer.Intact(), error(nil)
 	if errors.Is(damage, shm.ErrClosed) {
@@ -36,15 +36,17 @@ func (m *Catalogue) Repair() {
 	}
 	if damage != nil {
 		entries := m.current()
-		for _, old := range m.inherited {
+		for _, old := range m.inheritedByName {
 			entries = append(entries, old.Entry)
 		}
 		err = m.writer.Remake(entries)
 		m.plan.ShowLiveAgain()
 		m.remade()
 	}
-	_ = m.socket.Keep() // it has logged its error
+
+	_ = m.socket.Keep() // it logs its error
 	m.keep()
+
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	if damage == nil {
@@ -61,12 +63,12 @@ func (m *Catalogue) Repair() {
 	m.faults.remadeAt = time.Now()
 }
 
-// SetSource writes the source of a counter. A counter without a source, lost, keeps its last value.
+// SetSource writes the source of a counter. lost says that it has no source and keeps its last value.
 func (m *Catalogue) SetSource(h shm.Handle, source, basis string, lost bool) error {
 	return m.unlessDamaged(errors.Join(m.writer.SetSource(h, source, basis), m.writer.SetFlags(h, !lost, lost, false)))
 }
 
-// SetContinuity writes how the total of a counter goes on after a restart.
+// SetContinuity writes what the next process needs to continue the total of a counter.
 func (m *Catalogue) SetContinuity(h shm.Handle, c shm.Continuity) error {
 	return m.unlessDamaged(m.writer.SetContinuity(h, c))
 }
@@ -83,8 +85,8 @@ func (m *Catalogue) Remove(h shm.Handle) error {
 	return m.unlessDamaged(m.writer.Remove(h))
 }
 
-// unlessDamaged returns the error of a change to the mirror, or nil where the mirror is damaged: the change is in
-// memory too, and the mirror that Repair makes within a second holds it.
+// unlessDamaged returns the error of a change to the mirror, or nil if the mirror is damaged. The caller has the change in memory
+// too, so the next Repair, within a second, writes it to a new mirror.
 func (m *Catalogue) unlessDamaged(err error) error {
 	if !errors.Is(err, shm.ErrTruncated) && !errors.Is(err, shm.ErrGone) {
 		return err
@@ -95,11 +97,10 @@ func (m *Catalogue) unlessDamaged(err error) error {
 	return nil
 }
 
-// add is shm.Writer.Add. It repeats that where the mirror was damaged meanwhile, and adds the counter's segment to
-// the plan.
+// add calls shm.Writer.Add, and adds the counter's segment to the plan. If the mirror is damaged, it repairs it and tries again.
 func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	h, err := m.writer.Add(want)
-	// A start that finds the mirror damaged fails: only the mirror has the totals of the earlier process.
+	// Do not repair during a start: only the damaged mirror has the totals of the earlier process. The start fails.
 	for try := 0; errors.Is(err, shm.ErrTruncated) && !m.starting && try < addTries; try++ {
 		m.Repair()
 		h, err = m.writer.Add(want)
@@ -116,8 +117,8 @@ func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// Reserve lets the mirror grow for entries that are to be exchanged. A mirror without room refuses the exchange. The holder
-// of the lock may let others read meanwhile.
+// Reserve grows the mirror for an Exchange of those entries. It ignores errors, because Exchange returns the same. The holder of
+// the lock of control calls may let readers in meanwhile.
 func (m *Catalogue) Reserve(entries []shm.Entry) {
 	var of [2]int
 	for _, e := range entries {
@@ -128,7 +129,8 @@ func (m *Catalogue) Reserve(entries []shm.Entry) {
 	}
 }
 
-// Exchange is shm.Writer.Exchange, with the plan. It repeats that where the mirror was damaged meanwhile.
+// Exchange exchanges counters in the mirror and in the plan: see shm.Writer.Exchange. If the mirror is damaged, it repairs it and
+// tries again.
 func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool) ([]shm.Handle, error) {
 	handles, err := m.plan.Exchange(old, entries, goesOn, m.writer.Exchange)
 	for try := 0; errors.Is(err, shm.ErrTruncated) && !m.starting && try < addTries; try++ {

@@ -8,66 +8,72 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Room is what the limits of the mirror have room for, beside the entries that were taken. It is valid until an entry comes
-// or goes.
+// Room predicts whether the limits of the mirror permit further entries, before the first of them is made. A change calls Take
+// for each entry that it is about to make. A Room is valid until an entry is added or removed; call Renew then.
 type Room struct {
 	m       *Catalogue
-	further [2]int              // by class: entries that come, less those by which the limit rises
-	gone    map[*Inherited]bool // taken over
-	aside   map[*Inherited]bool // set aside
+	further [2]int              // by class: entries to be made, minus those that raise the limit
+	taken   map[*Inherited]bool // entries to be taken over
+	aside   map[*Inherited]bool // entries to be set aside
 	full    error               // the last refusal
 }
 
-// Room returns the room for entries.
+// Room returns a Room without entries.
 func (m *Catalogue) Room() *Room {
-	return &Room{m: m, gone: make(map[*Inherited]bool), aside: make(map[*Inherited]bool)}
+	return &Room{
+		m:     m,
+		taken: make(map[*Inherited]bool),
+		aside: make(map[*Inherited]bool),
+	}
 }
 
-// Renew makes the room valid after entries have come or gone.
+// Renew forgets the entries of all Takes, because they are made by now or will not be.
 func (r *Room) Renew() {
 	r.further = [2]int{}
-	clear(r.gone)
+	clear(r.taken)
 	clear(r.aside)
 }
 
-// Take takes the room that [Catalogue.Entry] needs for the same arguments. It touches no entry. The error is that of Entry for
-// the limits: dataplane.ErrFull. A file that cannot grow is not known before.
+// Take takes the room that [Catalogue.Entry] needs with the same arguments, and touches no entry. dataplane.ErrFull: a limit does
+// not permit the entry. Take cannot predict that the file system is full.
 func (r *Room) Take(want shm.Entry, cookies ...uint64) error {
-	m, class := r.m, classOf(want)
-	was := m.past(want, cookies, r.gone)
-	if was == nil {
-		was = m.leftBy(want, r.gone)
+	m := r.m
+	class := classOf(want)
+	old := m.predecessor(want, cookies, r.taken)
+	if old == nil {
+		old = m.offeredTo(want, r.taken)
 	}
-	there := was != nil && m.inherited[was.Name] == was && !r.gone[was]
-	old := m.inherited[want.Name]
-	aside := old != nil && old != was && !r.gone[old] && !r.aside[old]
+	available := old != nil && m.inheritedByName[old.Name] == old && !r.taken[old]
+	namesake := m.inheritedByName[want.Name]
+	setAside := namesake != nil && namesake != old && !r.taken[namesake] && !r.aside[namesake]
 
 	further := r.further
-	if aside { // beyond the limit
-		further[classOf(old.Entry)]--
+	if setAside { // it does not count against the limit any more
+		further[classOf(namesake.Entry)]--
 	}
-	if there && (was.isAside() || r.aside[was]) {
-		further[classOf(was.Entry)]++
+	if available && (old.isAside() || r.aside[old]) {
+		further[classOf(old.Entry)]++
 	}
-	if !there || classOf(was.Entry) != class {
+	if !available || classOf(old.Entry) != class {
 		if err := m.writer.Room(want, further[class]); errors.Is(err, shm.ErrFull) {
 			r.full = err
 			return fmt.Errorf("%w: %w", dataplane.ErrFull, err)
 		}
 	}
 
-	if further[class]++; there {
-		further[classOf(was.Entry)]--
-		r.gone[was] = true
+	further[class]++
+	if available {
+		further[classOf(old.Entry)]--
+		r.taken[old] = true
 	}
-	if aside {
-		r.aside[old] = true
+	if setAside {
+		r.aside[namesake] = true
 	}
 	r.further = further
 	return nil
 }
 
-// Note has Conditions list the last refusal. It is called when the entries that were taken are made: each of those ends the
+// Note makes Conditions list the last refusal. Call it after the entries were made, because each successful one ends the
 // condition.
 func (r *Room) Note() {
 	if r.full == nil {

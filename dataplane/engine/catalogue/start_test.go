@@ -132,9 +132,8 @@ func permutations(flows []startFlow, n int, try func([]startFlow)) {
 	}
 }
 
-// A start with changed names ends after each of its entries, and where the place of an entry is free and the entry cannot be
-// made. The next start, over the file of that moment, finds the total of each match that was counted before. The mirror is
-// full from the beginning on.
+// A start with changed names ends after each of its entries, or when an entry cannot be made although its slot is free. The next
+// start, with the file of that moment, must find the total of each match counted before. The mirror is full from the beginning.
 func TestAStartThatEndsEarlyLosesNoTotal(t *testing.T) {
 	was := []startFlow{{"a", 'A'}, {"b", 'B'}}
 	mirror := firstMirror(t, was)
@@ -227,8 +226,8 @@ func (c startCase) check(t *testing.T, w *shm.Writer, e shm.Entry, then []startF
 	}
 }
 
-// Entries that are set aside are beyond the limit of the mirror: the start has room for as many counters as without them, and
-// for no more. A mirror that holds more than its limit keeps its counters.
+// Entries set aside do not count against the limit of the mirror: a start can make exactly as many counters as without them. A
+// mirror with more counters than its limit keeps them.
 func TestEntriesSetAsideTakeNoRoom(t *testing.T) {
 	was := []startFlow{{"a", 'A'}, {"b", 'B'}}
 	mirror := firstMirror(t, was)
@@ -250,8 +249,8 @@ func TestEntriesSetAsideTakeNoRoom(t *testing.T) {
 	}
 }
 
-// The room for the entries of a start, which is computed before the first one is made, is the room that they find.
-func TestTheRoomForEntriesIsKnownBefore(t *testing.T) {
+// Room predicts, before the first entry of a start is made, exactly which of them will find room.
+func TestRoomIsWhatEntriesFindLater(t *testing.T) {
 	mirror := firstMirror(t, []startFlow{{"a", 'A'}, {"b", 'B'}})
 	for limit := 1; limit <= 4; limit++ {
 		permutations([]startFlow{{"a", 'C'}, {"b", 'A'}, {"c", 'B'}, {"d", 'D'}}, 0, func(flows []startFlow) {
@@ -289,8 +288,8 @@ func TestTheRoomForEntriesIsKnownBefore(t *testing.T) {
 	}
 }
 
-// A start takes an entry over, gives it back and is killed, or takes it over again. The total goes on with a discontinuity: the
-// slot of the first time is gone. A fresh entry that is given back is gone.
+// A start takes an entry over and gives it back. Then it is killed, or takes the entry over again. The total must continue, with
+// a discontinuity because the first slot is gone. A new entry that is given back is removed.
 func TestAnEntryThatIsGivenBackKeepsItsTotal(t *testing.T) {
 	for name, flows := range map[string][]startFlow{
 		"its name stays": {{"a", 'A'}}, "it is renamed": {{"b", 'A'}}, "its name is given away": {{"a", 'C'}, {"b", 'A'}},

@@ -11,32 +11,35 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// RemoveInherited removes the entries of an earlier process that no counter has taken over, and ends the start. The
-// entries of counters that wait for their source are set aside until the next call: their totals go on when it is there.
-// Such a counter may have had another name: it gets an entry of its text that no counter has.
+// RemoveInherited ends the start. It removes the entries of an earlier process that no counter has taken over, except those for
+// waiting, counters that wait for their source. It sets these aside until the next call, so that their totals continue when the
+// source comes. If no entry matches the name of a waiting counter, it may have been renamed: RemoveInherited then takes an entry
+// with its text.
 func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
-	if !m.starting && len(m.inherited) == 0 {
+	if !m.starting && len(m.inheritedByName) == 0 {
 		return nil
 	}
-	waits := make(map[*Inherited]string) // the names of their counters
+
+	waits := make(map[*Inherited]string) // entries to set aside, and the names of their counters
 	var renamed []shm.Entry
 	for _, want := range waiting {
-		if old := m.past(want, nil, nil); old != nil {
+		if old := m.predecessor(want, nil, nil); old != nil {
 			waits[old] = want.Name
 		} else {
 			renamed = append(renamed, want)
 		}
 	}
-	left := m.byText()
+	byText := m.byText()
 	for _, want := range renamed {
-		for _, old := range slices.Concat(left[want.Text], left[shm.TextSum(want.Text)]) {
+		for _, old := range slices.Concat(byText[want.Text], byText[shm.TextSum(want.Text)]) {
 			if old.Kind == want.Kind && waits[old] == "" {
 				waits[old] = want.Name
 				break
 			}
 		}
 	}
-	for _, old := range m.inherited {
+
+	for _, old := range m.inheritedByName {
 		if waits[old] != "" {
 			continue
 		}
@@ -44,9 +47,10 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	m.inherited = make(map[string]*Inherited)
-	m.named = make(map[string][]*Inherited)
-	m.renamed = nil
+	m.inheritedByName = make(map[string]*Inherited)
+	m.inheritedByFormerName = make(map[string][]*Inherited)
+	m.inheritedByCookie = nil
+
 	var beyond [2]int
 	for old, name := range waits {
 		if err := m.await(old, name); err != nil {
@@ -54,22 +58,25 @@ func (m *Catalogue) RemoveInherited(waiting []shm.Entry) error {
 		}
 		beyond[classOf(old.Entry)]++
 	}
+
 	m.starting = false
-	m.taken = make(map[shm.Handle]*Inherited)
+	m.takenOverByHandle = make(map[shm.Handle]*Inherited)
 	m.beyond = beyond
 	return m.setLimits()
 }
 
-// GiveBack removes the entry of a counter that is not counted after all. An entry that was taken over is inherited again:
-// at a start as it was, so that its total goes on from its slot, if that stays. Otherwise, and after the start, the total
-// goes on with a discontinuity: packets of meanwhile are lost, unless a cycle published them.
+// GiveBack undoes Entry for a counter that is not counted after all. It removes a new entry. An entry that the counter took over
+// becomes available again. During a start GiveBack restores its continuity, so if its old slot still exists, the next counter
+// continues the total from there. If not, and after the start, the total continues with a discontinuity: packets counted
+// meanwhile are lost, unless a cycle published them.
 func (m *Catalogue) GiveBack(h shm.Handle) error {
-	old := m.taken[h]
+	old := m.takenOverByHandle[h]
 	if old == nil {
 		return m.Remove(h)
 	}
-	delete(m.taken, h)
-	m.plan.Hold(h)
+	delete(m.takenOverByHandle, h)
+
+	m.plan.StopReading(h)
 	last, err := m.writer.Last(h)
 	if err = m.unlessDamaged(err); err != nil {
 		return err
@@ -77,6 +84,7 @@ func (m *Catalogue) GiveBack(h shm.Handle) error {
 	if last.SampledAt != 0 {
 		old.total = backend.Pair{Packets: last.Packets, Bytes: last.Bytes}
 	}
+
 	if !m.starting {
 		return m.await(old, old.Name)
 	}
@@ -84,10 +92,11 @@ func (m *Catalogue) GiveBack(h shm.Handle) error {
 	return m.SetContinuity(h, old.Continuity)
 }
 
-// byText returns the inherited entries by their texts, and by the last bytes of their texts, in the order of the mirror.
+// byText returns the inherited entries in the order of the mirror, by text. Each entry is also listed by the last bytes of its
+// text, because the mirror cuts a long text and ends it with a checksum of the whole.
 func (m *Catalogue) byText() map[string][]*Inherited {
-	out := make(map[string][]*Inherited, 2*len(m.inherited))
-	for _, old := range slices.SortedFunc(maps.Values(m.inherited), func(a, b *Inherited) int { return cmp.Compare(a.Handle.Index, b.Handle.Index) }) {
+	out := make(map[string][]*Inherited, 2*len(m.inheritedByName))
+	for _, old := range slices.SortedFunc(maps.Values(m.inheritedByName), func(a, b *Inherited) int { return cmp.Compare(a.Handle.Index, b.Handle.Index) }) {
 		end := old.Text[max(0, len(old.Text)-len(shm.TextSum(""))):]
 		out[old.Text] = append(out[old.Text], old)
 		out[end] = append(out[end], old)
@@ -95,37 +104,37 @@ func (m *Catalogue) byText() map[string][]*Inherited {
 	return out
 }
 
-// Leave lets counters of other names that count the same packets take over the entries that wait for counters of names,
-// until end is called. A change that ends the counters calls it.
-func (m *Catalogue) Leave(names []string) (end func()) {
-	if len(names) == 0 || len(m.inherited) == 0 {
+// Offer lets other counters take over the entries set aside for the counters of those names, if they count the same packets. A
+// change that removes these counters calls it, because it may add one of them under another name. end withdraws the offer.
+func (m *Catalogue) Offer(names []string) (end func()) {
+	if len(names) == 0 || len(m.inheritedByName) == 0 {
 		return func() {}
 	}
-	ends := make(map[string]bool, len(names))
+	offered := make(map[string]bool, len(names))
 	for _, name := range names {
-		ends[name] = true
+		offered[name] = true
 	}
-	m.left = m.byText()
-	for text, all := range m.left {
-		m.left[text] = slices.DeleteFunc(all, func(o *Inherited) bool { return !o.isAside() || !ends[o.Labels[formerName]] })
+	m.offeredByText = m.byText()
+	for text, all := range m.offeredByText {
+		m.offeredByText[text] = slices.DeleteFunc(all, func(o *Inherited) bool { return !o.isAside() || !offered[o.Labels[formerName]] })
 	}
-	return func() { m.left = nil }
+	return func() { m.offeredByText = nil }
 }
 
-// leftBy returns an entry of Leave for a counter, or nil. It skips those of gone, which other counters have taken over.
-func (m *Catalogue) leftBy(want shm.Entry, gone map[*Inherited]bool) *Inherited {
-	if len(m.left) == 0 {
+// offeredTo returns an offered entry that counted the packets of want, or nil. It skips the entries in taken: see predecessor.
+func (m *Catalogue) offeredTo(want shm.Entry, taken map[*Inherited]bool) *Inherited {
+	if len(m.offeredByText) == 0 {
 		return nil
 	}
-	for _, old := range slices.Concat(m.left[want.Text], m.left[shm.TextSum(want.Text)]) {
-		if old.Kind == want.Kind && m.inherited[old.Name] == old && !gone[old] {
+	for _, old := range slices.Concat(m.offeredByText[want.Text], m.offeredByText[shm.TextSum(want.Text)]) {
+		if old.Kind == want.Kind && m.inheritedByName[old.Name] == old && !taken[old] {
 			return old
 		}
 	}
 	return nil
 }
 
-// await sets an entry aside in which no counter counts, if it is not, for the counter of a name, and notes it.
+// await sets an entry aside for the counter of that name, unless it is, and makes it available again.
 func (m *Catalogue) await(old *Inherited, name string) error {
 	old.stop()
 	if !old.isAside() || old.Labels[formerName] != name {
@@ -150,12 +159,12 @@ func (m *Catalogue) await(old *Inherited, name string) error {
 	return nil
 }
 
-// stop makes the entry one without a source, whose total goes on from the last value.
+// stop removes the source of the entry. Its total continues from the last value.
 func (o *Inherited) stop() {
 	o.Source = ""
 	o.Valid = false
 	o.Stale = true
-	if o.err == nil { // else only the slot knows the total
+	if o.err == nil { // else the total is unknown, except to the slot: keep its cookie
 		o.Continuity.Cookie = 0
 		o.Continuity.BasePackets = o.total.Packets
 		o.Continuity.BaseBytes = o.total.Bytes

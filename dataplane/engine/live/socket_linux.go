@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// pauseAfter is the pause after each client: clients that connect without pause cost a writer 1 % of a core.
+	// pauseAfter is the pause after each client. With it, clients that connect all the time cost the writer 1 % of a core.
 	pauseAfter = time.Millisecond
-	// retryAfter is the pause after an accept that failed, as for want of descriptors.
+	// retryAfter is the pause after a failed accept, for example if the process has too many open files.
 	retryAfter = 100 * time.Millisecond
 	// waiting is how many clients may wait to be accepted. Others wait in connect(2).
 	waiting = 64
-	// longestPath is the most bytes of a path that an address of a unix socket holds, without its NUL.
+	// longestPath is the highest number of bytes in the path of a unix socket, without its NUL (struct sockaddr_un).
 	longestPath = 107
 )
 
-// Socket hands one descriptor to each process that connects, and reads nothing from it. It waits for no client: the
-// message fits the empty buffer of a new connection, which is shut down at once. So a client that does not receive, or
-// writes, delays no other one. Its methods are called by one goroutine at a time.
+// Socket sends one descriptor to each process that connects, and reads nothing from it. It never waits for a client: the message
+// fits the empty buffer of a new connection, and Socket then shuts the connection down. So a client that does not receive, or that
+// writes, delays no other client. Callers must not call its methods concurrently.
 type Socket struct {
 	opts    Options // with a duplicate of the descriptor
 	message []byte
@@ -37,19 +37,19 @@ type Socket struct {
 	unread  Unread
 }
 
-// listener is a socket that has the name, and its goroutine.
+// listener is the socket that has the name now, with its goroutine.
 type listener struct {
 	f     *os.File
 	id    fileID
 	ended chan struct{}
 }
 
-// fileID tells one socket from another.
+// fileID identifies a socket's file.
 type fileID struct{ dev, ino uint64 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{dev: uint64(st.Dev), ino: st.Ino} }
 
-// Listen makes the socket o.Path, in the place of a socket of a dead process, and serves it until Close.
+// Listen makes the socket o.Path and serves it until Close. It replaces a socket left by a dead process.
 func Listen(o Options) (*Socket, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -73,8 +73,8 @@ func Listen(o Options) (*Socket, error) {
 	return s, nil
 }
 
-// listen makes a socket under another name, with its mode and its group, and then renames it over the one before: at every
-// moment the name leads to a socket that is complete.
+// listen makes a socket under a temporary name, sets its mode and its group, and then renames it to its own name. So a client
+// always finds a complete socket under the name, even while one replaces another.
 func (s *Socket) listen() (_ *listener, err error) {
 	tmp := filepath.Join(filepath.Dir(s.opts.Path), "."+filepath.Base(s.opts.Path)+".tmp-"+strings.ToLower(rand.Text()[:8]))
 	if len(tmp) > longestPath {
@@ -103,7 +103,7 @@ func (s *Socket) listen() (_ *listener, err error) {
 				s.opts.Group, err, dataplane.ErrPermission)
 		}
 	}
-	// No process can connect before listen(2).
+	// Set the mode before listen(2): until then no process can connect.
 	if err := os.Chmod(tmp, s.opts.Mode.Perm()); err != nil {
 		return nil, fmt.Errorf("setting its mode: %w", err)
 	}
@@ -127,8 +127,8 @@ func (s *Socket) listen() (_ *listener, err error) {
 	return l, nil
 }
 
-// refuseForeign refuses a file in the place of the socket that is not a socket of this user. The directory is this user's:
-// no other process puts one there meanwhile.
+// refuseForeign returns an error if path is a file other than a socket of this user. Nothing changes between this check and the
+// rename, because only this user may write to the directory.
 func refuseForeign(path string) error {
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
@@ -181,10 +181,10 @@ func (s *Socket) run(l *listener) {
 	}
 }
 
-// errUnread: as many messages as may wait are unread, of this user or of all.
+// errUnread: this user, or all users together, have too many messages that their clients have not received.
 var errUnread = errors.New("clients have not received the descriptors that they asked for")
 
-// hand sends the descriptor to a client, and takes over its connection.
+// hand sends the descriptor to a client. It owns the connection from then on.
 func (s *Socket) hand(conn int, rights []byte) error {
 	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err == nil && !s.unread.Room(peer.Uid) {
@@ -198,21 +198,21 @@ func (s *Socket) hand(conn int, rights []byte) error {
 	case err == nil:
 		s.unread.Keep(peer.Uid, conn)
 		return nil
-	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the client has gone
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the client has closed the connection
 		err = nil
 	}
 	_ = unix.Close(conn)
 	return err
 }
 
-// close ends the listener, and returns when its goroutine has ended.
+// close closes the socket, and waits for the goroutine.
 func (l *listener) close() {
 	_ = l.f.Close()
 	<-l.ended
 }
 
-// Keep makes the socket anew where it has lost its name. It is for one call in a second or so. An error says that it could
-// not: the next call tries again.
+// Keep makes the socket anew if another process has removed or replaced its name. Call it about once a second. After an error the
+// next call tries again.
 func (s *Socket) Keep() error {
 	if s == nil || s.current == nil {
 		return nil
@@ -223,7 +223,7 @@ func (s *Socket) Keep() error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // it cannot be told
+		return nil // we cannot tell, so try again next time
 	}
 
 	next, err := s.listen()
@@ -237,7 +237,8 @@ func (s *Socket) Keep() error {
 	return nil
 }
 
-// Close ends the socket. Its name stays until the next writer of the mirror, as the names of the other files. Idempotent.
+// Close closes the socket. Its name stays until the next writer of the mirror replaces it, like those of the other files.
+// Idempotent.
 func (s *Socket) Close() error {
 	if s == nil || s.current == nil {
 		return nil
@@ -248,7 +249,7 @@ func (s *Socket) Close() error {
 	return s.closeMap()
 }
 
-// closeMap closes the duplicate of the map's descriptor.
+// closeMap closes the duplicate of the map's descriptor, if there is one.
 func (s *Socket) closeMap() error {
 	if s.opts.Serve != nil {
 		return nil

@@ -82,9 +82,9 @@ func check(t *testing.T, path string, h shm.Handle) (shm.Live, error) {
 	return l, nil
 }
 
-// The socket hands out the map to each client, also when others hang, write or have gone, when its name was
-// removed, and until it is closed. A mapping outlives it, and the descriptor that it was given.
-func TestLiveSocket(t *testing.T) {
+// Until Close the socket sends the map to each client, even if other clients hang, write or have gone, and after
+// its name was removed. A client's mapping outlives the socket, and the descriptor passed to Listen.
+func TestLiveSocketServesEachClientUntilClose(t *testing.T) {
 	m := counters(t)
 	path, h := mirror(t)
 	name := shm.LivePath(path)
@@ -150,8 +150,8 @@ func TestLiveSocket(t *testing.T) {
 	}
 }
 
-// The clients of one user that do not receive their message have a bounded number of descriptors on their way. Another
-// user gets the map, and so does this one when it receives.
+// Clients of one user do not receive their messages. The number of descriptors in flight must stay bounded. Another
+// user gets the map, and so does this one once it receives.
 func TestUnreadMessagesStarveNoOther(t *testing.T) {
 	need.Root(t) // to be two users
 	m := counters(t)
@@ -217,9 +217,9 @@ func TestUnreadMessagesStarveNoOther(t *testing.T) {
 	})
 }
 
-// A path that no socket can have is refused with the length that one can have, and a group of which the process is no
-// member leaves no file.
-func TestLiveSocketRefused(t *testing.T) {
+// The error for a path too long for a socket must name the possible length. If the process is no member of the group,
+// Listen fails and leaves no file.
+func TestLiveSocketRefusesLongPathsAndForeignGroups(t *testing.T) {
 	m := counters(t)
 	path, _ := mirror(t)
 	_, err := Listen(Options{Path: filepath.Join(filepath.Dir(path), strings.Repeat("d", 80)+".live"), Map: m, Mode: 0o600})
@@ -234,8 +234,8 @@ func TestLiveSocketRefused(t *testing.T) {
 	}
 }
 
-// A file that is not a socket of this user keeps its name and its content, whether it was there before the socket or has
-// taken the socket's place.
+// A file that is no socket of this user keeps its name and its content, whether it existed before the socket or replaced
+// it.
 func TestLiveSocketReplacesNoOtherFile(t *testing.T) {
 	m := counters(t)
 	path, _ := mirror(t)

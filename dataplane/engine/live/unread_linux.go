@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// mostUnread bounds the messages of one user that have not been received.
+	// mostUnread bounds the unreceived messages of one user.
 	mostUnread = 64
-	// mostUnreadOfAll bounds the messages of all users: to count one, the server keeps its connection open.
+	// mostUnreadOfAll bounds those of all users, because each costs the server an open connection.
 	mostUnreadOfAll = 512
 )
 
-// Unread bounds the messages with a descriptor that clients have not received. Each counts against RLIMIT_NOFILE of the
-// server's user until its client receives it or ends, even after the server has closed the connection (unix_inflight,
-// net/unix/garbage.c). Without a bound, the clients of one user could keep the server from passing a descriptor to any
-// other user. The zero value is ready.
+// Unread bounds the messages with a descriptor that clients have not received yet. The kernel counts each of them against the
+// RLIMIT_NOFILE of the server's user until the client receives it or ends, even if the server has closed the connection
+// (unix_inflight, net/unix/garbage.c). Without a bound, the clients of one user could keep the server from sending descriptors to
+// any other user. The zero value is ready to use.
 type Unread struct {
 	mu     sync.Mutex
 	closed bool
@@ -24,7 +24,7 @@ type Unread struct {
 	n      int              // connections of all users
 }
 
-// Room reports whether a user may be sent another message.
+// Room reports whether the server may send another message to this user.
 func (u *Unread) Room(uid uint32) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -32,7 +32,7 @@ func (u *Unread) Room(uid uint32) bool {
 	return !u.closed && u.n < mostUnreadOfAll && len(u.byUser[uid]) < mostUnread
 }
 
-// Keep ends a connection, and counts the message on it until the client receives it. It takes over conn.
+// Keep shuts a connection down, and counts the message on it until the client receives it. Unread owns conn from then on.
 func (u *Unread) Keep(uid uint32, conn int) {
 	_ = unix.Shutdown(conn, unix.SHUT_RDWR)
 	u.mu.Lock()
@@ -49,7 +49,8 @@ func (u *Unread) Keep(uid uint32, conn int) {
 	u.sweep()
 }
 
-// sweep closes the connections whose clients have received the message, or have ended. It is called with mu held.
+// sweep closes the connections of clients that have received the message or ended. SIOCOUTQ returns the bytes not received yet.
+// The caller holds mu.
 func (u *Unread) sweep() {
 	for uid, conns := range u.byUser {
 		kept := conns[:0]
@@ -68,7 +69,7 @@ func (u *Unread) sweep() {
 	}
 }
 
-// Close closes the connections. A message that was sent can still be received. Idempotent.
+// Close closes all connections. Clients can still receive what was sent. Idempotent.
 func (u *Unread) Close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

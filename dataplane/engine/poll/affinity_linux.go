@@ -23,7 +23,7 @@ func pinThread(cpu int) error {
 func CheckCPU(cpu int) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, with another affinity, ends with the goroutine
+		runtime.LockOSThread() // never unlocked: no other goroutine may inherit the changed affinity, so the thread ends here
 		err := pinThread(cpu)
 		if err != nil {
 			err = fmt.Errorf("%w: name one of the CPUs %s", err, usableCPUs())
@@ -42,6 +42,7 @@ func usableCPUs() string {
 	if unix.SchedSetaffinity(0, &wanted) != nil || unix.SchedGetaffinity(0, &all) != nil {
 		return "of this host"
 	}
+
 	var names []string
 	for cpu := range len(all) * 64 {
 		if !all.IsSet(cpu) {
@@ -51,8 +52,9 @@ func usableCPUs() string {
 		for all.IsSet(last + 1) {
 			last++
 		}
+
 		switch {
-		case cpu > 0 && all.IsSet(cpu-1): // of the range before
+		case cpu > 0 && all.IsSet(cpu-1): // listed with the range before
 		case last > cpu:
 			names = append(names, fmt.Sprintf("%d-%d", cpu, last))
 		default:

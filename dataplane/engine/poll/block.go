@@ -11,31 +11,31 @@ import (
 
 // blockPlan is one block: its published values and their sources.
 type blockPlan struct {
-	run     run // beside rows in memory, because a cold cycle loads both
+	run     run // next to rows, because a cycle with cold caches loads both
 	sources []sourceBlock
 	rows    shm.Block
 }
 
-// run reads a block by few calls: its counters are adjacent at one source that fills rows, and their rows
-// are adjacent too. The zero run stands for a block that is read source by source.
+// run reads a block in few calls. It requires that all counters of the block come from one source with marks, and that
+// both their ids and their rows are adjacent. The zero run means to read source by source instead.
 type run struct {
 	source *marked  // the block's only source
-	seen   []uint32 // marks of the counters under which the rows were read
+	seen   []uint32 // the marks at the last read of the rows
 	first  uint32   // id of the first counter
 	at, n  uint8    // first row, and the number of rows
-	known  bool     // all rows were read since the plan has changed
+	known  bool     // all rows were read since the plan last changed
 }
 
-// sourceBlock is the counters of one source in one block, or in one record. The slices run in
-// parallel, in the order of the rows.
+// sourceBlock lists the counters of one source in one block, or in one record. The slices are parallel and
+// ordered by row.
 type sourceBlock struct {
 	source backend.Counters
-	timed  backend.TimedCounters // source, if it samples each value on its own; else nil
-	marked *marked               // source, if it has marks; else nil
-	spans  []span                // of the counters, if the source has marks and the block has no run
+	timed  backend.TimedCounters // the same source, if each of its values has its own sample time; else nil
+	marked *marked               // the same source, if it has marks; else nil
+	spans  []span                // one for each mark; empty unless the source has marks and the block has no run
 	ids    []uint32              // at the source
 	at     []uint8               // rows
-	base   []backend.Pair        // total under earlier sources
+	base   []backend.Pair        // total counted by earlier sources
 	plain  bool                  // the rows are adjacent, and every base is 0
 }
 
@@ -44,7 +44,7 @@ func newSourceBlock(s backend.Counters) sourceBlock {
 	return sourceBlock{source: s, timed: t}
 }
 
-// insert adds counter id, whose row is row.
+// insert adds a counter of the source.
 func (b *sourceBlock) insert(row uint8, id uint32, base backend.Pair) {
 	i, _ := slices.BinarySearch(b.at, row)
 	b.ids = slices.Insert(b.ids, i, id)
@@ -52,7 +52,7 @@ func (b *sourceBlock) insert(row uint8, id uint32, base backend.Pair) {
 	b.base = slices.Insert(b.base, i, base)
 }
 
-// remove removes the counter whose row is row, and reports whether it was there.
+// remove removes the counter of a row, and reports whether this source had it.
 func (b *sourceBlock) remove(row uint8) bool {
 	i, found := slices.BinarySearch(b.at, row)
 	if !found {
@@ -64,8 +64,8 @@ func (b *sourceBlock) remove(row uint8) bool {
 	return true
 }
 
-// of returns the counters of source s in the block.
-func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
+// countersOf returns the counters of source s in the block. It adds s to the block if it is new there.
+func (bp *blockPlan) countersOf(p *Plan, s backend.Counters) *sourceBlock {
 	for i := range bp.sources {
 		if bp.sources[i].source == s {
 			return &bp.sources[i]
@@ -79,7 +79,7 @@ func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
 	return &bp.sources[len(bp.sources)-1]
 }
 
-// sourceChanged recomputes b.plain, and the block's run or its spans, after the counters of b have changed.
+// sourceChanged recomputes what depends on the counters of b: b.plain, and the run or the spans of the block.
 func (bp *blockPlan) sourceChanged(b *sourceBlock) {
 	b.plain = b.isPlain()
 	if only := bp.only(); only != nil && only.marked != nil && only.plain && adjacent(only.ids) {
@@ -134,7 +134,8 @@ func adjacent(ids []uint32) bool {
 	return true
 }
 
-// readBlock reads the sources of block number n into its rows. live is false if the block has no source.
+// readBlock reads the sources of block number n into its rows. live is false if the block has no source. If a source fails,
+// its rows keep their values and sample times.
 func (p *Plan) readBlock(bp *blockPlan, n int, now int64) (live bool, failed error) {
 	if r := &bp.run; r.source != nil {
 		changed, err := r.read(bp.rows[r.at:][:r.n], now)
@@ -179,7 +180,7 @@ func (bp *blockPlan) readSource(p *Plan, b *sourceBlock, now int64) (changed boo
 
 	for i := range b.spans {
 		s := &b.spans[i]
-		if b.marked.stands(s) {
+		if b.marked.unchanged(s) {
 			for _, row := range b.at[s.from:s.to] {
 				bp.rows[row%blockSize].SampledAt = now
 			}
@@ -195,9 +196,9 @@ func (bp *blockPlan) readSource(p *Plan, b *sourceBlock, now int64) (changed boo
 	return changed, nil
 }
 
-// fill adds the bases and stores the totals in their rows. changed says whether a total is another.
+// fill adds the bases to pairs, stores the totals in their rows, and reports whether a total changed.
 func (bp *blockPlan) fill(at []uint8, base, pairs []backend.Pair, now int64) (changed bool) {
-	at, base = at[:len(pairs)], base[:len(pairs)] // so that the loop carries no bounds check
+	at, base = at[:len(pairs)], base[:len(pairs)] // lets the compiler drop the bounds checks of the loop
 	differ := uint64(0)
 	for j := range pairs {
 		row, v := &bp.rows[at[j]%blockSize], total(base[j], pairs[j], now)

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// find returns the source of index, and its place there, or nil. It is called with mu held.
+// find returns the source of index, and the place of the counter in it. It returns nil without a source. The caller holds mu.
 func (p *Plan) find(index uint32) (*sourceBlock, int) {
 	bp := p.block(index)
 	if bp == nil {
@@ -21,8 +21,9 @@ func (p *Plan) find(index uint32) (*sourceBlock, int) {
 	return nil, 0
 }
 
-// ChangeSource changes the source of h between two cycles. decide gets the total of now, which includes
-// one more sample if the present source can be read. It returns the next source, the id there and the base.
+// ChangeSource changes the source of h between two cycles. It calls decide with the current total, which includes
+// one more sample if the old source can still be read. decide returns the new source, the id there and the base.
+// If decide fails, the source does not change.
 func (p *Plan) ChangeSource(h shm.Handle, decide func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,8 +36,8 @@ func (p *Plan) ChangeSource(h shm.Handle, decide func(total backend.Pair) (backe
 	return nil
 }
 
-// AddMissed adds the result of decide to the total of h. decide gets the total of h's last sample, and
-// the time of that sample.
+// AddMissed adds packets to the total of h that its source missed. It calls decide with the total and the
+// time of h's last sample, and decide returns the missed packets.
 func (p *Plan) AddMissed(h shm.Handle, decide func(total backend.Pair, sampled int64) (missed backend.Pair)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,16 +58,16 @@ func (p *Plan) AddMissed(h shm.Handle, decide func(total backend.Pair, sampled i
 	return nil
 }
 
-// Hold ends the reading of h. Cycles publish its last value until h has a source again.
-func (p *Plan) Hold(h shm.Handle) {
+// StopReading removes the source of h. Cycles publish the last value until SetSource or ChangeSource names another source.
+func (p *Plan) StopReading(h shm.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removeSource(h.Index)
 	p.live.show(h, nil, 0, backend.Pair{})
 }
 
-// currentTotal returns the total of index: the greater of a new sample and the published value. It is
-// called with mu held.
+// currentTotal returns the total of index: the greater of a new sample and the published value. The caller
+// holds mu.
 func (p *Plan) currentTotal(index uint32) backend.Pair {
 	v := p.published(index)
 	if b, i := p.find(index); b != nil {
@@ -79,8 +80,8 @@ func (p *Plan) currentTotal(index uint32) backend.Pair {
 	return backend.Pair{Packets: v.Packets, Bytes: v.Bytes}
 }
 
-// sample reads counter i of b. at is now, or the time at which the source sampled it; 0 if the source
-// has no sample yet. It is called with mu held.
+// sample reads counter i of b. at is the current time, or the source's own sample time; 0 if the source has
+// no sample yet. The caller holds mu.
 func (p *Plan) sample(b *sourceBlock, i int) (own backend.Pair, at int64, err error) {
 	one := sourceBlock{source: b.source, timed: b.timed, ids: b.ids[i : i+1]}
 	p.sampled[0] = shm.Now()
@@ -88,10 +89,10 @@ func (p *Plan) sample(b *sourceBlock, i int) (own backend.Pair, at int64, err er
 	return p.pairs[0], p.sampled[0], err
 }
 
-// Exchange calls exchange, which replaces the counters old in the mirror, and gives the source and the value of old[i] to the
-// i-th new counter where goesOn[i]. It does so between two cycles, so that each cycle finds a total under the counter that is
-// in the mirror. Cycles publish nothing for the old counters afterwards. A mirror that grows for the exchange keeps the next
-// cycle waiting.
+// Exchange calls exchange, which must replace the counters old in the mirror by entries (shm.Writer.Exchange). Where goesOn[i],
+// the new counter i inherits the source and the value of old[i]. All of this happens between two cycles, because a cycle that
+// came in between would publish a total under a handle that is gone. Cycles publish nothing for the old counters afterwards.
+// If the mirror must grow first, the next cycle waits: call shm.Writer.Reserve before.
 func (p *Plan) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool, exchange func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error)) ([]shm.Handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +108,7 @@ func (p *Plan) Exchange(old []shm.Handle, entries []shm.Entry, goesOn []bool, ex
 	return fresh, err
 }
 
-// move gives the source and the value of from to the counter to. It is called with mu held.
+// move moves the source and the value of one counter to another. The caller holds mu.
 func (p *Plan) move(from, to shm.Handle) {
 	value := p.published(from.Index)
 	*p.history(to.Index) = historyState{

@@ -25,13 +25,15 @@ func (p *Plan) Cycle(w Publisher, now int64) error {
 	defer p.mu.Unlock()
 
 	w.BeginCycle()
-	p.marks.read(now) // ahead of every counter: one that changes behind its mark is read again in the next cycle
+	p.marks.read(now) // before every counter: if one changes after this, its mark differs in the next cycle, which reads it
+
 	failed := p.publishBlocks(w, now)
 	for index, b := range p.records {
 		if err := p.publishRecord(w, index, b, now); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
+
 	if p.historyPeriod > 0 && now >= p.nextHistory {
 		p.nextHistory = now + p.historyPeriod
 		p.appendHistory(w)
@@ -81,9 +83,8 @@ func (p *Plan) publishRecord(w Publisher, index uint32, b *sourceBlock, now int6
 	return nil
 }
 
-// appendHistory writes the counters that have changed since the last call to the history ring.
-// It runs once a history period and not once a cycle, so that a ring of n records reaches back at least n
-// periods divided by the number of counters that change.
+// appendHistory writes each counter changed since the last call to the history ring. It runs once a history
+// period, not once a cycle: if c counters change all the time, a ring of n records then reaches back n/c periods.
 func (p *Plan) appendHistory(w Publisher) {
 	for _, s := range p.segments {
 		if s == nil {

@@ -39,7 +39,7 @@ func (h *hand) add(packets uint64) {
 	h.pair.Bytes += 60 * packets
 }
 
-// idlePoller runs a poller that is quiet after some milliseconds, with a reader of its mirror.
+// idlePoller is a poller that becomes idle after some milliseconds of quiet, with a reader of its mirror.
 type idlePoller struct {
 	t      *testing.T
 	plan   *Plan
@@ -103,7 +103,7 @@ func (p *idlePoller) start() {
 	p.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// await waits until the mirror's status is as wanted.
+// await waits until is returns true for the mirror's status.
 func (p *idlePoller) await(what string, is func(shm.Status) bool) shm.Status {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -117,8 +117,8 @@ func (p *idlePoller) await(what string, is func(shm.Status) bool) shm.Status {
 	}
 }
 
-// awaitFast waits until the header tells the period. Where the test looks so late that the poller has slowed down
-// meanwhile, again gives the poller another reason.
+// awaitFast waits until the header has the fast period. On a slow machine the test may look so late that the poller is idle
+// again. again must then make something change once more.
 func (p *idlePoller) awaitFast(again func()) {
 	p.t.Helper()
 	since := time.Now()
@@ -135,10 +135,10 @@ func period(d time.Duration) func(shm.Status) bool {
 	return func(s shm.Status) bool { return s.PollPeriod == d }
 }
 
-// A poller without a counter ticks as often as its heart beats. With one it begins at the period, slows down when
-// nothing changes, and is at its period again with the first change that a cycle finds. The header tells each
-// period, and the totals are exact.
-func TestTheHeaderTellsThePeriod(t *testing.T) {
+// A poller without counters runs a cycle per heartbeat. With one it starts at the fast period, slows down when nothing
+// changes, and returns to the fast period when a cycle finds a change. The header must have each period, and the totals
+// must be exact.
+func TestPollerSlowsDownWhenQuietAndTellsReaders(t *testing.T) {
 	p := newIdlePoller(t)
 	p.start()
 	p.await("the period without counters", period(beatPeriod))
@@ -164,7 +164,7 @@ func TestTheHeaderTellsThePeriod(t *testing.T) {
 	p.await("the period without counters again", period(beatPeriod))
 }
 
-// awaitPackets waits for that total.
+// awaitPackets waits until the total is at least packets, and fails if it then is more.
 func (p *idlePoller) awaitPackets(packets uint64) {
 	p.t.Helper()
 	var v shm.Value
@@ -183,8 +183,8 @@ func (p *idlePoller) awaitPackets(packets uint64) {
 	}
 }
 
-// A process that waits is woken by a cycle of the idle period, and cycles are at their period from then on.
-func TestAWokenWaiterEndsTheIdlePeriod(t *testing.T) {
+// A cycle of the idle period wakes a waiting process, and from then on cycles come at the fast period.
+func TestWokenWaiterEndsTheIdlePeriod(t *testing.T) {
 	p := newIdlePoller(t)
 	p.add()
 	p.start()
@@ -209,8 +209,8 @@ func TestAWokenWaiterEndsTheIdlePeriod(t *testing.T) {
 	p.await("the idle period again", period(testIdle))
 }
 
-// The periods change while the poller runs, also to one that never slows down.
-func TestPeriodsChange(t *testing.T) {
+// SetPeriods works while the poller runs, even if the two new periods are equal, so that it never slows down.
+func TestNewPeriodsApplyToARunningPoller(t *testing.T) {
 	p := newIdlePoller(t)
 	p.add()
 	p.start()

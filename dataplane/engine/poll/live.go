@@ -10,7 +10,7 @@ type LiveWriter interface {
 	SetLive(h shm.Handle, s shm.LiveSlot) error
 }
 
-// liveView shows in the mirror in which slots of its source the counters are counted. The zero liveView shows none.
+// liveView tells readers of the mirror which slot of its source counts each counter. The zero liveView tells nothing.
 type liveView struct {
 	source backend.LiveCounters
 	w      LiveWriter
@@ -18,10 +18,11 @@ type liveView struct {
 	epoch  uint32
 }
 
-// show shows that h is counted in slot id of s from now on, on top of base, or nowhere where s is nil. No counter gets the
-// slot that h has left before the next call of the source. An error is of a mirror that is damaged, or of a counter
-// that is gone from it: readers of the mirror that is made anew see no slot until ShowLiveAgain. It is called with
-// Plan.mu held.
+// show tells readers that slot id of s counts h from now on, on top of base. A nil s means that no slot does.
+//
+// The caller must call show before it gives h's old slot to another counter. show ignores errors, which mean that the mirror
+// is damaged or that the counter was removed. In the first case the engine makes the mirror anew and calls ShowLiveAgain. The
+// caller holds Plan.mu.
 func (v *liveView) show(h shm.Handle, s backend.Counters, id uint32, base backend.Pair) {
 	if v.source == nil || h.Generation == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// liveSource is a source whose slots readers can read; each began to count at 3 packets more than its number.
+// liveSource is a source with slots that readers can read. Slot n had counted n + 3 packets before its counter got it.
 type liveSource struct{ fixedSource }
 
 func (*liveSource) LiveMap() (shm.LiveMap, uint32, error) { return shm.LiveMap{}, 0, nil }
@@ -27,9 +27,9 @@ func (s shown) SetLive(h shm.Handle, slot shm.LiveSlot) error {
 	return nil
 }
 
-// The mirror shows the slot of each counter that the kernel counts, on top of its base, through every change of its
-// source: moves to hardware and back, a change of the base, another entry, another file.
-func TestPlanShowsLiveSlots(t *testing.T) {
+// The mirror must show the slot and the base of each counter counted in the kernel, through every change: a move to
+// hardware and back, another base, an exchange of entries, another file.
+func TestPlanShowsLiveSlotsThroughEveryChangeOfSource(t *testing.T) {
 	p := segmentsPlan()
 	s := &liveSource{fixedSource{name: "xdp", pairs: make([]backend.Pair, 8)}}
 	hardware := &fixedSource{name: "rdma", pairs: []backend.Pair{{Packets: 7, Bytes: 700}}}
@@ -65,7 +65,7 @@ func TestPlanShowsLiveSlots(t *testing.T) {
 	if err := p.AddMissed(handle(2), func(backend.Pair, int64) backend.Pair { return backend.Pair{Packets: 2} }); err != nil {
 		t.Fatal(err)
 	}
-	p.Hold(handle(1))
+	p.StopReading(handle(1))
 	exchange := func([]shm.Handle, []shm.Entry, []bool) ([]shm.Handle, error) {
 		if p.mu.TryLock() {
 			t.Error("a cycle may publish between the exchange in the mirror and the move of the values: it would show none")

@@ -7,26 +7,26 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// marksHold is the longest time between two cycles, in ns, over which an unchanged mark tells that no counter has
-// changed. A mark is the same again after 2^32 updates. No 16 counters are updated that often in a second.
-const marksHold = int64(1e9)
+// trustMarksFor is the longest time between two cycles, in ns, after which an equal mark still proves that no counter
+// changed. A mark wraps around after 2^32 updates, and no 16 counters get that many updates in a second.
+const trustMarksFor = int64(1e9)
 
-// marked is a source that has marks, and its marks of this cycle.
+// marked is a source with marks.
 type marked struct {
 	counters backend.RowCounters
-	now      []uint32
-	trusted  bool // the marks could be read, and the last cycle is not too long ago
+	now      []uint32 // its marks, read at the start of this cycle
+	trusted  bool     // the marks could be read, and the last cycle was less than trustMarksFor ago
 }
 
-// span is counters with one mark that follow one another in a sourceBlock.
+// span is a range of counters in a sourceBlock that share a mark.
 type span struct {
 	mark     uint32
-	seen     uint32 // mark under which the rows were read
+	seen     uint32 // the mark at the last read of the rows
 	from, to uint8  // in the sourceBlock
-	known    bool   // the rows were read since the plan has changed
+	known    bool   // the rows were read since the plan last changed
 }
 
-// markedSources are the sources that have marks.
+// markedSources lists the sources with marks.
 type markedSources struct {
 	list   []*marked
 	readAt int64 // time of the last cycle
@@ -44,29 +44,29 @@ func (l *markedSources) of(s backend.RowCounters) *marked {
 	return m
 }
 
-// read reads the marks of all sources. Every counter is read after it.
+// read reads the marks of all sources. It must come before every read of a counter in this cycle: see Plan.Cycle.
 func (l *markedSources) read(now int64) {
 	for _, m := range l.list {
-		m.trusted = m.counters.Marks(m.now) == nil && now-l.readAt < marksHold
+		m.trusted = m.counters.Marks(m.now) == nil && now-l.readAt < trustMarksFor
 	}
 	l.readAt = now
 }
 
-// grow makes room for a mark.
+// grow extends now to include a mark.
 func (m *marked) grow(mark uint32) {
 	for len(m.now) <= int(mark) {
 		m.now = append(m.now, 0)
 	}
 }
 
-// marksOf appends a word to seen for each mark of counters that follow one another, and makes room for their marks.
+// marksOf appends one word to seen for each mark of adjacent counters, and extends now to include those marks.
 func (m *marked) marksOf(seen, ids []uint32) []uint32 {
 	first, last := ids[0]/backend.Marked, ids[len(ids)-1]/backend.Marked
 	m.grow(last)
 	return append(seen, make([]uint32, last-first+1)...)
 }
 
-// spansOf appends the spans of counters to spans, and makes room for their marks.
+// spansOf appends the spans of counters to spans, and extends now to include their marks.
 func (m *marked) spansOf(spans []span, ids []uint32) []span {
 	for i, id := range ids {
 		mark := id / backend.Marked
@@ -80,11 +80,11 @@ func (m *marked) spansOf(spans []span, ids []uint32) []span {
 	return spans
 }
 
-// stands says whether no counter of s has changed since its rows were read.
-func (m *marked) stands(s *span) bool { return s.known && m.trusted && m.now[s.mark] == s.seen }
+// unchanged reports whether no counter of s has changed since the last read of its rows.
+func (m *marked) unchanged(s *span) bool { return s.known && m.trusted && m.now[s.mark] == s.seen }
 
-// hasRead notes that the rows of s were read in this cycle. It reports whether a counter of s was updated since the last
-// read, or may have been.
+// hasRead notes that this cycle read the rows of s. It reports whether a counter of s was, or may have been, updated since
+// the read before.
 func (m *marked) hasRead(s *span) (updated bool) {
 	updated = !s.known || m.now[s.mark] != s.seen
 	s.seen = m.now[s.mark]
@@ -92,8 +92,8 @@ func (m *marked) hasRead(s *span) (updated bool) {
 	return updated
 }
 
-// read reads the rows whose marks have changed, neighbours by one call, and makes now the sample time of all rows that
-// could be read.
+// read reads the rows whose marks changed, adjacent ones in one call. A row with an unchanged mark has its old value now, so
+// it gets the sample time now as well. Only rows that could not be read keep their sample times.
 func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
 	marks := r.source.now[r.first/backend.Marked:][:len(r.seen)]
 	trusted := r.known && r.source.trusted
@@ -106,25 +106,26 @@ func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
 
 	r.known = true
 	for i := 0; i < len(marks); {
-		// marks[from:i] all stand, or have all changed.
+		// Find the longest run marks[from:i] in which all marks are unchanged, or all changed.
 		from := i
-		stands := trusted && marks[i] == r.seen[i]
-		for i < len(marks) && stands == (trusted && marks[i] == r.seen[i]) {
+		unchanged := trusted && marks[i] == r.seen[i]
+		for i < len(marks) && unchanged == (trusted && marks[i] == r.seen[i]) {
 			i++
 		}
 		first, to := r.row(from), r.row(i)
 
-		if stands {
+		if unchanged {
 			for j := range rows[first:to] {
 				rows[first+j].SampledAt = now
 			}
 			continue
 		}
+
 		changed = changed || !slices.Equal(marks[from:i], r.seen[from:i])
 		if err := r.source.counters.ReadRows(r.first+uint32(first), rows[first:to], now); err != nil {
 			failed = err
 			changed = true
-			r.known = trusted && r.known // else a mark need not differ: all rows are read again
+			r.known = trusted && r.known // seen is of no use without trust: read all rows again next time
 			continue
 		}
 		copy(r.seen[from:i], marks[from:i])

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// markedSource has 64 counters, and counts the reads of each. Its marks are set by the test.
+// markedSource has 64 counters, and counts the reads of each. The test sets its marks.
 type markedSource struct {
 	pairs [64]backend.Pair
 	reads [64]int
@@ -46,12 +46,12 @@ func (s *markedSource) Marks(dst []uint32) error {
 	return nil
 }
 
-// store is the first half of a program's update, the mark its second.
+// A program updates a counter by store, then mark. A test can interrupt it in between.
 func (s *markedSource) store(id int) { s.pairs[id].Packets++; s.pairs[id].Bytes += 60 }
 func (s *markedSource) mark(id int)  { s.marks[id/backend.Marked]++ }
 
-// A cycle reads the counters whose mark has changed and no others, whether they are read by rows or one by one. Every
-// row has the time of the cycle, because the marks say that its value is of now.
+// A cycle reads only counters whose mark has changed, both by rows and one by one. Every row gets the time of the cycle,
+// because an unchanged mark proves that its value is current.
 func TestOnlyChangedCountersAreRead(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -123,7 +123,7 @@ func TestOnlyChangedCountersAreRead(t *testing.T) {
 				t.Errorf("the last change was at %d, want %d", p.changed, was)
 			}
 
-			// A program that is interrupted between its stores and its mark.
+			// A program is interrupted between its stores and its mark.
 			s.store(40)
 			before := out.row(rows - 10)
 			if err := p.Cycle(out, now); err != nil || out.row(rows-10) != before {
@@ -133,7 +133,7 @@ func TestOnlyChangedCountersAreRead(t *testing.T) {
 			cycle()
 			wantRead(40)
 
-			// A source that fails: the rows keep their value and time, and are read when it works again.
+			// A source fails: its rows keep value and time, and are read once it works again.
 			s.store(20)
 			s.mark(20)
 			s.err = errors.New("no")
@@ -145,16 +145,16 @@ func TestOnlyChangedCountersAreRead(t *testing.T) {
 			cycle()
 			wantRead(20)
 
-			// After a pause longer than the marks hold, everything is read. That alone is no change: an idle period may be
-			// as long.
+			// After a pause of trustMarksFor everything is read. That alone is no change, because an idle period may be as
+			// long.
 			was = p.changed
-			now += marksHold
+			now += trustMarksFor
 			cycle()
 			wantRead(every...)
 			if p.changed != was {
 				t.Errorf("after a pause the last change was at %d, want %d", p.changed, was)
 			}
-			// And after a change of the plan, the block's counters of that source.
+			// After a change of the plan, the block's counters of that source are read.
 			p.Remove(0)
 			p.SetSource(handle(0), s, tt.ids(0), tt.base)
 			cycle()

@@ -7,17 +7,17 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// Cycles slow down once nothing has changed, and no waiter was woken, for quietAfter.
+// Cycles slow down once no value has changed and no waiter was woken for quietAfter.
 const quietAfter = 10 * time.Second
 
-// periods are the times between two cycles.
+// periods holds the times between two cycles.
 type periods struct {
 	fast  time.Duration // while values change or processes wait
-	idle  time.Duration // after quiet without either
+	idle  time.Duration // after a time of quiet with neither
 	quiet time.Duration
 }
 
-// newPeriods returns the configured periods. 0 is the default. No idle period is shorter than the other one.
+// newPeriods returns the configured periods; 0 means the default. The idle period is at least the fast one.
 func newPeriods(fast, idle time.Duration) *periods {
 	fast = cmp.Or(fast, backend.DefaultPeriod)
 	return &periods{
@@ -27,8 +27,8 @@ func newPeriods(fast, idle time.Duration) *periods {
 	}
 }
 
-// at returns the period of a plan with so many sources. active is the time of the last change, or of the last wake
-// that woke a process. Without sources a cycle is a heartbeat and nothing else.
+// at returns the current period of a plan with that number of sources. active is the time of the last changed value or
+// woken process. Without sources a cycle does nothing but beat, so one per beatPeriod is enough.
 func (p *periods) at(now int64, sources int, active int64) time.Duration {
 	switch {
 	case sources == 0:

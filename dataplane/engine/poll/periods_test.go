@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestPeriods(t *testing.T) {
+func TestPeriodFollowsActivityAndSources(t *testing.T) {
 	const now, ms, s = int64(time.Hour), time.Millisecond, time.Second
 	for _, tt := range []struct {
 		name       string

@@ -11,11 +11,11 @@ import (
 // blockSize is the number of counters that one call of PublishBlock publishes.
 const blockSize = shm.BlockLen
 
-// Plan holds the source and the base of every counter of the mirror. All methods may be called from any
-// goroutine, AddSegment and Exchange from one at a time.
+// Plan knows the source and the base of every counter of the mirror. Any goroutine may call its methods, but
+// callers must not run AddSegment and Exchange concurrently.
 type Plan struct {
 	mu       sync.Mutex
-	segments []*segmentPlan          // of the mirror, by number; nil: no counter of the segment is in use
+	segments []*segmentPlan          // by number in the mirror; nil: no counter of the segment is in use
 	records  map[uint32]*sourceBlock // of latency counters, by index
 	pairs    []backend.Pair          // scratch memory for one block
 	sampled  []int64                 // scratch memory for one block
@@ -23,8 +23,8 @@ type Plan struct {
 	live     liveView
 
 	sources int    // number of counters that have a source
-	changed int64  // time of the last cycle that found another value, or of the last new source
-	added   func() // is called when a counter has a source after a time in which none was new; nil: not
+	changed int64  // when a cycle last found a changed value, or a counter last got a source
+	added   func() // see onAdded; may be nil
 
 	historyPeriod int64 // in ns; 0: no history
 	nextHistory   int64 // time of the next records
@@ -36,8 +36,8 @@ type segmentPlan struct {
 	history []historyState // by slot
 }
 
-// historyState is the state of a counter whose history is kept. Its handle has generation 0 if the counter
-// is not in use.
+// historyState is what the history needs to know about a slot. If the slot has no counter, the generation of its
+// handle is 0.
 type historyState struct {
 	handle  shm.Handle
 	written backend.Pair // in the newest record of the history ring
@@ -54,7 +54,7 @@ func NewPlan(history time.Duration) *Plan {
 	}
 }
 
-// SetHistoryPeriod changes the time between two records of a counter in the history ring; 0 writes no history.
+// SetHistoryPeriod changes the time between two records of a counter in the history ring. 0 ends the history.
 func (p *Plan) SetHistoryPeriod(period time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,9 +62,8 @@ func (p *Plan) SetHistoryPeriod(period time.Duration) {
 	p.nextHistory = 0 // with the next cycle
 }
 
-// AddSegment makes room for the counters of h's segment, unless there is room already. latency says
-// that the segment holds latency counters. The segment is allocated before the lock is taken, so
-// that no cycle waits for it.
+// AddSegment adds h's segment to the plan, unless the plan has it. latency must be true for a segment of
+// latency counters. AddSegment allocates before it locks, so no cycle waits for the allocation.
 func (p *Plan) AddSegment(h shm.Handle, latency bool) {
 	segments := p.segmentsWith(h, latency)
 	p.mu.Lock()
@@ -72,7 +71,7 @@ func (p *Plan) AddSegment(h shm.Handle, latency bool) {
 	p.mu.Unlock()
 }
 
-// segmentsWith returns the segments with h's among them.
+// segmentsWith returns the segments of the plan, including h's.
 func (p *Plan) segmentsWith(h shm.Handle, latency bool) []*segmentPlan {
 	n := int(h.Index / shm.SegmentLen)
 	if n < len(p.segments) && p.segments[n] != nil {
@@ -92,15 +91,15 @@ func (p *Plan) segmentsWith(h shm.Handle, latency bool) []*segmentPlan {
 	return longer
 }
 
-// activity returns the number of counters that have a source, and the time at which the last change was found: another
-// value, or a new source.
+// activity returns the number of counters with a source, and the time of the last change: a changed value or a new source.
 func (p *Plan) activity() (sources int, changed int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sources, p.changed
 }
 
-// onAdded makes the plan call added, which does not wait, when a counter has a source after a time in which none was new.
+// onAdded makes the plan call added when a counter gets a source and none did in the second before. The poller then starts
+// a cycle at once instead of waiting for the end of an idle period. added must not block: the plan is locked.
 func (p *Plan) onAdded(added func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +115,7 @@ func (p *Plan) block(index uint32) *blockPlan {
 	return &s.blocks[index%shm.SegmentLen/blockSize]
 }
 
-// history returns the state of index.
+// history returns the history state of index.
 func (p *Plan) history(index uint32) *historyState {
 	return &p.segments[index/shm.SegmentLen].history[index%shm.SegmentLen]
 }
@@ -129,7 +128,7 @@ func (p *Plan) published(index uint32) shm.Value {
 	return p.history(index).record
 }
 
-// RestoreValue makes v the value that cycles publish for index until SetSource names a source.
+// RestoreValue makes cycles publish v for index until SetSource names a source.
 func (p *Plan) RestoreValue(index uint32, v shm.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,13 +147,13 @@ func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backe
 	p.setSource(h.Index, s, id, base)
 }
 
-// setSource is called with mu held.
+// setSource is SetSource for a counter that has a history state. The caller holds mu.
 func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backend.Pair) {
 	p.removeSource(index)
 	p.live.show(p.history(index).handle, s, id, base)
 
 	now := shm.Now()
-	if p.added != nil && (p.sources == 0 || now-p.changed > int64(time.Second)) { // of many at once, the first tells
+	if p.added != nil && (p.sources == 0 || now-p.changed > int64(time.Second)) { // of many at once, only the first calls
 		p.added()
 	}
 	p.sources++
@@ -168,19 +167,19 @@ func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backe
 		p.records[index] = &b
 		return
 	}
-	b := bp.of(p, s)
+	b := bp.countersOf(p, s)
 	b.insert(uint8(index%blockSize), id, base)
 	bp.sourceChanged(b)
 }
 
-// Remove ends the publishing of index. Its row is absent from the next cycle on.
+// Remove removes the counter of index from the plan. The next cycle publishes an absent value in its row.
 func (p *Plan) Remove(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remove(index)
 }
 
-// remove is called with mu held.
+// remove is Remove. The caller holds mu.
 func (p *Plan) remove(index uint32) {
 	p.removeSource(index)
 	p.live.show(p.history(index).handle, nil, 0, backend.Pair{})
@@ -190,7 +189,7 @@ func (p *Plan) remove(index uint32) {
 	}
 }
 
-// removeSource is called with mu held.
+// removeSource makes cycles stop reading index; its value stays. The caller holds mu.
 func (p *Plan) removeSource(index uint32) {
 	bp := p.block(index)
 	if bp == nil {
@@ -211,8 +210,8 @@ func (p *Plan) removeSource(index uint32) {
 	}
 }
 
-// ShowLive makes the plan show in w which counters are counted in source, whose memory is map id in that epoch, from now
-// on and as their sources change.
+// ShowLive tells readers, through w, which counters source counts and in which slots, now and whenever a counter's source
+// changes. id and epoch are those of the map in which source counts.
 func (p *Plan) ShowLive(w LiveWriter, source backend.LiveCounters, id, epoch uint32) {
 	p.mu.Lock()
 	p.live = liveView{source: source, w: w, id: id, epoch: epoch}
@@ -220,7 +219,7 @@ func (p *Plan) ShowLive(w LiveWriter, source backend.LiveCounters, id, epoch uin
 	p.ShowLiveAgain()
 }
 
-// ShowLiveAgain shows all counters again, in a mirror that was made anew.
+// ShowLiveAgain repeats ShowLive for all counters, in a mirror that was made anew.
 func (p *Plan) ShowLiveAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

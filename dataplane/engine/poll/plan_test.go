@@ -65,8 +65,8 @@ func value(packets, bytes uint64, at int64) shm.Value {
 	return shm.Value{Packets: packets, Bytes: bytes, SampledAt: at}
 }
 
-// Values that are sampled one by one show their own times. A value that was not sampled yet is
-// absent, or stays as it was. No value ever falls. The values of other sources show the time of the cycle.
+// Values of a TimedCounters source show their own sample times. Before its first sample a value is
+// absent, or stays as it was, and no value ever falls. Values of other sources show the time of the cycle.
 func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	p := segmentsPlan()
 	b := &sampledSource{}
@@ -100,8 +100,8 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	}
 }
 
-// The total of a counter goes on over a change of its source, in a block and in a record.
-func TestASourceChangesBetweenTwoCycles(t *testing.T) {
+// The total of a counter continues when its source changes, in a block and in a record.
+func TestTotalContinuesOverAChangeOfSource(t *testing.T) {
 	for _, index := range []uint32{5, 4096} {
 		p := segmentsPlan()
 		b := &sampledSource{at: []int64{90}}
@@ -140,7 +140,7 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v after the move", index, got)
 		}
-		p.Hold(handle(index))
+		p.StopReading(handle(index))
 		plain.pairs[0] = backend.Pair{}
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v without a source", index, got)
@@ -156,8 +156,8 @@ type brokenSource struct {
 
 func (s *brokenSource) Read([]uint32, []backend.Pair) error { return s.err }
 
-// A record's value of an earlier process stays until its source has a later one, also where the counter gets a row of a block.
-func TestARecordIsRestored(t *testing.T) {
+// The value of an earlier process stays in a record until the source has a later one, even if the counter moves to a block.
+func TestRestoredRecordStaysUntilItsSourceIsAhead(t *testing.T) {
 	last := value(50, 5000, 70)
 	for _, to := range []uint32{3, 4097} {
 		p := segmentsPlan()
@@ -184,7 +184,7 @@ func TestARecordIsRestored(t *testing.T) {
 	}
 }
 
-// rowSource fills rows by itself, and counts the calls.
+// rowSource is a source that fills rows, and counts the calls of ReadRows.
 type rowSource struct {
 	fixedSource
 	calls int
@@ -203,7 +203,7 @@ func (b *rowSource) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return nil
 }
 
-// Marks tells of every change of a pair.
+// Marks returns marks that change with every change of a pair.
 func (b *rowSource) Marks(dst []uint32) error {
 	clear(dst)
 	for i, p := range b.pairs {
@@ -214,8 +214,8 @@ func (b *rowSource) Marks(dst []uint32) error {
 	return b.err
 }
 
-// A source that fills rows does so for adjacent counters whose base is 0, and for no others.
-func TestRowsAreFilledByTheirSource(t *testing.T) {
+// A source fills rows only of adjacent counters without a base.
+func TestSourceFillsOnlyAdjacentRowsWithoutABase(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		ids   []uint32
@@ -267,8 +267,8 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 	}
 }
 
-// A block of two sources is read from both, and by rows again when one of them has no counter in it.
-func TestABlockOfTwoSources(t *testing.T) {
+// A block with two sources is read from both, and by rows again once one of them has no counter left in it.
+func TestBlockOfTwoSourcesIsReadFromBoth(t *testing.T) {
 	p, s := segmentsPlan(), &published{}
 	b, other := &rowSource{fixedSource: fixedSource{name: "hand"}}, &fixedSource{name: "other"}
 	b.pairs = []backend.Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}

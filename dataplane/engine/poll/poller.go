@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// conditionWindow is the number of cycles over which late cycles are counted.
+	// conditionWindow is the number of cycles after which the poller judges how many were late.
 	conditionWindow = 128
-	// beatPeriod is the time between two heartbeats while cycles are further apart: half of
-	// the heartbeat period that the mirror promises its readers.
+	// beatPeriod is the longest time between two heartbeats. Longer poll periods have heartbeats in between. It is half
+	// of the heartbeat period that the mirror promises. Readers call a writer dead after two such periods without a beat.
 	beatPeriod = 250 * time.Millisecond
 )
 
@@ -28,10 +28,10 @@ type Options struct {
 	Writer *shm.Writer
 	Config dataplane.PollConfig
 	Logger *slog.Logger
-	// Idle is called when cycles become further apart because nothing changes, and when they do not any more. It may be
-	// nil.
+	// Idle is called with true when cycles slow down because nothing changes, and with false when they speed up again. It
+	// may be nil.
 	Idle func(idle bool)
-	// Ticker is nil, for one of tick.New. Run closes it.
+	// Ticker ticks for the cycles. nil means tick.New. Run closes it.
 	Ticker *tick.Ticker
 }
 
@@ -43,11 +43,11 @@ type Poller struct {
 
 	cycles  atomic.Uint64
 	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
-	late    atomic.Bool            // more than one in eight cycles of the last window
-	idle    bool                   // as Options.Idle was told; of Run's goroutine
+	late    atomic.Bool            // more than one in eight cycles of the last window were late
+	idle    bool                   // the last argument of Options.Idle; only Run's goroutine uses it
 }
 
-// New returns a poller that does not run yet. Run ends its ticker.
+// New returns a poller that does not run yet. The caller must call Run, which closes the ticker.
 func New(o Options) *Poller {
 	p := &Poller{opts: o, ticker: o.Ticker}
 	if p.ticker == nil {
@@ -58,8 +58,8 @@ func New(o Options) *Poller {
 	return p
 }
 
-// SetPeriods changes the period, and the period while nothing changes, from the next cycle on. 0 is the default. A
-// poller that polls without pause has no period. Any goroutine may call it.
+// SetPeriods changes the poll period and the idle period from the next cycle on; 0 means the default. It does nothing to a
+// busy poller, which polls without pause. Any goroutine may call it.
 func (p *Poller) SetPeriods(period, idle time.Duration) {
 	p.periods.Store(newPeriods(period, idle))
 	p.ticker.Kick()
@@ -76,8 +76,8 @@ func (p *Poller) Run(ctx context.Context) {
 	p.Poll()
 }
 
-// runPeriodic runs a cycle at each tick, or a heartbeat where cycles are further apart than beatPeriod. The ticker drops
-// ticks that were not taken: a late cycle is followed by the next one on the grid, and never by a burst of missed cycles.
+// runPeriodic runs a cycle in each period, and heartbeats in between if the period is longer than beatPeriod. The ticker
+// drops ticks that nobody waited for: after a late cycle the next one comes at its planned time, not in a burst.
 func (p *Poller) runPeriodic(ctx context.Context) {
 	defer context.AfterFunc(ctx, p.ticker.Kick)()
 
@@ -101,15 +101,14 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 	}
 }
 
-// awaitCycle waits until the next cycle is due, with heartbeats meanwhile. It reports whether there is one: false when ctx
-// has ended.
+// awaitCycle beats until the next cycle is due. It returns false if ctx ended instead.
 func (p *Poller) awaitCycle(ctx context.Context, period time.Duration) bool {
 	for beats := beatsIn(period); beats > 0; beats-- {
 		p.ticker.Wait()
 		if ctx.Err() != nil {
 			return false
 		}
-		if p.pace() != period { // a cycle is due, which begins the other period
+		if p.pace() != period { // begin the other period at once, with a cycle
 			return true
 		}
 		if beats > 1 {
@@ -122,8 +121,8 @@ func (p *Poller) awaitCycle(ctx context.Context, period time.Duration) bool {
 // beatsIn returns the number of ticks in a period.
 func beatsIn(period time.Duration) int { return int((period + beatPeriod - 1) / beatPeriod) }
 
-// setPace makes the present pace the period, and tells readers of another one before the first pause. It returns the
-// period.
+// setPace returns the current period. If it differs from was, setPace resets the ticker, and tells readers before the first
+// pause of the new length, as shm.Writer.SetPollPeriod requires.
 func (p *Poller) setPace(was time.Duration) time.Duration {
 	period := p.pace()
 	if idle := period > p.periods.Load().fast; idle != p.idle && p.opts.Idle != nil {
@@ -143,18 +142,18 @@ func (p *Poller) pace() time.Duration {
 	return p.periods.Load().at(shm.Now(), sources, max(changed, p.opts.Writer.WokenAt()))
 }
 
-// tell tells readers the period.
+// tell stores the period in the mirror, for readers.
 func (p *Poller) tell(period time.Duration) {
-	if err := p.opts.Writer.SetPollPeriod(period); err != nil && !errors.Is(err, shm.ErrTruncated) { // the engine replaces the file
+	if err := p.opts.Writer.SetPollPeriod(period); err != nil && !errors.Is(err, shm.ErrTruncated) { // if the file was cut short, the engine makes the mirror anew
 		p.opts.Logger.Warn("telling readers the poll period", "err", err)
 	}
 }
 
-// runBusy runs one cycle after the other, on a core of its own.
+// runBusy runs one cycle after another, on the configured CPU.
 func (p *Poller) runBusy(ctx context.Context) {
 	p.tell(0)
 	runtime.LockOSThread()
-	// The thread keeps its affinity. Without UnlockOSThread it ends with the goroutine.
+	// Never unlock the thread: Go then ends it with the goroutine, and no other goroutine inherits its affinity.
 	if err := pinThread(p.opts.Config.CPU); err != nil {
 		p.opts.Logger.Warn("pinning the poller to its core", "cpu", p.opts.Config.CPU, "err", err)
 	}
@@ -173,17 +172,17 @@ func (p *Poller) Poll() {
 // Cycles returns the number of cycles that have run.
 func (p *Poller) Cycles() uint64 { return p.cycles.Load() }
 
-// cycle reads and publishes. A mirror that was truncated meanwhile is an error; the engine
-// replaces its file.
+// cycle runs a cycle of the plan. If the mirror's file was cut short, the cycle faults, and the error wraps errDamaged: the
+// engine then makes the mirror anew.
 func (p *Poller) cycle() error {
 	err := shm.Guard(func() error { return p.opts.Plan.Cycle(p.opts.Writer, shm.Now()) })
-	if errors.Is(err, shm.ErrTruncated) && p.opts.Writer.AbandonCycle() { // a fault on the mirror ended it
+	if errors.Is(err, shm.ErrTruncated) && p.opts.Writer.AbandonCycle() { // true: the fault ended the cycle early
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return err
 }
 
-// errDamaged: the cycle could not be published. It does not mean that a source failed.
+// errDamaged means that the mirror could not be written. No source failed.
 var errDamaged = errors.New("the mirror is damaged")
 
 // logChange logs when the error of a cycle begins, changes and ends.
@@ -191,7 +190,7 @@ func (p *Poller) logChange(err error) {
 	was := p.failing.Load()
 	switch {
 	case err == nil && was == nil:
-	case errors.Is(err, errDamaged): // the engine replaces the file, and raises a condition
+	case errors.Is(err, errDamaged): // the engine makes the mirror anew, and raises a condition
 	case err == nil:
 		p.failing.Store(nil)
 		p.opts.Logger.Info("reading counters again")

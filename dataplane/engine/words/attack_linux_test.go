@@ -20,9 +20,9 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// Words are reserved and released 10,000 times in turn, and a program takes them now and then. No descriptor is left, and
-// the counter beside them is not changed.
-func TestManyReservationsInTurn(t *testing.T) {
+// Words are reserved and released 10,000 times, and now and then a program takes them. No descriptor may leak, and another
+// counter must not change.
+func TestManyReservationsLeaveNoDescriptor(t *testing.T) {
 	n := 10_000
 	if testing.Short() {
 		n = 1000
@@ -76,8 +76,8 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// A name is either refused, or its words can be taken under it.
-func TestOddNamesOfWords(t *testing.T) {
+// Reserve either refuses a name, or a program can take its words.
+func TestOddNamesAreRefusedOrCanBeTaken(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "first")
 	for _, name := range []string{
@@ -109,7 +109,7 @@ func TestOddNamesOfWords(t *testing.T) {
 	}
 }
 
-// Two instances whose mirrors are in one directory have words of one name apart.
+// Two instances with mirrors in one directory may have words of one name, and do not share them.
 func TestTwoInstancesHaveTheirOwnWords(t *testing.T) {
 	dir := t.TempDir()
 	var readers [2]*shm.Reader
@@ -124,9 +124,9 @@ func TestTwoInstancesHaveTheirOwnWords(t *testing.T) {
 	}
 }
 
-// An instance is started again while a program counts on in its words: the total goes on from the value that was
-// published, and the program, which keeps its memory, changes no counter until it takes words anew.
-func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
+// An instance restarts while a program keeps counting in its words. The total continues from the published value. The
+// program still has its memory, but changes no counter until it takes words again.
+func TestRestartUnderAProgramKeepsThePublishedTotal(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	w := take(t, path, "app")
@@ -172,8 +172,8 @@ func TestInstanceStartsAgainUnderAProgram(t *testing.T) {
 	}
 }
 
-// The mirror grows while a program writes its words: each operation is counted once, and a reader attaches once.
-func TestMirrorGrowsUnderAProgram(t *testing.T) {
+// The mirror grows while a program writes its words. Each operation is counted once, and a reader need not attach again.
+func TestGrowthUnderAProgramCountsEachOperationOnce(t *testing.T) {
 	path := mirror(t)
 	svc, err := engine.New(t.Context(), dataplane.Config{
 		Instance: "words", Words: []string{"app"}, Backend: flow.Sim, Mirror: dataplane.MirrorConfig{Path: path, History: -1},

@@ -17,9 +17,9 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// The total of a counter never goes down, and never jumps by the range of a word, whatever its owner writes there: it
-// stands still, then goes on with one discontinuity.
-func TestWordsThatGoBackwards(t *testing.T) {
+// Whatever a program writes into its words, the total never falls, and never jumps by the range of a word. It stops, then
+// continues with one discontinuity.
+func TestWordsThatGoBackwardsNeverLowerTheTotal(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		limit uint64
@@ -64,7 +64,7 @@ func TestWordsThatGoBackwards(t *testing.T) {
 	}
 }
 
-// The total that one program has left stays when the next one spoils its words before a poll cycle has read them.
+// The next program writes nonsense before a poll cycle has read its words. The total of the program before it must stay.
 func TestSpoiltWordsKeepTheTotalBefore(t *testing.T) {
 	path := mirror(t)
 	svc, err := engine.New(t.Context(), dataplane.Config{

@@ -21,12 +21,12 @@ type client struct {
 	unread *live.Unread
 
 	// Guarded by Set.mu.
-	turn   uint64 // when it came
+	turn   uint64 // its number, in the order of the connections
 	silent bool   // it has sent no request yet
-	handed bool   // it was sent a descriptor
+	handed bool   // we have sent it a descriptor
 }
 
-// end ends the connection. A reply with a descriptor counts as unread until the client receives it.
+// end ends the connection. If we have sent a descriptor on it, Unread counts that until the client receives it.
 func (c *client) end() {
 	c.once.Do(func() {
 		if c.handed {
@@ -48,7 +48,7 @@ func (c *client) receive() (shmwords.Request, error) {
 	return shmwords.ParseRequest(b[:n])
 }
 
-// reply sends a reply, with a descriptor of f if there is one.
+// reply sends a reply, with a descriptor of f unless f is nil.
 func (c *client) reply(r shmwords.Reply, f *os.File) error {
 	raw, err := c.f.SyscallConn()
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *client) reply(r shmwords.Reply, f *os.File) error {
 	return cmp.Or(err, failed)
 }
 
-// send sends one message, as soon as the connection takes it.
+// send sends one message. It waits until the connection accepts it.
 func send(conn syscall.RawConn, message, rights []byte) error {
 	var failed error
 	err := conn.Write(func(fd uintptr) bool {

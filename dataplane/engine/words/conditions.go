@@ -7,7 +7,7 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// Conditions lists the reserved words whose programs ended or write nonsense, and a socket that programs cannot find.
+// Conditions lists words whose program has ended or writes nonsense, and a socket that programs cannot find.
 func (s *Set) Conditions() (out []dataplane.Condition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

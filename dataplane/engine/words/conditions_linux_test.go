@@ -43,7 +43,7 @@ func awaitCondition(t *testing.T, svc dataplane.Service, code dataplane.Conditio
 	lab.Eventually(t, fmt.Sprintf("%s of %s: %t", code, object, raised), func() bool { return (condition(t, svc, code, object) != "") == raised })
 }
 
-// A program that ends without giving its words back raises words-abandoned. Either step of its fix ends it.
+// A program that ends without returning its words raises words-abandoned. Either step of the fix ends it.
 func TestAbandonedWordsRaiseACondition(t *testing.T) {
 	for name, fix := range map[string]func(t *testing.T, svc dataplane.Service, path string){
 		"the program is started again": func(t *testing.T, _ dataplane.Service, path string) {
@@ -81,7 +81,7 @@ func TestAbandonedWordsRaiseACondition(t *testing.T) {
 	}
 }
 
-// A program that writes a smaller number raises words-backwards, until it gives the words back.
+// A program that writes a smaller number raises words-backwards, until it returns the words.
 func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
@@ -106,7 +106,7 @@ func TestWordsThatGoBackwardsRaiseACondition(t *testing.T) {
 	awaitCondition(t, svc, dataplane.CodeWordsBackwards, "app", false)
 }
 
-// A file in the place of the socket raises words-socket, until it is moved away. Programs that have words go on.
+// A file with the socket's name raises words-socket, until it is moved away. Programs with words are not disturbed.
 func TestSocketWithoutItsNameRaisesACondition(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app", "next")

@@ -22,9 +22,9 @@ import (
 // takeEnv names the mirror to a process of this test that can have one descriptor more.
 const takeEnv = "FLOWTALLY_TEST_TAKE"
 
-// A program that has no descriptor left for the words learns that, in Go and in C. The words are free, and the total
-// has no discontinuity.
-func TestProgramWithoutDescriptors(t *testing.T) {
+// A program with too many open files cannot receive the words. It gets an error that says so, in Go and in C. The words
+// stay free, and the total has no discontinuity.
+func TestProgramWithoutDescriptorsLeavesTheWordsFree(t *testing.T) {
 	if path := os.Getenv(takeEnv); path != "" {
 		next, err := unix.Dup(0)
 		if err == nil {
@@ -53,7 +53,7 @@ func TestProgramWithoutDescriptors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestProgramWithoutDescriptors$")
+	child := exec.Command(os.Args[0], "-test.run=^TestProgramWithoutDescriptorsLeavesTheWordsFree$")
 	child.Env = append(os.Environ(), takeEnv+"="+path)
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "result: true") {
 		t.Errorf("Go: %v\n%s", err, out)

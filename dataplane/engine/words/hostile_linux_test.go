@@ -20,8 +20,8 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// A program that has words can spoil these alone. It cannot change the length of its file, so that no reader faults. A
-// file that it keeps after its words were released has the words of no counter.
+// A hostile program can write nonsense into its own words and do nothing else. It cannot change the length of its file, so no
+// reader faults. If it keeps the file after its words were released, the file serves no counter.
 func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "good", "bad")
@@ -111,8 +111,8 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 	}
 }
 
-// Requests that no program of ours sends are refused, and the socket serves the next client.
-func TestHostileRequests(t *testing.T) {
+// The socket refuses malformed requests, and serves the next client.
+func TestHostileRequestsAreRefused(t *testing.T) {
 	path := mirror(t)
 	instance(t, path, "app")
 	good := shmwords.Request{Kind: shmwords.TakeWords, Name: "app", Limit: math.MaxUint64}
@@ -151,9 +151,9 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// Clients that connect and send nothing, or hold as many connections as they can, keep no program from its words for
-// longer than a client may take over its request.
-func TestSilentClients(t *testing.T) {
+// Clients connect and send nothing, or open as many connections as they can. They must not keep a program from its words for
+// longer than requestTimeout.
+func TestSilentClientsDelayNoProgramForLong(t *testing.T) {
 	path := mirror(t)
 	instance(t, path, "app")
 	for range 300 { // more than are served at a time
@@ -175,8 +175,7 @@ func TestSilentClients(t *testing.T) {
 	})
 }
 
-// Two users with 300 silent connections each keep a third one from nothing, not for a moment: what the third asks is
-// answered at the first time.
+// Two users with 300 silent connections each must not delay a third one: its first request gets its answer.
 func TestSilentUsersStarveNoOther(t *testing.T) {
 	need.Root(t) // to be three users
 	path := mirror(t)
@@ -214,8 +213,8 @@ func TestSilentUsersStarveNoOther(t *testing.T) {
 	})
 }
 
-// A user that asks for words and receives no reply has a bounded number of descriptors on their way, whether its
-// connections end or not. Another user gets its words, and so does this one when it receives.
+// A user asks for words and never receives the replies. The number of descriptors in flight must stay bounded, whether its
+// connections end or not. Another user gets its words, and so does this one once it receives.
 func TestUnreadRepliesStarveNoOther(t *testing.T) {
 	need.Root(t) // to be two users
 	path := mirror(t)

@@ -10,19 +10,20 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// lease is the words of one program.
+// lease is what one program has: the words of a counter, with a base and a limit.
 type lease struct {
 	slot  *shm.DeviceSlot
-	asked uint64       // the limit that the program has named
-	limit uint64       // the largest number if a word was above asked
-	from  backend.Pair // the total when the words were named in the mirror
-	// backwards: the program has written a smaller word, or one above limit. The counter keeps its total until Keep
-	// continues it from there.
+	asked uint64       // the limit given by the program
+	limit uint64       // the same, or the largest uint64 if a word was above it
+	from  backend.Pair // the total when the mirror began to show these words
+
+	// backwards is true once the program has written a smaller word, or one above limit. The counter then keeps its total
+	// until Keep continues it from there.
 	backwards atomic.Bool
 }
 
-// total returns the total that the words show. It is never below was and never below l.from. An error says that the
-// program has spoilt the words.
+// total returns the total according to the words, which is at least was and at least l.from. errBackwards: the program has
+// written nonsense, and the total is the last good one.
 func (l *lease) total(was backend.Pair) (backend.Pair, error) {
 	was = backend.Pair{Packets: max(was.Packets, l.from.Packets), Bytes: max(was.Bytes, l.from.Bytes)}
 	comp, errs, err := l.slot.Rebase()
@@ -32,7 +33,8 @@ func (l *lease) total(was backend.Pair) (backend.Pair, error) {
 	if err != nil || l.backwards.Load() {
 		return was, errors.Join(err, errBackwards)
 	}
-	// A device counts less than half of the range between two cycles, so a longer way is a step back.
+	// A program must count less than half of the limit between two cycles. If a word seems to have moved further, it went
+	// backwards.
 	if comp-was.Packets > l.limit/2 || comp < was.Packets || errs-was.Bytes > l.limit/2 || errs < was.Bytes {
 		l.backwards.Store(true)
 		return was, errBackwards
@@ -42,9 +44,8 @@ func (l *lease) total(was backend.Pair) (backend.Pair, error) {
 
 var errBackwards = errors.New("a word went backwards, or above its limit")
 
-// withdraw takes the words away from the counter, whose total stays. It counts a discontinuity and returns true if
-// operations may have ended uncounted: the program has spoilt the words, or did not give them back. It is called with mu
-// held.
+// withdraw takes the words away from the counter, which keeps its total. If operations may be uncounted, because the program
+// wrote nonsense or did not return the words, withdraw counts a discontinuity and returns true. The caller holds mu.
 func (s *Set) withdraw(r *reservation) (uncounted bool) {
 	if l := r.lease.Load(); l != nil {
 		err := s.keepTotal(r, l)
@@ -61,8 +62,8 @@ func (s *Set) withdraw(r *reservation) (uncounted bool) {
 	return uncounted
 }
 
-// keepTotal ends a lease, and keeps the last total of its words. An error says that the program has spoilt them. It is
-// called with mu held.
+// keepTotal ends a lease, and stores the last total of its words in r.last. It locks r.sampling, so that no poll publishes more
+// than that. An error means that the program wrote nonsense. The caller holds mu.
 func (s *Set) keepTotal(r *reservation, l *lease) error {
 	r.sampling.Lock()
 	defer r.sampling.Unlock()
@@ -82,8 +83,8 @@ func (s *Set) keepTotal(r *reservation, l *lease) error {
 	return err
 }
 
-// continueTotal continues the total of words that went backwards or above their limit, with a discontinuity. It is called with mu
-// held.
+// continueTotal makes a total continue after its words went backwards or above their limit, and counts a discontinuity. The
+// caller holds mu.
 func (s *Set) continueTotal(r *reservation) {
 	l := r.lease.Load()
 	if l == nil || !l.backwards.Load() {
@@ -94,12 +95,12 @@ func (s *Set) continueTotal(r *reservation) {
 	from, _ := l.total(was)
 	limit := l.asked
 	err := s.opts.Mirror.SetDevice(r.handle, l.slot, from.Packets, from.Bytes, limit)
-	if errors.Is(err, shm.ErrInvalid) { // a word is above it, and counts up to the largest number
+	if errors.Is(err, shm.ErrInvalid) { // a word is above the limit, so let the words use the full range
 		limit = math.MaxUint64
 		err = s.opts.Mirror.SetDevice(r.handle, l.slot, from.Packets, from.Bytes, limit)
 	}
 	if err != nil {
-		// The next Keep tries again.
+		// Not an error yet: the next Keep tries again.
 		s.opts.Logger.Debug("reserved words went backwards, and their counter stands still", "counter", r.name, "err", err)
 		return
 	}

@@ -20,9 +20,9 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// Words that are given back are free at once, and the total goes on without a discontinuity. The words of a program that
-// ended otherwise are abandoned, and can be taken after the cool-down.
-func TestWordsGoRound(t *testing.T) {
+// Returned words are free at once, and the total continues without a discontinuity. If a program ends without returning its
+// words, they are abandoned, and can be taken after the cool-down.
+func TestReturnedWordsAreFreeAndAbandonedOnesCoolDown(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	r := shmtest.MustOpen(t, path)
@@ -87,8 +87,8 @@ func TestWordsGoRound(t *testing.T) {
 	}
 }
 
-// Reserving refuses names that exist and too many words, and a counter that is released is gone for its readers.
-func TestReserving(t *testing.T) {
+// Reserve refuses existing names and too many words. After Release readers get ErrGone.
+func TestReserveRefusesTakenNamesAndTooManyWords(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	ctx := t.Context()
@@ -138,8 +138,9 @@ func TestReserving(t *testing.T) {
 	}
 }
 
-// TestApplyAfterWordsChanged: words that calls have reserved or released are no difference from the file.
-func TestApplyAfterWordsChanged(t *testing.T) {
+// TestReservedWordsAreNoDifferenceForApply: apply must not take words that calls have reserved or released for a
+// difference from the file.
+func TestReservedWordsAreNoDifferenceForApply(t *testing.T) {
 	cfg := dataplane.Config{
 		Instance: "words", Words: []string{"file", "gone"}, Backend: flow.Sim,
 		Mirror: dataplane.MirrorConfig{Path: mirror(t), History: -1}, Poll: dataplane.PollConfig{Period: time.Millisecond},

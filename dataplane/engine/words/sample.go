@@ -7,7 +7,7 @@ import (
 
 var _ backend.TimedCounters = (*Set)(nil)
 
-// Name returns "rdma". With Read and ReadTimed it makes a Set the source of its counters.
+// Name returns "rdma". A Set is the source of its counters: see backend.TimedCounters.
 func (s *Set) Name() string { return "rdma" }
 
 // Read fills dst[i] with the total of counter ids[i].
@@ -21,8 +21,8 @@ func (s *Set) Read(ids []uint32, dst []backend.Pair) error {
 	return nil
 }
 
-// ReadTimed is Read with the times of the samples. Words that a program has spoilt have no new sample: the value of their
-// counter grows old.
+// ReadTimed is Read with the times of the samples. Words with nonsense in them give no new sample, so readers see that the value
+// grows old.
 func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	all := *s.byID.Load()
 	for i, id := range ids {
@@ -36,7 +36,7 @@ func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	return nil
 }
 
-// sample returns the total and its time, for the poller.
+// sample returns the total and its sample time. The poller calls it.
 func (r *reservation) sample() (backend.Pair, int64) {
 	r.sampling.Lock()
 	defer r.sampling.Unlock()

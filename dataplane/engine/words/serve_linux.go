@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// mostClients bounds the connections: each program that has words has one, and others have one for a moment.
+	// mostClients bounds the connections. Each program with words keeps one; others need one for a moment only.
 	mostClients = 2 * dataplane.MaxWords
-	// mostSilent bounds the connections of one user that have sent no request yet. One that is served sends it at once.
+	// mostSilent bounds the connections of one user without a request yet. A proper client sends its request at once.
 	mostSilent = 32
 	// requestTimeout bounds the wait for the request of a client.
 	requestTimeout = time.Second
 )
 
-// listen makes the socket when words are reserved first.
+// listen makes the socket, unless it exists. An instance without reserved words needs none.
 func (s *Set) listen() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Set) listen() (err error) {
 	return err
 }
 
-// accept serves a client on a goroutine of its own, and makes room for it.
+// accept makes room for a client, and serves it on a new goroutine.
 func (s *Set) accept(fd int) {
 	c := &client{f: os.NewFile(uintptr(fd), "client"), silent: true, unread: &s.unread}
 	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -75,9 +75,9 @@ func (s *Set) accept(fd int) {
 	})
 }
 
-// makeRoom ends a silent connection where the user has too many of them, or where all users together have. Connections
-// of other users never keep a user out: of all users, the one with the most silent connections loses the oldest of
-// them. It returns false if there is no room all the same. It is called with mu held.
+// makeRoom ends a silent connection if this user has too many of them, or if all users together have too many connections. In the
+// second case the user with the most silent connections loses the oldest one, so that no user can keep another one out. makeRoom
+// returns false if there is no silent connection to end. The caller holds mu.
 func (s *Set) makeRoom(uid uint32) bool {
 	silent := make(map[uint32]int)
 	oldest := make(map[uint32]*client)
@@ -91,7 +91,7 @@ func (s *Set) makeRoom(uid uint32) bool {
 		}
 	}
 
-	from := uid // the user who loses a connection
+	from := uid // the user to lose a connection
 	if silent[uid] < mostSilent {
 		if len(s.clients) < mostClients {
 			return true
@@ -112,7 +112,7 @@ func (s *Set) makeRoom(uid uint32) bool {
 	return true
 }
 
-// serve replies to the request of a client, and waits for the end of a program that has words.
+// serve replies to the request of a client. If the client gets words, serve returns when it has returned them or ended.
 func (s *Set) serve(c *client) {
 	if err := c.f.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return
@@ -131,7 +131,7 @@ func (s *Set) serve(c *client) {
 		s.read(c, request.Number)
 	case shmwords.TakeWords:
 		if r := s.take(c, request); r != nil {
-			s.hold(c, r)
+			s.awaitReturn(c, r)
 		}
 	default:
 		_ = c.reply(shmwords.Reply{Errno: uint32(unix.EINVAL)}, nil)

@@ -8,15 +8,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Service has the methods of dataplane.Service about reserved words.
+// Service implements the methods of dataplane.Service for reserved words.
 type Service struct {
 	Set *Set
-	// Lock takes the lock of control calls, as long as ctx lasts; Unlock gives it back. doing describes the call.
+	// Lock locks the lock of control calls, or fails when ctx ends. Unlock unlocks it. doing describes the call in errors.
 	Lock   func(ctx context.Context, doing string) error
 	Unlock func()
-	// MayRead returns why a call that waits for no other is refused.
+	// MayRead returns an error if the engine refuses calls that only read.
 	MayRead func(ctx context.Context, doing string) error
-	// Taken reports whether another counter has a name. It is called with the lock held.
+	// Taken reports whether another counter has that name. Service holds the lock when it calls Taken.
 	Taken func(name string) bool
 }
 

@@ -33,7 +33,7 @@ type Options struct {
 	Path  string      // of the mirror
 	Mode  fs.FileMode // of the socket; 0: 0600, or 0660 with a group
 	Group string      // of the socket, by name or number; empty: the process's own
-	// QueuePairs of the instance, which use the device segment too.
+	// QueuePairs are those of the instance. They share the device segment, so the Set must make it large enough for both.
 	QueuePairs []dataplane.QueuePair
 	Logger     *slog.Logger
 	Mirror     Mirror
@@ -41,18 +41,19 @@ type Options struct {
 	Entry func(shm.Entry) (shm.Handle, shm.Continuity, error)
 	// Remove removes a counter from the mirror.
 	Remove func(shm.Handle) error
-	// SetSource makes the poller read a counter from the set.
+	// SetSource makes the poller read a counter from the Set.
 	SetSource func(h shm.Handle, s backend.Counters, id uint32, base backend.Pair)
 	// Publish sends an event to the receivers of the instance.
 	Publish func(dataplane.Event)
-	// CoolDown is how long abandoned words rest. 0 means 1 s.
+	// CoolDown is the time before another program can take abandoned words: a device of the last program may write until the
+	// kernel has destroyed its objects. 0 means 1 s.
 	CoolDown time.Duration
 }
 
-// Set is the reserved words of an instance.
+// Set is all reserved words of an instance. Lock order: the lock of control calls, mu, reservation.sampling.
 type Set struct {
 	opts  Options
-	slots int // of a device segment that the set makes
+	slots int // the size of the device segment, if the Set makes it
 
 	mu        sync.Mutex
 	byName    map[string]*reservation
@@ -60,41 +61,42 @@ type Set struct {
 	socket    *live.Socket // nil: nothing is reserved yet
 	socketErr error        // of the last socket.Keep
 
-	// byID has the reservations by their ids; nil: a free id. The poller reads it without a lock.
+	// byID maps ids to reservations; nil is a free id. The poller reads it without a lock, so it is copied for each change.
 	byID atomic.Pointer[[]*reservation]
 
 	serving sync.WaitGroup
 	clients map[*client]bool
-	turns   uint64      // clients that came
-	unread  live.Unread // replies with a descriptor that no client has received
+	turns   uint64      // the number of clients so far
+	unread  live.Unread // replies with a descriptor, not received yet
 
-	// totalRead is set by tests alone. withdraw calls it between reading a total and keeping it.
+	// totalRead is a hook of tests. keepTotal calls it between reading a total and storing it.
 	totalRead func(*reservation)
 }
 
-// reservation is the reserved words of one counter.
+// reservation is one counter with reserved words.
 type reservation struct {
 	name       string
 	id         uint32
 	handle     shm.Handle
 	continuity shm.Continuity
 
-	// lease is of the program that took the words last; nil: none took them since they were free.
+	// lease is that of the last program; nil if its words were returned or no program has taken any.
 	lease atomic.Pointer[lease]
-	last  backend.LastSample // of words that were given back; the total before the first program
+	last  backend.LastSample // the total without a lease
 
-	// sampling is held while words are read and their total is kept: no poll publishes more than withdraw keeps.
+	// sampling is locked while the poller reads the words, and while withdraw reads and stores their last total. So no poll
+	// publishes more than that total.
 	sampling sync.Mutex
-	polled   backend.LastSample // by the poller, which alone stores it
-	held     atomic.Bool        // a program has the words
+	polled   backend.LastSample // the last sample; only the poller stores it
+	held     atomic.Bool        // a program has the words now
 
 	// Guarded by Set.mu.
 	state dataplane.WordsState
 	since time.Time
 	file  *shmwords.File
-	taker *client // the program that has the words; nil: none
+	taker *client // the program with the words; nil: none
 
-	// backwards: the program that has the words has written a smaller number, or one above their limit.
+	// backwards is true if this program has written a smaller number, or one above the limit.
 	backwards bool
 }
 
@@ -123,8 +125,8 @@ func New(o Options) *Set {
 	return s
 }
 
-// Reserve makes the counter of a name, whose words a program can take from then on. It is called with the lock of
-// control calls held, as Release is.
+// Reserve makes a counter of that name, and programs can take its words from then on. The caller must hold the lock of control
+// calls, for Reserve as for Release.
 func (s *Set) Reserve(name string) (out dataplane.ReservedWords, err error) {
 	fail := func(err error) (dataplane.ReservedWords, error) {
 		return dataplane.ReservedWords{}, fmt.Errorf("reserving words %q: %w", name, err)
@@ -156,8 +158,8 @@ func (s *Set) Reserve(name string) (out dataplane.ReservedWords, err error) {
 	return r.reserved(), nil
 }
 
-// giveID gives a reservation the first free id. The poller may read the list of before meanwhile, so the list is copied.
-// giveID is called with mu held.
+// giveID gives a reservation the first free id, in a copy of the list, because the poller may be reading the old one. The caller
+// holds mu.
 func (s *Set) giveID(r *reservation) {
 	all := slices.Clone(*s.byID.Load())
 	free := slices.Index(all, nil)
@@ -170,7 +172,7 @@ func (s *Set) giveID(r *reservation) {
 	s.byID.Store(&all)
 }
 
-// room returns an error if no more words can be reserved.
+// room returns an error if the instance has the highest number of reserved words already.
 func (s *Set) room() error {
 	if len(s.byName) >= dataplane.MaxWords {
 		return fmt.Errorf("%d are reserved, the most of an instance: release some: %w", dataplane.MaxWords, dataplane.ErrFull)
@@ -178,8 +180,8 @@ func (s *Set) room() error {
 	return nil
 }
 
-// Release ends a reservation: the counter is removed. A program that has the words keeps its memory, which no reader
-// reads from then on.
+// Release ends a reservation, and removes the counter. If a program has the words, it loses its connection and keeps its memory,
+// which nobody reads any more.
 func (s *Set) Release(name string) error {
 	s.mu.Lock()
 	r := s.byName[name]
@@ -212,7 +214,7 @@ func (s *Set) Has(name string) bool {
 	return s.byName[name] != nil
 }
 
-// List returns the reserved words, ordered by name.
+// List returns the reserved words, sorted by name.
 func (s *Set) List() []dataplane.ReservedWords {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +226,7 @@ func (s *Set) List() []dataplane.ReservedWords {
 	return out
 }
 
-// reserved describes a reservation. It is called with mu held.
+// reserved describes a reservation. The caller holds mu.
 func (r *reservation) reserved() dataplane.ReservedWords {
 	return dataplane.ReservedWords{
 		Name:    r.name,
@@ -234,8 +236,8 @@ func (r *reservation) reserved() dataplane.ReservedWords {
 	}
 }
 
-// Keep makes the socket anew where it has lost its name, and continues totals that went backwards. It is for one call in
-// a second or so, with the lock of control calls held, as Close is.
+// Keep makes the socket anew if another process has removed its name, and makes totals continue whose words went backwards. Call
+// it about once a second, with the lock of control calls held, like Close.
 func (s *Set) Keep() {
 	s.mu.Lock()
 	socket := s.socket
@@ -244,13 +246,13 @@ func (s *Set) Keep() {
 	}
 	s.mu.Unlock()
 
-	err := socket.Keep() // it waits for accept, which takes mu
+	err := socket.Keep() // without mu: it waits for accept, which locks mu
 	s.mu.Lock()
 	s.socketErr = err
 	s.mu.Unlock()
 }
 
-// Close ends the socket and the connections of the programs. The counters can still be read. Idempotent.
+// Close closes the socket and the connections of all programs. The poller can still read the counters. Idempotent.
 func (s *Set) Close() error {
 	if s == nil {
 		return nil
@@ -264,7 +266,7 @@ func (s *Set) Close() error {
 	s.socket = nil
 	s.mu.Unlock()
 
-	err := socket.Close() // its goroutine may wait for mu
+	err := socket.Close() // without mu: it waits for a goroutine that may wait for mu
 	s.serving.Wait()
 	s.unread.Close()
 	for _, r := range s.byName {

@@ -14,10 +14,10 @@ func entryOf(name string) shm.Entry {
 	return shm.Entry{Name: name, Kind: shm.KindCompletion, Unit: "completions", Text: "reserved words"}
 }
 
-// basis names the second value.
+// basis is the byte basis of the counters, which names their second value.
 const basis = "errors"
 
-// source returns the source of the counter.
+// source returns the source of the counter, whose mode tells the state of the words.
 func (r *reservation) source() dataplane.Source {
 	mode := map[dataplane.WordsState]dataplane.Mode{
 		dataplane.WordsFree:      dataplane.ModeWordsFree,
@@ -30,7 +30,7 @@ func (r *reservation) source() dataplane.Source {
 	}
 }
 
-// show writes the state of a reservation to the mirror. It is called with mu held.
+// show writes the state of a reservation to the mirror. The caller holds mu.
 func (s *Set) show(r *reservation) {
 	taken := r.state == dataplane.WordsTaken
 	err := errors.Join(
@@ -42,8 +42,7 @@ func (s *Set) show(r *reservation) {
 	}
 }
 
-// setState changes the state of a reservation, in the mirror and by an event. unknown: operations may have ended
-// uncounted. It is called with mu held.
+// setState changes the state of a reservation and announces it. unknown is as in announce. The caller holds mu.
 func (s *Set) setState(r *reservation, state dataplane.WordsState, text string, unknown bool) {
 	r.state = state
 	r.since = time.Now()
@@ -52,8 +51,8 @@ func (s *Set) setState(r *reservation, state dataplane.WordsState, text string, 
 	s.announce(r, text, unknown)
 }
 
-// announce shows a reservation and publishes an event of it. unknown: operations may have ended uncounted. It is called
-// with mu held.
+// announce writes the state of a reservation to the mirror and publishes an event. unknown says that operations may be uncounted.
+// The caller holds mu.
 func (s *Set) announce(r *reservation, text string, unknown bool) {
 	s.show(r)
 	s.opts.Publish(dataplane.Event{
@@ -81,7 +80,7 @@ func (s *Set) Entries() (out []shm.Entry) {
 	return out
 }
 
-// WriteAgain writes the state of every counter to a mirror that replaced the file before it.
+// WriteAgain writes the state of every counter again, to a mirror that was made anew.
 func (s *Set) WriteAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

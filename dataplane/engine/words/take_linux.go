@@ -13,7 +13,7 @@ import (
 	shmwords "github.com/flowtally/flowtally/shm/words"
 )
 
-// take gives reserved words to a client. It returns nil if the client has got none.
+// take gives reserved words to a client. It returns nil if it refused them, after a reply with the reason.
 func (s *Set) take(c *client, request shmwords.Request) *reservation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 		return refuse(unix.ETOOMANYREFS, 0)
 	}
 
-	// A device of the last program may write until the kernel has destroyed its objects.
+	// See Options.CoolDown.
 	if left := s.opts.CoolDown - time.Since(r.since); r.state == dataplane.WordsAbandoned && left > 0 {
 		return refuse(unix.EAGAIN, left)
 	}
@@ -55,7 +55,7 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 		Generation: r.handle.Generation,
 	}
 	if err := c.reply(reply, r.file.Descriptor(true)); err != nil {
-		r.state = dataplane.WordsFree // prepare has counted the discontinuity of the program before
+		r.state = dataplane.WordsFree // prepare has counted the discontinuity of the last program, so do not count it again
 		s.setState(r, dataplane.WordsFree, "a program ended before it had the words", s.withdraw(r))
 		return nil
 	}
@@ -65,11 +65,11 @@ func (s *Set) take(c *client, request shmwords.Request) *reservation {
 	return r
 }
 
-// prepare gives the counter words in a new file, where its total goes on. It is called with mu held.
+// prepare gives the counter words in a new file, and its total continues there. The caller holds mu.
 func (s *Set) prepare(r *reservation, limit uint64) error {
 	s.withdraw(r)
 	seg, err := s.opts.Mirror.DeviceSegment(s.slots)
-	if errors.Is(err, shm.ErrFull) { // queue pairs have made it
+	if errors.Is(err, shm.ErrFull) { // queue pairs have made a smaller one: use that
 		seg, err = s.opts.Mirror.DeviceSegment(1)
 	}
 	if err != nil {
@@ -98,8 +98,8 @@ func (s *Set) prepare(r *reservation, limit uint64) error {
 	return nil
 }
 
-// hold waits until the program that has the words gives them back, or ends.
-func (s *Set) hold(c *client, r *reservation) {
+// awaitReturn waits until the program with the words returns them, or ends.
+func (s *Set) awaitReturn(c *client, r *reservation) {
 	returned := false
 	if c.f.SetDeadline(time.Time{}) == nil {
 		request, err := c.receive()
@@ -108,12 +108,12 @@ func (s *Set) hold(c *client, r *reservation) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.taker != c { // released meanwhile
+	if r.taker != c { // Release was called meanwhile
 		return
 	}
 	r.taker = nil
 	switch {
-	case s.closed: // the next process of the instance goes on with the total
+	case s.closed: // the next process of the instance continues the total
 	case returned:
 		uncounted := s.withdraw(r)
 		s.setState(r, dataplane.WordsFree, "the program has given the words back", uncounted)
@@ -122,9 +122,9 @@ func (s *Set) hold(c *client, r *reservation) {
 	}
 }
 
-// read hands out a words file for reading.
+// read sends a words file to a reader.
 func (s *Set) read(c *client, number uint64) {
-	// The replies do not block: each fits the empty buffer of a new connection.
+	// Replying under mu is harmless, because a reply fits the empty buffer of a new connection and does not block.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -143,5 +143,5 @@ func (s *Set) read(c *client, number uint64) {
 		return
 	}
 	c.handed = c.reply(shmwords.Reply{Number: number}, file) == nil
-	c.end() // with mu held: the reply counts before another client of the user asks for room
+	c.end() // under mu: Unread must count the reply before another client of this user asks for room
 }

@@ -84,7 +84,7 @@ func put(t *testing.T, fd int, which int64, v uint64) {
 	}
 }
 
-// Operations that a program counted after it spoilt its words are lost when it gives the words back: the counter declares
+// A program writes nonsense into its words, counts on, and returns them. Those operations are lost, so the counter must declare
 // a discontinuity.
 func TestSpoiltWordsAreGivenBackWithADiscontinuity(t *testing.T) {
 	for name, spoilt := range map[string]uint64{"smaller": 5, "above the limit": 1<<24 + 1} {
@@ -122,9 +122,9 @@ func TestSpoiltWordsAreGivenBackWithADiscontinuity(t *testing.T) {
 	}
 }
 
-// A poll between the last read of words that are given back and the end of giving them back publishes no more than the
-// total that stays.
-func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
+// When words are returned, the Set reads their last total and then stores it. A poll in between must not publish more than that
+// total.
+func TestNoPollPublishesMoreThanTheReturnedTotal(t *testing.T) {
 	u := restingInstance(t)
 	w := take(t, u.path, "app")
 	w.Add(100, 10)
@@ -150,9 +150,9 @@ func TestNoPollWhileWordsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A word above its limit stops the counter until the next look after the mirror: it goes on from its total, with a
-// discontinuity, and again when the word is within its limit.
-func TestWordsAboveTheirLimitGoOn(t *testing.T) {
+// A word above its limit stops the counter until the next Keep. Then it continues from its total, with a discontinuity, and
+// once more when the word is within its limit again.
+func TestWordsAboveTheirLimitContinueWithADiscontinuity(t *testing.T) {
 	path := mirror(t)
 	svc := instance(t, path, "app")
 	r := shmtest.MustOpen(t, path)
@@ -190,8 +190,8 @@ func TestWordsAboveTheirLimitGoOn(t *testing.T) {
 	}
 }
 
-// Add goes on at 0 past the limit of the words, as a device does, and the total goes on.
-func TestAddGoesOnAtZeroPastTheLimit(t *testing.T) {
+// After the limit Add wraps a word around to 0, as a device does, and the total continues.
+func TestAddWrapsAtTheLimitAndTheTotalContinues(t *testing.T) {
 	const limit = 1<<24 + 99
 	for _, tt := range []struct{ limit, first, add uint64 }{
 		{limit, 0, 8_000_000},

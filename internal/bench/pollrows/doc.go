@@ -18,7 +18,7 @@
 //   - live.read: one read of a counter in the kernel's own memory, with no poller in between. Against bare loads of the
 //     same words.
 //   - wire.live: from a packet's count on one CPU until Live.Load returns it on another, p50, against a cache line's way.
-//   - wire.mirror: until Counter.Load returns it, with a busy poller over 4,096 counters, p50, against one cycle.
+//   - wire.mirror: until HandleCounter.Load returns it, with a busy poller over 4,096 counters, p50, against one cycle.
 //   - poll.cpus.64, poll.cpus.64.spread: one cycle of 65,536 counters of a machine of 64 CPUs, whose slots are
 //     in memory of the bench; one counter in a hundred has counted on every CPU since the cycle before. They are
 //     neighbours, or at random places. Against a copy of their slots, from the places where these are, and of their rows.

@@ -154,7 +154,7 @@ func openWireMirror(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		if err != nil {
 			return nil, err
 		}
-		var read [wireSlots]shm.Counter
+		var read [wireSlots]shm.HandleCounter
 		ids := make([]uint32, wireSlots)
 		for i := range wireSlots { // spread evenly over a cycle
 			name := fmt.Sprintf("f%d", (2*i+1)*counters/(2*wireSlots))
@@ -183,7 +183,7 @@ func openWireMirror(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 // mirrorReader reads counters of a wire in the mirror.
 type mirrorReader struct {
 	*wire
-	read   [wireSlots]shm.Counter
+	read   [wireSlots]shm.HandleCounter
 	random *rand.Rand
 	cycle  int64 // ns, about
 	times  []float64

@@ -17,7 +17,7 @@ const (
 	rateTolerance = 0.1
 )
 
-// openBusy: Counter.Load while the writer publishes that counter 1 M times a
+// openBusy: HandleCounter.Load while the writer publishes that counter 1 M times a
 // second on the other CPU, against the same while the other CPU only looks at
 // the clock. A round in which the writer did not keep its rate (it was not on
 // its CPU all the time) is discarded.

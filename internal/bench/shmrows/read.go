@@ -14,7 +14,7 @@ type sums struct {
 	sampledAt      int64
 }
 
-// openRead: Counter.Load of a counter of a block, writer idle, against a counter
+// openRead: HandleCounter.Load of a counter of a block, writer idle, against a counter
 // without any protection. The same loop reads both through a handle, and both
 // Loads are inlined.
 func openRead(context.Context, bench.Env) (*bench.Sides, error) {
@@ -71,7 +71,7 @@ func loadBare(c *bareCounter, n int) (s sums) {
 }
 
 //go:noinline
-func load(c *shm.Counter, n int) (s sums) {
+func load(c *shm.HandleCounter, n int) (s sums) {
 	for range n {
 		v, err := c.Load()
 		if err != nil {

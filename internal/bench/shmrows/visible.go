@@ -48,7 +48,7 @@ type lane struct {
 	w     *shm.Writer
 	index [twocpu.Lines]uint32
 	_     [128]byte
-	c     [twocpu.Lines]shm.Counter
+	c     [twocpu.Lines]shm.HandleCounter
 	_     [128]byte
 }
 

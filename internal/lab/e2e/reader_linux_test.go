@@ -22,7 +22,7 @@ func readerMain(path string, names []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	counters := make([]shm.Counter, len(names))
+	counters := make([]shm.HandleCounter, len(names))
 	for i, name := range names {
 		h, err := r.Lookup(name)
 		if err == nil {

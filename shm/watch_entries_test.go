@@ -12,25 +12,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// catalogued keeps the entries that a Catalogue reports.
-type catalogued struct {
-	c       *Catalogue
+// watchedEntries keeps the entries that an EntryWatcher reports.
+type watchedEntries struct {
+	ew      *EntryWatcher
 	entries map[Handle]Entry
 	reports int
 }
 
-func followEntries(r *Reader) *catalogued {
-	return &catalogued{c: r.Catalogue(), entries: map[Handle]Entry{}}
+func followEntries(r *Reader) *watchedEntries {
+	return &watchedEntries{ew: r.WatchEntries(), entries: map[Handle]Entry{}}
 }
 
-func (f *catalogued) update() error {
-	return f.c.Update(
+func (f *watchedEntries) update() error {
+	return f.ew.Update(
 		func(e Entry) { f.entries[e.Handle] = e; f.reports++ },
 		func(h Handle) { delete(f.entries, h); f.reports++ })
 }
 
 // equals compares the followed entries with Entries.
-func (f *catalogued) equals(r *Reader) error {
+func (f *watchedEntries) equals(r *Reader) error {
 	want, err := r.Entries()
 	if err != nil {
 		return err
@@ -42,9 +42,9 @@ func (f *catalogued) equals(r *Reader) error {
 	return nil
 }
 
-// TestCatalogueIsEntries: after each Update the reported entries are the entries of the mirror, and an Update
-// reports the changed ones alone.
-func TestCatalogueIsEntries(t *testing.T) {
+// TestEntryWatcherReportsTheEntriesOfTheMirror: after each Update the reported entries are those of the mirror, and
+// Update reports only changed ones.
+func TestEntryWatcherReportsTheEntriesOfTheMirror(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w, r := heapMirror(t, 256, 64, 0, Options{CoolDown: -1})
 		f := followEntries(r)
@@ -90,8 +90,8 @@ func TestCatalogueIsEntries(t *testing.T) {
 	})
 }
 
-// TestCatalogueDuringChanges: an Update that runs while the writer changes entries loses none of the changes.
-func TestCatalogueDuringChanges(t *testing.T) {
+// TestEntryWatcherLosesNoChangeBesideAWriter: an Update beside a busy writer loses no change.
+func TestEntryWatcherLosesNoChangeBesideAWriter(t *testing.T) {
 	w, r := heapMirror(t, 256, 0, 0, Options{CoolDown: -1})
 	f := followEntries(r)
 	hs := addN(t, w, 100, false)
@@ -132,11 +132,12 @@ func TestCatalogueDuringChanges(t *testing.T) {
 	}
 }
 
-// TestCatalogueChangedBehindTheScan: an entry that changes after an Update has passed it is reported by the next one.
-func TestCatalogueChangedBehindTheScan(t *testing.T) {
+// TestEntryWatcherReportsAChangeBehindTheScanNextTime: if an entry changes after the scan passed it, the next Update
+// reports it.
+func TestEntryWatcherReportsAChangeBehindTheScanNextTime(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	hs := addN(t, w, 3, false)
-	c := r.Catalogue()
+	c := r.WatchEntries()
 	var source string
 	keep := func(e Entry) {
 		if e.Handle == hs[0] {
@@ -158,10 +159,10 @@ func TestCatalogueChangedBehindTheScan(t *testing.T) {
 	}
 }
 
-// TestCatalogueOfAFileGivenUp: a file that was given up, and a closed reader, end an Update with an error.
-func TestCatalogueOfAFileGivenUp(t *testing.T) {
+// TestEntryWatcherFailsOnAFileGivenUpOrAClosedReader: Update returns ErrStale and ErrClosed.
+func TestEntryWatcherFailsOnAFileGivenUpOrAClosedReader(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
-	c := r.Catalogue()
+	c := r.WatchEntries()
 	addN(t, w, 3, false)
 	if err := c.Update(func(Entry) {}, func(Handle) {}); err != nil {
 		t.Fatal(err)
