@@ -9,10 +9,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv"
 )
 
 // device is the RDMA device of one interface. Backend.mu guards all fields but the reader's own.
@@ -29,7 +31,8 @@ type device struct {
 	down      error       // why the device does not count now, or nil
 	elsewhere bool        // the last search found it at another interface
 	stuck     []io.Closer // objects that could not be closed: rules, and the bulks that they use
-	stuckOpen bool        // closing the device has not ended the stuck objects
+	abandoned bool        // nobody can close some object any more, and the kernel may still have it
+	stuckOpen bool        // closing the device may not have ended an abandoned object; only its removal does
 
 	pools  []*slotPool
 	roomy  []*slotPool   // every pool that is not full, and some full ones
@@ -266,6 +269,7 @@ func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 			continue
 		}
 		d.stuck = append(d.stuck, r)
+		d.abandoned = d.abandoned || abandons(err)
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
@@ -311,9 +315,14 @@ func (d *device) closePool(pool *slotPool) {
 
 	pool.mu.Lock() // waits for a command
 	defer pool.mu.Unlock()
-	if err := pool.Close(); err != nil && !d.dead() {
+	err := pool.Close()
+	if err == nil {
+		return
+	}
+	d.stuck = append(d.stuck, pool.bulk) // after the rule that uses it
+	d.abandoned = d.abandoned || abandons(err)
+	if !d.dead() {
 		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
-		d.stuck = append(d.stuck, pool.bulk) // after the rule that uses it
 	}
 }
 
@@ -322,10 +331,21 @@ func (d *device) freeStuck() error {
 	var errs []error
 	d.stuck = slices.DeleteFunc(d.stuck, func(c io.Closer) bool {
 		err := c.Close()
+		d.abandoned = d.abandoned || abandons(err)
 		errs = append(errs, err)
 		return err == nil
 	})
 	return errors.Join(errs...)
+}
+
+// abandons reports whether a Close with this error cannot be called again. Package ibv treats an object as closed after any
+// error but EBUSY, whether or not the kernel still has it.
+func abandons(err error) bool {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return slices.ContainsFunc(joined.Unwrap(), abandons)
+	}
+	return err != nil && !errors.Is(err, ibv.ErrBusy) && !errors.Is(err, syscall.EBUSY)
 }
 
 // dead reports whether no verb of the device works any more.

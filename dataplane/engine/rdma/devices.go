@@ -172,6 +172,8 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	d.open = n
 	d.down = nil
 	d.refused = nil
+	d.abandoned = false
+	d.stuckOpen = false
 	d.reader = r
 	d.stop = stop
 	d.gaveUp.Store(nil) // the reader of the lost device, whose reads failed, has ended
@@ -212,8 +214,11 @@ func (b *Backend) noteEvent(d *device, ev nicEvent) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if d.unfit() { // the device was lost during the wait
+	switch {
+	case d.dead(): // the device was lost during the wait
 		return false
+	case d.unfit() && ev != nicFatal: // a port that is up leaves the stuck rule where it is
+		return true
 	}
 	switch ev {
 	case nicFatal:
@@ -291,8 +296,15 @@ func (b *Backend) closeLeft() {
 	for _, d := range left {
 		d.stop()
 		d.running.Wait()
-		if err := d.close(); err != nil {
-			b.log.Debug("closing the device of an interface that is not counted on", "device", d.name, "interface", d.netdev, "err", err)
+		err := d.close()
+		if err == nil {
+			continue
+		}
+		b.log.Debug("closing the device of an interface that is not counted on", "device", d.name, "interface", d.netdev, "err", err)
+		if !abandons(err) { // the next search tries again
+			b.mu.Lock()
+			b.devices = append(b.devices, d)
+			b.mu.Unlock()
 		}
 	}
 }
@@ -346,8 +358,9 @@ func (b *Backend) checkOpened(d *device, infos []portInfo) {
 		d.gaveUp.Store(nil)
 		b.signal()
 	}
-	if d.open != nil && !d.unfit() && !d.isListed(infos) {
+	if d.open != nil && !d.dead() && !d.isListed(infos) {
 		d.down = backend.ErrDeviceLost
+		d.stuckOpen = false // the removal of a device ends its rules
 		d.stop()
 		b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 		b.signal()
@@ -411,19 +424,27 @@ func (b *Backend) reopen(d *device, infos []portInfo) {
 	b.signal()
 }
 
-// closeLost closes a device that was lost, and reports whether it can be opened again. While a stuck rule may exist,
-// the device counts nothing below it, so it stays closed. Closing the device ends the rule at the latest, unless that
-// fails, too.
+// closeLost closes a lost device and reports whether it can be opened again. Each search calls it until it can.
+//
+// A stuck rule hides the rules below it, so we never open a device that may still have one. Closing the device ends the
+// rule at the latest. If the device is busy, the next search closes it. If something was abandoned, nobody can close the
+// device any more, and we wait for its removal.
 func (b *Backend) closeLost(d *device) bool {
+	if d.stuckOpen {
+		return false
+	}
 	if err := d.freeStuck(); err != nil && !d.dead() {
 		return false
 	}
 	d.stuck = nil
-	if err := d.open.Close(); err != nil {
-		b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
-		d.stuckOpen = d.stuckOpen || !d.dead()
+
+	err := d.open.Close()
+	if err != nil {
+		b.log.Debug("closing a lost device", "device", d.name, "err", err)
 	}
-	if d.stuckOpen {
+	if err != nil && !d.dead() {
+		d.abandoned = d.abandoned || abandons(err)
+		d.stuckOpen = d.abandoned
 		return false
 	}
 

@@ -84,7 +84,8 @@ type fakeNIC struct {
 	commands  int
 	fail      error // of every query
 	failRule  error
-	failClose error
+	failClose error                   // of every rule
+	failEnd   error                   // of the device's own Close; EBUSY leaves the device open
 	onRule    func(rules []*fakeRule) // after each change
 	isClosed  bool
 }
@@ -214,8 +215,14 @@ func (n *fakeNIC) Close() error {
 	if len(n.rules) > 0 || n.bulks > 0 {
 		return fmt.Errorf("closing a device with %d rules and %d bulks: %w", len(n.rules), n.bulks, syscall.EBUSY)
 	}
+	if n.isClosed {
+		return nil
+	}
+	if errors.Is(n.failEnd, syscall.EBUSY) {
+		return n.failEnd
+	}
 	n.isClosed = true
-	return nil
+	return n.failEnd
 }
 
 // set makes v the value of the slot of the rule with this destination port.

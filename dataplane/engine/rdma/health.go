@@ -56,7 +56,7 @@ func (d *device) close() error {
 		return nil
 	}
 
-	var errs []error
+	errs := []error{d.freeStuck()}
 	for i := range d.levels {
 		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
 	}
