@@ -326,6 +326,26 @@ func (d *device) closePool(pool *slotPool) {
 	}
 }
 
+// close closes the device and its remaining objects. Its goroutines have ended.
+func (d *device) close() error {
+	if d.open == nil {
+		return nil
+	}
+
+	errs := []error{d.freeStuck()}
+	for i := range d.levels {
+		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
+	}
+	for _, b := range d.pools {
+		errs = append(errs, b.Close())
+	}
+	err := d.open.Close()
+	if d.dead() {
+		return nil // every call has failed, and the kernel has the objects back
+	}
+	return errors.Join(append(errs, err)...)
+}
+
 // freeStuck tries again to close the stuck objects, in their order.
 func (d *device) freeStuck() error {
 	var errs []error

@@ -35,25 +35,6 @@ func (f *entry) isOn(devices []*device) bool {
 	return slices.EqualFunc(f.devices, devices, func(p *deviceFlow, d *device) bool { return p.dev == d })
 }
 
-// Gone implements HardwareBackend.
-func (b *Backend) Gone() map[string]error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := make(map[string]error)
-	if !slices.ContainsFunc(b.devices, (*device).mayHaveLost) {
-		return out
-	}
-	for name, f := range b.entryByName {
-		for _, p := range f.devices {
-			if err := p.lossReason(); err != nil {
-				out[name] = err
-				break
-			}
-		}
-	}
-	return out
-}
-
 // Install implements backend.Backend. It finds no flow of an earlier process. Each rule is a command, and Install
 // checks ctx between two of them.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []backend.Installed, err error) {

@@ -41,30 +41,6 @@ func (p *deviceFlow) value() (backend.Pair, int64) {
 	return backend.Add(p.earlier, v), at
 }
 
-// Lost implements HardwareBackend.
-func (b *Backend) Lost(f backend.Placed) (lost []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	living := false
-	if x := b.entryByName[f.Name]; x != nil {
-		for _, p := range x.devices {
-			switch {
-			case p.standIn != nil:
-			case p.dev.dead() || errors.Is(p.dev.down, errPortDown):
-				lost = append(lost, p.dev.netdev)
-			case p.lossReason() != nil:
-				return nil // its rules may still count
-			default:
-				living = true
-			}
-		}
-	}
-	if !living {
-		return nil
-	}
-	return lost
-}
-
 // StandIn implements HardwareBackend.
 func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
 	b.mu.Lock()

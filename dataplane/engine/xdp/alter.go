@@ -12,6 +12,25 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
+var _ backend.Alterer = (*Backend)(nil)
+
+// Alter implements backend.Alterer by one exchange of the rules of all flows.
+func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Installed, end func(keep bool) error, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.start != nil {
+		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
+	}
+	a := &alteration{b: b, Change: c}
+	if err := a.prepare(ctx); err != nil {
+		return nil, nil, errors.Join(nameLimit(err, b.maxFlows), a.takeBack())
+	}
+	for i, f := range slices.Concat(c.Now, c.Add) {
+		a.in[i].Source = b.hooks.source(f.Flow)
+	}
+	return a.in, a.end, nil
+}
+
 // alteration is a change of installed flows that can be taken back until it ends.
 type alteration struct {
 	b *Backend

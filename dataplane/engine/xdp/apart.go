@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -111,91 +108,5 @@ func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err 
 		turn(!on)
 		return fmt.Errorf("changing the rules of %s for %s: %w", backend.Describe(flows), ifname, err)
 	}
-	return nil
-}
-
-// compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
-// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops. A flow that has left
-// has none.
-func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
-	if x.left {
-		return nil, nil
-	}
-	f.Order = x.order
-	if len(x.apart) == 0 {
-		return b.compileOn(f, x.counter, drops)
-	}
-	var out []xdp.Rule
-	for _, i := range b.hooks.interfaces {
-		counter := x.counter
-		_, apart := x.apart[i.Name]
-		if apart {
-			counter = x.own[i.Name].ID
-		}
-		rules, err := b.compileOn(f.On(i.Name), counter, drops || apart)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, rules...)
-	}
-	return out, nil
-}
-
-func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
-	if !drops {
-		f.Action = flow.Count
-	}
-	rules, err := compile(f, counter, b.rules.Port)
-	if err != nil {
-		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-	}
-	return rules, nil
-}
-
-var _ backend.Alterer = (*Backend)(nil)
-
-// Alter implements backend.Alterer by one exchange of the rules of all flows.
-func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Installed, end func(keep bool) error, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.start != nil {
-		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
-	}
-	a := &alteration{b: b, Change: c}
-	if err := a.prepare(ctx); err != nil {
-		return nil, nil, errors.Join(nameLimit(err, b.maxFlows), a.takeBack())
-	}
-	for i, f := range slices.Concat(c.Now, c.Add) {
-		a.in[i].Source = b.hooks.source(f.Flow)
-	}
-	return a.in, a.end, nil
-}
-
-// replaceInterfaces makes list the interfaces. The rules of a flow that counts apart on one of them name every interface.
-func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
-	was := b.hooks.interfaces
-	var old, fresh []xdp.Rule
-	for _, x := range b.flows {
-		if len(x.apart) == 0 {
-			continue
-		}
-		for _, step := range []struct {
-			list  []dataplane.Interface
-			rules *[]xdp.Rule
-		}{{was, &old}, {list, &fresh}} {
-			b.hooks.interfaces = step.list
-			rules, err := b.compile(*x.placed, x, x.drops)
-			if err != nil {
-				b.hooks.interfaces = was
-				return err
-			}
-			*step.rules = append(*step.rules, rules...)
-		}
-	}
-	b.hooks.interfaces = was
-	if err := b.exchange(context.Background(), old, fresh); err != nil {
-		return err
-	}
-	b.hooks.interfaces = list
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -247,43 +246,6 @@ func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 
 // SetIdle implements backend.Idler.
 func (b *Backend) SetIdle(idle bool) { b.hooks.heldTicker.setIdle(idle) }
-
-// CheckInterfaces implements backend.InterfaceSetter.
-func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
-	return backend.Patterns(list).CheckExist(b.hooks.ns)
-}
-
-// SetInterfaces implements backend.InterfaceSetter.
-func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := b.hooks
-	if h.closed {
-		return errors.New("backend xdp: closed")
-	}
-	wasPatterns, was := h.patterns, h.interfaces
-	h.patterns = slices.Clone(list)
-	now, err := h.resolve()
-	if err == nil {
-		err = b.replaceInterfaces(now)
-	}
-	if err == nil {
-		h.askAgain(was)
-		err = h.attach(true)
-	}
-	if err != nil {
-		h.patterns = wasPatterns
-		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
-		h.askAgain(now)
-		err = errors.Join(err, h.attach(true))
-		was, now = now, was
-	}
-	h.forgetOthers(was)
-	err = errors.Join(err, b.trim())
-	h.refresh()
-	h.signal()
-	return err
-}
 
 // Close stops the watcher. With keep, rules, counters and programs stay pinned, unless this process made
 // them and its start failed.

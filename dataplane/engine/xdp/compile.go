@@ -9,6 +9,44 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
+// compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
+// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops. A flow that has left
+// has none.
+func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
+	if x.left {
+		return nil, nil
+	}
+	f.Order = x.order
+	if len(x.apart) == 0 {
+		return b.compileOn(f, x.counter, drops)
+	}
+	var out []xdp.Rule
+	for _, i := range b.hooks.interfaces {
+		counter := x.counter
+		_, apart := x.apart[i.Name]
+		if apart {
+			counter = x.own[i.Name].ID
+		}
+		rules, err := b.compileOn(f.On(i.Name), counter, drops || apart)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rules...)
+	}
+	return out, nil
+}
+
+func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
+	if !drops {
+		f.Action = flow.Count
+	}
+	rules, err := compile(f, counter, b.rules.Port)
+	if err != nil {
+		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+	}
+	return rules, nil
+}
+
 // compile turns a flow into rules of package xdp: one for each of its families. port returns the number of an
 // interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -130,27 +129,6 @@ func hookOf(f flow.Flow) xdp.Hook {
 	return xdp.HookIngress
 }
 
-// resolve returns the interfaces of the configuration, as they are now.
-func (h *hooks) resolve() ([]dataplane.Interface, error) {
-	list, err := h.patterns.Resolve(h.ns)
-	if err != nil {
-		return nil, fmt.Errorf("listing the interfaces: %w", err)
-	}
-	return list, nil
-}
-
-// find returns an interface that is counted on.
-func (h *hooks) find(name string) (dataplane.Interface, bool) { return findIn(h.interfaces, name) }
-
-func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool) {
-	for _, i := range list {
-		if i.Name == name {
-			return i, true
-		}
-	}
-	return dataplane.Interface{}, false
-}
-
 // wanted returns the hooks of an interface that active flows need.
 func (h *hooks) wanted(name string) xdp.AttachOptions {
 	i, ok := h.find(name)
@@ -215,65 +193,6 @@ func (h *hooks) setHeld(now []xdp.Attachment) {
 		watched = 1
 	}
 	h.heldTicker.setHeld(watched)
-}
-
-// refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
-// changes packets before XDP sees them. The kernel sends no event when one of these changes.
-func (h *hooks) refreshUpstream(some func(name string) bool) {
-	u := &h.upstream
-	for name := range u.before {
-		if some(name.ifname) || !h.holds(name) {
-			delete(u.before, name)
-		}
-	}
-	old := u.receive
-	u.receive = make(map[string]received, len(old))
-	byTCX := make(map[string]bool)
-	for _, a := range h.held {
-		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
-	}
-	u.beside.forget(byTCX)
-	if len(h.held) == 0 {
-		return
-	}
-	err := h.ns.Do(func() error {
-		var errs []error
-		for _, a := range h.held {
-			if !some(a.Interface) {
-				if r, known := old[a.Interface]; known {
-					u.receive[a.Interface] = r
-				}
-				continue
-			}
-			var err error
-			if isTCX(a) {
-				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
-				errs = append(errs, err)
-				if a.Hook == xdp.HookIngress {
-					holder, taken := h.rules.HolderOf(a.Index, a.Interface)
-					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
-					u.beside.note(a, holder, taken, time.Now())
-				}
-				continue
-			}
-			if isDispatched(a) {
-				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
-				errs = append(errs, err)
-			}
-			r, known := old[a.Interface]
-			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
-				r.index = a.Index
-				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
-					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
-				}
-			}
-			u.receive[a.Interface] = r
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
-		h.log.Warn("listing the TCX programs before ours", "err", err)
-	}
 }
 
 // checkReach returns an error if a flow can match no frame of the interfaces that are held for it. One of several

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
@@ -181,91 +180,6 @@ func (b *Backend) withFlows(err error, added []backend.Placed, entries []*entry)
 		nameByCounter[x.counter] = added[i].Name
 	}
 	return withFlows(err, func(r *xdp.Rule) string { return nameByCounter[r.Counter] })
-}
-
-// Cost returns what a packet costs in the tables as they are.
-func (b *Backend) Cost() dataplane.Cost {
-	c := b.rules.Cost()
-	out := dataplane.Cost{Nodes: c.Nodes, Rules: c.Entries, NS: costParser + c.NS, Bound: b.worstCost}
-	out.Other, out.IPv4, out.IPv6 = worstOf(c.Worst[0]), worstOf(c.Worst[1]), worstOf(c.Worst[2])
-	return out
-}
-
-func worstOf(p xdp.Path) dataplane.WorstCost {
-	return dataplane.WorstCost{Nodes: p.Nodes, Rules: p.Entries, NS: costParser + p.NS()}
-}
-
-// SetActive implements backend.SoftwareBackend.
-func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known := make([]backend.Placed, 0, len(flows))
-	all := make([]*entry, 0, len(flows))
-	for _, f := range flows {
-		if x := b.flows[f.Name]; x != nil && x.active != on {
-			known, all = append(known, f), append(all, x)
-		}
-	}
-
-	ctx = context.WithoutCancel(ctx) // not half of the flows with their new actions
-	if on {
-		return b.serveEntries(ctx, known, all)
-	}
-
-	var errs []error
-	for i, f := range known {
-		all[i].active = false
-		b.hooks.demand.add(f.Flow, -1)
-		errs = append(errs, b.applyAction(ctx, f, all[i], false))
-	}
-	return errors.Join(append(errs, b.trim())...)
-}
-
-// serveEntries attaches to the hooks that flows need, and gives their rules their actions. On error it takes the demand back.
-func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
-	for i, f := range flows {
-		all[i].active = true
-		b.hooks.demand.add(f.Flow, 1)
-	}
-
-	err := b.hooks.attach(b.adopted || b.start == nil)
-	for i, f := range flows {
-		if err == nil {
-			err = b.hooks.checkReach(f.Flow)
-		}
-		if err == nil {
-			err = b.applyAction(ctx, f, all[i], true)
-		}
-	}
-	if err == nil {
-		return nil
-	}
-
-	for i, f := range flows {
-		all[i].active = false
-		b.hooks.demand.add(f.Flow, -1)
-	}
-	return errors.Join(err, b.trim())
-}
-
-// applyAction gives the rules of an active flow its action. The rules of other flows only count.
-func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, active bool) error {
-	if f.Action != flow.Drop || x.drops == active {
-		return nil
-	}
-	old, err := b.compile(f, x, x.drops)
-	if err != nil {
-		return err
-	}
-	rules, err := b.compile(f, x, active)
-	if err != nil {
-		return err
-	}
-	if err := b.exchange(ctx, old, rules); err != nil {
-		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
-	}
-	x.drops = active
-	return nil
 }
 
 // exchangeFor is exchange for rules of these flows. It unlocks mu meanwhile, so that the watcher attaches to a lost hook again

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,65 @@ func newUpstream(freeFor time.Duration) upstream {
 func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeDispatcher }
 
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
+
+// refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
+// changes packets before XDP sees them. The kernel sends no event when one of these changes.
+func (h *hooks) refreshUpstream(some func(name string) bool) {
+	u := &h.upstream
+	for name := range u.before {
+		if some(name.ifname) || !h.holds(name) {
+			delete(u.before, name)
+		}
+	}
+	old := u.receive
+	u.receive = make(map[string]received, len(old))
+	byTCX := make(map[string]bool)
+	for _, a := range h.held {
+		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
+	}
+	u.beside.forget(byTCX)
+	if len(h.held) == 0 {
+		return
+	}
+	err := h.ns.Do(func() error {
+		var errs []error
+		for _, a := range h.held {
+			if !some(a.Interface) {
+				if r, known := old[a.Interface]; known {
+					u.receive[a.Interface] = r
+				}
+				continue
+			}
+			var err error
+			if isTCX(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+				if a.Hook == xdp.HookIngress {
+					holder, taken := h.rules.HolderOf(a.Index, a.Interface)
+					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
+					u.beside.note(a, holder, taken, time.Now())
+				}
+				continue
+			}
+			if isDispatched(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+			}
+			r, known := old[a.Interface]
+			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
+				r.index = a.Index
+				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
+					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
+				}
+			}
+			u.receive[a.Interface] = r
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		h.log.Warn("listing the TCX programs before ours", "err", err)
+	}
+}
 
 // vlansAbove lists the VLAN devices above an interface.
 func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
