@@ -13,60 +13,83 @@ import (
 func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	known := make([]backend.Placed, 0, len(flows))
-	all := make([]*entry, 0, len(flows))
+	entries := make([]*entry, 0, len(flows))
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil && x.active != on {
-			known, all = append(known, f), append(all, x)
+			known = append(known, f)
+			entries = append(entries, x)
 		}
 	}
 
-	ctx = context.WithoutCancel(ctx) // not half of the flows with their new actions
+	// Canceled halfway, some of the flows would drop packets and others would not.
+	ctx = context.WithoutCancel(ctx)
 	if on {
-		return b.serveEntries(ctx, known, all)
+		return b.activate(ctx, known, entries)
 	}
 
 	var errs []error
 	for i, f := range known {
-		all[i].active = false
+		entries[i].active = false
 		b.hooks.demand.add(f.Flow, -1)
-		errs = append(errs, b.applyAction(ctx, f, all[i], false))
+		errs = append(errs, b.applyAction(ctx, f, entries[i], false))
 	}
 	return errors.Join(append(errs, b.trim())...)
 }
 
-// serveEntries attaches to the hooks that flows need, and gives their rules their actions. On error it takes the demand back.
-func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
+// activate attaches to the hooks that flows need, then lets their rules drop packets where the flows ask for it. It
+// activates all of them, or none and returns an error.
+func (b *Backend) activate(ctx context.Context, flows []backend.Placed, entries []*entry) error {
 	for i, f := range flows {
-		all[i].active = true
+		entries[i].active = true
 		b.hooks.demand.add(f.Flow, 1)
 	}
 
-	err := b.hooks.attach(b.adopted || b.start == nil)
-	for i, f := range flows {
-		if err == nil {
-			err = b.hooks.checkReach(f.Flow)
-		}
-		if err == nil {
-			err = b.applyAction(ctx, f, all[i], true)
-		}
-	}
+	dropping, err := b.attachAndApply(ctx, flows, entries)
 	if err == nil {
 		return nil
 	}
 
+	errs := []error{err}
 	for i, f := range flows {
-		all[i].active = false
+		entries[i].active = false
 		b.hooks.demand.add(f.Flow, -1)
 	}
-	return errors.Join(err, b.trim())
+	for _, i := range dropping {
+		errs = append(errs, b.applyAction(ctx, flows[i], entries[i], false))
+	}
+	return errors.Join(append(errs, b.trim())...)
 }
 
-// applyAction gives the rules of an active flow its action. The rules of other flows only count.
+// attachAndApply is activate without its undo. dropping lists the flows whose rules did not drop before, also after an
+// error.
+func (b *Backend) attachAndApply(ctx context.Context, flows []backend.Placed, entries []*entry) (dropping []int, err error) {
+	if err := b.hooks.attach(b.adopted || b.start == nil); err != nil {
+		return nil, err
+	}
+	for i, f := range flows {
+		if err := b.hooks.checkReach(f.Flow); err != nil {
+			return dropping, err
+		}
+		dropped := entries[i].drops
+		if err := b.applyAction(ctx, f, entries[i], true); err != nil {
+			return dropping, err
+		}
+		if entries[i].drops != dropped {
+			dropping = append(dropping, i)
+		}
+	}
+	return dropping, nil
+}
+
+// applyAction makes the rules of a flow with action drop do so, or only count. The rules of an inactive flow must not
+// drop packets: another backend decides about them.
 func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, active bool) error {
 	if f.Action != flow.Drop || x.drops == active {
 		return nil
 	}
+
 	old, err := b.compile(f, x, x.drops)
 	if err != nil {
 		return err

@@ -275,6 +275,9 @@ func (a *alteration) end(keep bool) error {
 		if y := b.flows[a.Was[i].Name]; y == nil || y.counter != x.counter { // else a second Alter has brought the flow back
 			left = append(left, x.counter)
 		}
+		for ifname := range x.apart {
+			b.hooks.demand.add(a.Was[i].On(ifname).Flow, -1)
+		}
 		for _, c := range x.own {
 			left = append(left, c.ID)
 		}

@@ -66,7 +66,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 		return nil, err
 	}
 	if serve {
-		if err := b.serveEntries(ctx, flows, all); err != nil {
+		if err := b.activate(ctx, flows, all); err != nil {
 			return nil, err
 		}
 	}
