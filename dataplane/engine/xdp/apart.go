@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// CountApart implements backend.SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
-// replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
+// CountApart implements backend.SoftwareBackend. A flow that counts apart on an interface has rules for each interface instead
+// of rules for all of them. One exchange replaces the rules, so each packet counts once.
 func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,8 +51,7 @@ func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname s
 	return ids, nil
 }
 
-// ownCounter allocates a counter for a flow on one interface. The flow keeps it until its removal, because the
-// poller may read it after its rules are gone.
+// ownCounter allocates a counter for a flow on one interface, unless the flow has it from an earlier CountApart.
 func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	if _, has := x.own[ifname]; has {
 		return nil
@@ -70,43 +69,49 @@ func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	return nil
 }
 
-// setApart replaces the rules of flows, all or none, by their rules with an interface apart, or without it. A flow
-// needs the hook of an interface that is apart.
-func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err error) {
-	turn := func(on bool) {
-		for _, f := range flows {
-			if x, one := b.flows[f.Name], f.On(ifname).Flow; on {
-				x.apart[ifname] = struct{}{}
-				b.hooks.demand.add(one, 1)
-			} else {
-				delete(x.apart, ifname)
-				b.hooks.demand.add(one, -1)
-			}
-		}
-	}
-	rules := func() (all []xdp.Rule, err error) {
-		for _, f := range flows {
-			x := b.flows[f.Name]
-			own, err := b.compile(f, x, x.drops)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, own...)
-		}
-		return all, nil
-	}
-	old, err := rules()
+// setApart exchanges the rules of flows so that they count apart on an interface, or do not: all of the flows, or none.
+func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) error {
+	old, err := b.rulesOf(flows)
 	if err != nil {
 		return err
 	}
-	turn(on)
-	fresh, err := rules()
+
+	b.noteApart(flows, ifname, on)
+	fresh, err := b.rulesOf(flows)
 	if err == nil {
 		err = b.exchange(context.Background(), old, fresh)
 	}
 	if err != nil {
-		turn(!on)
+		b.noteApart(flows, ifname, !on)
 		return fmt.Errorf("changing the rules of %s for %s: %w", backend.Describe(flows), ifname, err)
 	}
 	return nil
+}
+
+// noteApart notes where flows count apart, for compile and for the demand. Counts apart need the hook of their interface even
+// if the shadow itself is not active.
+func (b *Backend) noteApart(flows []backend.Placed, ifname string, on bool) {
+	for _, f := range flows {
+		x := b.flows[f.Name]
+		if on {
+			x.apart[ifname] = struct{}{}
+			b.hooks.demand.add(f.On(ifname).Flow, 1)
+		} else {
+			delete(x.apart, ifname)
+			b.hooks.demand.add(f.On(ifname).Flow, -1)
+		}
+	}
+}
+
+// rulesOf returns the rules of installed flows as they are now.
+func (b *Backend) rulesOf(flows []backend.Placed) (all []xdp.Rule, err error) {
+	for _, f := range flows {
+		x := b.flows[f.Name]
+		rules, err := b.compile(f, x, x.drops)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rules...)
+	}
+	return all, nil
 }
