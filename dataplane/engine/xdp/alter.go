@@ -177,17 +177,17 @@ func (a *alteration) prepareTurns() error {
 		if x == nil {
 			continue
 		}
-		there := *x
-		there.left = false
-		rules, err := a.b.compile(f, &there, x.drops)
+		inTables := *x
+		inTables.left = false
+		rules, err := a.b.compile(f, &inTables, x.drops)
 		if err != nil {
 			return err
 		}
-		to := 0
-		if x.left {
-			to = 1
+		if x.left { // it returns
+			a.rules[1] = append(a.rules[1], rules...)
+		} else {
+			a.rules[0] = append(a.rules[0], rules...)
 		}
-		a.rules[to] = append(a.rules[to], rules...)
 		a.turned = append(a.turned, x)
 	}
 	return nil
