@@ -5,7 +5,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Cost returns what a packet costs in the tables as they are.
+// Cost returns the estimated cost of a packet with the present rules: the mean and the worst case of each family.
 func (b *Backend) Cost() dataplane.Cost {
 	c := b.rules.Cost()
 	out := dataplane.Cost{Nodes: c.Nodes, Rules: c.Entries, NS: costParser + c.NS, Bound: b.worstCost}

@@ -25,6 +25,7 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	if h.closed {
 		return errors.New("backend xdp: closed")
 	}
+
 	wasPatterns, was := h.patterns, h.interfaces
 	h.patterns = slices.Clone(list)
 	now, err := h.resolve()
@@ -37,11 +38,12 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	}
 	if err != nil {
 		h.patterns = wasPatterns
-		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
+		err = errors.Join(err, b.replaceInterfaces(was)) // these rules had room before
 		h.askAgain(now)
 		err = errors.Join(err, h.attach(true))
 		was, now = now, was
 	}
+
 	h.forgetOthers(was)
 	err = errors.Join(err, b.trim())
 	h.refresh()
@@ -49,36 +51,42 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	return err
 }
 
-// replaceInterfaces makes list the interfaces. The rules of a flow that counts apart on one of them name every interface.
+// replaceInterfaces makes list the interfaces. A flow that counts apart has rules for each interface, so it gets other rules.
+// After an error the interfaces are as before.
 func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
 	was := b.hooks.interfaces
-	var old, fresh []xdp.Rule
+	old, err := b.rulesApart()
+	if err != nil {
+		return err
+	}
+
+	b.hooks.interfaces = list
+	fresh, err := b.rulesApart()
+	if err == nil {
+		err = b.exchange(context.Background(), old, fresh)
+	}
+	if err != nil {
+		b.hooks.interfaces = was
+	}
+	return err
+}
+
+// rulesApart returns the rules of all flows that count apart on some interface.
+func (b *Backend) rulesApart() (all []xdp.Rule, err error) {
 	for _, x := range b.flows {
 		if len(x.apart) == 0 {
 			continue
 		}
-		for _, step := range []struct {
-			list  []dataplane.Interface
-			rules *[]xdp.Rule
-		}{{was, &old}, {list, &fresh}} {
-			b.hooks.interfaces = step.list
-			rules, err := b.compile(*x.placed, x, x.drops)
-			if err != nil {
-				b.hooks.interfaces = was
-				return err
-			}
-			*step.rules = append(*step.rules, rules...)
+		rules, err := b.compile(*x.placed, x, x.drops)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, rules...)
 	}
-	b.hooks.interfaces = was
-	if err := b.exchange(context.Background(), old, fresh); err != nil {
-		return err
-	}
-	b.hooks.interfaces = list
-	return nil
+	return all, nil
 }
 
-// resolve returns the interfaces of the configuration, as they are now.
+// resolve returns the interfaces that the configuration names now.
 func (h *hooks) resolve() ([]dataplane.Interface, error) {
 	list, err := h.patterns.Resolve(h.ns)
 	if err != nil {
@@ -87,7 +95,7 @@ func (h *hooks) resolve() ([]dataplane.Interface, error) {
 	return list, nil
 }
 
-// find returns an interface that is counted on.
+// find returns the entry of an interface that is counted on.
 func (h *hooks) find(name string) (dataplane.Interface, bool) { return findIn(h.interfaces, name) }
 
 func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool) {
@@ -99,7 +107,7 @@ func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool)
 	return dataplane.Interface{}, false
 }
 
-// follow returns the list of interfaces after an event: with the one that has come, without the one that has gone.
+// follow returns the list of interfaces after an event.
 func (h *hooks) follow(ev links.Event, list []dataplane.Interface) []dataplane.Interface {
 	switch ev.Kind {
 	case links.Added:
@@ -112,30 +120,31 @@ func (h *hooks) follow(ev links.Event, list []dataplane.Interface) []dataplane.I
 	return list
 }
 
-// join adds an interface that has come, if an entry waits for it.
+// join adds a new interface to the list, if an entry waits for it.
 func (h *hooks) join(name string, list []dataplane.Interface) []dataplane.Interface {
-	i, ok := h.patterns.Waiting(name)
-	if _, there := findIn(list, name); !ok || there {
+	i, waits := h.patterns.Waiting(name)
+	if _, listed := findIn(list, name); !waits || listed {
 		return list
 	}
 	return append(list, i)
 }
 
-// leave removes an interface that is gone, if an entry waits for it.
+// leave removes an interface from the list that does not exist any more. An interface whose entry does not wait stays listed, as
+// missing.
 func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Interface {
 	_, waits := h.patterns.Waiting(name)
-	if _, there := findIn(list, name); !waits || !there {
+	if _, listed := findIn(list, name); !waits || !listed {
 		return list
 	}
+
 	exists := true
 	if err := h.ns.Do(func() error { exists = h.ns.exists(name); return nil }); err != nil || exists {
-		return list // another one of the name is there by now
+		return list // by now another interface has the name
 	}
 	return slices.DeleteFunc(list, func(i dataplane.Interface) bool { return i.Name == name })
 }
 
-// leaves ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did. The caller
-// calls refresh afterwards.
+// leaves is leave for the interfaces of h. It reports whether the interface has left. Callers must call refresh afterwards.
 func (h *hooks) leaves(name string) bool {
 	list := h.leave(name, slices.Clone(h.interfaces))
 	if len(list) == len(h.interfaces) {
@@ -145,7 +154,7 @@ func (h *hooks) leaves(name string) bool {
 	return true
 }
 
-// changeInterfaces replaces the list after links have changed. The caller calls refresh afterwards.
+// changeInterfaces replaces the list after links have changed. Callers must call refresh afterwards.
 func (h *hooks) changeInterfaces(list []dataplane.Interface) {
 	was := h.interfaces
 	if err := h.replace(list); err != nil {
@@ -156,7 +165,7 @@ func (h *hooks) changeInterfaces(list []dataplane.Interface) {
 	h.signal()
 }
 
-// relist lists the interfaces again, after events were lost.
+// relist lists the interfaces again, because events may have been lost.
 func (h *hooks) relist() {
 	now, err := h.resolve()
 	if err != nil {
@@ -166,8 +175,8 @@ func (h *hooks) relist() {
 	h.changeInterfaces(now)
 }
 
-// forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs. The caller
-// calls refresh afterwards.
+// forgetOthers drops the state of interfaces that have left the list, and detaches from those of was. Callers must call refresh
+// afterwards.
 func (h *hooks) forgetOthers(was []dataplane.Interface) {
 	listed := make(map[string]bool, len(h.interfaces))
 	for _, i := range h.interfaces {

@@ -12,15 +12,15 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// checkPeriod is how often everything is checked although no link has changed: a hook that
-// another program holds can become free, TCX programs and pins come and go.
+// checkPeriod is how often we look for changes without an event: another program frees a hook, TCX programs come and go, somebody
+// removes pins.
 const checkPeriod = 2 * time.Second
 
-// batchSize is the most link events that are handled at once. An attach takes two RCU grace periods, and control calls wait
-// for a batch.
+// batchSize bounds the events that are handled under one lock of mu. Each may attach, which takes two RCU grace periods, and
+// control calls wait meanwhile.
 const batchSize = 8
 
-// watch starts the watcher of links, which runs until stopWatch.
+// watch starts the goroutines of the watcher, which run until stopWatch.
 func (h *hooks) watch() error {
 	ctx, stop := context.WithCancel(context.Background())
 	events, err := h.subscribe(ctx)
@@ -35,7 +35,7 @@ func (h *hooks) watch() error {
 	return nil
 }
 
-// watchHeld queries whether programs are still attached, while some are, and sends to lost where one is not.
+// watchHeld queries whether the programs are still attached, and sends to lost if one is not.
 func (h *hooks) watchHeld(ctx context.Context, lost chan<- struct{}) {
 	defer context.AfterFunc(ctx, h.heldTicker.Kick)()
 	for h.heldTicker.Wait(); ctx.Err() == nil; h.heldTicker.Wait() {
@@ -71,13 +71,13 @@ func (h *hooks) subscribe(ctx context.Context) (events <-chan links.Event, err e
 	return events, nil
 }
 
-// watchLinks checks interfaces when links change, and every checkPeriod. The kernel ends a subscription that
-// falls behind; watchLinks then subscribes again and checks everything.
+// watchLinks checks interfaces when links change, when watchHeld finds a lost hook, and every checkPeriod. If we read too slowly,
+// the kernel ends the subscription. Then watchLinks subscribes again and checks everything, because events are lost.
 func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost <-chan struct{}) {
 	defer h.tunnels.close()
 	tick := time.NewTicker(checkPeriod)
 	defer tick.Stop()
-	keep := time.NewTicker(time.Hour) // 2^55 bytes in an hour are 80 Tbit/s
+	keep := time.NewTicker(time.Hour) // often enough: 2^55 bytes in an hour are 80 Tbit/s
 	defer keep.Stop()
 	for {
 		select {
@@ -108,7 +108,8 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost 
 	}
 }
 
-// onLinks handles an event and those that wait behind it: a new subscription begins with one for each link.
+// onLinks handles an event and the ones that wait behind it. A new subscription begins with an event for each link, so hundreds
+// may wait.
 func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,8 +127,8 @@ func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	}
 }
 
-// distinct returns how many events from the first on name an interface that no event before them names. What happens to one
-// interface is handled step by step.
+// distinct returns how many events from the first on concern different interfaces. Two events of one interface, say its removal
+// and its return, must be handled one after the other.
 func distinct(batch []links.Event) int {
 	named := make(map[string]bool)
 	for n, ev := range batch {
@@ -145,11 +146,11 @@ func distinct(batch []links.Event) int {
 	return len(batch)
 }
 
-// isCarrier reports whether an event needs no check: programs stay attached while a link is down.
+// isCarrier reports whether an event is only about the carrier. Programs stay attached while a link is down.
 func isCarrier(ev links.Event) bool { return ev.Kind == links.Up || ev.Kind == links.Down }
 
-// onEach handles events of different interfaces. It changes the list of interfaces once, and asks once about the hooks of
-// those that changed. An event is only a trigger: the state of its link may be newer.
+// onEach handles events of different interfaces together, because a change of the list and a refresh are costly. It takes an event
+// as a hint and asks the kernel: the link may have changed again since.
 func (h *hooks) onEach(batch []links.Event) {
 	eventOf := make(map[string]links.Event)
 	list := slices.Clone(h.interfaces)
@@ -186,7 +187,7 @@ func (h *hooks) onEach(batch []links.Event) {
 	}
 }
 
-// goneText says how an interface went, as far as the event tells.
+// goneText says what became of an interface, as far as the event tells.
 func goneText(ev links.Event, name string) string {
 	if ev.Kind == links.Renamed && ev.OldName == name {
 		return "was renamed to " + ev.Name
@@ -194,7 +195,7 @@ func goneText(ev links.Event, name string) string {
 	return "was removed"
 }
 
-// forgetLinks forgets all links ahead of a new subscription, which lists them again.
+// forgetLinks forgets all links before a new subscription, which lists them again.
 func (h *hooks) forgetLinks() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// lostHooks reports whether a hook was lost since the last refreshHeld, or before it and behind the attaching. A hook that
-// refuses is none: checkAll tries it.
+// lostHooks reports whether a hook has been lost since we attached to it. It leaves out interfaces that have refused: checkAll
+// tries those every 2 s, and 20 ms would be too often.
 func (h *hooks) lostHooks() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -21,13 +21,13 @@ func (h *hooks) lostHooks() bool {
 	return h.rules.Held() < len(h.held) || slices.ContainsFunc(h.interfaces, h.lacksHook)
 }
 
-// lacksHook reports whether an interface that refuses nothing lacks a hook.
+// lacksHook reports whether an interface lacks a hook, although it has not refused it.
 func (h *hooks) lacksHook(i dataplane.Interface) bool {
 	return h.missing[i.Name] == nil && !h.complete(i)
 }
 
-// checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events
-// may have been missed.
+// checkAll checks every interface that is missing or lacks a hook. With all it checks the others too, and lists the interfaces
+// anew, because events may have been lost.
 func (h *hooks) checkAll(all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,7 +39,9 @@ func (h *hooks) checkAll(all bool) {
 	}
 	h.refresh()
 	h.checkPins()
-	full, checked := false, false // full: no number is left for another interface
+
+	full := false // no number is left for another interface, so trying more of them is in vain
+	checked := false
 	for _, i := range h.interfaces {
 		lacksNumber := errors.Is(h.missing[i.Name], xdp.ErrFull)
 		if full && lacksNumber {
@@ -51,13 +53,16 @@ func (h *hooks) checkAll(all bool) {
 		}
 		full = full || lacksNumber && errors.Is(h.missing[i.Name], xdp.ErrFull)
 	}
-	if checked = h.retake() || checked; checked {
+	if h.retake() {
+		checked = true
+	}
+	if checked {
 		h.refresh()
 	}
 }
 
-// checkInterface attaches to an interface that exists, and detaches from one that does not. how says why
-// the interface does not exist. The caller calls refresh afterwards.
+// checkInterface attaches to an interface again. If the interface is gone, it detaches from the link that had its name, and how
+// completes "interface NAME" in the condition. Callers must call refresh afterwards.
 func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	want := h.wanted(i.Name)
 	if h.closed || want == (xdp.AttachOptions{}) {
@@ -68,7 +73,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	switch {
 	case err == nil:
 		delete(h.missing, i.Name)
-		switch { // each flow of a lost hook sends an event of its own
+		switch { // a lost hook is only worth a debug line: each of its flows sends an event
 		case was != nil:
 			h.log.Info("counting on an interface again", "interface", i.Name)
 		case lacked:
@@ -89,7 +94,7 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	h.signal()
 }
 
-// retake moves interfaces back to XDP whose hook another program held and has left, and reports whether it tried.
+// retake moves interfaces from TCX to XDP when another program has left the XDP hook. It reports whether it has tried.
 func (h *hooks) retake() (tried bool) {
 	for _, i := range h.interfaces {
 		if (i.Mode != "" && i.Mode != dataplane.ModeAuto) || !h.wanted(i.Name).Ingress || !h.upstream.beside.retakes(i.Name, time.Now()) {
@@ -106,8 +111,8 @@ func (h *hooks) retake() (tried bool) {
 	return tried
 }
 
-// checkPins makes lost pins again. Its condition stays until the next checkPins, so that a watcher of conditions
-// sees it.
+// checkPins pins again what has lost its pin. The condition stays until the next checkPins even after success: somebody who reads
+// the conditions now and then should see that pins were lost.
 func (h *hooks) checkPins() {
 	switch lost, err := h.rules.Repin(); {
 	case !lost:

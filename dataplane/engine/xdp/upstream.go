@@ -10,21 +10,21 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// received lists the changes that a device makes to received packets before XDP sees them. index is the
-// interface's index.
+// received is what a device does to packets, as of the last time we asked. An interface of the same name may be another device by
+// now, hence the index.
 type received struct {
 	receive
 	index int
 }
 
-// upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
-// offloads of the devices, the links above and below them, and IPsec. The kernel sends events for the links only.
+// upstream is what changes, hides or repeats packets before our programs see them: other XDP and TCX programs, offloads of the
+// devices, links above each other, and IPsec. Only for the links does the kernel send events, so we have to ask about the rest.
 type upstream struct {
-	before  map[hookName][]xdp.Neighbour // the TCX programs that run before ours
+	before  map[hookName][]xdp.Neighbour // programs that run before ours, on a TCX hook or in a dispatcher
 	beside  beside
 	receive map[string]received // by interface
 	stacks  stacks
-	tunnel  string // an IPsec policy of tunnel mode that the last look found, or ""
+	tunnel  string // a policy that tunnels has found, or ""
 }
 
 func newUpstream(freeFor time.Duration) upstream {
@@ -40,8 +40,8 @@ func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == data
 
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
-// refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
-// changes packets before XDP sees them. The kernel sends no event when one of these changes.
+// refreshUpstream asks which programs run before ours on some interfaces, and what their devices do to packets. What it knows of
+// the other interfaces stays.
 func (h *hooks) refreshUpstream(some func(name string) bool) {
 	u := &h.upstream
 	for name := range u.before {
@@ -84,7 +84,7 @@ func (h *hooks) refreshUpstream(some func(name string) bool) {
 				errs = append(errs, err)
 			}
 			r, known := old[a.Interface]
-			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
+			if !known || r.index != a.Index || h.needsTags(a) { // only offloads can change, and only tags depend on them
 				r.index = a.Index
 				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
 					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
@@ -99,7 +99,7 @@ func (h *hooks) refreshUpstream(some func(name string) bool) {
 	}
 }
 
-// vlansAbove lists the VLAN devices above an interface.
+// vlansAbove lists the VLAN devices of this namespace above an interface.
 func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	for _, l := range u.stacks.links {
 		if l.Kind == "vlan" && l.Parent == a.Index && !l.ParentElsewhere {
@@ -110,6 +110,8 @@ func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	return names
 }
 
+// takesTags returns the condition of a device that takes VLAN tags out of frames. above are the VLAN devices above it, and tagged
+// says whether flows ask for tags.
 func takesTags(ifname string, r receive, tagged bool, above []string) dataplane.Condition {
 	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
 	var why []string
