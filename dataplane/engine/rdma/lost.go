@@ -9,22 +9,22 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// Reasons of device.down beside backend.ErrDeviceLost.
+// Besides backend.ErrDeviceLost, device.down can be one of these.
 var (
-	errPortDown  = errors.New("its port is down")                    // the rules stay, and count again when it is up
-	errRuleStuck = errors.New("a rule could not be taken out of it") // and hides the rules below it
+	errPortDown  = errors.New("its port is down")                    // the rules stay, and count again when the port is up
+	errRuleStuck = errors.New("a rule could not be taken out of it") // it hides the rules below it
 )
 
-// failure is why a device is not used for a while, and since when.
+// failure is why we do not use a device for a while, and since when.
 type failure struct {
 	err error
 	at  int64
 }
 
-// distrust is the time during which no flow goes to a device whose slots could not be read.
+// distrust is how long we do not use a device after it was refused, or after its slots could not be read.
 const distrust = 30 * time.Second
 
-// Gone implements HardwareBackend.
+// Gone implements backend.HardwareBackend.
 func (b *Backend) Gone() map[string]error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *Backend) Gone() map[string]error {
 	return out
 }
 
-// Lost implements HardwareBackend.
+// Lost implements backend.HardwareBackend.
 func (b *Backend) Lost(f backend.Placed) (lost []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *Backend) Lost(f backend.Placed) (lost []string) {
 			case p.dev.dead() || errors.Is(p.dev.down, errPortDown):
 				lost = append(lost, p.dev.netdev)
 			case p.lossReason() != nil:
-				return nil // its rules may still count
+				return nil // the rules may still count there, so a stand-in would count twice
 			default:
 				living = true
 			}
@@ -67,12 +67,12 @@ func (b *Backend) Lost(f backend.Placed) (lost []string) {
 	return lost
 }
 
-// mayHaveLost reports whether some flow of the device may not be counted any more; see deviceFlow.lossReason.
+// mayHaveLost reports whether some flow of the device may have a lossReason. It saves Gone the walk over all flows.
 func (d *device) mayHaveLost() bool {
 	return d.working() != nil || d.reader.anyGivenUp()
 }
 
-// lossReason returns why a flow is not counted on its device any more, or nil.
+// lossReason returns why a device does not count a flow any more, or nil. With a stand-in nothing is lost.
 func (p *deviceFlow) lossReason() error {
 	if p.standIn != nil {
 		return nil
