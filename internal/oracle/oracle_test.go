@@ -80,7 +80,7 @@ func hbh(n int, next byte) gopacket.Payload {
 	return b
 }
 
-func TestMatch(t *testing.T) {
+func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 	arp := raw(make([]byte, 46)...)
 	http4 := build(t, eth(tIPv4), ip4(pTCP), tcp(40000, 443), raw(1, 2, 3))
 	synECN := build(t, eth(tIPv4), ip4(pTCP), &layers.TCP{SrcPort: 40000, DstPort: 443, SYN: true, ECE: true, CWR: true, NS: true})
@@ -232,7 +232,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestOrderAndSide(t *testing.T) {
+func TestPriorityOrderAndSideDecideWhichFlowWins(t *testing.T) {
 	match := func(text string) flow.Match {
 		m, err := flow.ParseMatch(text)
 		if err != nil {

@@ -137,7 +137,7 @@ func TestAllOrNoneIsInstalled(t *testing.T) {
 	mustInstall(t, b, placedUDP(t, "good", 1, 0))
 }
 
-func TestFits(t *testing.T) {
+func TestFitsRefusesFlowsThatWouldCountTwice(t *testing.T) {
 	h := newFakeHost("eth0")
 	h.shape.by, h.shape.dontTrap, h.shape.bulk = withVerbs, true, 1
 	b := openFake(t, h, "eth0", "eth1")
@@ -220,7 +220,7 @@ func (h onlySecond) open(i portInfo) (nic, error) {
 	return h.fakeHost.open(i)
 }
 
-func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
+func TestOfTwoDevicesTheOneThatCanCountIsOpened(t *testing.T) {
 	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
 	b, err := open(t.Context(), o, onlySecond{newFakeHost("eth0", "eth0")}, shm.Now)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that
+// TestTheSoftwareDeviceCountsAgainAfterItsReturn takes the device away in the middle of counting; one that
 // fails stays in the list, and cannot be opened.
-func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
+func TestTheSoftwareDeviceCountsAgainAfterItsReturn(t *testing.T) {
 	for _, c := range []struct {
 		how     string
 		away    func(*ibvtest.Control, string) error
@@ -86,9 +86,9 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestEveryVerbFailsInTurn: the error names the verb that the library refuses, and every
+// TestARefusedVerbIsNamedAndLeavesNoObject: the error names the verb that the library refuses, and every
 // object that was made until then is destroyed.
-func TestEveryVerbFailsInTurn(t *testing.T) {
+func TestARefusedVerbIsNamedAndLeavesNoObject(t *testing.T) {
 	for _, c := range []struct {
 		verb    string
 		without []string
@@ -129,7 +129,7 @@ func TestEveryVerbFailsInTurn(t *testing.T) {
 }
 
 // A device without DevX's commands is counted on by verbs.
-func TestDevXThatFailsIsNotUsed(t *testing.T) {
+func TestADeviceWhoseDevXFailsCountsByVerbs(t *testing.T) {
 	s := newSoftware(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
 	in := mustInstall(t, s.open(t), backend.Placed{Flow: soft.Streams(t)[0].Flow})
@@ -138,7 +138,7 @@ func TestDevXThatFailsIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestStealingIsAskedFor(t *testing.T) {
+func TestADeviceStealsOnlyIfTheConfigurationAllowsIt(t *testing.T) {
 	s := newSoftware(t)
 	s.Env.Without = []string{"devx", "dont_trap"}
 	b := s.open(t)
@@ -177,7 +177,7 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 
 // A rule that stays in the device takes the packets of those below it: the device counts
 // nothing until the rule is out, and then all of it again.
-func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
+func TestTheSoftwareDeviceCountsAgainOnceAStuckRuleIsOut(t *testing.T) {
 	s := newSoftware(t)
 	// Opening the device tries the first one; then each of two flows fails once.
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-func TestADeviceGoesAndComesBack(t *testing.T) {
+func TestALostDeviceIsOpenedAgainWhenItIsBack(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
@@ -102,7 +102,7 @@ func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	lab.Eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 }
 
-func TestAPortGoesDownAndUp(t *testing.T) {
+func TestAPortThatIsDownLosesItsFlowsUntilItIsUp(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
@@ -174,7 +174,7 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 
 // A rule that stays in a living device would win over those below it: nothing is counted
 // there until it is out.
-func TestARuleThatIsStuck(t *testing.T) {
+func TestAStuckRuleKeepsFlowsOffTheDeviceUntilItIsOut(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	top, low := placedUDP(t, "top", 1, 0), placedUDP(t, "low", 2, 1)

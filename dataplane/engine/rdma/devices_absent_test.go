@@ -59,7 +59,7 @@ func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 }
 
 // The same beside a device that was there: a flow of both has to wait for the second.
-func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
+func TestAFlowOfTwoDevicesWaitsForTheSecond(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0", "eth1")
 	if err := b.Absent(); err != nil {
@@ -100,7 +100,7 @@ func (h *reluctant) open(i portInfo) (nic, error) {
 
 // Opening tries a device out, so one that is refused is tried once in a while, and again when
 // it has been away; the reason is there all the time.
-func TestADeviceThatComesAndIsRefused(t *testing.T) {
+func TestARefusedDeviceIsTriedAgainAfterAWhileOrItsReturn(t *testing.T) {
 	h := &reluctant{fakeHost: newFakeHost(), no: syscall.EACCES}
 	clock := int64(1)
 	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
@@ -163,7 +163,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 
 // Flows leave the devices when the interfaces change, and return to the devices of the interfaces of now. The device of an
 // interface that is not counted on any more is closed.
-func TestInterfacesChange(t *testing.T) {
+func TestFlowsFollowTheInterfaces(t *testing.T) {
 	h := newFakeHost("eth0", "eth1")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)

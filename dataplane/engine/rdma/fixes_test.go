@@ -21,8 +21,8 @@ func fixOf(t *testing.T, err error) string {
 	return u.Fix
 }
 
-// TestFixesOfMatches: a match that hardware refuses is one that it counts after the fix.
-func TestFixesOfMatches(t *testing.T) {
+// TestARefusedMatchFitsAfterItsFix: a match that hardware refuses is one that it counts after the fix.
+func TestARefusedMatchFitsAfterItsFix(t *testing.T) {
 	rules := func(match string) error {
 		_, err := ruleMatches(flow.MustParse("m", match).Match, withDevX)
 		return err
@@ -43,8 +43,8 @@ func TestFixesOfMatches(t *testing.T) {
 	fixed("ipv4 udp sport 32768-65535 dport 32768-65535")
 }
 
-// TestFixOfReadErrors: reading is tried again by itself, and ends the condition when it succeeds.
-func TestFixOfReadErrors(t *testing.T) {
+// TestReadErrorsEndByThemselves: reading is tried again by itself, and ends the condition when it succeeds.
+func TestReadErrorsEndByThemselves(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	in := mustInstall(t, b, placedUDP(t, "f", 1, 0))

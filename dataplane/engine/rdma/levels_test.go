@@ -91,7 +91,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestLevelsRunOut(t *testing.T) {
+func TestAFlowWithoutAFreeLevelIsRefused(t *testing.T) {
 	b := openFake(t, newFakeHost("eth0"), "eth0")
 	nested := func(i int) backend.Placed {
 		return backend.Placed{Flow: flow.Flow{Name: fmt.Sprint(i), Priority: uint16(100 - i), Match: flow.MustParse("m", fmt.Sprintf("ipv4 dst 10.0.0.0/%d", 8+i)).Match}}

@@ -15,9 +15,9 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestWhatHardwareCanMatch has the rows of the table in match.go: how many rules a
+// TestHardwareTakesExactlyTheMatchesOfTheTable has the rows of the table in match.go: how many rules a
 // match takes on each steering API, or why it refuses it.
-func TestWhatHardwareCanMatch(t *testing.T) {
+func TestHardwareTakesExactlyTheMatchesOfTheTable(t *testing.T) {
 	for _, c := range []struct {
 		match       string
 		verbs, devx any // rules, or a part of the reason
@@ -87,7 +87,7 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 		{"eth type 0x8847 mpls label 16", 1, 1},
 		{"vlan id 5 mpls label 16", "C-tag", 4},
 		{"ipv4 gre inner mpls label 16", "inner mpls", "inner mpls"},
-		{"ipv4 icmp type 8", "no spec", "flex parser"}, // and TestICMPTypesTakeAParser
+		{"ipv4 icmp type 8", "no spec", "flex parser"}, // and TestICMPTypesAreMatchedOnlyWithAParser
 		{"icmp code 0", "no spec", "flex parser"},
 		{"ipv4 vxlan", 1, 1},
 		{"udp dport 4000-5000 vxlan", 2, 2},
@@ -134,7 +134,7 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 }
 
 // Where a flex parser is set up for ICMP, types and codes are matched, of the outer header.
-func TestICMPTypesTakeAParser(t *testing.T) {
+func TestICMPTypesAreMatchedOnlyWithAParser(t *testing.T) {
 	for _, c := range []struct {
 		match string
 		want  any // the values of misc_3, or a part of the reason
@@ -174,9 +174,9 @@ func TestICMPTypesTakeAParser(t *testing.T) {
 	}
 }
 
-// TestRulesAreTheFlow holds the rules of random flows to the flow itself: a packet that
+// TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow holds the rules of random flows to the flow itself: a packet that
 // matches the flow matches one of its rules, and any other packet none.
-func TestRulesAreTheFlow(t *testing.T) {
+func TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow(t *testing.T) {
 	rng := labseed.Rand(t)
 	compared, hits := 0, 0
 	for range 2000 {
@@ -223,8 +223,8 @@ func tagged(frame []byte, kinds []uint16) bool {
 	return true
 }
 
-// TestSpecs pins the specs of a flow with every kind of header.
-func TestSpecs(t *testing.T) {
+// TestVerbsSpecsHaveEveryHeaderOfAFlow pins the specs of a flow with every kind of header.
+func TestVerbsSpecsHaveEveryHeaderOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "eth src 02:00:00:00:00:01 ipv4 dst 192.0.2.0/24 tos 4 udp sport 9 vxlan vni 5 inner eth dst 02:00:00:00:00:02 ipv6 label 7 tcp dport 80").Match
 	rules, err := ruleMatches(m, withVerbs)
 	if err != nil {
@@ -252,8 +252,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestParams pins the same for struct fte_match_param, with the fields that verbs lack.
-func TestParams(t *testing.T) {
+// TestDevXParamsHaveEveryFieldOfAFlow pins the same for struct fte_match_param, with the fields that verbs lack.
+func TestDevXParamsHaveEveryFieldOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "vlan id 100 pcp 3 vlan dei 1 ipv4 src 10.0.0.1 frag no tos 6 gre key 9 inner eth ipv6 label 7 udp dport 53").Match
 	rules, err := ruleMatches(m, withDevX)
 	if err != nil {

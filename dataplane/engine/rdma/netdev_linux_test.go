@@ -10,7 +10,7 @@ import (
 )
 
 // A reply to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
-func TestNetdevByNetlink(t *testing.T) {
+func TestAPortReplyNamesItsInterface(t *testing.T) {
 	answer := nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_DEV_NAME, nl.ZeroTerminated("mlx5_0")).Serialize()
 	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, nl.Uint32Attr(2)).Serialize()...)
 	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("ens1f1")).Serialize()...)
@@ -23,7 +23,7 @@ func TestNetdevByNetlink(t *testing.T) {
 }
 
 // The mode of an e-switch, as nla_put writes it. A function that has none is not in switchdev mode.
-func TestEswitchByNetlink(t *testing.T) {
+func TestOnlySwitchdevModeIsSwitchdev(t *testing.T) {
 	for mode, want := range map[uint16]bool{nl.DEVLINK_ESWITCH_MODE_LEGACY: false, nl.DEVLINK_ESWITCH_MODE_SWITCHDEV: true} {
 		answer := nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated("pci")).Serialize()
 		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(mode)).Serialize()...)

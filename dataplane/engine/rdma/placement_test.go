@@ -79,7 +79,7 @@ func (s sysfs) port(rdma string) portInfo {
 // A port is counted on the interface whose packets its device counts: of a bond of two devices on its slave, as of a bond
 // with a slave of another NIC without a device, of RoCE LAG on the bond, and of a virtual function on the function's own
 // interface.
-func TestPortsOfBondsAndVirtualFunctions(t *testing.T) {
+func TestAPortCountsOnTheInterfaceWhosePacketsItSees(t *testing.T) {
 	s := sysfs{t: t, root: t.TempDir()}
 	net := filepath.Join(s.root, "net")
 	s.function("0000:01:00.0", "eth0", "mlx5_0", "bond0")

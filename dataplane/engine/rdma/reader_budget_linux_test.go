@@ -145,8 +145,8 @@ func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
 
 func (x *truth) stop() { x.sender.Close() }
 
-// TestReaderIsFair drives the reader by hand, on a clock of its own.
-func TestReaderIsFair(t *testing.T) {
+// TestAFailingPoolDelaysNoOther drives the reader by hand, on a clock of its own.
+func TestAFailingPoolDelaysNoOther(t *testing.T) {
 	var now int64 = 1
 	const pools, perSecond = 10, 100
 	n := &fakeNIC{by: withDevX, bulk: 1}
@@ -211,7 +211,7 @@ func TestReaderIsFair(t *testing.T) {
 	}
 }
 
-func TestSlowReadsAreSaid(t *testing.T) {
+func TestSamplesThatAreTooOldAreACondition(t *testing.T) {
 	var now int64 = 1
 	n := &fakeNIC{by: withDevX, bulk: 1}
 	d := &device{name: "fake0", netdev: "eth0", levels: [2]levelTable{newLevelTable(), newLevelTable()}, open: n, now: func() int64 { return now }}

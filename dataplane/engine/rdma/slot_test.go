@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-func TestMeter(t *testing.T) {
+func TestACountGoesOnAfterAReset(t *testing.T) {
 	var m slotCount
 	m.start(backend.Pair{Packets: 10, Bytes: 1000})
 	pair := func(packets, bytes uint64) backend.Pair { return backend.Pair{Packets: packets, Bytes: bytes} }

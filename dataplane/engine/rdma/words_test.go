@@ -33,12 +33,12 @@ var words = []string{
 	"gre", "gre key 7", "gre inner any", "gre inner ipv4", "gre key 7 inner mpls label 16",
 }
 
-// TestWordsDocument holds the table of docs/flows.md to the limits of the NICs. Package xdp has the test of its own
+// TestTheTableOfMatchesIsUpToDate holds the table of docs/flows.md to the limits of the NICs. Package xdp has the test of its own
 // columns.
-func TestWordsDocument(t *testing.T) {
+func TestTheTableOfMatchesIsUpToDate(t *testing.T) {
 	const (
 		path  = "../../../docs/flows.md"
-		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestWordsDocument -update -->\n"
+		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestTheTableOfMatchesIsUpToDate -update -->\n"
 		end   = "<!-- words: end -->\n"
 	)
 	missing := map[string]bool{}

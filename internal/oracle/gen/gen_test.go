@@ -13,7 +13,7 @@ import (
 
 // A generator that never hits, always hits or never overlaps tests nothing:
 // this test holds it to the mixture that a differential test needs.
-func TestDrawsHitAndMiss(t *testing.T) {
+func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	const sets, packets = 200, 100
 	var hit, contested, missed int
 	kinds := map[string]int{}
@@ -106,7 +106,7 @@ func shapeOf(m flow.Match) string {
 	return "other"
 }
 
-func TestSeedDecides(t *testing.T) {
+func TestOneSeedDrawsTheSameFlowsAndFrames(t *testing.T) {
 	draw := func() ([]flow.Flow, []byte) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		flows := gen.Flows(rng, 100)
