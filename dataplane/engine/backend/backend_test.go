@@ -6,8 +6,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestDescribeNamesOneFlowAndCountsSeveral: an error about one flow names it, one about several
-// says how many and names the first.
 func TestDescribeNamesOneFlowAndCountsSeveral(t *testing.T) {
 	web, dns := Placed{Flow: flow.Flow{Name: "web"}}, Placed{Flow: flow.Flow{Name: "dns"}}
 	if got, want := Describe([]Placed{web}), `flow "web"`; got != want {

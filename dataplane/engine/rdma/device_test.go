@@ -20,7 +20,7 @@ func TestALostDeviceIsOpenedAgainWhenItIsBack(t *testing.T) {
 		t.Fatalf("gone: %v", gone)
 	}
 	dead := h.nic(0)
-	dead.mu.Lock() // no read fails before the event is there: too many of them are an end of another kind
+	dead.mu.Lock() // send the event before any read can fail, because failing reads are a loss of another kind
 	dead.fail = syscall.EIO
 	dead.events <- nicFatal
 	dead.mu.Unlock()
@@ -53,7 +53,7 @@ func TestALostDeviceIsOpenedAgainWhenItIsBack(t *testing.T) {
 	mustInstall(t, b, f)
 }
 
-// A slave leaves its bond: one search finds its device at the bond, and the next one at the slave.
+// While a slave leaves its bond, a search may find the device at the bond once. Only a device that stays there is gone.
 func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	h := newFakeHost("v1")
 	b := openFake(t, h, "v1")
@@ -77,7 +77,7 @@ func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	}
 }
 
-// A driver that sends no event has its device taken off the list.
+// Some drivers send no event when a device is removed, so being off the list must be enough.
 func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
@@ -121,7 +121,7 @@ func TestAPortThatIsDownLosesItsFlowsUntilItIsUp(t *testing.T) {
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
-	// The device works, so its slot is read once more.
+	// The device still works, so Remove can read the slot once more.
 	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
@@ -172,8 +172,7 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 	}
 }
 
-// A rule that stays in a living device would win over those below it: nothing is counted
-// there until it is out.
+// A stuck rule in a working device wins over those below it, so nothing is counted there until it is out.
 func TestAStuckRuleKeepsFlowsOffTheDeviceUntilItIsOut(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
@@ -337,7 +336,7 @@ func TestADeviceThatLeavesWithAStuckRuleIsClosed(t *testing.T) {
 	}
 }
 
-// A device that goes takes the flows that are counted on it: the flows of another interface stay.
+// Flows that count on a lost device are gone. Flows of the other interface count on.
 func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
 	h := newFakeHost("eth0", "eth1")
 	b := openFake(t, h, "eth0", "eth1")

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// fixOf returns the fix of an error of something that is not supported.
+// fixOf returns the next step in an error of something that is not supported.
 func fixOf(t *testing.T, err error) string {
 	t.Helper()
 	var u *probe.UnsupportedError
@@ -21,7 +21,7 @@ func fixOf(t *testing.T, err error) string {
 	return u.Fix
 }
 
-// TestARefusedMatchFitsAfterItsFix: a match that hardware refuses is one that it counts after the fix.
+// Whoever follows the next step in a refusal must get a match that hardware counts.
 func TestARefusedMatchFitsAfterItsFix(t *testing.T) {
 	rules := func(match string) error {
 		_, err := ruleMatches(flow.MustParse("m", match).Match, withDevX)
@@ -43,7 +43,7 @@ func TestARefusedMatchFitsAfterItsFix(t *testing.T) {
 	fixed("ipv4 udp sport 32768-65535 dport 32768-65535")
 }
 
-// TestReadErrorsEndByThemselves: reading is tried again by itself, and ends the condition when it succeeds.
+// The fix says that reading is tried again, so the condition must end without help.
 func TestReadErrorsEndByThemselves(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")

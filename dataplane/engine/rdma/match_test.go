@@ -15,12 +15,11 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestHardwareTakesExactlyTheMatchesOfTheTable has the rows of the table in match.go: how many rules a
-// match takes on each steering API, or why it refuses it.
+// The cases are the rows of the table in match.go: how many rules a match takes with each steering API, or why it is refused.
 func TestHardwareTakesExactlyTheMatchesOfTheTable(t *testing.T) {
 	for _, c := range []struct {
 		match       string
-		verbs, devx any // rules, or a part of the reason
+		verbs, devx any // the number of rules, or a part of the reason
 	}{
 		{"any", 1, 1},
 		{"eth", 1, 1},
@@ -133,7 +132,7 @@ func TestHardwareTakesExactlyTheMatchesOfTheTable(t *testing.T) {
 	}
 }
 
-// Where a flex parser is set up for ICMP, types and codes are matched, of the outer header.
+// If a flex parser is set up for ICMP, DevX matches types and codes of the outer header.
 func TestICMPTypesAreMatchedOnlyWithAParser(t *testing.T) {
 	for _, c := range []struct {
 		match string
@@ -174,8 +173,7 @@ func TestICMPTypesAreMatchedOnlyWithAParser(t *testing.T) {
 	}
 }
 
-// TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow holds the rules of random flows to the flow itself: a packet that
-// matches the flow matches one of its rules, and any other packet none.
+// The rules of a flow must be the flow: a packet of the flow matches exactly one of them, and any other packet none.
 func TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow(t *testing.T) {
 	rng := labseed.Rand(t)
 	compared, hits := 0, 0
@@ -184,7 +182,7 @@ func TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow(t *testing.T) {
 		f.Interface, f.Direction = "", flow.Ingress
 		rules, err := ruleMatches(f.Match, withDevX|parsesICMP)
 		if err != nil || f.Match.Inner() != nil && len(f.Match.Inner().VLAN) > 0 {
-			continue // tags inside are not looked at here
+			continue // tagged can only check outer tags
 		}
 		for range 20 {
 			frame := gen.Packet(rng, []flow.Flow{f})
@@ -213,7 +211,7 @@ func TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow(t *testing.T) {
 	}
 }
 
-// tagged says whether the frame's outer tags are of the kinds.
+// tagged reports whether the outer tags of a frame are of these kinds.
 func tagged(frame []byte, kinds []uint16) bool {
 	for i, k := range kinds {
 		if at := 12 + 4*i; len(frame) < at+4 || uint16(frame[at])<<8|uint16(frame[at+1]) != k {
@@ -223,7 +221,6 @@ func tagged(frame []byte, kinds []uint16) bool {
 	return true
 }
 
-// TestVerbsSpecsHaveEveryHeaderOfAFlow pins the specs of a flow with every kind of header.
 func TestVerbsSpecsHaveEveryHeaderOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "eth src 02:00:00:00:00:01 ipv4 dst 192.0.2.0/24 tos 4 udp sport 9 vxlan vni 5 inner eth dst 02:00:00:00:00:02 ipv6 label 7 tcp dport 80").Match
 	rules, err := ruleMatches(m, withVerbs)
@@ -252,7 +249,7 @@ func TestVerbsSpecsHaveEveryHeaderOfAFlow(t *testing.T) {
 	}
 }
 
-// TestDevXParamsHaveEveryFieldOfAFlow pins the same for struct fte_match_param, with the fields that verbs lack.
+// The flow has fields that verbs cannot match, such as tags.
 func TestDevXParamsHaveEveryFieldOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "vlan id 100 pcp 3 vlan dei 1 ipv4 src 10.0.0.1 frag no tos 6 gre key 9 inner eth ipv6 label 7 udp dport 53").Match
 	rules, err := ruleMatches(m, withDevX)

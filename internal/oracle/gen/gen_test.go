@@ -11,8 +11,7 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
-// A generator that never hits, always hits or never overlaps tests nothing:
-// this test holds it to the mixture that a differential test needs.
+// A differential test is worth nothing if the drawn packets never hit, always hit, or never hit two flows. So check the mixture.
 func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	const sets, packets = 200, 100
 	var hit, contested, missed int
