@@ -4,5 +4,5 @@
 // Tests compare every classifier with the oracle, so it must share no code with them, and must not turn ranges of ports into
 // masks as they do. If it differs from a classifier, one of the two is wrong, or docs/flows.md is.
 //
-// The commands explain and replay use it, too: explain for its reasons, both for their decisions on a host that cannot load BPF.
+// The commands explain and replay use it, too: explain for its reasons, both for their decisions on a host without BPF.
 package oracle

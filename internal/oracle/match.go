@@ -67,8 +67,8 @@ func matchIPv4(m *flow.Match, h *headers) bool {
 		matchFragment(want.Fragment, ip.more, h.later)
 }
 
-// matchFragment compares which fragment of a datagram the packet is. more says that more fragments follow, later that its offset
-// is above 0.
+// matchFragment compares which fragment of a datagram the packet is. more: further fragments follow. later: its offset is
+// above 0.
 func matchFragment(want flow.Fragment, more, later bool) bool {
 	switch want {
 	case flow.FragmentNo:

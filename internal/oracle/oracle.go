@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Packet is a frame that an interface receives or sends.
+// Packet is a frame, received or sent by an interface.
 type Packet struct {
 	Frame     []byte
 	Layer3    bool // the frame begins with IP, and not with Ethernet
@@ -14,7 +14,7 @@ type Packet struct {
 	Interface string
 }
 
-// Matcher finds the flow that counts a packet. Any number of goroutines may use it at the same time.
+// Matcher finds the flow of a packet. Any number of goroutines may use it at the same time.
 type Matcher struct {
 	flows []flow.Flow
 	order []int // see Order
@@ -40,7 +40,7 @@ func Order(flows []flow.Flow) []int {
 // Matches reports whether a match selects a packet. It ignores direction and interface, which belong to the flow.
 func Matches(m flow.Match, p Packet) bool { return matches(&m, parse(p)) }
 
-// Match returns the index, among the flows of New, of the flow that counts a packet. ok is false if none does.
+// Match returns the index, among the flows of New, of the first flow to match a packet. ok is false if none does.
 func (m *Matcher) Match(p Packet) (index int, ok bool) {
 	h := parse(p)
 	for _, i := range m.order {

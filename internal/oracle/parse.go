@@ -2,7 +2,7 @@ package oracle
 
 import "encoding/binary"
 
-// headers is the parsed headers of a frame, or of a packet inside a tunnel. A header that is absent or cut off is nil.
+// headers is the parsed headers of a frame, or of a packet inside a tunnel. An absent or cut header is nil.
 type headers struct {
 	eth  *ethHeader
 	tags []tagHeader
@@ -53,7 +53,7 @@ type ip6Header struct {
 	src, dst                    []byte
 	label                       uint32
 	nextHeader, class, hopLimit uint8
-	more                        bool // a fragment header says that more fragments follow
+	more                        bool // by the fragment header
 }
 
 type portsHeader struct{ src, dst uint16 }
@@ -68,7 +68,7 @@ type tunnelHeader struct {
 
 var be = binary.BigEndian
 
-// parseFrame parses an Ethernet frame. With tunnels it also parses what is inside a tunnel, but no tunnel in that.
+// parseFrame parses an Ethernet frame. With tunnels it also parses what is inside a tunnel, but no tunnel within the tunnel.
 func parseFrame(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1, link: true}
 	if len(b) < 14 {
@@ -91,7 +91,7 @@ func parseFrame(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseIP parses a frame that begins with IP. The first byte has the version.
+// parseIP parses a frame without Ethernet. The first byte has the version.
 func parseIP(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1}
 	if len(b) == 0 {
@@ -101,7 +101,7 @@ func parseIP(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseNetwork parses the header that an EtherType announces.
+// parseNetwork parses the header announced by an EtherType.
 func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	h.network = typ
 	switch typ {

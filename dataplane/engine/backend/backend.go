@@ -17,7 +17,7 @@ type Backend interface {
 	// Install counts all of flows, or none and returns an error. The result is in the order of flows. A backend whose
 	// slots outlive the process recognizes a flow by its identity, and the flow's slot counts on.
 	Install(ctx context.Context, flows []Placed) ([]Installed, error)
-	// Remove stops counting all of flows, or none and returns an error. It ignores flows that are not installed.
+	// Remove stops counting all of flows, or none and returns an error. It ignores unknown flows.
 	Remove(ctx context.Context, flows []Placed) error
 	// RemoveStale removes what a dead process has left and this one has not installed. The engine calls it once, after
 	// the first Install.
@@ -28,11 +28,11 @@ type Backend interface {
 	Conditions() []dataplane.Condition
 	// Changed signals that Conditions or sources may have changed.
 	Changed() <-chan struct{}
-	// Close stops counting. With keep, a backend that can do so lets the kernel count on. Idempotent.
+	// Close stops counting. With keep, a backend lets the kernel count on if it can. Idempotent.
 	Close(keep bool) error
 }
 
-// Idler is implemented by backends that work less while the instance is idle.
+// Idler is implemented by backends with less work while the instance is idle.
 type Idler interface {
 	Backend
 	// SetIdle says whether the instance is idle: no counter has changed for a while. The poller's goroutine calls it, so
@@ -53,8 +53,7 @@ func (f Placed) On(ifname string) Placed {
 	return f
 }
 
-// ByPrecedence compares flows for sorting, winners first: the lower priority number wins, then the flow that was added
-// first.
+// ByPrecedence compares flows for sorting, winners first: the lower priority number wins, then the flow added first.
 func ByPrecedence(a, b Placed) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
 }
@@ -67,7 +66,7 @@ func Describe(flows []Placed) string {
 	return fmt.Sprintf("%d flows (%q, …)", len(flows), flows[0].Name)
 }
 
-// Installed is a flow that a backend counts.
+// Installed is a flow counted by a backend.
 type Installed struct {
 	// ID names the flow's slot in Read.
 	ID uint32

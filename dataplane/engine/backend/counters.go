@@ -36,7 +36,7 @@ type Counters interface {
 // Marked is the number of adjacent slots that share a mark.
 const Marked = 4
 
-// RowCounters is implemented by sources that can fill rows of the mirror themselves, and know which slots have changed. The
+// RowCounters is implemented by sources able to fill rows of the mirror themselves. They know which slots have changed. The
 // poller then skips the others.
 type RowCounters interface {
 	Counters
@@ -53,14 +53,14 @@ type RowCounters interface {
 // them without the poller.
 type LiveCounters interface {
 	Counters
-	// LiveMap returns that memory and the low half of its epoch. The caller must not close the descriptor, which belongs
+	// LiveMap returns the memory and the low half of its epoch. The caller must not close the descriptor, which belongs
 	// to the source.
 	LiveMap() (m shm.LiveMap, epoch uint32, err error)
-	// LiveBase returns the value that Read subtracts from slot id: where its present count has begun.
+	// LiveBase returns the value which Read subtracts from slot id: the start of its present count.
 	LiveBase(id uint32) Pair
 }
 
-// TimedCounters is implemented by sources that have sampled their slots at different times, such as devices: each sample
+// TimedCounters is implemented by sources whose slots are sampled at different times, such as devices: each sample
 // takes a command.
 type TimedCounters interface {
 	Counters

@@ -1,4 +1,4 @@
-// Package backend defines the interface between the engine and the components that count.
+// Package backend defines the interface between the engine and its backends, which count flows.
 //
 // # Words
 //

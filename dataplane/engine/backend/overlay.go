@@ -15,14 +15,14 @@ type HardwareBackend interface {
 	// Absent returns why no device was found since the start, or nil once there was one. Changed signals when the result
 	// changes.
 	Absent() error
-	// Fits returns why hardware cannot count f exactly, or nil. above are the overlapping flows that win over f, all of
+	// Fits returns why hardware cannot count f exactly, or nil. above are the overlapping flows above f, all of
 	// them counted in hardware. Fits ignores the interfaces in without. It must not retain above.
 	Fits(f flow.Flow, above []Placed, without []string) error
 	// Gone returns the installed flows that some device does not count any more, with the reasons. Their samples from
 	// before the loss can be read until Remove. If the reason satisfies ErrUnread, the device still counts the flow, but
 	// its slot could not be read for a while.
 	Gone() map[string]error
-	// Rename replaces an installed flow by one that differs only in name, labels and Latency. It keeps the slot.
+	// Rename gives an installed flow another name, other labels or another Latency. It keeps the slot.
 	Rename(was, now Placed)
 	// Resets returns how often devices have reset the slots of an installed flow. The total lacks the packets between the
 	// last sample and the reset, and nobody knows how many.
@@ -33,14 +33,14 @@ type HardwareBackend interface {
 	// StandIn ends the counting of a flow on an interface. From then on, the flow's count includes what slot id of from
 	// counts.
 	StandIn(f Placed, ifname string, from Counters, id uint32) error
-	// Return counts on an interface again and ends the stand-in there. above are the flows that win over f on that
+	// Return counts on an interface again and ends the stand-in there. above are the flows above f on the
 	// interface, where hardware must count all of them. missed is the number of packets of the stand-in that the flow's
 	// count may lack.
 	Return(f Placed, above []Placed, ifname string) (missed uint64, err error)
 }
 
 // SoftwareBackend has rules and a slot for every flow of the instance, even if hardware counts the flow: the flow's
-// shadow. So the right flow wins each packet that reaches software. Install is AddShadows followed by SetActive.
+// shadow. So the right flow wins each packet in software. Install is AddShadows followed by SetActive.
 type SoftwareBackend interface {
 	Backend
 	// AddShadows adds the shadows of all of flows, or of none and returns an error. They need not count yet.
@@ -53,15 +53,15 @@ type SoftwareBackend interface {
 	// of the flows, or none and returns an error. Without on the shadows' usual slots count these packets again. The
 	// engine calls it after RemoveStale. A flow keeps such a slot until it is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
-	// Look finds lost hooks. Call it before a total leaves its hooks: once they are released, nobody can see that they
-	// have missed packets.
+	// Look finds lost hooks. Call it before a total leaves its hooks: once they are released, nobody can see the
+	// missed packets.
 	Look()
 	// Now returns the time on the clock of losses.
 	Now() Moment
 	// Outage returns when the last outage of a hook of f ended, and whether one is under way. A count of f from before
 	// that end may lack packets. An outage under way will end after Now.
 	Outage(f Placed) (last Moment, open bool)
-	// Rely says that a total of f has counted elsewhere and depends on the hooks of f from now on. If one of them is not
+	// Rely announces a total of f which depends on the hooks of f from now on, after counting elsewhere. If one of them is not
 	// attached, an outage begins.
 	Rely(f Placed)
 	// CompleteSince returns since when the shadow of f has seen every packet of the flow. ok is false if it does not see
@@ -76,7 +76,7 @@ type ChangeNoter interface {
 	NoteChange(underWay bool)
 }
 
-// Roomy is implemented by backends that know in advance which flows find room in their tables.
+// Roomy is implemented by backends which know in advance whether flows find room in their tables.
 type Roomy interface {
 	Backend
 	// Room returns the free room of the tables. It is valid until the next call that adds or removes flows. Using it

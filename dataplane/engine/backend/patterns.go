@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Patterns are the interfaces of the configuration. An entry with one name that is not optional is always counted on, even
-// if the interface is missing for now. Other entries wait: they stand for each existing interface that they match, with
+// Patterns are the interfaces of the configuration. An entry with one name, unless optional, is always counted on, even
+// if the interface is missing for now. Other entries wait: they apply to each existing interface of their names, with
 // their settings and the interface's name.
 type Patterns []dataplane.Interface
 
@@ -58,7 +58,7 @@ func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, err error)
 	return list, err
 }
 
-// Unmatched returns the patterns that match no interface of a list, without the optional ones.
+// Unmatched returns the patterns without a match in a list of interfaces. It leaves out optional ones.
 func (p Patterns) Unmatched(list []dataplane.Interface) (names []string) {
 	for _, i := range p {
 		if !i.Optional && i.IsPattern() && !slices.ContainsFunc(list, func(o dataplane.Interface) bool { return i.Matches(o.Name) }) {

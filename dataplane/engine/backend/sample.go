@@ -3,8 +3,8 @@ package backend
 import "sync/atomic"
 
 // LastSample is the last sample of a slot. One goroutine at a time may store, and any number may load. None of them waits:
-// a store fills the copy that readers do not use, and then switches them to it. A load that was overtaken by a store tries
-// again, because the next store may already write to the copy it has read.
+// a store fills the copy not in use by readers, and then switches them to it. A load overtaken by a store tries again,
+// because the next store may already write to its copy.
 type LastSample struct {
 	turn atomic.Uint32
 	copy [2]struct {
@@ -13,7 +13,7 @@ type LastSample struct {
 	}
 }
 
-// Store publishes a value that was read at at, in ns on the clock of shm.Now.
+// Store publishes a value read at at, in ns on the clock of shm.Now.
 func (s *LastSample) Store(p Pair, at int64) {
 	next := s.turn.Load() + 1
 	v := &s.copy[next&1]

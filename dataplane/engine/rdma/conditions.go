@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// slowAge is the age of samples from which on we tell the operator that the budget of commands is too small.
+// slowAge is the age of samples above which we call the budget of commands too small.
 const slowAge = time.Second
 
 // conditions returns why the device does not count. If it counts, it returns why its samples are old.
@@ -23,7 +23,7 @@ func (d *device) conditions() []dataplane.Condition {
 	return d.readConditions()
 }
 
-// downConditions returns the condition of a device that is down.
+// downConditions returns the condition of a device which is down, by its reason.
 func (d *device) downConditions() []dataplane.Condition {
 	switch {
 	case d.dead():
@@ -54,7 +54,7 @@ func (d *device) downConditions() []dataplane.Condition {
 	}
 }
 
-// readConditions returns the conditions of samples that are not fresh: reads fail, or the budget has too few of them.
+// readConditions returns the conditions of old samples: reads fail, or the budget has too few of them.
 func (d *device) readConditions() (out []dataplane.Condition) {
 	failing, err, oldest := d.reader.health(d.now())
 	if failing > 0 {

@@ -111,7 +111,7 @@ func (b *Backend) absentReason(infos []portInfo) error {
 	return e
 }
 
-// listPorts lists the ports of the devices in the network namespace of the interfaces. In a kernel without RDMA that is an
+// listPorts lists the ports of the devices in the network namespace of the interfaces. A kernel without RDMA returns an
 // error.
 func (b *Backend) listPorts() (infos []portInfo, err error) {
 	err = b.ns.Do(func() error {
@@ -122,7 +122,7 @@ func (b *Backend) listPorts() (infos []portInfo, err error) {
 }
 
 // openDevice opens the device of an interface and starts its goroutines. An interface can have several devices, for example a
-// software device beside that of the NIC. openDevice takes the first one that can count.
+// software device beside that of the NIC. openDevice takes the first one able to count.
 func (b *Backend) openDevice(d *device, infos []portInfo) error {
 	var errs []error
 	for _, info := range infos {
@@ -238,10 +238,10 @@ func (b *Backend) noteEvent(d *device, ev nicEvent) (more bool) {
 	return !dead
 }
 
-// searchDevices opens devices when they appear: lost ones that are back, and those that were missing at the start, because the
+// searchDevices opens devices when they appear: lost ones after their return, and missing ones, for example because the
 // driver was loaded or the VF was attached later.
 //
-// It also checks that open devices are still listed. Some drivers, such as rxe, send no event when a device is removed, and the
+// It also checks whether open devices are still listed. Some drivers, such as rxe, send no event when a device is removed, and the
 // removal waits until we close the device.
 func (b *Backend) searchDevices() {
 	tick := time.NewTicker(backend.ReturnPeriod)
@@ -283,7 +283,7 @@ func (b *Backend) searchOnce() {
 	}
 }
 
-// closeLeft closes the devices that are leaving, once no flow counts on them.
+// closeLeft closes the leaving devices, once no flow counts on them.
 func (b *Backend) closeLeft() {
 	b.mu.Lock()
 	var left []*device
@@ -320,7 +320,7 @@ func (b *Backend) anyUnfit() bool {
 }
 
 // checkDevices notes which open devices are gone. It returns the devices to open: empty are lost devices without flows or
-// pools, late are listed ones that were never open.
+// pools, late are listed ones, but never open before.
 func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -342,7 +342,7 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 }
 
 // checkUnopened reports whether to open a device that was never open. After a refusal it waits for distrust, because opening a
-// device tries out rules and counters. A device that goes away takes the refusal along: the next one may do better.
+// device tries out rules and counters. When the device goes away, the refusal goes with it: the next one may do better.
 func (b *Backend) checkUnopened(d *device, infos []portInfo) bool {
 	listed := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev })
 	if !listed {
@@ -355,7 +355,7 @@ func (b *Backend) checkUnopened(d *device, infos []portInfo) bool {
 	return d.refused == nil || b.now()-d.refused.at > int64(distrust)
 }
 
-// checkOpened ends the distrust of a device after a while, and notes that a device is lost if it is not listed any more.
+// checkOpened ends the distrust of a device after a while, and notes the loss of a device that is not listed any more.
 func (b *Backend) checkOpened(d *device, infos []portInfo) {
 	if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
 		d.gaveUp.Store(nil)
@@ -429,7 +429,7 @@ func (b *Backend) reopen(d *device, infos []portInfo) {
 
 // closeLost closes a lost device and reports whether it can be opened again. Each search calls it until it can.
 //
-// A stuck rule hides the rules below it, so we never open a device that may still have one. Closing the device ends the
+// A stuck rule hides the rules below it, so we never open a device with one. Closing the device ends the
 // rule at the latest. If the device is busy, the next search closes it. If something was abandoned, nobody can close the
 // device any more, and we wait for its removal.
 func (b *Backend) closeLost(d *device) bool {

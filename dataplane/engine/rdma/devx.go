@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// bulkCounters is the smallest bulk of mlx5: the number of counters that one command reads.
+// bulkCounters is the smallest bulk of mlx5: the number of counters read by one command.
 const bulkCounters = 128
 
 // devxNIC counts with mlx5dv_create_flow. Its rules end in DEFAULT_MISS, so packets go on to the kernel and no queue pair is
@@ -70,7 +70,7 @@ func tryDevX(ctx *ibv.Context) error {
 	return n.dx.Close()
 }
 
-// try adds a rule without packets that counts in the last slot of a bulk, reads the bulk, and removes both.
+// try adds a rule without packets for the last slot of a bulk, reads the bulk, and removes both.
 func (n *devxNIC) try() (err error) {
 	b, err := n.newBulk()
 	if err != nil {

@@ -26,7 +26,7 @@ type Device interface {
 	Slots() int
 	// Mode returns how the device counts flows of a direction and an action, or why it cannot.
 	Mode(flow.Direction, flow.Action) (dataplane.Mode, error)
-	// NewCounters makes hardware counters that no rule uses.
+	// NewCounters makes hardware counters without rules.
 	NewCounters() (HardwareCounters, error)
 	// AddRule adds a rule that counts in a slot. Closing the rule removes it, and the slot keeps its count.
 	AddRule(r Rule, in HardwareCounters, slot int) (io.Closer, error)
@@ -35,7 +35,7 @@ type Device interface {
 	io.Closer
 }
 
-// HardwareCounters are the slots that one command reads.
+// HardwareCounters are the slots read by one command.
 type HardwareCounters interface {
 	// Query reads the slots into dst, from the first on.
 	Query(dst []backend.Pair) error

@@ -55,13 +55,13 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 		x := &entry{Placed: f}
-		made = append(made, x) // before prepare, so that undoInstall frees the slots of a flow that fails halfway
+		made = append(made, x) // before prepare, so undoInstall frees the slots of a flow that fails halfway
 		if err := b.prepare(x); err != nil {
 			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 	}
 
-	// Read the baselines before the rules exist: packets that count before the baseline are lost.
+	// Read the baselines before the rules exist: packets counted before the baseline are lost.
 	if err := b.readBaselines(made); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (b *Backend) startReading(made []*entry) error {
 	return nil
 }
 
-// poolFlows is a pool and those flows of a list that count in it.
+// poolFlows is a pool and its flows.
 type poolFlows struct {
 	*slotPool
 	flows []*deviceFlow
@@ -181,7 +181,7 @@ func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 	return out
 }
 
-// takeID returns a free ID. It prefers that of a removed flow.
+// takeID returns a free ID. It prefers the ID of a removed flow.
 func (b *Backend) takeID() uint32 {
 	if n := len(b.freeIDs); n > 0 {
 		id := b.freeIDs[n-1]
@@ -194,7 +194,7 @@ func (b *Backend) takeID() uint32 {
 }
 
 // publishID makes Read find a flow by its ID. It doubles the slice when it is full. Read may still use the old slice, but then
-// it reads none of the IDs that only the new one has.
+// it reads no ID beyond the end of it.
 func (b *Backend) publishID(x *entry) {
 	all := *b.entryByID.Load()
 	if int(x.id) >= len(all) {
@@ -252,7 +252,7 @@ func (b *Backend) endRules(flows []*entry) error {
 	return errors.Join(errs...)
 }
 
-// readFinal takes the final samples of flows. Their rules must be gone, so that the samples have every packet.
+// readFinal takes the final samples of flows. Remove the rules first, or the samples may lack packets.
 func (b *Backend) readFinal(flows []*entry) error {
 	var errs []error
 	for _, pool := range byPool(flows) {

@@ -1,6 +1,6 @@
 package rdma
 
-// poolHeap is the queue of a reader, for container/heap: poolHeap[0] is the pool that is due first. Each pool knows its place, so
+// poolHeap is the queue of a reader, for container/heap: poolHeap[0] is due first. Each pool knows its place, so
 // it can be removed from the middle.
 type poolHeap []*slotPool
 

@@ -100,8 +100,8 @@ func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string
 	return after.Packets - p.earlier.Packets, nil
 }
 
-// takeOver lets p count from where was stands just before the rules of p are added. made is p as the list of flows that its steps
-// take.
+// takeOver lets p count on from the value of was right before the rules of p are added. made is p as a list of flows, for the
+// steps of Install.
 func (b *Backend) takeOver(p, was *deviceFlow, made []*entry) error {
 	if err := b.readBaselines(made); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (n *verbsNIC) makeQueuePair() (err error) {
 	return n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState)
 }
 
-// tryModes finds out in which modes the device can count. It tries stealing only if the configuration allows that. It returns an
+// tryModes finds out in which modes the device can count. It tries stealing only if the configuration allows it. It returns an
 // error if the device has no mode.
 func (n *verbsNIC) tryModes(steal bool) error {
 	n.refused = map[dataplane.Mode]error{

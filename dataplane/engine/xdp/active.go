@@ -38,7 +38,7 @@ func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool
 	return errors.Join(append(errs, b.trim())...)
 }
 
-// activate attaches to the hooks that flows need, then lets their rules drop packets where the flows ask for it. It
+// activate attaches to the hooks of flows, then lets their rules drop packets where the flows ask for it. It
 // activates all of them, or none and returns an error.
 func (b *Backend) activate(ctx context.Context, flows []backend.Placed, entries []*entry) error {
 	for i, f := range flows {

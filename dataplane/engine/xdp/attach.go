@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// attach attaches to hooks that flows need, unless it has tried them before: retake.go repeats attempts.
+// attach attaches to all hooks with demand, unless it has tried them before: retake.go repeats attempts.
 //
 // It waits for a missing interface. But if no interface exists at all, and neither this process nor an earlier one has ever
 // counted (known), somebody has probably mistyped a name, and attach returns an error.
@@ -64,7 +64,7 @@ func (h *hooks) listed(err error) error {
 	return err
 }
 
-// unmatched returns the patterns that match no interface. They only matter once a flow counts on all interfaces.
+// unmatched returns the patterns without an interface. They only matter once a flow counts on all interfaces.
 func (h *hooks) unmatched() []string {
 	if all := h.demand[""]; all.ingress+all.egress == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (h *hooks) unmatched() []string {
 	return h.patterns.Unmatched(h.interfaces)
 }
 
-// refuse notes that an interface has refused. The start goes on without it.
+// refuse notes why an interface is left out. The start goes on without it.
 func (h *hooks) refuse(name string, err error) {
 	h.log.Warn("counting without an interface", "interface", name, "err", err)
 	h.missing[name] = err
@@ -87,7 +87,7 @@ func (h *hooks) lostOn(ifname string) (ends [2]xdp.Moment) {
 }
 
 // attachTo attaches to the hooks of one interface. Hooks are independent: if one refuses, the other is attached all the same,
-// and programs that are attached already stay.
+// and attached programs stay.
 //
 // Callers must call refresh after the last interface. Do not call it for each one, as it asks the kernel about all hooks.
 func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
@@ -130,7 +130,7 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 }
 
 // detachMissing notes why an interface is missing. If its link only has another name now, detachMissing detaches from it: the
-// configuration does not ask for that name.
+// configuration does not ask for the new name.
 func (h *hooks) detachMissing(name string, why error) {
 	h.missing[name] = why
 	if err := h.leaveLink(name); err != nil {
@@ -138,7 +138,7 @@ func (h *hooks) detachMissing(name string, why error) {
 	}
 }
 
-// leaveLink detaches from the link that last had a name, unless its present name is counted on, or waited for.
+// leaveLink detaches from the last link of a name, unless its present name is counted on, or waited for.
 func (h *hooks) leaveLink(name string) error {
 	isCounted := func(name string) bool {
 		_, listed := h.find(name)
@@ -148,7 +148,7 @@ func (h *hooks) leaveLink(name string) error {
 	return h.ns.Do(func() error { return h.rules.Leave(name, isCounted) })
 }
 
-// detachUnconfigured ends the start of the hooks: it detaches from interfaces of the last process that are not configured now.
+// detachUnconfigured ends the start of the hooks: it detaches from interfaces of the last process if they are not configured now.
 func (h *hooks) detachUnconfigured() error {
 	for _, a := range h.rules.Attachments() {
 		if _, ok := h.find(a.Interface); !ok {
@@ -162,7 +162,7 @@ func (h *hooks) detachUnconfigured() error {
 	return nil
 }
 
-// trim detaches programs from hooks that no flow needs.
+// trim detaches programs from hooks without demand, and lets attach try these again later.
 func (h *hooks) trim() error {
 	var errs []error
 	for _, i := range h.interfaces {

@@ -25,8 +25,7 @@ type Options struct {
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
 	// Flows are the configured flows. The Order of each must be its index. Install takes no other flow before RemoveStale.
 	Flows []flow.Flow
-	// Restart says that the host started this instance again. If an operator detached its programs meanwhile, they stay
-	// detached.
+	// Restart marks a restart by the host. If an operator has detached the programs meanwhile, they stay detached.
 	Restart bool
 	Logger  *slog.Logger
 	// FreeFor is how long the XDP hook of an interface must be free before counting moves from TCX to it; 0 means 30 s.
@@ -44,14 +43,14 @@ type Backend struct {
 	rules     *xdp.Datapath
 	adopted   bool   // the start has found pinned counters
 	ordered   uint32 // the first Order above those of the configured flows
-	next      uint32 // the place of a flow with that Order, among the flows of its priority
+	next      uint32 // the place of the flow with Order ordered, among the flows of its priority
 
 	mu    sync.Mutex // guards the fields below; link events take it too
 	hooks *hooks
 	flows map[string]*entry
 	start *start // until RemoveStale
-	// places maps an Order to a place in the tables, where ordered and next do not give it: for configured flows that the start
-	// refused and a later Install may add, and, during a change, for flows that get another Order.
+	// places maps an Order to a place in the tables, where ordered and next do not give it: for configured flows the start has
+	// refused, because a later Install may add them, and for flows with another Order, as long as their change lasts.
 	places map[uint32]uint32
 }
 
@@ -266,7 +265,7 @@ func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 // SetIdle implements backend.Idler.
 func (b *Backend) SetIdle(idle bool) { b.hooks.heldTicker.setIdle(idle) }
 
-// Close stops the watcher. With keep, rules, counters and programs stay pinned, so that counting goes on without the process.
+// Close stops the watcher. With keep, rules, counters and programs stay pinned, and counting goes on without the process.
 // A failed start keeps only what an earlier process had pinned.
 func (b *Backend) Close(keep bool) error {
 	b.mu.Lock()
@@ -289,8 +288,8 @@ func (b *Backend) Close(keep bool) error {
 	return b.rules.Destroy()
 }
 
-// trim detaches programs from hooks that no flow needs. Before RemoveStale it does nothing, because flows that are still to be
-// installed may need the hooks of the earlier process.
+// trim detaches programs from hooks without demand. Before RemoveStale it does nothing: the next Install may need the hooks of the
+// earlier process.
 func (b *Backend) trim() error {
 	if b.start != nil {
 		return nil
@@ -298,11 +297,11 @@ func (b *Backend) trim() error {
 	return b.hooks.trim()
 }
 
-// State is the part of a Backend's state that tests of the whole engine check.
+// State is what tests of the whole engine check of a Backend.
 type State struct {
 	Rules  *xdp.Datapath
-	Demand int // the sum of the flows that need each hook
-	Kept   int // pinned rules that the start remembers; 0 after RemoveStale
+	Demand int // the sum of the demand of all hooks
+	Kept   int // pinned rules in the plan of the start; 0 after RemoveStale
 	// Refreshes counts the lists of held hooks. A list costs a system call per hook.
 	Refreshes uint64
 	// HeldPeriod is how often the held hooks are queried.

@@ -12,7 +12,7 @@ import (
 )
 
 // conditions lists everything that makes counts incomplete or costly: interfaces without a program or in generic mode, programs
-// and devices that change packets before ours, stacked interfaces, IPsec tunnels, and lost pins.
+// and devices in front of ours, which change packets, stacked interfaces, IPsec tunnels, and lost pins.
 func (h *hooks) conditions() []dataplane.Condition {
 	if h.closed {
 		return nil
@@ -61,7 +61,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 	return out
 }
 
-// refusedFix returns the next step for an interface that has refused. A probe's error knows a better one.
+// refusedFix returns the next step for a refusing interface. A probe's error knows a better one.
 func refusedFix(err error) string {
 	var lacks *probe.UnsupportedError
 	if errors.As(err, &lacks) && lacks.Fix != "" {
@@ -70,7 +70,7 @@ func refusedFix(err error) string {
 	return "remove the cause; counting on the interface goes on by itself"
 }
 
-// remount returns the command that undoes an unmount of the bpffs. Outside of /sys/fs/bpf only the operator knows what was
+// remount returns the command to mount the bpffs again. Outside of /sys/fs/bpf only the operator knows what was
 // mounted where: our command might hide files.
 func remount(pinDir string) string {
 	if !strings.HasPrefix(pinDir, "/sys/fs/bpf/") {
@@ -135,8 +135,8 @@ func anotherMode(ifname string) string {
 	return "mode: tcx for " + ifname + ", or native where its driver has it, then: flowtally apply"
 }
 
-// genericBesideSCTP returns the condition of generic XDP on a device that receives buffers of this host. It is low until the
-// kernel has SCTP. But any user can have the module loaded, so we do not wait for that before we show it.
+// genericBesideSCTP returns the condition of generic XDP on a device whose received buffers come from this host. It is low until the
+// kernel has SCTP. But any user can have the module loaded, so we show it before.
 func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	c := dataplane.Condition{
 		Code: dataplane.CodeXDPGenericSCTP, Severity: dataplane.Low, Object: ifname,
@@ -150,10 +150,10 @@ func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	return c
 }
 
-// restartUnpinned is the step that gives up our place among the TCX programs of a hook. With pins it would survive the restart.
+// restartUnpinned is the step to give up our place among the TCX programs of a hook. With pins it would survive the restart.
 const restartUnpinned = "apply xdp.keep_pins: false, then restart flowtally"
 
-// tcxBefore returns the condition of TCX programs that run before ours. If the configuration asks for the last place, the operator
+// tcxBefore returns the condition of TCX programs in front of ours. If the configuration asks for the last place, the operator
 // knows, but those programs still hide packets from us: the condition stays, with a low severity.
 func (h *hooks) tcxBefore(a xdp.Attachment, others []xdp.Neighbour) dataplane.Condition {
 	does := map[xdp.Hook]string{xdp.HookIngress: "receives", xdp.HookEgress: "sends"}[a.Hook]

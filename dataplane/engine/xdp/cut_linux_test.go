@@ -76,7 +76,7 @@ func countCut(t *testing.T, dir flow.Direction) {
 				want[i].Packets++
 				want[i].Bytes += uint64(len(frame))
 				if dir == flow.Egress && d.flows[i].Action == flow.Drop {
-					refused = unix.ENOBUFS // the kernel tells a socket so that it dropped the frame
+					refused = unix.ENOBUFS // send reports the drop by this error
 				}
 			}
 

@@ -43,7 +43,7 @@ type translated struct {
 
 func (t *translated) Unwrap() []error { return append([]error{t.error}, t.is...) }
 
-// mostCostly is the most flows that withFlows names. A costly packet may meet hundreds of them.
+// mostCostly bounds the flows in an error. A costly packet may meet hundreds of them.
 const mostCostly = 5
 
 // withFlows adds to a CostError the names of the flows whose rules make the packet costly. Other errors it returns as they are.

@@ -28,7 +28,7 @@ func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]bac
 }
 
 // install adds all of flows, or none and returns an error. With serve their counts will be published, so it also attaches to
-// the hooks that they need. One exchange replaces all pinned rules, so no packet falls between two flows of the list.
+// their hooks. One exchange replaces all pinned rules, so no packet falls between two flows of the list.
 func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve bool) (_ []backend.Installed, err error) {
 	defer func() { err = nameLimit(err, b.maxFlows) }()
 	if err := b.makeRoom(flows); err != nil {
@@ -116,7 +116,7 @@ func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, al
 	return old, fresh, nil
 }
 
-// noteStart notes that a change is under way before a start changes the first rule. RemoveStale clears the note. If the start
+// noteStart notes a change before a start changes the first rule. RemoveStale clears the note. If the start
 // dies in between, the next start finds rules of both configurations, and declares the gaps.
 func (b *Backend) noteStart() {
 	if b.start != nil {
@@ -208,7 +208,7 @@ func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 }
 
 // Remove implements backend.Backend. If the rules cannot be removed, the flows stay installed. After that, Remove only logs
-// errors: a program too many or a counter that cannot be freed does no harm to a count.
+// errors: neither a program nor a counter too many harms a count.
 func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -71,7 +71,7 @@ func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
 	return err
 }
 
-// rulesApart returns the rules of all flows that count apart on some interface.
+// rulesApart returns the rules of all flows with an interface apart.
 func (b *Backend) rulesApart() (all []xdp.Rule, err error) {
 	for _, x := range b.flows {
 		if len(x.apart) == 0 {
@@ -86,7 +86,7 @@ func (b *Backend) rulesApart() (all []xdp.Rule, err error) {
 	return all, nil
 }
 
-// resolve returns the interfaces that the configuration names now.
+// resolve returns the interfaces to count on now: an interface may have come or gone since the last call.
 func (h *hooks) resolve() ([]dataplane.Interface, error) {
 	list, err := h.patterns.Resolve(h.ns)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *hooks) resolve() ([]dataplane.Interface, error) {
 	return list, nil
 }
 
-// find returns the entry of an interface that is counted on.
+// find returns the entry of a counted interface.
 func (h *hooks) find(name string) (dataplane.Interface, bool) { return findIn(h.interfaces, name) }
 
 func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool) {
@@ -129,8 +129,8 @@ func (h *hooks) join(name string, list []dataplane.Interface) []dataplane.Interf
 	return append(list, i)
 }
 
-// leave removes an interface from the list that does not exist any more. An interface whose entry does not wait stays listed, as
-// missing.
+// leave removes an interface from the list if it does not exist any more. An interface stays listed, as missing, if its entry does
+// not wait.
 func (h *hooks) leave(name string, list []dataplane.Interface) []dataplane.Interface {
 	_, waits := h.patterns.Waiting(name)
 	if _, listed := findIn(list, name); !waits || !listed {
@@ -175,7 +175,7 @@ func (h *hooks) relist() {
 	h.changeInterfaces(now)
 }
 
-// forgetOthers drops the state of interfaces that have left the list, and detaches from those of was. Callers must call refresh
+// forgetOthers drops the state of interfaces outside of the list, and detaches from those of was. Callers must call refresh
 // afterwards.
 func (h *hooks) forgetOthers(was []dataplane.Interface) {
 	listed := make(map[string]bool, len(h.interfaces))

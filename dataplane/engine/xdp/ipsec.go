@@ -56,7 +56,7 @@ func (t *tunnels) look() (string, error) {
 		return "", nil
 	}
 	if t.changes == nil || t.changes.seen() {
-		// Begin the new watch before the listing, so that it notes a change during the listing for the next look. Keep the old
+		// Begin the new watch before the listing, so it notes a change during the listing for the next look. Keep the old
 		// watch open until then: with no socket at all the kernel may unload the module.
 		fresh, err := t.policies.watch()
 		if err != nil {
@@ -112,7 +112,7 @@ func (h *hooks) lookForTunnels() {
 	h.upstream.tunnel = found
 }
 
-// behindDriver lists the interfaces that count received packets behind the driver, by TCX or generic XDP. There a packet of a
+// behindDriver lists the interfaces where received packets count behind the driver, by TCX or generic XDP. There a packet of a
 // tunnel passes twice: encrypted, and again after the kernel has decrypted it.
 func (h *hooks) behindDriver() (names []string) {
 	for _, a := range h.held {

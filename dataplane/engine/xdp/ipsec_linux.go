@@ -72,7 +72,7 @@ func (p kernelPolicies) tunnel() (found string, err error) {
 // policySocket is a socket of NETLINK_XFRM.
 type policySocket int
 
-// openPolicySocket opens a socket that receives the messages of some multicast groups. It takes CAP_NET_ADMIN.
+// openPolicySocket opens a socket for the messages of some multicast groups. It needs CAP_NET_ADMIN.
 func openPolicySocket(groups uint32) (policySocket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_XFRM)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // removes pins.
 const checkPeriod = 2 * time.Second
 
-// batchSize bounds the events that are handled under one lock of mu. Each may attach, which takes two RCU grace periods, and
+// batchSize bounds the events handled under one lock of mu. Each may attach, which takes two RCU grace periods, and
 // control calls wait meanwhile.
 const batchSize = 8
 
@@ -108,7 +108,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan links.Event, lost 
 	}
 }
 
-// onLinks handles an event and the ones that wait behind it. A new subscription begins with an event for each link, so hundreds
+// onLinks handles an event and the waiting ones behind it. A new subscription begins with an event for each link, so hundreds
 // may wait.
 func (h *hooks) onLinks(ev links.Event, more <-chan links.Event) {
 	h.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // renamed flow by the first half. The pins have room for 48 bytes.
 func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
-// apartOwner returns the name of a flow's counter on one interface. It has a prefix that no flow's owner has, so no flow takes
+// apartOwner returns the name of a flow's counter on one interface. Its prefix differs from the owners of flows, so no flow takes
 // the counter over after a restart: it would lack the packets of the other interfaces.
 func apartOwner(f backend.Placed, ifname string) string {
 	return apartPrefix + owner(f.On(ifname).Flow)
@@ -54,7 +54,7 @@ type start struct {
 	renamed   map[uint32]string // the new owner by pinned counter
 	idle      map[uint32]bool   // pinned counters without a configured flow
 	next      uint32            // the first place behind all configured flows
-	unclaimed map[xdp.Rule]bool // pinned rules in the tables that belong to no installed flow yet
+	unclaimed map[xdp.Rule]bool // pinned rules in the tables, not yet taken over by an installed flow
 }
 
 // fate is the plan for one flow.
@@ -192,7 +192,7 @@ func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 	return next
 }
 
-// placesWithout returns by order the places of the configured flows that are not installed.
+// placesWithout returns by order the places of the configured flows without an entry in installed.
 func (s *start) placesWithout(installed map[string]*entry) map[uint32]uint32 {
 	places := make(map[uint32]uint32)
 	for name, f := range s.fates {
@@ -203,7 +203,7 @@ func (s *start) placesWithout(installed map[string]*entry) map[uint32]uint32 {
 	return places
 }
 
-// fate returns the plan for a flow: an empty one after the start, or for a flow that is not configured.
+// fate returns the plan for a flow: an empty one after the start, or for any flow that is not configured.
 func (s *start) fate(f flow.Flow) fate {
 	if s == nil {
 		return fate{}
@@ -211,9 +211,8 @@ func (s *start) fate(f flow.Flow) fate {
 	return s.fates[f.Name]
 }
 
-// difference compares rules with the pinned ones: fresh are those that are not pinned yet, old are the pinned ones that they
-// replace. Replaced are the other rules of the same counters, and rules at the position of a fresh one, whatever flow they count
-// for.
+// difference compares rules with the pinned ones. fresh are the rules to add, old the pinned ones to remove: the other rules of
+// the same counters, and rules at the position of a fresh one, whatever flow they count for.
 func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule) {
 	if s == nil || len(s.unclaimed) == 0 {
 		return nil, rules
@@ -247,7 +246,7 @@ func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.R
 	return old, fresh
 }
 
-// noteExchanged notes that rules belong to installed flows now, and that the old ones are gone.
+// noteExchanged notes an exchange: rules belong to installed flows now, and the old ones are gone.
 func (s *start) noteExchanged(rules, old []xdp.Rule) {
 	if s == nil || len(s.unclaimed) == 0 {
 		return
@@ -257,7 +256,7 @@ func (s *start) noteExchanged(rules, old []xdp.Rule) {
 	}
 }
 
-// idleRules returns the pinned rules that count for no configured flow.
+// idleRules returns the pinned rules of idle counters.
 func (s *start) idleRules() (out []xdp.Rule) {
 	for r := range s.unclaimed {
 		if s.idle[r.Counter] {

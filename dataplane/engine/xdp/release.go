@@ -14,7 +14,7 @@ func Left(pinDir string) (names []string, known bool) {
 }
 
 // Release cleans up after a dead process: it detaches the programs and removes the pins, except for the pins in keep. It waits up
-// to patience for a process that is just ending.
+// to patience for a process on its way out.
 func Release(pinDir string, keep []string, patience time.Duration) error {
 	_, err := xdp.Release(pinDir, xdp.ReleaseOptions{Keep: keep, Patience: patience})
 	return translate(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// lostHooks reports whether a hook has been lost since we attached to it. It leaves out interfaces that have refused: checkAll
+// lostHooks reports whether a hook has been lost since we attached to it. It leaves out refusing interfaces: checkAll
 // tries those every 2 s, and 20 ms would be too often.
 func (h *hooks) lostHooks() bool {
 	h.mu.Lock()
@@ -26,7 +26,7 @@ func (h *hooks) lacksHook(i dataplane.Interface) bool {
 	return h.missing[i.Name] == nil && !h.complete(i)
 }
 
-// checkAll checks every interface that is missing or lacks a hook. With all it checks the others too, and lists the interfaces
+// checkAll checks every missing interface, and every one without a hook it needs. With all it checks the others too, and lists the interfaces
 // anew, because events may have been lost.
 func (h *hooks) checkAll(all bool) {
 	h.mu.Lock()
@@ -61,7 +61,7 @@ func (h *hooks) checkAll(all bool) {
 	}
 }
 
-// checkInterface attaches to an interface again. If the interface is gone, it detaches from the link that had its name, and how
+// checkInterface attaches to an interface again. If the interface is gone, it detaches from the link of that name, and how
 // completes "interface NAME" in the condition. Callers must call refresh afterwards.
 func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	want := h.wanted(i.Name)
@@ -112,7 +112,7 @@ func (h *hooks) retake() (tried bool) {
 }
 
 // checkPins pins again what has lost its pin. The condition stays until the next checkPins even after success: somebody who reads
-// the conditions now and then should see that pins were lost.
+// the conditions now and then should learn of the loss.
 func (h *hooks) checkPins() {
 	switch lost, err := h.rules.Repin(); {
 	case !lost:

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// stacks follows the links of the namespace by their events, and finds counted links that lie above each other.
+// stacks follows the links of the namespace by their events, and finds counted links above each other.
 type stacks struct {
 	links   map[int]links.Link // by index
 	counted []int              // the links of the last search, by index
@@ -77,7 +77,7 @@ func (h *hooks) countedNow() []countedOn {
 	return on
 }
 
-// stackConditions returns a condition for each interface that counts packets which a lower interface has counted already.
+// stackConditions returns a condition for each interface above another one that counts the same packets.
 func (h *hooks) stackConditions() []dataplane.Condition {
 	on := h.countedNow()
 	var indexes []int
@@ -126,7 +126,7 @@ func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.
 	return stackConditions(list, on, links.Stacks(all, indexes), need)
 }
 
-// longFix is the longest fix, in bytes, that every condition repeats. A longer one is only in the first condition, and the others
+// longFix is the longest fix, in bytes, for every condition to repeat. A longer one is only in the first condition, and the others
 // refer to it. It lists all interfaces, so repeating it would let the text grow with the square of their number.
 const longFix = 400
 
@@ -190,8 +190,8 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	return out
 }
 
-// countTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A flow that asks for a VLAN tag
-// or for its absence matches on one side of a VLAN device only.
+// countTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A flow with a VLAN tag in its
+// match, or untagged, matches on one side of a VLAN device only.
 func (d demands) countTwice(dir flow.Direction, s links.Stack) bool {
 	all := d[""]
 	flows, tagged := all.ingress, all.taggedIngress
@@ -213,8 +213,8 @@ func someNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// stackFix returns the step that ends all stacks: a list of interfaces on which each packet counts once. The list keeps every
-// interface that a flow names, then the lowest interface of each stack, because it sees the most packets.
+// stackFix returns the step that ends all stacks: a list of interfaces on which each packet counts once. The list keeps the
+// interfaces named by flows, then the lowest interface of each stack, because it sees the most packets.
 func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Direction][]links.Stack, need demands) string {
 	const ownInterfaces = "give each flow an interface of its own (interface: NAME)"
 
@@ -234,7 +234,7 @@ func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Directio
 				continue
 			}
 
-			// The interface goes on counting the other direction, unless that is dropped too.
+			// The interface goes on counting the other direction, unless both are dropped.
 			changed := dataplane.Interface{}
 			if _, otherDropped := changes[c.Name]; !otherDropped && c.counts(other) {
 				changed = c.Interface
@@ -258,8 +258,8 @@ func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Directio
 		", then: flowtally apply -f FILE; or " + ownInterfaces
 }
 
-// dropped returns the interfaces that must stop counting in a direction so that no stack is left. ok is false if that is
-// impossible, because flows name both interfaces of a stack.
+// dropped returns the interfaces that must stop counting in a direction to leave no stack. ok is false if there is no
+// such choice, because flows name both interfaces of a stack.
 func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands) (drop map[int]bool, ok bool) {
 	partners := make(map[int][]int)
 	lowers := make(map[int]int)
@@ -274,7 +274,7 @@ func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands
 		return d == flow.Egress && own.egress > 0 || d != flow.Egress && own.ingress > 0
 	}
 
-	// Interfaces that flows name are kept first, then the lowest ones.
+	// Keep interfaces named by flows first, then the lowest ones.
 	order := slices.Clone(on)
 	slices.SortStableFunc(order, func(a, b countedOn) int {
 		if x, y := named(a), named(b); x != y {
@@ -340,10 +340,10 @@ func rewritten(patterns backend.Patterns, on []countedOn, changes map[string]dat
 	return entries
 }
 
-// plainName matches names that need no quotes in YAML, not even within a list.
+// plainName matches names without need of quotes in YAML, even within a list.
 var plainName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*[*]?$`)
 
-// yamlWords are names that YAML reads as a boolean or as null unless they have quotes.
+// yamlWords are read by YAML as a boolean or as null unless they have quotes.
 var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 // entryText returns an interface as an entry of the configuration.

@@ -15,7 +15,7 @@ var _ backend.ChangeNoter = (*Backend)(nil)
 // NoteChange implements backend.ChangeNoter.
 func (b *Backend) NoteChange(underWay bool) { b.rules.NoteChange(underWay) }
 
-// mostCompared bounds the pairs of rules that a start compares, because a million flows would take hours. Flows beyond the bound
+// mostCompared bounds the pairs of rules a start compares, because a million flows would take hours. Flows beyond the bound
 // get a gap without a comparison: a discontinuity too many is harmless, one too few is not.
 const mostCompared = 4_000_000
 
@@ -44,17 +44,17 @@ func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 	return gaps
 }
 
-// keptRule is a pinned rule that its flow keeps, perhaps with another order.
+// keptRule is a pinned rule of a flow that keeps it, perhaps with another order.
 type keptRule struct {
 	found xdp.Rule
 	order uint32 // of the rule from now on
 }
 
-// changed returns the rules that the change was adding, removing or moving.
+// changed returns the rules which the unfinished change was adding, removing or moving.
 //
-// A rule of oneSided is either pinned without a configured flow, or a configured flow gets it and it is not pinned. The flows that
-// it wins over may have counted its packets, or may lack some of theirs. A moved rule is pinned for a flow that gets another rule
-// in its place, or the same rule in another order. That concerns all flows that overlap it.
+// A rule of oneSided exists on one side only: it is pinned without a configured flow, or a configured flow needs it and it is not
+// pinned. Flows below it may have counted its packets, or may lack some of their own. A moved rule is pinned, but its flow gets
+// another rule in its place, or the same rule in another order. This concerns all flows with an overlap.
 func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, moved []xdp.Rule) {
 	orderless := func(r xdp.Rule) xdp.Rule {
 		r.Order = 0
@@ -99,9 +99,8 @@ func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, mo
 	return oneSided, append(moved, reordered(kept)...)
 }
 
-// reordered returns rules that will win over each other in another order than they did. A start may number all rules anew, so we
-// compare the sequences and not the numbers. Of two rules that change places, one is enough: the flows of both overlap it. It is
-// the one that will lose.
+// reordered returns rules whose order among each other changes. A start may number all rules anew, so we compare the sequences and
+// not the numbers. Of two rules with exchanged places it returns the future loser: one is enough, since the flows of both overlap.
 func reordered(kept []keptRule) (moved []xdp.Rule) {
 	slices.SortFunc(kept, func(a, b keptRule) int {
 		return cmp.Or(cmp.Compare(a.found.Priority, b.found.Priority), cmp.Compare(a.order, b.order))

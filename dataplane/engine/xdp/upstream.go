@@ -20,11 +20,11 @@ type received struct {
 // upstream is what changes, hides or repeats packets before our programs see them: other XDP and TCX programs, offloads of the
 // devices, links above each other, and IPsec. Only for the links does the kernel send events, so we have to ask about the rest.
 type upstream struct {
-	before  map[hookName][]xdp.Neighbour // programs that run before ours, on a TCX hook or in a dispatcher
+	before  map[hookName][]xdp.Neighbour // programs in front of ours, on a TCX hook or in a dispatcher
 	beside  beside
 	receive map[string]received // by interface
 	stacks  stacks
-	tunnel  string // a policy that tunnels has found, or ""
+	tunnel  string // the policy found by tunnels, or ""
 }
 
 func newUpstream(freeFor time.Duration) upstream {
@@ -110,7 +110,7 @@ func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	return names
 }
 
-// takesTags returns the condition of a device that takes VLAN tags out of frames. above are the VLAN devices above it, and tagged
+// takesTags returns the condition of a device with rx-vlan-offload. above are the VLAN devices above it, and tagged
 // says whether flows ask for tags.
 func takesTags(ifname string, r receive, tagged bool, above []string) dataplane.Condition {
 	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
