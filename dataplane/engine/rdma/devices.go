@@ -79,6 +79,15 @@ func (b *Backend) names() (names []string) {
 	return names
 }
 
+// join writes names as a list: "swnic0,swnic1".
+func join[T ~string](words []T) string {
+	s := make([]string, len(words))
+	for i, w := range words {
+		s[i] = string(w)
+	}
+	return strings.Join(s, ",")
+}
+
 // absentReason returns why no device belongs to the interfaces.
 func (b *Backend) absentReason(infos []portInfo) error {
 	listed := make([]string, len(infos))

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -164,12 +163,3 @@ func (s *levelTable) meet(a, b *deviceFlow) bool { return flow.Overlap(&a.flow.F
 
 // remove removes a flow. The others keep their levels.
 func (s *levelTable) remove(p *deviceFlow) { s.flows.Remove(p) }
-
-// join writes names as a list: "swnic0,swnic1".
-func join[T ~string](words []T) string {
-	s := make([]string, len(words))
-	for i, w := range words {
-		s[i] = string(w)
-	}
-	return strings.Join(s, ",")
-}
