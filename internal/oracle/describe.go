@@ -5,7 +5,7 @@ import "github.com/flowtally/flowtally/dataplane/flow"
 // Describe returns the headers of a packet as a match of exact values.
 func Describe(p Packet) flow.Match { return parse(p).describe(true) }
 
-// describe is Describe of parsed headers. tunnels: it looks into a tunnel.
+// describe is Describe for parsed headers. With tunnels it describes what is inside a tunnel, too.
 func (h *headers) describe(tunnels bool) (m flow.Match) {
 	if e := h.eth; e != nil {
 		m.Eth = &flow.Eth{Src: exactMAC(e.src), Dst: exactMAC(e.dst), Type: exact(e.typ, 16)}
@@ -42,7 +42,7 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 	return m
 }
 
-// fragment returns the place of a packet in its datagram.
+// fragment returns which fragment of a datagram the packet is. more says whether more fragments follow.
 func (h *headers) fragment(more bool) flow.Fragment {
 	switch {
 	case h.later:
@@ -53,7 +53,7 @@ func (h *headers) fragment(more bool) flow.Fragment {
 	return flow.FragmentNo
 }
 
-// describeUpper describes the header above IP.
+// describeUpper adds the header above IP.
 func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 	switch {
 	case h.upper == 6, h.upper == 17:

@@ -11,10 +11,9 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
-// TestTermsAndDescription: over random packets, a match selects a packet if and only if all of its terms do; the
-// description of a packet is a valid match that selects the packet; and the value of a term that selects the packet
-// is in the description.
-func TestTermsAndDescription(t *testing.T) {
+// For random packets: a match selects a packet if and only if all of its terms do. The description of a packet is a valid match
+// that selects the packet, and it has the value of each term that selects the packet.
+func TestAMatchSelectsAPacketIfAndOnlyIfAllItsTermsDo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
 	matched, missed := 0, 0
 	for range 500 {
@@ -58,8 +57,7 @@ func TestTermsAndDescription(t *testing.T) {
 	}
 }
 
-// TestTerms: the terms stand in the order of the text form.
-func TestTerms(t *testing.T) {
+func TestTermsComeInTheOrderOfTheText(t *testing.T) {
 	m, err := flow.ParseMatch("vlan id 100 vlan ipv4 src 10.0.0.0/8 udp vxlan vni 7 inner tcp dport 1-9")
 	if err != nil {
 		t.Fatal(err)

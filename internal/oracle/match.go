@@ -2,7 +2,7 @@ package oracle
 
 import "github.com/flowtally/flowtally/dataplane/flow"
 
-// matches compares every layer of a match with the headers of a packet.
+// matches reports whether a packet with these headers has every layer of a match.
 func matches(m *flow.Match, h *headers) bool {
 	return matchEth(m, h) &&
 		matchVLAN(m, h) &&
@@ -67,7 +67,8 @@ func matchIPv4(m *flow.Match, h *headers) bool {
 		matchFragment(want.Fragment, ip.more, h.later)
 }
 
-// matchFragment compares the place of a packet in its datagram. more: more fragments follow. later: the offset is above 0.
+// matchFragment compares which fragment of a datagram the packet is. more: further fragments follow. later: its offset is
+// above 0.
 func matchFragment(want flow.Fragment, more, later bool) bool {
 	switch want {
 	case flow.FragmentNo:

@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Packet is a frame in one direction of one interface.
+// Packet is a frame, received or sent by an interface.
 type Packet struct {
 	Frame     []byte
 	Layer3    bool // the frame begins with IP, and not with Ethernet
@@ -14,18 +14,18 @@ type Packet struct {
 	Interface string
 }
 
-// Matcher finds the flow of a packet among its flows. Any number of goroutines may use it.
+// Matcher finds the flow of a packet. Any number of goroutines may use it at the same time.
 type Matcher struct {
 	flows []flow.Flow
 	order []int // see Order
 }
 
-// New returns a matcher of flows. It does not check them. The caller changes nothing to which they refer.
+// New returns a matcher of flows, which it does not validate. Callers must not change what the flows point to.
 func New(flows []flow.Flow) *Matcher {
 	return &Matcher{flows: slices.Clone(flows), order: Order(flows)}
 }
 
-// Order returns the places of flows in the order in which they win: by priority, then by place.
+// Order returns the indexes of flows in the order in which they win: by priority, then by index.
 func Order(flows []flow.Flow) []int {
 	order := make([]int, len(flows))
 	for i := range order {
@@ -37,10 +37,10 @@ func Order(flows []flow.Flow) []int {
 	return order
 }
 
-// Matches reports whether a match selects a packet, in any direction of any interface.
+// Matches reports whether a match selects a packet. It ignores direction and interface, which belong to the flow.
 func Matches(m flow.Match, p Packet) bool { return matches(&m, parse(p)) }
 
-// Match returns the place in New's flows of the flow that counts a packet. ok is false if none does.
+// Match returns the index, among the flows of New, of the first flow to match a packet. ok is false if none does.
 func (m *Matcher) Match(p Packet) (index int, ok bool) {
 	h := parse(p)
 	for _, i := range m.order {

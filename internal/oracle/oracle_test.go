@@ -50,7 +50,7 @@ func build(t *testing.T, stack ...gopacket.SerializableLayer) []byte {
 	return buf.Bytes()
 }
 
-// fragment4 is an IPv4 header of a fragment.
+// fragment4 returns the IPv4 header of a fragment.
 func fragment4(proto layers.IPProtocol, more bool, offset uint16) *layers.IPv4 {
 	ip := ip4(proto)
 	ip.FragOffset = offset
@@ -65,7 +65,7 @@ const (
 	pTCP, pUDP, pGRE          = layers.IPProtocolTCP, layers.IPProtocolUDP, layers.IPProtocolGRE
 )
 
-// options fills an IPv4 header's options.
+// options adds bytes of options to an IPv4 header.
 func options(ip *layers.IPv4, bytes int) *layers.IPv4 {
 	for range bytes {
 		ip.Options = append(ip.Options, layers.IPv4Option{OptionType: 1})
@@ -73,14 +73,14 @@ func options(ip *layers.IPv4, bytes int) *layers.IPv4 {
 	return ip
 }
 
-// hbh is n hop-by-hop headers of 8 bytes, the last announcing next.
+// hbh returns n hop-by-hop headers of 8 bytes. The last one announces next.
 func hbh(n int, next byte) gopacket.Payload {
 	b := bytes.Repeat([]byte{0, 0, 1, 4, 0, 0, 0, 0}, n)
 	b[len(b)-8] = next
 	return b
 }
 
-func TestMatch(t *testing.T) {
+func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 	arp := raw(make([]byte, 46)...)
 	http4 := build(t, eth(tIPv4), ip4(pTCP), tcp(40000, 443), raw(1, 2, 3))
 	synECN := build(t, eth(tIPv4), ip4(pTCP), &layers.TCP{SrcPort: 40000, DstPort: 443, SYN: true, ECE: true, CWR: true, NS: true})
@@ -232,7 +232,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestOrderAndSide(t *testing.T) {
+func TestPriorityOrderAndSideDecideWhichFlowWins(t *testing.T) {
 	match := func(text string) flow.Match {
 		m, err := flow.ParseMatch(text)
 		if err != nil {
@@ -270,8 +270,7 @@ func TestOrderAndSide(t *testing.T) {
 	}
 }
 
-// No frame, however broken, makes the matcher panic, and cutting a frame never
-// makes a header appear.
+// No frame may make the matcher panic, and cutting a frame must not make a header appear.
 func FuzzMatch(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
 	m := oracle.New([]flow.Flow{

@@ -2,7 +2,7 @@ package oracle
 
 import "encoding/binary"
 
-// headers are the headers of a frame, or of a packet inside a tunnel. A header that is absent, or cut off, is nil.
+// headers is the parsed headers of a frame, or of a packet inside a tunnel. An absent or cut header is nil.
 type headers struct {
 	eth  *ethHeader
 	tags []tagHeader
@@ -10,13 +10,13 @@ type headers struct {
 	ip4  *ip4Header
 	ip6  *ip6Header
 
-	// Announced headers, which may be absent all the same: see incomplete.
+	// Headers that others announce. They may be absent all the same; see incomplete.
 	link    bool   // Ethernet
-	network uint16 // by its EtherType; 0: none
-	upper   int    // by its protocol above IP; -1: none
+	network uint16 // the EtherType, or 0
+	upper   int    // the protocol above IP, or -1
 
 	later bool // a fragment at an offset above 0
-	room  int  // in a first fragment: bytes above IP, by the lengths of IP
+	room  int  // bytes above IP, as the lengths in IP say; the frame may have padding behind them
 
 	ports *portsHeader // of TCP and UDP
 	flags *uint16      // of TCP, 12 bits
@@ -28,7 +28,7 @@ type headers struct {
 
 type ethHeader struct {
 	dst, src []byte
-	typ      uint16 // behind the tags
+	typ      uint16 // the one behind the tags
 }
 
 type tagHeader struct {
@@ -53,7 +53,7 @@ type ip6Header struct {
 	src, dst                    []byte
 	label                       uint32
 	nextHeader, class, hopLimit uint8
-	more                        bool // a fragment header says that more fragments follow
+	more                        bool // by the fragment header
 }
 
 type portsHeader struct{ src, dst uint16 }
@@ -68,7 +68,7 @@ type tunnelHeader struct {
 
 var be = binary.BigEndian
 
-// parseFrame reads an Ethernet frame. tunnels: it looks into a tunnel.
+// parseFrame parses an Ethernet frame. With tunnels it also parses what is inside a tunnel, but no tunnel within the tunnel.
 func parseFrame(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1, link: true}
 	if len(b) < 14 {
@@ -91,7 +91,7 @@ func parseFrame(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseIP reads a frame that begins with IP. The version is in its first byte.
+// parseIP parses a frame without Ethernet. The first byte has the version.
 func parseIP(b []byte, tunnels bool) *headers {
 	h := &headers{upper: -1}
 	if len(b) == 0 {
@@ -101,7 +101,7 @@ func parseIP(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseNetwork reads the header that an EtherType announces.
+// parseNetwork parses the header announced by an EtherType.
 func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	h.network = typ
 	switch typ {
@@ -122,7 +122,7 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	}
 }
 
-// incomplete reports whether an announced header is absent, or was not reached.
+// incomplete reports whether a header was announced, but is absent or could not be reached.
 func (h *headers) incomplete() bool {
 	switch {
 	case h.link && h.eth == nil:
@@ -186,9 +186,9 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 		src:        b[8:24],
 		dst:        b[24:40],
 	}
-	end := 40 + int(be.Uint16(b[4:])) - len(b) // below 0: bytes follow the packet
+	end := 40 + int(be.Uint16(b[4:])) - len(b) // negative if the frame has padding behind the packet
 
-	// Walk over the extension headers, at most eight.
+	// Walk over at most eight extension headers, as docs/flows.md says.
 	next, b := b[6], b[40:]
 	for walked := 0; ; walked++ {
 		length := 0
@@ -225,7 +225,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 	}
 }
 
-// parseUpper reads the header above IP.
+// parseUpper parses the header above IP. A later fragment has none.
 func (h *headers) parseUpper(b []byte, tunnels bool) {
 	if h.later {
 		return
@@ -258,7 +258,7 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 	}
 }
 
-// parseVXLAN reads from the length field of UDP on.
+// parseVXLAN parses from the length field of UDP on.
 func (h *headers) parseVXLAN(b []byte) {
 	if len(b) < 4+8 {
 		return
@@ -267,7 +267,7 @@ func (h *headers) parseVXLAN(b []byte) {
 	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
 }
 
-// parseGRE reads a header of GRE version 0 without routing, and the packet inside.
+// parseGRE parses a header of GRE version 0 without routing, and the packet inside. Others are opaque.
 func (h *headers) parseGRE(b []byte) {
 	if len(b) < 4 {
 		return

@@ -6,9 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestRefusalNamesItsFlows: an error about one flow names it, one about several
-// says how many and names the first.
-func TestRefusalNamesItsFlows(t *testing.T) {
+func TestDescribeNamesOneFlowAndCountsSeveral(t *testing.T) {
 	web, dns := Placed{Flow: flow.Flow{Name: "web"}}, Placed{Flow: flow.Flow{Name: "dns"}}
 	if got, want := Describe([]Placed{web}), `flow "web"`; got != want {
 		t.Errorf("one flow: %s, want %s", got, want)

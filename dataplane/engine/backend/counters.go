@@ -2,8 +2,8 @@ package backend
 
 import "github.com/flowtally/flowtally/shm"
 
-// Pair is the value of a slot: whole packets, and the bytes of exactly those packets. Of a completion counter it
-// is completions and errors.
+// Pair is the value of a slot: packets, and the bytes of exactly those packets. For a completion counter it is completions
+// and errors.
 type Pair struct{ Packets, Bytes uint64 }
 
 // Add returns a + b. Pairs wrap around.
@@ -12,7 +12,7 @@ func Add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.
 // Sub returns a - b. Pairs wrap around.
 func Sub(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
 
-// Max returns the higher packets and the higher bytes of two totals. Either may be below 0, as pairs wrap around.
+// Max returns the higher packets and the higher bytes of two totals. Pairs wrap around, so a total may be "below 0".
 func Max(a, b Pair) Pair {
 	ahead := Sub(b, a)
 	if int64(ahead.Packets) > 0 {
@@ -24,47 +24,49 @@ func Max(a, b Pair) Pair {
 	return a
 }
 
-// Counters is the slots of one backend, or of the queue pairs, as the poller reads them. Each slot has an ID, which
-// the backend gave it.
+// Counters is what the poller reads: the slots of a backend, or of the queue pairs. Its owner gives each slot an ID.
 type Counters interface {
 	// Name returns the backend's name in the configuration.
 	Name() string
-	// Read fills dst[i] with slot ids[i]. It allocates nothing, makes no system call and reads each pair whole.
+	// Read fills dst[i] with the value of slot ids[i]. It must not allocate or make a system call, and must read both
+	// halves of a pair at one moment.
 	Read(ids []uint32, dst []Pair) error
 }
 
-// Marked is the number of adjacent slots that have one mark.
+// Marked is the number of adjacent slots that share a mark.
 const Marked = 4
 
-// RowCounters is implemented by a source that fills rows of a mirror's block by itself, and tells which slots
-// have changed.
+// RowCounters is implemented by sources able to fill rows of the mirror themselves. They know which slots have changed. The
+// poller then skips the others.
 type RowCounters interface {
 	Counters
-	// ReadRows fills dst with the slots from first on, sampled at at, in ns on the clock of shm.Now. Like Read it
-	// allocates nothing and makes no system call. After an error each row holds its old value or the value read.
+	// ReadRows fills dst with the slots from first on, as sampled at at, in ns on the clock of shm.Now. Like Read it must
+	// not allocate or make a system call. After an error each row has its old or its new value.
 	ReadRows(first uint32, dst []shm.Value, at int64) error
-	// Marks fills dst with the marks of the first len(dst) times Marked slots: dst[i] differs from the mark of an
-	// earlier call if one of its slots was updated between, less than 2^32 times. A slot that is read
-	// afterwards has every update that dst has. Like Read it allocates nothing and makes no system call.
+	// Marks fills dst with the marks of the first len(dst)*Marked slots. A mark changes when one of its slots is updated,
+	// and comes around after 2^32 updates. Read the marks before the slots: a slot read afterwards has at least the
+	// updates that the mark counts. Like Read it must not allocate or make a system call.
 	Marks(dst []uint32) error
 }
 
-// LiveCounters is implemented by a source whose slots readers can read by themselves, in memory of the kernel.
+// LiveCounters is implemented by sources whose slots are in memory of the kernel, where readers of the mirror can read
+// them without the poller.
 type LiveCounters interface {
 	Counters
-	// LiveMap returns that memory, whose descriptor stays the source's, and the low half of its epoch.
+	// LiveMap returns the memory and the low half of its epoch. The caller must not close the descriptor, which belongs
+	// to the source.
 	LiveMap() (m shm.LiveMap, epoch uint32, err error)
-	// LiveBase returns the value at which the count of slot id began: Read subtracts it.
+	// LiveBase returns the value which Read subtracts from slot id: the start of its present count.
 	LiveBase(id uint32) Pair
 }
 
-// TimedCounters is implemented by a source whose slots are sampled one by one, such as a device's:
-// each sample takes a command.
+// TimedCounters is implemented by sources whose slots are sampled at different times, such as devices: each sample
+// takes a command.
 type TimedCounters interface {
 	Counters
 	// ReadTimed fills dst[i] with the last sample of slot ids[i], and at[i] with its time, in ns on the clock of
-	// shm.Now. Where at[i] is 0 the slot was not sampled yet, and dst[i] is undefined. Like Read it allocates
-	// nothing and makes no system call. A slot that was removed keeps its final sample until its ID is reused.
+	// shm.Now. If at[i] is 0, the slot was not sampled yet, and dst[i] is undefined. After Remove the final sample can
+	// be read until the ID is used again. Like Read it must not allocate or make a system call.
 	ReadTimed(ids []uint32, dst []Pair, at []int64) error
 }
 

@@ -3,17 +3,17 @@ package backend
 import "errors"
 
 var (
-	// ErrDeviceLost: no verb of the device works any more.
+	// ErrDeviceLost: the device was removed or has failed for good, and no verb works.
 	ErrDeviceLost = errors.New("the device failed or was removed")
-	// ErrNoDevice: the interface has no device to count with, as on most hosts.
+	// ErrNoDevice: the interface has no RDMA device. Most hosts have none at all.
 	ErrNoDevice = errors.New("no RDMA device belongs to it")
-	// ErrUndone: the flows of a call that was refused have counted for a while, perhaps packets of other flows.
+	// ErrUndone: a call has failed and was undone, but meanwhile its flows have counted, perhaps packets of other flows.
 	ErrUndone = errors.New("flows have counted for a while")
-	// ErrUnread: the device counts, but a slot cannot be read.
+	// ErrUnread: the device counts on, but a slot cannot be read.
 	ErrUnread = errors.New("the counter cannot be read")
 )
 
-// NoDevice returns err as an error that satisfies ErrNoDevice too, with the same text. It returns nil for nil.
+// NoDevice adds ErrNoDevice to an error without changing its text. It returns nil for nil.
 func NoDevice(err error) error {
 	if err == nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns is the network namespace that an instance was started in. The kernel looks interfaces up by name in the
-// namespace of the calling thread, and a program that embeds the engine may have threads in several.
+// Netns is the network namespace in which an instance was started. The kernel looks up the names of interfaces in the
+// namespace of the calling thread, and a program that embeds the engine may have threads in several namespaces.
 type Netns struct{ file *os.File }
 
 const threadNetns = "/proc/thread-self/ns/net"
 
-// CurrentNetns returns the namespace of the calling thread.
+// CurrentNetns returns the namespace of the calling thread. The caller must close it.
 func CurrentNetns() (*Netns, error) {
 	f, err := os.Open(threadNetns)
 	if err != nil {
@@ -23,9 +23,10 @@ func CurrentNetns() (*Netns, error) {
 	return &Netns{f}, nil
 }
 
-// Do runs fn in the namespace and returns its error, or why the namespace could not be entered. A thread that is
-// in the namespace already does not enter it again, which would take a privilege. A thread that cannot return to
-// its own namespace ends with its goroutine.
+// Do runs fn in the namespace and returns its error, or why the namespace could not be entered.
+//
+// It uses a thread of its own. If the thread cannot return to its namespace, it stays locked, so that the runtime ends it
+// with the goroutine. If it is in the namespace already, Do does not enter it, because that takes a privilege.
 func (n *Netns) Do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -42,7 +43,7 @@ func (n *Netns) Do(fn func() error) error {
 	return <-done
 }
 
-// enter moves the thread to the namespace, if necessary. back moves it back and reports whether that succeeded.
+// enter moves the locked thread to the namespace, if necessary. back moves it back and reports whether that has worked.
 func (n *Netns) enter() (back func() bool, err error) {
 	stay := func() bool { return true }
 	home, err := os.Open(threadNetns)
@@ -69,5 +70,5 @@ func sameFile(a, b *os.File) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// Close closes the namespace.
+// Close closes the file of the namespace. The namespace itself may live on.
 func (n *Netns) Close() error { return n.file.Close() }

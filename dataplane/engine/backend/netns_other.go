@@ -2,7 +2,7 @@
 
 package backend
 
-// Netns stands for the only network namespace of the system.
+// Netns is the only network namespace of a system without them.
 type Netns struct{}
 
 // CurrentNetns returns the namespace.

@@ -9,12 +9,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Patterns are the entries of the configuration. A backend counts on the interface of an entry that is one name and not
-// optional. It counts on another interface while that exists and an entry matches it, in the form of that entry with
-// the interface's name.
+// Patterns are the interfaces of the configuration. An entry with one name, unless optional, is always counted on, even
+// if the interface is missing for now. Other entries wait: they apply to each existing interface of their names, with
+// their settings and the interface's name.
 type Patterns []dataplane.Interface
 
-// Interfaces lists the network interfaces of a namespace by name. A Netns does.
+// Interfaces lists the names of the network interfaces in a namespace. Netns implements it.
 type Interfaces interface{ Interfaces() ([]string, error) }
 
 // Interfaces implements Interfaces.
@@ -29,7 +29,7 @@ func (n *Netns) Interfaces() (names []string, err error) {
 	return names, err
 }
 
-// Waiting returns the entry of an interface that may come later.
+// Waiting returns the entry that waits for an interface, with the interface's name in it.
 func (p Patterns) Waiting(name string) (dataplane.Interface, bool) {
 	i, ok := dataplane.FindInterface(p, name)
 	if !ok || !i.Waits() {
@@ -39,7 +39,7 @@ func (p Patterns) Waiting(name string) (dataplane.Interface, bool) {
 	return i, true
 }
 
-// Resolve returns the interfaces of the entries in a network namespace.
+// Resolve returns the interfaces to count on now in a network namespace.
 func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, err error) {
 	for _, i := range p {
 		if !i.Waits() {
@@ -58,7 +58,7 @@ func (p Patterns) Resolve(ns Interfaces) (list []dataplane.Interface, err error)
 	return list, err
 }
 
-// Unmatched returns the patterns that are not optional and that no interface of a list matches.
+// Unmatched returns the patterns without a match in a list of interfaces. It leaves out optional ones.
 func (p Patterns) Unmatched(list []dataplane.Interface) (names []string) {
 	for _, i := range p {
 		if !i.Optional && i.IsPattern() && !slices.ContainsFunc(list, func(o dataplane.Interface) bool { return i.Matches(o.Name) }) {
@@ -68,8 +68,8 @@ func (p Patterns) Unmatched(list []dataplane.Interface) (names []string) {
 	return names
 }
 
-// CheckExist returns an error that satisfies errors.Is(err, dataplane.ErrUnplaced) if no interface of the entries exists in
-// a network namespace, unless all of them are optional.
+// CheckExist returns dataplane.ErrUnplaced if none of the interfaces exists in a network namespace. It ignores optional
+// entries.
 func (p Patterns) CheckExist(ns Interfaces) error {
 	var wanted []string
 	for _, i := range p {

@@ -3,20 +3,20 @@ package backend
 import "time"
 
 const (
-	// DefaultPeriod is the time between two poll cycles, where the configuration names none.
+	// DefaultPeriod is the time between two polls, unless the configuration has another.
 	DefaultPeriod = 10 * time.Millisecond
-	// DefaultIdlePeriod is the same while nothing changes.
+	// DefaultIdlePeriod is DefaultPeriod while nothing changes.
 	DefaultIdlePeriod = 100 * time.Millisecond
-	// DefaultCommandsPerSecond bounds the commands to devices, where the configuration names no bound.
+	// DefaultCommandsPerSecond is the budget of commands for all devices, unless the configuration has another.
 	DefaultCommandsPerSecond = 10000
-	// ReadPeriodMin is the least time between two reads of one slot of a device, whatever the poll period.
+	// ReadPeriodMin is the least time between two reads of a device's slot, however short the poll period.
 	ReadPeriodMin = time.Millisecond
-	// ReturnPeriod is the time between two searches for a device that is lost.
+	// ReturnPeriod is the time between two searches for a lost device.
 	ReturnPeriod = 500 * time.Millisecond
-	// CalmTicks is the number of multiples of ReturnPeriod between two searches while no device is lost.
+	// CalmTicks is the time between two searches while no device is lost, as a multiple of ReturnPeriod.
 	CalmTicks = 4
 	// CloseBound is how long Close waits for devices.
 	CloseBound = 10 * time.Second
-	// EventPause is the time after which a failed wait for device events is repeated.
+	// EventPause is the pause after a failed wait for device events.
 	EventPause = 10 * time.Second
 )

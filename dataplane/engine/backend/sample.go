@@ -2,9 +2,9 @@ package backend
 
 import "sync/atomic"
 
-// LastSample is the last sample of a slot and its time. One goroutine stores, any number load, and no call waits
-// for another. A store fills the copy that readers do not use, then switches them to it. A load during which two
-// stores ended tries again.
+// LastSample is the last sample of a slot. One goroutine at a time may store, and any number may load. None of them waits:
+// a store fills the copy not in use by readers, and then switches them to it. A load overtaken by a store tries again,
+// because the next store may already write to its copy.
 type LastSample struct {
 	turn atomic.Uint32
 	copy [2]struct {
@@ -13,7 +13,7 @@ type LastSample struct {
 	}
 }
 
-// Store publishes the value of the slot at the time at, in ns on the clock of shm.Now.
+// Store publishes a value read at at, in ns on the clock of shm.Now.
 func (s *LastSample) Store(p Pair, at int64) {
 	next := s.turn.Load() + 1
 	v := &s.copy[next&1]
@@ -23,7 +23,7 @@ func (s *LastSample) Store(p Pair, at int64) {
 	s.turn.Store(next)
 }
 
-// Load returns the value and its time, or 0 as the time before the first Store.
+// Load returns the last value and its time. Before the first Store the time is 0.
 func (s *LastSample) Load() (p Pair, at int64) {
 	for {
 		turn := s.turn.Load()

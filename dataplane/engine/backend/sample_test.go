@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A load returns one store, whole, and never an older one than the load before.
-func TestCellIsNeverTorn(t *testing.T) {
+// A load must return one store as a whole, and never an older one than the load before.
+func TestALoadReturnsOneWholeStore(t *testing.T) {
 	var c LastSample
 	if p, at := c.Load(); p != (Pair{}) || at != 0 {
 		t.Errorf("before the first store: %+v of %d", p, at)

@@ -23,8 +23,8 @@ import (
 
 // Backend counts flows in the flow tables of RDMA devices. The control methods hold mu; Read and ReadTimed do not.
 //
-// Lock order: Backend.mu, then slotPool.mu or reader.mu, then pacer.mu. Rules are made and removed under Backend.mu;
-// counters are read under slotPool.mu, by the readers without Backend.mu.
+// Lock order: Backend.mu, then slotPool.mu or reader.mu, then pacer.mu. Add and remove rules under Backend.mu only. The
+// readers query counters under slotPool.mu alone: a command may take long, and must not delay a control call.
 type Backend struct {
 	opts       Options
 	log        *slog.Logger
@@ -42,17 +42,17 @@ type Backend struct {
 
 	mu          sync.Mutex
 	patterns    backend.Patterns
-	devices     []*device         // of patterns, and those that are leaving
+	devices     []*device         // of the interfaces, and those that are leaving
 	entryByName map[string]*entry // by the flow's name
 	freeIDs     []uint32
-	nextID      uint32 // the first that was never assigned
-	lastCookie  uint64 // odd, so no flow has 0
+	nextID      uint32 // the lowest ID that was never used
+	lastCookie  uint64 // odd, so that no cookie is 0
 	absent      error  // why no device was found yet; nil after the first
 	closed      bool
 }
 
-// entry is a flow that devices count, or have counted. The samples of its slots outlive its rules. Read finds it
-// without a lock, so its list of devices does not change: replaceDevice makes a new entry.
+// entry is a flow that devices count, or have counted: its samples can be read after its rules are gone, until another flow
+// gets the ID. Read uses it without a lock, so never change the list of devices. replaceDevice makes a new entry instead.
 type entry struct {
 	backend.Placed
 	id      uint32
@@ -71,9 +71,11 @@ type Options struct {
 	Host   Host // nil: the devices of libibverbs
 }
 
-// New opens the library and the devices of the interfaces. Devices that are missing are searched for; as
-// long as all are missing, Absent returns the reason. The error satisfies backend.ErrNoDevice where the host has no
-// library, as most hosts. It satisfies probe.ErrNotSupported also where devices exist that cannot count flows.
+// New opens the library and the devices of the interfaces, and searches for missing devices from then on. While all of them
+// are missing, Absent returns the reason.
+//
+// The error satisfies backend.ErrNoDevice on a host without the library, as most hosts are, and probe.ErrNotSupported on
+// such a host or if its devices cannot count flows.
 func New(ctx context.Context, o Options) (*Backend, error) {
 	if o.Host != nil {
 		return open(ctx, o, hostDevices{o.Host}, shm.Now)
@@ -136,7 +138,8 @@ func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
 	return backend.Patterns(list).CheckExist(b.ns)
 }
 
-// SetInterfaces implements backend.InterfaceSetter. Flows leave the devices of other interfaces at the next arrangement.
+// SetInterfaces implements backend.InterfaceSetter. It only changes the list: the engine sees the signal, and takes flows off
+// the devices of other interfaces when it arranges them next.
 func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	b.mu.Lock()
 	was := b.patterns
@@ -153,8 +156,8 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	return nil
 }
 
-// follow makes a device for each interface that exists. A device whose interface is gone leaves when no flow counts
-// on it. changed reports whether the devices are others than before.
+// follow makes a device for each interface of the configuration that exists now. Devices of other interfaces are marked as
+// leaving, and closeLeft closes them once no flow counts on them. changed reports whether there is any such change.
 func (b *Backend) follow() (changed bool, err error) {
 	b.mu.Lock()
 	patterns := b.patterns
@@ -164,14 +167,14 @@ func (b *Backend) follow() (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("listing the interfaces: %w", err)
 	}
-	for i, in := range list { // without the mode, which is about XDP
+	for i, in := range list { // drop the mode, which only matters to XDP
 		list[i] = dataplane.Interface{Name: in.Name, Direction: cmp.Or(in.Direction, dataplane.DirectionBoth)}
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || !slices.Equal(patterns, b.patterns) {
-		return false, nil // the call that has changed the patterns follows them
+		return false, nil // whoever has changed the patterns meanwhile calls follow, too
 	}
 	for _, d := range b.devices {
 		if !slices.Contains(list, d.counts) && !d.leaving {
@@ -189,7 +192,7 @@ func (b *Backend) follow() (changed bool, err error) {
 	return changed, nil
 }
 
-// newDevice returns the device of an interface, not open yet.
+// newDevice returns the device of an interface. It is not open yet.
 func (b *Backend) newDevice(in dataplane.Interface) *device {
 	return &device{
 		netdev: in.Name,
@@ -250,9 +253,9 @@ func (b *Backend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error 
 	return nil
 }
 
-// value returns the sum over the devices and their stand-ins. Its time is the time of the oldest sample of a device.
+// value returns the sum over the devices and their stand-ins, and the time of the oldest sample in it.
 func (f *entry) value() (sum backend.Pair, at int64) {
-	at = math.MaxInt64 // one device at least has a sample
+	at = math.MaxInt64 // stand-ins leave it as it is, but at least one device counts itself
 	for _, p := range f.devices {
 		v, t := p.value()
 		sum = backend.Add(sum, v)
@@ -284,7 +287,7 @@ func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	return x.source()
 }
 
-// source names the devices that count now.
+// source returns the devices that count the flow now.
 func (f *entry) source() dataplane.Source {
 	src := dataplane.Source{Backend: flow.RDMA}
 	for _, p := range f.devices {
@@ -295,8 +298,8 @@ func (f *entry) source() dataplane.Source {
 	return src
 }
 
-// basis returns the unit of bytes. The software device counts layer 2 without FCS. No public source says whether
-// real devices count VLAN tags and FCS.
+// basis returns the unit of bytes. The software device counts layer 2 without FCS. For real devices no public source says
+// whether VLAN tags and FCS are counted.
 func (f *entry) basis() string {
 	for _, p := range f.devices {
 		if p.dev.driver != "ibvtest" {
@@ -306,7 +309,7 @@ func (f *entry) basis() string {
 	return "l2"
 }
 
-// takes reports whether the packets of the flow do not reach the kernel.
+// takes reports whether hardware keeps packets of the flow from the kernel.
 func (f *entry) takes() bool {
 	for _, p := range f.devices {
 		if p.mode == dataplane.ModeDrop || p.mode == dataplane.ModeSteal || p.flow.Action == flow.Drop {
@@ -316,7 +319,7 @@ func (f *entry) takes() bool {
 	return false
 }
 
-// signal tells the receiver of Changed.
+// signal wakes the receiver of Changed. It never blocks, so it may be called under any lock.
 func (b *Backend) signal() {
 	select {
 	case b.changed <- struct{}{}:
@@ -330,9 +333,9 @@ func (b *Backend) Changed() <-chan struct{} { return b.changed }
 // RemoveStale implements backend.Backend. A dead process leaves nothing on a device.
 func (b *Backend) RemoveStale(context.Context) error { return nil }
 
-// Close ends the goroutines, then closes rules, pools and devices, in this order. It ignores keep, because rules and
-// slots end with the process. An object that slow firmware has not destroyed within CloseBound is left to the end of
-// the process.
+// Close ends the goroutines, then closes rules, pools and devices, in this order. It ignores keep, because rules and slots
+// end with the process. It waits for slow firmware up to CloseBound, and leaves the remaining objects to the end of the
+// process.
 func (b *Backend) Close(bool) error {
 	b.mu.Lock()
 	if b.closed {

@@ -44,7 +44,7 @@ func sampleOf(t *testing.T, b *Backend, id uint32) (backend.Pair, int64) {
 	return p[0], at[0]
 }
 
-// sampledAs waits for a value.
+// sampledAs waits until a slot is sampled with a value.
 func sampledAs(t *testing.T, b *Backend, id uint32, want backend.Pair) {
 	t.Helper()
 	var got backend.Pair
@@ -76,7 +76,7 @@ func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
 	sampledAs(t, b, in[1].ID, backend.Pair{Packets: 1, Bytes: 60})
 }
 
-// A slot of a bulk stands at the count of its earlier flow; the next flow begins at 0.
+// A slot of a bulk still has the count of its earlier flow, but the next flow must begin at 0.
 func TestCountersBeginAtTheirBaseline(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
@@ -137,7 +137,7 @@ func TestAllOrNoneIsInstalled(t *testing.T) {
 	mustInstall(t, b, placedUDP(t, "good", 1, 0))
 }
 
-func TestFits(t *testing.T) {
+func TestFitsRefusesFlowsThatWouldCountTwice(t *testing.T) {
 	h := newFakeHost("eth0")
 	h.shape.by, h.shape.dontTrap, h.shape.bulk = withVerbs, true, 1
 	b := openFake(t, h, "eth0", "eth1")
@@ -164,7 +164,7 @@ func TestFits(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	// Install does not rely on having been asked.
+	// Install refuses the flow too, even if nobody has asked Fits before.
 	mustInstall(t, b, on("a", "eth0", flow.Count))
 	_, err := b.Install(t.Context(), []backend.Placed{on("f", "eth0", flow.Count)})
 	if !errors.Is(err, probe.ErrNotSupported) {
@@ -210,7 +210,7 @@ func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	}
 }
 
-// onlySecond is a host whose first device cannot count: rxe beside the NIC's own, say.
+// onlySecond is a host whose first device cannot count, like rxe beside the device of the NIC.
 type onlySecond struct{ *fakeHost }
 
 func (h onlySecond) open(i portInfo) (nic, error) {
@@ -220,7 +220,7 @@ func (h onlySecond) open(i portInfo) (nic, error) {
 	return h.fakeHost.open(i)
 }
 
-func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
+func TestOfTwoDevicesTheOneThatCanCountIsOpened(t *testing.T) {
 	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
 	b, err := open(t.Context(), o, onlySecond{newFakeHost("eth0", "eth0")}, shm.Now)
 	if err != nil {
@@ -250,14 +250,14 @@ func TestCloseIsIdempotent(t *testing.T) {
 	}
 }
 
-// Firmware that does not return from a command delays only its own goroutine.
+// Close must end in time even if firmware never returns from a command.
 func TestCloseIsBounded(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	b.closeBound = 20 * time.Millisecond
 	mustInstall(t, b, placedUDP(t, "a", 1, 0))
 	n := h.nic(0)
-	n.mu.Lock() // every verb waits for it
+	n.mu.Lock() // from here on every verb blocks
 	err := b.Close(false)
 	n.mu.Unlock()
 	if err == nil || !strings.Contains(err.Error(), "not closed after") {

@@ -9,36 +9,39 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv"
 )
 
-// device is the RDMA device of one interface. Backend.mu guards all fields but the reader's own.
+// device is the RDMA device of one interface. Backend.mu guards its fields; reader has a lock of its own.
 type device struct {
 	name   string // "mlx5_0"
 	netdev string // "eth0"
 	driver string // of the kernel: "mlx5_core"
 
-	counts  dataplane.Interface
-	leaving bool // the interface is not counted on any more
+	counts  dataplane.Interface // the entry of netdev
+	leaving bool                // netdev is not counted on any more, and closeLeft will close the device
 
 	open      nic         // nil while no device is open
 	refused   *failure    // why an existing device was not opened; nil if none was tried
 	down      error       // why the device does not count now, or nil
-	elsewhere bool        // the last search found it at another interface
-	stuck     []io.Closer // objects that could not be closed: rules, and the bulks that they use
-	stuckOpen bool        // closing the device has not ended the stuck objects
+	elsewhere bool        // the last search found it at another interface; see isListed
+	stuck     []io.Closer // objects whose Close has failed: rules, then the bulks that they use
+	abandoned bool        // nobody can close some object any more, and the kernel may still have it
+	stuckOpen bool        // closing the device may not have ended an abandoned object; only its removal does
 
 	pools  []*slotPool
-	roomy  []*slotPool   // every pool that is not full, and some full ones
+	roomy  []*slotPool   // pools that may have a free slot; takeSlot drops the full ones
 	levels [2]levelTable // by flow.Direction
 
 	reader  *reader
-	stop    context.CancelFunc      // ends reader and events
-	running sync.WaitGroup          // reader and events
-	gaveUp  atomic.Pointer[failure] // set when slots could not be read
+	stop    context.CancelFunc      // ends the goroutines
+	running sync.WaitGroup          // reader.run and watchEvents
+	gaveUp  atomic.Pointer[failure] // the last pool that reader has given up, for the time of distrust
 
 	signal func() // Backend.signal
 	now    func() int64
@@ -52,17 +55,17 @@ type deviceFlow struct {
 	mode    dataplane.Mode
 	matches []ruleMatch
 	level   int         // of rules
-	rules   []io.Closer // one for each of matches, while it counts
+	rules   []io.Closer // one for each of matches, while the device counts
 
-	pool   *slotPool // nil: no slot yet, or none any more
+	pool   *slotPool // nil before prepare and after releaseSlot
 	slot   int       // in pool
 	sample slotSample
 
-	earlier backend.Pair // the count of earlier devices and stand-ins on this interface
-	standIn *standIn     // counts in the place of the device; nil: the device counts
+	earlier backend.Pair // counted on this interface by earlier devices and stand-ins
+	standIn *standIn     // counts in place of the lost device, or nil
 }
 
-// working returns nil if the device works, otherwise the reason.
+// working returns why the device does not count, or nil.
 func (d *device) working() error {
 	switch {
 	case d.down != nil:
@@ -75,7 +78,8 @@ func (d *device) working() error {
 	return nil
 }
 
-// usable returns nil if flows can be installed on the device, otherwise the reason.
+// usable returns why no flow can be installed on the device, or nil. Unlike working it also distrusts a device whose slots
+// could not be read a moment ago.
 func (d *device) usable() error {
 	if err := d.working(); err != nil {
 		return err
@@ -86,7 +90,7 @@ func (d *device) usable() error {
 	return nil
 }
 
-// prepare translates a flow to rules and takes a slot for them. Nothing counts yet.
+// prepare translates a flow to rules and takes a slot, or makes a new pool. The rules are not on the device yet.
 func (d *device) prepare(f *entry) (*deviceFlow, error) {
 	mode, matches, err := d.planRules(f.Flow)
 	if err != nil {
@@ -108,7 +112,7 @@ func (d *device) prepare(f *entry) (*deviceFlow, error) {
 	return p, nil
 }
 
-// takeSlot gives the flow a slot of an existing pool, if one has room. Full pools leave roomy on the way.
+// takeSlot gives the flow a slot of an existing pool, if one is free.
 func (d *device) takeSlot(p *deviceFlow) bool {
 	for at := 0; at < len(d.roomy); {
 		pool := d.roomy[at]
@@ -118,7 +122,7 @@ func (d *device) takeSlot(p *deviceFlow) bool {
 			return true
 		}
 		if !pool.full() {
-			at++ // it will have room: its free slots were not read again yet
+			at++ // it has free slots, but none was read again yet; see slotPool.take
 			continue
 		}
 		pool.roomy = false
@@ -127,7 +131,7 @@ func (d *device) takeSlot(p *deviceFlow) bool {
 	return false
 }
 
-// planRules returns the mode and the rules by which the device would count a flow, without a command to the device.
+// planRules returns the mode and the rules with which the device would count a flow. It sends no command to the device.
 func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	if err := d.usable(); err != nil {
 		return "", nil, err
@@ -141,7 +145,7 @@ func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 		return "", nil, err
 	}
 
-	// mlx5 puts a rule that takes the packets of a multicast address behind all others.
+	// mlx5 puts a rule that keeps the packets of a multicast address behind all other rules.
 	multicast := f.Match.Eth != nil && f.Match.Eth.Dst.Addr[0]&1 != 0
 	if multicast && mode != dataplane.ModeDontTrap && mode != dataplane.ModeDevX {
 		return "", nil, refusal("a multicast address", "in mode "+string(mode)+" NICs put the rule behind all others, whatever its priority", useXDP)
@@ -149,14 +153,14 @@ func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	return mode, matches, nil
 }
 
-// fits returns nil if the device can count f although the flows in above win over it, otherwise the reason.
+// fits returns why the device cannot count f below the flows in above, or nil.
 func (d *device) fits(f flow.Flow, above []backend.Placed) error {
 	if _, _, err := d.planRules(f); err != nil {
 		return err
 	}
 	for _, a := range above {
 		if a.Interface != "" && a.Interface != d.netdev {
-			continue // it has no packets on this interface
+			continue // it matches no packets of this interface
 		}
 		mode, err := d.open.mode(a.Direction, a.Action)
 		if err == nil && mode == dataplane.ModeDontTrap {
@@ -166,7 +170,7 @@ func (d *device) fits(f flow.Flow, above []backend.Placed) error {
 	return nil
 }
 
-// startRules makes the rules of a flow count, after the flows that it wins over have moved to later levels.
+// startRules adds the rules of a flow to the device. First it moves flows that lose against it out of the way.
 func (d *device) startRules(p *deviceFlow) error {
 	pushes, err := d.levels[p.flow.Direction].assign(p)
 	if err != nil {
@@ -181,8 +185,8 @@ func (d *device) startRules(p *deviceFlow) error {
 	return err
 }
 
-// changeLevel moves the rules of a flow to another level. It makes the new rules before it removes the old ones.
-// Both count in one slot, and the first match ends the search, so no packet is missed or counted twice.
+// changeLevel moves the rules of a flow to another level. It adds the new rules before it removes the old ones. Both count in
+// the same slot, and the first match ends the search, so each packet counts exactly once meanwhile.
 func (p *deviceFlow) changeLevel(level int) error {
 	if p.mode == dataplane.ModeDontTrap {
 		return p.changeLevelWithGap(level)
@@ -197,10 +201,10 @@ func (p *deviceFlow) changeLevel(level int) error {
 	return p.dev.removeRules(p, old)
 }
 
-// changeLevelWithGap is changeLevel in mode dont-trap, where a packet goes on behind the first match: old and new
-// rules would both count it. So it removes the old rules first, and packets may be missed in between.
+// changeLevelWithGap is changeLevel in mode dont-trap. There a packet goes on to the next rule after a match, so old and new
+// rules would both count it. We have to remove the old rules first, and miss packets in between.
 func (p *deviceFlow) changeLevelWithGap(level int) error {
-	p.sample.resets.Add(1) // a discontinuity
+	p.sample.resets.Add(1) // the engine declares a discontinuity
 	p.dev.signal()
 
 	old := p.rules
@@ -216,7 +220,8 @@ func (p *deviceFlow) changeLevelWithGap(level int) error {
 		return nil
 	}
 
-	// Put the old rules back. If that fails, all flows leave the device until it is opened again.
+	// Put the old rules back. If that fails too, treat the device like one with a stuck rule: all flows leave it, and it is
+	// opened again.
 	var backErr error
 	p.rules, backErr = p.addRules(p.level)
 	if backErr != nil {
@@ -229,7 +234,7 @@ func (p *deviceFlow) notMoved(level int, err error) error {
 	return fmt.Errorf("moving flow %q to priority %d: %w", p.flow.Name, level, err)
 }
 
-// addRules makes the rules of a flow at a level: all of them, or none and an error.
+// addRules adds the rules of a flow at a level: all of them, or none and returns an error.
 func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
 	for _, m := range p.matches {
 		r, err := p.dev.open.addRule(rule{
@@ -248,7 +253,7 @@ func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
 	return rules, nil
 }
 
-// endRules removes the rules of a flow. A device that is gone has lost them already.
+// endRules removes the rules of a flow from the device and from its levels.
 func (d *device) endRules(p *deviceFlow) error {
 	d.levels[p.flow.Direction].remove(p)
 	rules := p.rules
@@ -256,8 +261,8 @@ func (d *device) endRules(p *deviceFlow) error {
 	return d.removeRules(p, rules)
 }
 
-// removeRules closes rules of a flow. A rule that a working device does not destroy hides the rules below it, so the
-// device counts nothing until it is destroyed.
+// removeRules closes rules of a flow. A dead device has lost them already, so errors do not matter there. But a rule stuck in
+// a working device hides the rules below it, so we call the device down until the rule is gone.
 func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 	var errs []error
 	for _, r := range rules {
@@ -266,6 +271,7 @@ func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 			continue
 		}
 		d.stuck = append(d.stuck, r)
+		d.abandoned = d.abandoned || abandons(err)
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
@@ -276,7 +282,7 @@ func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 	return err
 }
 
-// releaseSlot frees the flow's slot. A pool with one slot is closed.
+// releaseSlot frees the flow's slot, and closes a pool that becomes empty.
 func (d *device) releaseSlot(p *deviceFlow) {
 	pool := p.pool
 	if pool == nil {
@@ -286,7 +292,7 @@ func (d *device) releaseSlot(p *deviceFlow) {
 	pool.free(p.slot, d.now())
 	d.noteRoom(pool)
 
-	// The last pool of a device that reads in bulk stays for the next flow.
+	// Keep the last bulk of a device for its next flow: making one takes firmware commands.
 	keep := pool.slots() > 1 && len(d.pools) == 1 && !d.unfit()
 	if !pool.empty() || keep {
 		return
@@ -294,7 +300,7 @@ func (d *device) releaseSlot(p *deviceFlow) {
 	d.closePool(pool)
 }
 
-// noteRoom adds a pool that is not full to roomy.
+// noteRoom adds a pool to roomy, once.
 func (d *device) noteRoom(pool *slotPool) {
 	if !pool.roomy {
 		pool.roomy = true
@@ -302,36 +308,72 @@ func (d *device) noteRoom(pool *slotPool) {
 	}
 }
 
-// closePool gives the hardware counters of an empty pool back.
+// closePool ends the reading of an empty pool and frees its hardware counters.
 func (d *device) closePool(pool *slotPool) {
 	same := func(o *slotPool) bool { return o == pool }
 	d.reader.remove(pool)
 	d.roomy = slices.DeleteFunc(d.roomy, same)
 	d.pools = slices.DeleteFunc(d.pools, same)
 
-	pool.mu.Lock() // waits for a command
+	pool.mu.Lock() // waits for a running command
 	defer pool.mu.Unlock()
-	if err := pool.Close(); err != nil && !d.dead() {
+	err := pool.Close()
+	if err == nil {
+		return
+	}
+	d.stuck = append(d.stuck, pool.bulk) // after the rule that uses it
+	d.abandoned = d.abandoned || abandons(err)
+	if !d.dead() {
 		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
-		d.stuck = append(d.stuck, pool.bulk) // after the rule that uses it
 	}
 }
 
-// freeStuck tries again to close the stuck objects, in their order.
+// close closes the remaining objects of the device, then the device. Its goroutines must have ended.
+func (d *device) close() error {
+	if d.open == nil {
+		return nil
+	}
+
+	errs := []error{d.freeStuck()}
+	for i := range d.levels {
+		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
+	}
+	for _, b := range d.pools {
+		errs = append(errs, b.Close())
+	}
+	err := d.open.Close()
+	if d.dead() {
+		return nil // every call fails on a dead device, whose objects the kernel has freed
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// freeStuck tries again to close the stuck objects: rules come before the bulks that they use.
 func (d *device) freeStuck() error {
 	var errs []error
 	d.stuck = slices.DeleteFunc(d.stuck, func(c io.Closer) bool {
 		err := c.Close()
+		d.abandoned = d.abandoned || abandons(err)
 		errs = append(errs, err)
 		return err == nil
 	})
 	return errors.Join(errs...)
 }
 
-// dead reports whether no verb of the device works any more.
+// abandons reports whether a Close with this error cannot be called again. Package ibv treats an object as closed after any
+// error but EBUSY, whether or not the kernel still has it.
+func abandons(err error) bool {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return slices.ContainsFunc(joined.Unwrap(), abandons)
+	}
+	return err != nil && !errors.Is(err, ibv.ErrBusy) && !errors.Is(err, syscall.EBUSY)
+}
+
+// dead reports whether the device is gone for good: no verb works any more.
 func (d *device) dead() bool { return errors.Is(d.down, backend.ErrDeviceLost) }
 
-// unfit reports whether the device has to be closed and opened again.
+// unfit reports whether the device can only count again after it was closed and opened.
 func (d *device) unfit() bool { return d.dead() || errors.Is(d.down, errRuleStuck) }
 
 func closeAll(rules []io.Closer) error {

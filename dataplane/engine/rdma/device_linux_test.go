@@ -14,13 +14,13 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that
-// fails stays in the list, and cannot be opened.
-func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
+// The device goes away while it counts. After a removal it is not listed any more; after a failure it is listed, but cannot be
+// opened.
+func TestTheSoftwareDeviceCountsAgainAfterItsReturn(t *testing.T) {
 	for _, c := range []struct {
 		how     string
 		away    func(*ibvtest.Control, string) error
-		sought  string // the verb that looks for it in vain
+		sought  string // the verb that searches for it in vain
 		without []string
 	}{
 		{"removed", (*ibvtest.Control).Remove, "ibv_get_device_list", nil},
@@ -86,13 +86,11 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestEveryVerbFailsInTurn: the error names the verb that the library refuses, and every
-// object that was made until then is destroyed.
-func TestEveryVerbFailsInTurn(t *testing.T) {
+// The library refuses one verb in each case. The error must name it, and Close must find no object that was left behind.
+func TestARefusedVerbIsNamedAndLeavesNoObject(t *testing.T) {
 	for _, c := range []struct {
 		verb    string
 		without []string
-		reason  string // when it is not the verb's name
 	}{
 		{verb: "ibv_get_device_list"},
 		{verb: "ibv_open_device"},
@@ -128,8 +126,8 @@ func TestEveryVerbFailsInTurn(t *testing.T) {
 	}
 }
 
-// A device without DevX's commands is counted on by verbs.
-func TestDevXThatFailsIsNotUsed(t *testing.T) {
+// The device has DevX, but refuses one of its commands. It is not lost: verbs count on it.
+func TestADeviceWhoseDevXFailsCountsByVerbs(t *testing.T) {
 	s := newSoftware(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
 	in := mustInstall(t, s.open(t), backend.Placed{Flow: soft.Streams(t)[0].Flow})
@@ -138,7 +136,7 @@ func TestDevXThatFailsIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestStealingIsAskedFor(t *testing.T) {
+func TestADeviceStealsOnlyIfTheConfigurationAllowsIt(t *testing.T) {
 	s := newSoftware(t)
 	s.Env.Without = []string{"devx", "dont_trap"}
 	b := s.open(t)
@@ -148,7 +146,7 @@ func TestStealingIsAskedFor(t *testing.T) {
 	}
 	f.Direction = flow.Egress
 	if err := b.Fits(f.Flow, nil, nil); err != nil {
-		t.Errorf("what is sent is stolen from nobody: %v", err)
+		t.Errorf("counting sent packets steals them from nobody: %v", err)
 	}
 	f.Direction, f.Action = flow.Ingress, flow.Drop
 	if in := mustInstall(t, b, f); in[0].Source.Modes() != "drop" || !in[0].Takes {
@@ -175,11 +173,11 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 	}
 }
 
-// A rule that stays in the device takes the packets of those below it: the device counts
-// nothing until the rule is out, and then all of it again.
-func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
+// A rule that stays in the device hides those below it. So the device counts nothing until the rule is out, and then counts
+// again.
+func TestTheSoftwareDeviceCountsAgainOnceAStuckRuleIsOut(t *testing.T) {
 	s := newSoftware(t)
-	// Opening the device tries the first one; then each of two flows fails once.
+	// The first call belongs to the trial when the device is opened. The next two fail: one for each of two flows.
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
 	b := s.open(t)
 	streams := soft.Streams(t)[:1]

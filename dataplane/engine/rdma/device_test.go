@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-func TestADeviceGoesAndComesBack(t *testing.T) {
+func TestALostDeviceIsOpenedAgainWhenItIsBack(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
@@ -20,7 +20,7 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 		t.Fatalf("gone: %v", gone)
 	}
 	dead := h.nic(0)
-	dead.mu.Lock() // no read fails before the event is there: too many of them are an end of another kind
+	dead.mu.Lock() // send the event before any read can fail, because failing reads are a loss of another kind
 	dead.fail = syscall.EIO
 	dead.events <- nicFatal
 	dead.mu.Unlock()
@@ -53,7 +53,7 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	mustInstall(t, b, f)
 }
 
-// A slave leaves its bond: one search finds its device at the bond, and the next one at the slave.
+// While a slave leaves its bond, a search may find the device at the bond once. Only a device that stays there is gone.
 func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	h := newFakeHost("v1")
 	b := openFake(t, h, "v1")
@@ -77,7 +77,7 @@ func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	}
 }
 
-// A driver that sends no event has its device taken off the list.
+// Some drivers send no event when a device is removed, so being off the list must be enough.
 func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
@@ -102,7 +102,7 @@ func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	lab.Eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 }
 
-func TestAPortGoesDownAndUp(t *testing.T) {
+func TestAPortThatIsDownLosesItsFlowsUntilItIsUp(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
@@ -121,7 +121,7 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
-	// The device works, so its slot is read once more.
+	// The device still works, so Remove can read the slot once more.
 	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
@@ -172,9 +172,8 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 	}
 }
 
-// A rule that stays in a living device would win over those below it: nothing is counted
-// there until it is out.
-func TestARuleThatIsStuck(t *testing.T) {
+// A stuck rule in a working device wins over those below it, so nothing is counted there until it is out.
+func TestAStuckRuleKeepsFlowsOffTheDeviceUntilItIsOut(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	top, low := placedUDP(t, "top", 1, 0), placedUDP(t, "low", 2, 1)
@@ -209,7 +208,135 @@ func TestARuleThatIsStuck(t *testing.T) {
 	mustInstall(t, b, low)
 }
 
-// A device that goes takes the flows that are counted on it: the flows of another interface stay.
+// stickRule leaves a rule of a removed flow in the only device of h, and returns the flow that still counts there.
+func stickRule(t *testing.T, h *fakeHost, b *Backend) (low backend.Placed) {
+	t.Helper()
+	top, low := placedUDP(t, "top", 1, 0), placedUDP(t, "low", 2, 1)
+	mustInstall(t, b, top, low)
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = syscall.EBUSY
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{top}); err != nil {
+		t.Fatal(err)
+	}
+	return low
+}
+
+// A device whose Close finds something busy is still open. The next search closes it, and the device counts again.
+func TestADeviceThatWasBusyAtItsCloseIsOpenedAgain(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	low := stickRule(t, h, b)
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = nil
+	n.failEnd = syscall.EBUSY
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	b.stop() // only the test searches from here on
+	b.running.Wait()
+	b.searchOnce()
+	if err := b.Fits(low.Flow, nil, nil); !errors.Is(err, errRuleStuck) {
+		t.Errorf("fits: %v, want that the device is not closed yet", err)
+	}
+
+	n.mu.Lock()
+	n.failEnd = nil
+	n.mu.Unlock()
+	b.searchOnce()
+	if err := b.Fits(low.Flow, nil, nil); err != nil {
+		t.Errorf("the device is closed and opened again, and the flow does not fit: %v", err)
+	}
+}
+
+// After any other error nobody can close the device again, and the kernel may still have the rule. It has none once the device
+// was removed.
+func TestADeviceThatCouldNotBeClosedIsOpenedOnceItWasRemoved(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	low := stickRule(t, h, b)
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = nil
+	n.failEnd = syscall.EIO
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	b.stop() // only the test searches from here on
+	b.running.Wait()
+	for range 3 {
+		b.searchOnce()
+	}
+	if err := b.Fits(low.Flow, nil, nil); !errors.Is(err, errRuleStuck) {
+		t.Errorf("fits: %v, want that a rule may be stuck", err)
+	}
+
+	h.mu.Lock()
+	list := h.list
+	h.list = nil
+	h.mu.Unlock()
+	b.searchOnce()
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" {
+		t.Errorf("conditions %+v, want that the device is lost", c)
+	}
+	h.mu.Lock()
+	h.list = list
+	h.mu.Unlock()
+	b.searchOnce()
+	if err := b.Fits(low.Flow, nil, nil); err != nil {
+		t.Errorf("the device is new, and the flow does not fit: %v", err)
+	}
+}
+
+// A device with a stuck rule can fail as any other, and then it is lost.
+func TestADeviceWithAStuckRuleIsLostWhenItFails(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	low := stickRule(t, h, b)
+	<-b.Changed()
+	h.nic(0).events <- nicPortUp
+	h.nic(0).events <- nicFatal
+	lab.Eventually(t, "the device is lost", func() bool { return errors.Is(b.Gone()["low"], backend.ErrDeviceLost) })
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = nil
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The device of an interface that is not counted on any more is closed once its stuck rule is out.
+func TestADeviceThatLeavesWithAStuckRuleIsClosed(t *testing.T) {
+	h := newFakeHost("eth0", "eth1")
+	b := openFake(t, h, "eth0")
+	low := stickRule(t, h, b)
+	n := h.nic(0)
+	if err := b.SetInterfaces(named([]string{"eth1"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	b.stop() // only the test searches from here on
+	b.running.Wait()
+	b.searchOnce()
+	n.mu.Lock()
+	n.failClose = nil
+	n.mu.Unlock()
+	b.searchOnce()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.isClosed || len(n.rules) > 0 {
+		t.Errorf("the device is closed: %v, with %d rules", n.isClosed, len(n.rules))
+	}
+}
+
+// Flows that count on a lost device are gone. Flows of the other interface count on.
 func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
 	h := newFakeHost("eth0", "eth1")
 	b := openFake(t, h, "eth0", "eth1")

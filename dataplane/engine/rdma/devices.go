@@ -21,6 +21,7 @@ import (
 type hardware interface {
 	// devices lists the ports that have a network interface.
 	devices() ([]portInfo, error)
+	// open opens a device for counting. The caller must close it before hardware.
 	open(portInfo) (nic, error)
 	Close() error
 }
@@ -31,13 +32,13 @@ type portInfo struct {
 	port   uint8
 	netdev string
 	driver string // of the kernel
-	shared bool   // another port of the device has a network interface
-	// slaves of the bond netdev, whose packets the device counts all; nil: netdev is no such bond.
+	shared bool   // another port of the device has a network interface, too
+	// slaves are those of netdev if it is a bond whose packets the device counts all together (RoCE LAG).
 	slaves  []string
-	refused error // why the port is not counted on; nil: it is
+	refused error // why we must not count on the port, or nil
 }
 
-// openDevices opens the devices of the interfaces. It returns an error if it opened none.
+// openDevices opens the devices of the interfaces. It returns an error if it could open none of them.
 func (b *Backend) openDevices() error {
 	infos, err := b.listPorts()
 	if errors.Is(err, probe.ErrNotSupported) {
@@ -70,12 +71,21 @@ func (b *Backend) openDevices() error {
 	return backend.NoDevice(b.absentReason(infos))
 }
 
-// names lists the names and patterns of the interfaces.
+// names lists the configured names and patterns, for errors.
 func (b *Backend) names() (names []string) {
 	for _, i := range b.opts.Interfaces {
 		names = append(names, i.Name)
 	}
 	return names
+}
+
+// join writes names as a list: "swnic0,swnic1".
+func join[T ~string](words []T) string {
+	s := make([]string, len(words))
+	for i, w := range words {
+		s[i] = string(w)
+	}
+	return strings.Join(s, ",")
 }
 
 // absentReason returns why no device belongs to the interfaces.
@@ -91,7 +101,7 @@ func (b *Backend) absentReason(infos []portInfo) error {
 		Fix:     "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
 	}
 
-	// A bond, or an interface that does not exist, is a better reason. An error of Do leaves the reason as it is.
+	// If the interface is a bond or does not exist, say so instead. We can ignore an error of Do: the general reason is true, too.
 	_ = b.ns.Do(func() error {
 		for _, name := range b.names() {
 			if (dataplane.Interface{Name: name}).IsPattern() {
@@ -110,8 +120,8 @@ func (b *Backend) absentReason(infos []portInfo) error {
 	return e
 }
 
-// listPorts lists the ports of all devices that are visible in the network namespace of the interfaces. A kernel
-// without RDMA has no list.
+// listPorts lists the ports of the devices in the network namespace of the interfaces. A kernel without RDMA returns an
+// error.
 func (b *Backend) listPorts() (infos []portInfo, err error) {
 	err = b.ns.Do(func() error {
 		infos, err = b.hw.devices()
@@ -120,8 +130,8 @@ func (b *Backend) listPorts() (infos []portInfo, err error) {
 	return infos, err
 }
 
-// openDevice opens the device of an interface and starts its goroutines. Of several devices of one interface (a
-// software device beside the device of the NIC) it takes the first that can count.
+// openDevice opens the device of an interface and starts its goroutines. An interface can have several devices, for example a
+// software device beside that of the NIC. openDevice takes the first one able to count.
 func (b *Backend) openDevice(d *device, infos []portInfo) error {
 	var errs []error
 	for _, info := range infos {
@@ -156,7 +166,7 @@ func (b *Backend) openDevice(d *device, infos []portInfo) error {
 	return err
 }
 
-// startDevice makes n the open device of d and starts its goroutines.
+// startDevice makes n the open device of d and starts the goroutines. It clears what d remembers of an earlier device.
 func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	onGivenUp := func(err error) {
 		d.gaveUp.Store(&failure{err: err, at: b.now()})
@@ -172,9 +182,11 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	d.open = n
 	d.down = nil
 	d.refused = nil
+	d.abandoned = false
+	d.stuckOpen = false
 	d.reader = r
 	d.stop = stop
-	d.gaveUp.Store(nil) // the reader of the lost device, whose reads failed, has ended
+	d.gaveUp.Store(nil) // reads of the lost device have failed, which says nothing about this one
 	b.absent = nil
 	b.mu.Unlock()
 
@@ -182,7 +194,7 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	d.running.Go(func() { b.watchEvents(ctx, d, n) })
 }
 
-// watchEvents handles the events of a device, until the device is lost or ctx ends.
+// watchEvents handles the events of a device until the device is lost or ctx ends.
 func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 	for {
 		ev, err := n.nextEvent(ctx)
@@ -190,7 +202,7 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 			return
 		}
 		if err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
-			// Try again: searchDevices notices the end of the device, too.
+			// Try again after a pause. If the device is lost, searchDevices notices it without an event, too.
 			b.log.Warn("waiting for events of an RDMA device", "device", d.name, "err", err)
 			select {
 			case <-ctx.Done():
@@ -207,13 +219,16 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 	}
 }
 
-// noteEvent notes what an event says of a device. It reports whether more events of the device may come.
+// noteEvent notes what an event says about a device. It reports whether to wait for more events.
 func (b *Backend) noteEvent(d *device, ev nicEvent) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if d.unfit() { // the device was lost during the wait
+	switch {
+	case d.dead(): // searchDevices was faster
 		return false
+	case d.unfit() && ev != nicFatal: // a port event does not free a stuck rule
+		return true
 	}
 	switch ev {
 	case nicFatal:
@@ -232,9 +247,11 @@ func (b *Backend) noteEvent(d *device, ev nicEvent) (more bool) {
 	return !dead
 }
 
-// searchDevices opens lost devices that are back, and devices that were missing at the start (a driver that is
-// loaded later, a VF that is attached). It also checks that open devices are still listed: a driver that cannot
-// release a removed device (rxe) sends no event, and the removal waits until the context is closed.
+// searchDevices opens devices when they appear: lost ones after their return, and missing ones, for example because the
+// driver was loaded or the VF was attached later.
+//
+// It also checks whether open devices are still listed. Some drivers, such as rxe, send no event when a device is removed, and the
+// removal waits until we close the device.
 func (b *Backend) searchDevices() {
 	tick := time.NewTicker(backend.ReturnPeriod)
 	defer tick.Stop()
@@ -244,7 +261,7 @@ func (b *Backend) searchDevices() {
 			return
 		case <-tick.C:
 		}
-		// Each tick looks for a lost device, as its flows wait for it; the rest has time.
+		// Flows wait for a lost device, so look for it at each tick. Everything else has time.
 		if n%backend.CalmTicks == 0 || b.anyUnfit() {
 			b.searchOnce()
 		}
@@ -275,7 +292,7 @@ func (b *Backend) searchOnce() {
 	}
 }
 
-// closeLeft closes the devices of interfaces that are not counted on any more and that no flow counts on.
+// closeLeft closes the leaving devices, once no flow counts on them.
 func (b *Backend) closeLeft() {
 	b.mu.Lock()
 	var left []*device
@@ -291,8 +308,15 @@ func (b *Backend) closeLeft() {
 	for _, d := range left {
 		d.stop()
 		d.running.Wait()
-		if err := d.close(); err != nil {
-			b.log.Debug("closing the device of an interface that is not counted on", "device", d.name, "interface", d.netdev, "err", err)
+		err := d.close()
+		if err == nil {
+			continue
+		}
+		b.log.Debug("closing the device of an interface that is not counted on", "device", d.name, "interface", d.netdev, "err", err)
+		if !abandons(err) { // the next search tries again
+			b.mu.Lock()
+			b.devices = append(b.devices, d)
+			b.mu.Unlock()
 		}
 	}
 }
@@ -304,8 +328,8 @@ func (b *Backend) anyUnfit() bool {
 	return slices.ContainsFunc(b.devices, (*device).unfit)
 }
 
-// checkDevices returns the lost devices without objects, and the listed devices that were never open. A device that
-// was refused waits for distrust, because opening one tries rules and counters.
+// checkDevices notes which open devices are gone. It returns the devices to open: empty are lost devices without flows or
+// pools, late are listed ones, but never open before.
 func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -326,8 +350,8 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	return empty, late
 }
 
-// checkUnopened reports whether a device that was never open is listed, and not to be left alone for a while. The
-// reason against a device that is gone goes with it.
+// checkUnopened reports whether to open a device that was never open. After a refusal it waits for distrust, because opening a
+// device tries out rules and counters. When the device goes away, the refusal goes with it: the next one may do better.
 func (b *Backend) checkUnopened(d *device, infos []portInfo) bool {
 	listed := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev })
 	if !listed {
@@ -340,14 +364,15 @@ func (b *Backend) checkUnopened(d *device, infos []portInfo) bool {
 	return d.refused == nil || b.now()-d.refused.at > int64(distrust)
 }
 
-// checkOpened ends the distrust of a device after its time, and notices that it is not listed any more.
+// checkOpened ends the distrust of a device after a while, and notes the loss of a device that is not listed any more.
 func (b *Backend) checkOpened(d *device, infos []portInfo) {
 	if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
 		d.gaveUp.Store(nil)
 		b.signal()
 	}
-	if d.open != nil && !d.unfit() && !d.isListed(infos) {
+	if d.open != nil && !d.dead() && !d.isListed(infos) {
 		d.down = backend.ErrDeviceLost
+		d.stuckOpen = false // the removal of a device ends its rules
 		d.stop()
 		b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 		b.signal()
@@ -359,8 +384,8 @@ func (d *device) countsFlows() bool { return d.levels[0].flows.Len()+d.levels[1]
 
 // isListed reports whether an open device is still there.
 //
-// While a slave joins or leaves a bond, the kernel's GID table and the files of the bond disagree for a moment on the device's
-// interface. So a device that is listed at another interface only counts as gone when the next search finds it there, too.
+// While a slave joins or leaves a bond, the GID table and the files of the bond disagree for a moment about the interface of
+// the device. So a device at another interface is only gone if two searches in a row find it there.
 func (d *device) isListed(infos []portInfo) bool {
 	elsewhere := false
 	for _, i := range infos {
@@ -378,7 +403,7 @@ func (d *device) isListed(infos []portInfo) bool {
 	return first
 }
 
-// openLate opens a device that was missing at the start. It signals success, and a reason for failure that is new.
+// openLate opens a device that was missing at the start. It signals unless it fails for the same reason as the last time.
 func (b *Backend) openLate(d *device, infos []portInfo) {
 	b.mu.Lock()
 	was := d.refused
@@ -395,7 +420,7 @@ func (b *Backend) openLate(d *device, infos []portInfo) {
 	b.signal()
 }
 
-// reopen closes a device that was lost and opens it again, if it is back.
+// reopen closes a lost device, and opens it again if it is back.
 func (b *Backend) reopen(d *device, infos []portInfo) {
 	d.stop()
 	d.running.Wait()
@@ -411,19 +436,27 @@ func (b *Backend) reopen(d *device, infos []portInfo) {
 	b.signal()
 }
 
-// closeLost closes a device that was lost, and reports whether it can be opened again. While a stuck rule may exist,
-// the device counts nothing below it, so it stays closed. Closing the device ends the rule at the latest, unless that
-// fails, too.
+// closeLost closes a lost device and reports whether it can be opened again. Each search calls it until it can.
+//
+// A stuck rule hides the rules below it, so we never open a device with one. Closing the device ends the
+// rule at the latest. If the device is busy, the next search closes it. If something was abandoned, nobody can close the
+// device any more, and we wait for its removal.
 func (b *Backend) closeLost(d *device) bool {
+	if d.stuckOpen {
+		return false
+	}
 	if err := d.freeStuck(); err != nil && !d.dead() {
 		return false
 	}
 	d.stuck = nil
-	if err := d.open.Close(); err != nil {
-		b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
-		d.stuckOpen = d.stuckOpen || !d.dead()
+
+	err := d.open.Close()
+	if err != nil {
+		b.log.Debug("closing a lost device", "device", d.name, "err", err)
 	}
-	if d.stuckOpen {
+	if err != nil && !d.dead() {
+		d.abandoned = d.abandoned || abandons(err)
+		d.stuckOpen = d.abandoned
 		return false
 	}
 

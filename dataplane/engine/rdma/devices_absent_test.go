@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// changes waits for the signal.
+// changes waits for a signal of Changed.
 func changes(t *testing.T, b *Backend) {
 	t.Helper()
 	select {
@@ -34,7 +34,7 @@ func (h *fakeHost) plug(name, netdev string) {
 	h.list = append(h.list, portInfo{name: name, port: 1, netdev: netdev, driver: "ibvtest"})
 }
 
-// A device that was never there is found as one that returns is.
+// A host may load the driver after the start. The device is opened then, as a lost one that returns.
 func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 	h := newFakeHost()
 	b := openFake(t, h, "eth0")
@@ -58,8 +58,8 @@ func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
 }
 
-// The same beside a device that was there: a flow of both has to wait for the second.
-func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
+// A flow on both interfaces must not count on one of them alone.
+func TestAFlowOfTwoDevicesWaitsForTheSecond(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0", "eth1")
 	if err := b.Absent(); err != nil {
@@ -76,7 +76,7 @@ func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
 	}
 }
 
-// reluctant is a host whose devices are refused while no is not nil.
+// reluctant is a host whose devices cannot be opened while no is set.
 type reluctant struct {
 	*fakeHost
 	mu sync.Mutex
@@ -98,9 +98,9 @@ func (h *reluctant) open(i portInfo) (nic, error) {
 	return h.fakeHost.open(i)
 }
 
-// Opening tries a device out, so one that is refused is tried once in a while, and again when
-// it has been away; the reason is there all the time.
-func TestADeviceThatComesAndIsRefused(t *testing.T) {
+// Opening a device tries rules out, so a refused device is only tried once in a while, and when it was away meanwhile. Absent and
+// Fits give the reason all the time.
+func TestARefusedDeviceIsTriedAgainAfterAWhileOrItsReturn(t *testing.T) {
 	h := &reluctant{fakeHost: newFakeHost(), no: syscall.EACCES}
 	clock := int64(1)
 	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
@@ -139,7 +139,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	}
 	clock -= int64(distrust)
 	select {
-	case <-b.Changed(): // of before
+	case <-b.Changed(): // an old signal
 	default:
 	}
 	if tried(nil) != 0 {
@@ -161,9 +161,9 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	}
 }
 
-// Flows leave the devices when the interfaces change, and return to the devices of the interfaces of now. The device of an
-// interface that is not counted on any more is closed.
-func TestInterfacesChange(t *testing.T) {
+// When the interfaces change, flows leave their devices and fit those of the new interfaces. Devices that nobody needs any more
+// are closed.
+func TestFlowsFollowTheInterfaces(t *testing.T) {
 	h := newFakeHost("eth0", "eth1")
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
@@ -211,7 +211,7 @@ func TestInterfacesChange(t *testing.T) {
 	})
 }
 
-// TestADeviceThatIsBackIsTrusted: the reads that failed while a device was away are no reason to wait when it is back.
+// Reads fail while a device is away. That is no reason to distrust it once it is back.
 func TestADeviceThatIsBackIsTrusted(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")

@@ -12,11 +12,11 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// bulkCounters is how many counters one command reads: the smallest bulk of mlx5.
+// bulkCounters is the smallest bulk of mlx5: the number of counters read by one command.
 const bulkCounters = 128
 
-// devxNIC counts with mlx5dv_create_flow and DEFAULT_MISS. It needs no queue pair and takes no packets. The first
-// match ends the search, and one command reads a bulk.
+// devxNIC counts with mlx5dv_create_flow. Its rules end in DEFAULT_MISS, so packets go on to the kernel and no queue pair is
+// needed. The first match ends the search, and one command reads a whole bulk.
 type devxNIC struct {
 	ctx  *ibv.Context
 	port uint8
@@ -27,13 +27,13 @@ type devxNIC struct {
 	matchers map[ibv.MatcherAttr]*devxMatcher
 }
 
-// devxMatcher is a mask and a priority. It exists as long as a rule uses it.
+// devxMatcher is a mask and a priority, shared by rules. The last rule destroys it.
 type devxMatcher struct {
 	m     *ibv.Matcher
 	rules int
 }
 
-// openDevXNIC opens the device for DevX and tries one rule.
+// openDevXNIC opens the device for DevX and tries a rule out. On error, ctx is still the caller's.
 func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	dx, err := ctx.DevX()
 	if err != nil {
@@ -61,7 +61,7 @@ func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	return n, nil
 }
 
-// tryDevX returns nil if the device can count with DevX.
+// tryDevX returns why the device cannot count with DevX, or nil.
 func tryDevX(ctx *ibv.Context) error {
 	n, err := openDevXNIC(ctx, 1)
 	if err != nil {
@@ -70,7 +70,7 @@ func tryDevX(ctx *ibv.Context) error {
 	return n.dx.Close()
 }
 
-// try makes a rule that counts no packet in the last slot of a bulk, reads the bulk, and removes both.
+// try adds a rule without packets for the last slot of a bulk, reads the bulk, and removes both.
 func (n *devxNIC) try() (err error) {
 	b, err := n.newBulk()
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *devxNIC) steeringAPI() steeringAPI {
 	return withDevX
 }
 
-// mode implements nic. DevX counts both directions and both actions in one mode.
+// mode implements nic. One mode serves both directions and both actions.
 func (n *devxNIC) mode(flow.Direction, flow.Action) (dataplane.Mode, error) {
 	return dataplane.ModeDevX, nil
 }
@@ -112,7 +112,7 @@ func (n *devxNIC) newBulk() (bulk, error) {
 }
 
 func (b *devxBulk) slots() int         { return len(b.raw) }
-func (b *devxBulk) startsAtZero() bool { return false } // a slot stands at the count of its last flow
+func (b *devxBulk) startsAtZero() bool { return false } // a slot still has the count of its last flow
 func (b *devxBulk) Close() error       { return b.c.Close() }
 
 func (b *devxBulk) query(dst []backend.Pair) error {
@@ -148,7 +148,7 @@ func (n *devxNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
 	return &devxRule{nic: n, flow: f, attr: attr}, nil
 }
 
-// acquireMatcher returns the matcher of a mask and a priority for one more rule.
+// acquireMatcher returns the matcher of a mask and a priority. Each call needs a releaseMatcher.
 func (n *devxNIC) acquireMatcher(attr ibv.MatcherAttr) (*ibv.Matcher, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +165,7 @@ func (n *devxNIC) acquireMatcher(attr ibv.MatcherAttr) (*ibv.Matcher, error) {
 	return m.m, nil
 }
 
-// releaseMatcher ends the use of a matcher by one rule. The last one destroys the matcher.
+// releaseMatcher ends one use of a matcher. The last one destroys it.
 func (n *devxNIC) releaseMatcher(attr ibv.MatcherAttr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,7 +177,7 @@ func (n *devxNIC) releaseMatcher(attr ibv.MatcherAttr) error {
 	return m.m.Close()
 }
 
-// devxRule is a rule and its use of a matcher. One goroutine closes it.
+// devxRule is a rule and its use of a matcher. Close is not safe for concurrent use.
 type devxRule struct {
 	nic    *devxNIC
 	flow   *ibv.DevXFlow
@@ -185,7 +185,8 @@ type devxRule struct {
 	closed bool
 }
 
-// Close can be called again where the device was busy. After any other error package ibv treats the flow as closed.
+// Close can be called again if the device was busy. After any other error package ibv treats the flow as closed, so we must
+// release the matcher.
 func (r *devxRule) Close() error {
 	if r.closed {
 		return nil

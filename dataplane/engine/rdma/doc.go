@@ -1,19 +1,18 @@
 // Package rdma is the hardware backend: it counts flows in the flow tables of RDMA devices.
 //
-// A flow of several interfaces has a rule set and a slot on the device of each, and its count is their sum. The
-// steering API of a device is DevX (mlx5dv_create_flow) where the device has it, and verbs (ibv_create_flow)
-// otherwise. The table in match.go says which matches each of them can express exactly; a flow that neither can is refused.
+// A flow on several interfaces has rules and a slot on each device, and its count is the sum of the slots. Rules go to a
+// device through DevX (mlx5dv_create_flow) if the device has it, otherwise through verbs (ibv_create_flow). The table in
+// match.go says which matches they express exactly. Flows with other matches are refused.
 //
-// Hardware has few priorities, and no order among the rules of one. So overlapping flows get levels in the order of
-// their precedence, and a rule moves to a later level by a second rule, which exists before the first is removed
-// (levels.go).
+// Hardware has few priorities, and no order among the rules of one priority. So overlapping flows get levels in the order
+// of their precedence (levels.go). To move a flow to a later level, we add its rules there before we remove the old ones.
 //
-// One goroutine per device reads the slots, one command at a time, within a budget of commands for all devices
-// (reader.go). [Backend.ReadTimed] returns the last samples. A second goroutine waits for events of the device, and
-// one for all devices searches for devices that are lost or were missing at the start (devices.go).
+// Each device has a goroutine that reads the slots, one command at a time, within one budget of commands for all devices
+// (reader.go). [Backend.ReadTimed] returns the last samples. Another goroutine per device waits for its events, and one
+// for all devices searches for lost and missing devices (devices.go).
 //
-// A device that is lost counts nothing. A slot of another backend can stand in for it, while the other devices of the
-// flow go on (standin.go). Rules and slots end with the process: no flow of an earlier process is found again.
+// A lost device counts nothing. A slot of another backend can stand in for it while the other devices of a flow count on
+// (standin.go). Rules and slots end with the process, so a new process starts all flows anew.
 //
-// Backend.mu serialises the control methods and the goroutines, apart from the readers. Samples are read without it.
+// Backend.mu serializes the control methods and the goroutines, except for the readers. Samples are read without it.
 package rdma

@@ -18,13 +18,13 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// fakeHost is a host whose RDMA devices are a few maps: tests with it show how the backend uses a device. Tests with
-// the software library show how devices count packets.
+// fakeHost is a host whose RDMA devices are a few maps. It shows how the backend uses devices. How devices count packets is for
+// the tests with the software library.
 type fakeHost struct {
 	mu     sync.Mutex
 	list   []portInfo
-	nics   map[string]*fakeNIC // that are open, by device
-	shape  fakeNIC             // of those to come
+	nics   map[string]*fakeNIC // the last opened one by device
+	shape  fakeNIC             // what the next opened devices are like
 	opened int
 	closed bool
 }
@@ -70,7 +70,7 @@ func (h *fakeHost) nic(i int) *fakeNIC {
 	return h.nics[fmt.Sprintf("fake%d", i)]
 }
 
-// fakeNIC keeps its rules, and refuses the calls that rdma-core would refuse.
+// fakeNIC remembers its rules, and refuses what rdma-core would refuse.
 type fakeNIC struct {
 	by       steeringAPI
 	bulk     int
@@ -84,7 +84,8 @@ type fakeNIC struct {
 	commands  int
 	fail      error // of every query
 	failRule  error
-	failClose error
+	failClose error                   // of every rule
+	failEnd   error                   // of the device's own Close; EBUSY leaves the device open
 	onRule    func(rules []*fakeRule) // after each change
 	isClosed  bool
 }
@@ -214,11 +215,17 @@ func (n *fakeNIC) Close() error {
 	if len(n.rules) > 0 || n.bulks > 0 {
 		return fmt.Errorf("closing a device with %d rules and %d bulks: %w", len(n.rules), n.bulks, syscall.EBUSY)
 	}
+	if n.isClosed {
+		return nil
+	}
+	if errors.Is(n.failEnd, syscall.EBUSY) {
+		return n.failEnd
+	}
 	n.isClosed = true
-	return nil
+	return n.failEnd
 }
 
-// set makes v the value of the slot of the rule with this destination port.
+// set sets the slot of the rule with a destination port to v.
 func (n *fakeNIC) set(t *testing.T, port uint16, v backend.Pair) {
 	t.Helper()
 	n.mu.Lock()
@@ -238,7 +245,7 @@ func (n *fakeNIC) setFail(err error) {
 	n.fail = err
 }
 
-// openFake opens the backend over the host.
+// openFake opens the backend on a host. The test fails if it cannot be closed.
 func openFake(t *testing.T, h *fakeHost, interfaces ...string) *Backend {
 	t.Helper()
 	o := Options{Interfaces: named(interfaces), Period: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// fixOf returns the fix of an error of something that is not supported.
+// fixOf returns the next step in an error of something that is not supported.
 func fixOf(t *testing.T, err error) string {
 	t.Helper()
 	var u *probe.UnsupportedError
@@ -21,8 +21,8 @@ func fixOf(t *testing.T, err error) string {
 	return u.Fix
 }
 
-// TestFixesOfMatches: a match that hardware refuses is one that it counts after the fix.
-func TestFixesOfMatches(t *testing.T) {
+// Whoever follows the next step in a refusal must get a match that hardware counts.
+func TestARefusedMatchFitsAfterItsFix(t *testing.T) {
 	rules := func(match string) error {
 		_, err := ruleMatches(flow.MustParse("m", match).Match, withDevX)
 		return err
@@ -43,8 +43,8 @@ func TestFixesOfMatches(t *testing.T) {
 	fixed("ipv4 udp sport 32768-65535 dport 32768-65535")
 }
 
-// TestFixOfReadErrors: reading is tried again by itself, and ends the condition when it succeeds.
-func TestFixOfReadErrors(t *testing.T) {
+// The fix says that reading is tried again, so the condition must end without help.
+func TestReadErrorsEndByThemselves(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
 	in := mustInstall(t, b, placedUDP(t, "f", 1, 0))

@@ -30,7 +30,7 @@ func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *trial.Guard) (*ibvHa
 	return &ibvHardware{lib: lib, guard: g, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
 }
 
-// devices lists the ports that have a network interface.
+// devices implements hardware.
 func (h *ibvHardware) devices() ([]portInfo, error) {
 	list, err := h.lib.Devices()
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *ibvHardware) devices() ([]portInfo, error) {
 	return out, nil
 }
 
-// open opens a device for counting, after its trial.
+// open implements hardware. A child process tries the device out first, because a faulty driver may crash or hang.
 func (h *ibvHardware) open(info portInfo) (nic, error) {
 	if err := h.guard.Device(trial.Request{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (h *ibvHardware) open(info portInfo) (nic, error) {
 	return h.openUntried(info)
 }
 
-// openUntried opens a device with DevX, or with verbs where DevX is not possible.
+// openUntried opens a device without a trial: with DevX if possible, otherwise with verbs.
 func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	ctx, err := h.lib.Open(info.name)
 	if err != nil {
@@ -86,11 +86,11 @@ func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	return n, nil
 }
 
-// errSharedDevice: a rule of DevX cannot name a port, and a verbs flow can.
+// errSharedDevice: DevX would count the packets of all ports, because only verbs flows name a port.
 var errSharedDevice = errors.New("ports share the device, and rules of DevX name none")
 
-// cannotCount returns why a device counts flows neither with verbs nor with DevX. The error satisfies
-// probe.ErrNotSupported if the device has no verbs for it.
+// cannotCount joins the reasons against verbs and DevX. The error satisfies probe.ErrNotSupported if the device does not support
+// verbs flows at all. An EPERM, say, is no such reason.
 func cannotCount(device string, verbs, devx error) error {
 	if !errors.Is(verbs, probe.ErrNotSupported) {
 		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
@@ -105,7 +105,7 @@ func cannotCount(device string, verbs, devx error) error {
 
 func (h *ibvHardware) Close() error { return h.lib.Close() }
 
-// noPacket matches frames of an experimental EtherType between two equal, unassigned addresses.
+// noPacket returns a match that no packet has: frames of an experimental EtherType from an unassigned address to itself.
 func noPacket() ruleMatch {
 	mac := flow.MAC{Addr: [6]byte{0x02, 0xf1, 0x0b, 0x7a, 0x11, 0x1e}, Mask: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
 	return ruleMatch{Match: flow.Match{Eth: &flow.Eth{Src: mac, Dst: mac, Type: flow.Masked[uint16]{Value: 0x88b5, Mask: 0xffff}}}}

@@ -9,12 +9,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Host has RDMA devices. The model test of the engine hands New a Host whose devices are in memory. Without one, New uses the
-// devices of libibverbs.
+// Host replaces the RDMA devices of libibverbs. The model test of the engine passes New a Host with devices in memory.
 type Host interface {
-	// Ports lists the devices that are there now, each with one network interface.
+	// Ports lists the devices of this moment, each with one network interface.
 	Ports() []Port
-	// Open opens a device, to count with it.
+	// Open opens a device for counting.
 	Open(Port) (Device, error)
 }
 
@@ -23,21 +22,20 @@ type Port struct{ Device, Interface string }
 
 // Device is an open device.
 type Device interface {
-	// Slots is the number of slots of each HardwareCounters. New treats a device with one slot as one that counts by verbs, and
-	// a device with several as one that counts by DevX.
+	// Slots is the number of slots of each HardwareCounters. A device with one slot counts like verbs, with several like DevX.
 	Slots() int
 	// Mode returns how the device counts flows of a direction and an action, or why it cannot.
 	Mode(flow.Direction, flow.Action) (dataplane.Mode, error)
-	// NewCounters makes hardware counters that no rule uses.
+	// NewCounters makes hardware counters without rules.
 	NewCounters() (HardwareCounters, error)
-	// AddRule adds a rule that counts in a slot. Closing the rule removes it; the slot keeps its count.
+	// AddRule adds a rule that counts in a slot. Closing the rule removes it, and the slot keeps its count.
 	AddRule(r Rule, in HardwareCounters, slot int) (io.Closer, error)
 	// NextEvent waits for the next event of the device, until ctx ends.
 	NextEvent(ctx context.Context) (Event, error)
 	io.Closer
 }
 
-// HardwareCounters are the slots that one command reads.
+// HardwareCounters are the slots read by one command.
 type HardwareCounters interface {
 	// Query reads the slots into dst, from the first on.
 	Query(dst []backend.Pair) error
@@ -52,7 +50,7 @@ type Rule struct {
 	Level     int
 }
 
-// Event is what happened to a device.
+// Event is an event of a device.
 type Event = nicEvent
 
 // The events of a device.

@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Fits implements HardwareBackend.
+// Fits implements backend.HardwareBackend.
 func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -30,32 +30,13 @@ func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) er
 	return nil
 }
 
-// isOn reports whether a flow was installed on these devices.
+// isOn reports whether a flow is installed on exactly these devices.
 func (f *entry) isOn(devices []*device) bool {
 	return slices.EqualFunc(f.devices, devices, func(p *deviceFlow, d *device) bool { return p.dev == d })
 }
 
-// Gone implements HardwareBackend.
-func (b *Backend) Gone() map[string]error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := make(map[string]error)
-	if !slices.ContainsFunc(b.devices, (*device).mayHaveLost) {
-		return out
-	}
-	for name, f := range b.entryByName {
-		for _, p := range f.devices {
-			if err := p.lossReason(); err != nil {
-				out[name] = err
-				break
-			}
-		}
-	}
-	return out
-}
-
-// Install implements backend.Backend. It finds no flow of an earlier process. Each rule is a command, and Install
-// checks ctx between two of them.
+// Install implements backend.Backend. It starts all flows at 0, since rules end with the process. Each flow takes several
+// commands, so Install looks at ctx between flows.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []backend.Installed, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,13 +55,13 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 		x := &entry{Placed: f}
-		made = append(made, x) // before prepare, so that an error frees its slots
+		made = append(made, x) // before prepare, so undoInstall frees the slots of a flow that fails halfway
 		if err := b.prepare(x); err != nil {
 			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
 		}
 	}
 
-	// A baseline must be read before the rules of its slot count.
+	// Read the baselines before the rules exist: packets counted before the baseline are lost.
 	if err := b.readBaselines(made); err != nil {
 		return nil, err
 	}
@@ -101,7 +82,7 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 	return b.assignIDs(made), nil
 }
 
-// prepare translates a flow to rules of each of its devices, and takes their slots. Nothing counts yet.
+// prepare is device.prepare on each device of a flow.
 func (b *Backend) prepare(x *entry) error {
 	for _, d := range b.devicesOf(x.Flow) {
 		p, err := d.prepare(x)
@@ -116,7 +97,7 @@ func (b *Backend) prepare(x *entry) error {
 	return nil
 }
 
-// readBaselines reads the pools that new flows share with earlier ones, so that the counts of these are not added.
+// readBaselines reads the pools of new flows. A slot may still have the count of an earlier flow, which the new one subtracts.
 func (b *Backend) readBaselines(made []*entry) error {
 	for _, pool := range byPool(made) {
 		counted := pool.flows
@@ -135,8 +116,8 @@ func (b *Backend) readBaselines(made []*entry) error {
 	return nil
 }
 
-// startReading gives new pools to the reader. It reads one slot of each device at once: a device whose slots cannot
-// be read must not count a flow.
+// startReading hands new pools to the readers. It reads one pool of each device itself, to find out before Install succeeds that
+// a device cannot be read.
 func (b *Backend) startReading(made []*entry) error {
 	tried := make(map[*device]bool)
 	for _, pool := range byPool(made) {
@@ -154,13 +135,13 @@ func (b *Backend) startReading(made []*entry) error {
 	return nil
 }
 
-// poolFlows is a pool and those flows of a list that count in it.
+// poolFlows is a pool and its flows.
 type poolFlows struct {
 	*slotPool
 	flows []*deviceFlow
 }
 
-// byPool returns the pools of flows, in the order in which they come.
+// byPool groups flows by their pools, in the order of the flows.
 func byPool(flows []*entry) []poolFlows {
 	var out []poolFlows
 	at := make(map[*slotPool]int)
@@ -181,7 +162,7 @@ func byPool(flows []*entry) []poolFlows {
 	return out
 }
 
-// assignIDs gives the flows their IDs.
+// assignIDs gives the flows IDs and cookies. From then on Read finds them.
 func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 	out := make([]backend.Installed, len(made))
 	for i, x := range made {
@@ -200,7 +181,7 @@ func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 	return out
 }
 
-// takeID returns a free ID: one of a removed flow, if there is any.
+// takeID returns a free ID. It prefers the ID of a removed flow.
 func (b *Backend) takeID() uint32 {
 	if n := len(b.freeIDs); n > 0 {
 		id := b.freeIDs[n-1]
@@ -212,8 +193,8 @@ func (b *Backend) takeID() uint32 {
 	return id
 }
 
-// publishID makes Read find a flow by its ID. The slice doubles when it is full. A goroutine that still holds the
-// old slice has no ID that only the new one contains.
+// publishID makes Read find a flow by its ID. It doubles the slice when it is full. Read may still use the old slice, but then
+// it reads no ID beyond the end of it.
 func (b *Backend) publishID(x *entry) {
 	all := *b.entryByID.Load()
 	if int(x.id) >= len(all) {
@@ -241,7 +222,7 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 		delete(b.entryByName, f.Name)
 		b.freeIDs = append(b.freeIDs, x.id)
 		if !x.isOn(b.devicesOf(f.Flow)) {
-			b.signal() // it may return to the devices of now
+			b.signal() // the engine may place it on the present devices
 		}
 	}
 	if err := errors.Join(b.endRules(gone), b.readFinal(gone)); err != nil {
@@ -251,14 +232,14 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-// undoInstall removes the rules and slots of an Install that fails.
+// undoInstall removes the rules and slots of a failed Install.
 func (b *Backend) undoInstall(flows []*entry) error {
 	err := b.endRules(flows)
 	b.releaseSlots(flows)
 	return err
 }
 
-// endRules removes the rules of flows. A rule that the device does not destroy ends when the device is closed.
+// endRules removes the rules of flows. It goes on after an error: a stuck rule ends when its device is closed.
 func (b *Backend) endRules(flows []*entry) error {
 	var errs []error
 	for _, x := range flows {
@@ -271,7 +252,7 @@ func (b *Backend) endRules(flows []*entry) error {
 	return errors.Join(errs...)
 }
 
-// readFinal takes the final samples of flows, after their rules are gone.
+// readFinal takes the final samples of flows. Remove the rules first, or the samples may lack packets.
 func (b *Backend) readFinal(flows []*entry) error {
 	var errs []error
 	for _, pool := range byPool(flows) {

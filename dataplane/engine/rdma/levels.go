@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -14,24 +13,24 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// levelTable is the flows that one device counts in one direction, with their levels. Hardware has few priorities,
-// and rdma-core promises no order among the rules of one. So flows that overlap have levels that rise in the order
-// of precedence; other flows share levels.
+// levelTable has the flows that one device counts in one direction. Hardware has few priorities, and rdma-core promises no
+// order among the rules of one. So we call priorities levels: overlapping flows get rising levels in the order of their
+// precedence, and other flows share them.
 type levelTable struct{ flows *overlap.Index[*deviceFlow] }
 
 func newLevelTable() levelTable {
 	return levelTable{overlap.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })}
 }
 
-// levelChange is a flow that moves to a later level.
+// levelChange is a flow that has to move to a later level.
 type levelChange struct {
 	flow *deviceFlow
 	to   int
 }
 
-// assign chooses a level for a flow, behind the flows that win over it. Flows that it wins over and that are not
-// behind it move further back, in the order of the result: the last one first, so that any two flows that overlap
-// are in order at every moment.
+// assign chooses a level for a new flow, behind the flows that win over it, and adds it to the table. Flows that lose against
+// it may have to move further back. The caller must move them in the order of pushes, the last one first. Then any two
+// overlapping flows are in order at every moment.
 func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	a := &assignment{
 		table:  s,
@@ -64,17 +63,17 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	return pushes, nil
 }
 
-// assignment is the choice of the level of one flow, which is not in the table yet.
+// assignment is the work of one assign.
 type assignment struct {
 	table  *levelTable
-	flow   *deviceFlow
-	level  map[*deviceFlow]int  // the new levels: of flow, and of the flows that move
-	behind flowHeap             // flows that may have to move, the one that wins first
+	flow   *deviceFlow          // the new flow, not in the table yet
+	level  map[*deviceFlow]int  // the new levels, of flow and of flows that move
+	behind flowHeap             // flows that may have to move, by precedence
 	queued map[*deviceFlow]bool // flows that are or were in behind
 }
 
-// place sets the level of the flow behind all that win over it, and queues those that it wins over. In mode dont-trap
-// a packet goes on to the next rule, so nothing may come behind an overlapping flow: place returns an error.
+// place puts the new flow behind all flows that win over it, and queues those that lose against it. In mode dont-trap it
+// returns an error if there is an overlap: a packet would go on to the next rule, and count twice.
 func (a *assignment) place() (err error) {
 	p := a.flow
 	a.table.flows.Overlapping(&p.flow.Flow, func(o *deviceFlow) {
@@ -93,8 +92,8 @@ func (a *assignment) place() (err error) {
 	return err
 }
 
-// pushBack moves queued flows behind the flow and behind those that have moved before, and returns the moved ones in
-// the order of precedence. A flow that moves may reach others that it wins over: these are queued, too.
+// pushBack moves the queued flows behind the new flow, and behind flows that have moved already. A moved flow may now be on the
+// level of others that lose against it, so it queues these, too. pushBack returns the moved flows by precedence.
 func (a *assignment) pushBack() (moved []*deviceFlow) {
 	before := []*deviceFlow{a.flow} // the flow, and the moved ones
 	for a.behind.Len() > 0 {
@@ -115,7 +114,7 @@ func (a *assignment) pushBack() (moved []*deviceFlow) {
 	return before[1:]
 }
 
-// queueBelow queues the flows that m overlaps and wins over.
+// queueBelow queues the overlapping flows that lose against m.
 func (a *assignment) queueBelow(m *deviceFlow) {
 	a.table.flows.Overlapping(&m.flow.Flow, func(o *deviceFlow) {
 		if o != m && backend.ByPrecedence(o.flow.Placed, m.flow.Placed) >= 0 {
@@ -124,7 +123,7 @@ func (a *assignment) queueBelow(m *deviceFlow) {
 	})
 }
 
-// queue queues a flow once.
+// queue queues a flow, unless it was queued before.
 func (a *assignment) queue(o *deviceFlow) {
 	if a.queued[o] {
 		return
@@ -133,7 +132,7 @@ func (a *assignment) queue(o *deviceFlow) {
 	heap.Push(&a.behind, o)
 }
 
-// flowHeap is a heap of flows on one device: the one that wins over the others first.
+// flowHeap is a heap of flows by precedence, for container/heap.
 type flowHeap []*deviceFlow
 
 func (h flowHeap) Len() int { return len(h) }
@@ -149,7 +148,7 @@ func (h *flowHeap) Pop() any {
 	return p
 }
 
-// countedTwice refuses a flow below an overlapping one in mode dont-trap.
+// countedTwice returns the error of a flow below an overlapping one in mode dont-trap.
 func countedTwice(above string) error {
 	return &probe.UnsupportedError{
 		Feature: "counting below an overlapping flow",
@@ -159,16 +158,8 @@ func countedTwice(above string) error {
 	}
 }
 
+// meet reports whether some packet matches both flows.
 func (s *levelTable) meet(a, b *deviceFlow) bool { return flow.Overlap(&a.flow.Flow, &b.flow.Flow) }
 
 // remove removes a flow. The others keep their levels.
 func (s *levelTable) remove(p *deviceFlow) { s.flows.Remove(p) }
-
-// join writes names as a list: "swnic0,swnic1".
-func join[T ~string](words []T) string {
-	s := make([]string, len(words))
-	for i, w := range words {
-		s[i] = string(w)
-	}
-	return strings.Join(s, ",")
-}

@@ -13,9 +13,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestRulesAreInOrderAtEveryMoment adds and removes random flows that overlap. After
-// every single change of the device, rules of flows that overlap are on levels in the order in
-// which the flows win, so that the first match is always the right one.
+// The test adds and removes random overlapping flows. After every single change of a rule, overlapping flows must have levels in
+// the order in which they win, so that the first match is always the right one.
 func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 	rng := labseed.Rand(t)
 	refused, most := 0, 0
@@ -54,7 +53,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 			if limits(f.Match, withDevX) != nil {
 				continue
 			}
-			// The device is told flows by their counters: they are known before the rules come.
+			// A rule on the device only names its slot. So note the flow of the slot before the rules are added.
 			b.mu.Lock()
 			x := &entry{Placed: f}
 			p, err := b.devices[0].prepare(x)
@@ -91,12 +90,12 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestLevelsRunOut(t *testing.T) {
+func TestAFlowWithoutAFreeLevelIsRefused(t *testing.T) {
 	b := openFake(t, newFakeHost("eth0"), "eth0")
 	nested := func(i int) backend.Placed {
 		return backend.Placed{Flow: flow.Flow{Name: fmt.Sprint(i), Priority: uint16(100 - i), Match: flow.MustParse("m", fmt.Sprintf("ipv4 dst 10.0.0.0/%d", 8+i)).Match}}
 	}
-	for i := range numLevels { // each wins over those before it: they all move
+	for i := range numLevels { // each wins over all earlier ones, which have to move
 		mustInstall(t, b, nested(i))
 	}
 	_, err := b.Install(t.Context(), []backend.Placed{nested(numLevels)})

@@ -10,10 +10,10 @@ import (
 
 // How a flow.Match goes to a NIC
 //
-// A flow goes to hardware only if hardware takes exactly the packets that
-// docs/flows.md defines. The table has the behaviour of mlx5
-// for each term (the mlx5 sources of rdma-core and the kernel; of DPDK for DevX), and the consequence.
-// TestWhatHardwareCanMatch has a case per row.
+// A flow goes to hardware only if the NIC matches exactly the packets that docs/flows.md
+// defines. For each term the table says what mlx5 does, and what follows for us. Sources are
+// the mlx5 drivers of rdma-core and the kernel, and DPDK for DevX.
+// TestHardwareTakesExactlyTheMatchesOfTheTable has a case for each row.
 //
 //	term                      verbs (ibv_create_flow)            DevX (mlx5dv_create_flow)
 //	any, eth, MACs            exact                              exact
@@ -78,24 +78,24 @@ import (
 // parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
 // and neither for the I flag.
 //
-// No public source says the following, so a card has to show it:
+// No public source answers these questions. Only tests on a card can:
 //   - whether a NIC sees the ports of a first fragment, TCP flags in the padding behind a short one, and an ICMP type
 //     in a later one;
 //   - how many and which extension headers its parser passes;
 //   - how it treats wrong headers (an IHL below 5, a frame that ends early).
 //
-// None of this concerns conforming traffic without fragments, with the usual extension headers or without any.
+// Conforming traffic without fragments, and with the usual extension headers or none, does not depend on the answers.
 
-// steeringAPI is the interface by which rules go to a device, and the optional abilities of the device's parser.
+// steeringAPI is the API through which rules go to a device, with the optional abilities of the device's parser.
 type steeringAPI uint8
 
 const (
 	withVerbs  steeringAPI = 0      // ibv_create_flow
 	withDevX   steeringAPI = 1 << 0 // mlx5dv_create_flow
-	parsesICMP steeringAPI = 1 << 1 // with withDevX: a flex parser is set up for ICMP and ICMPv6
+	parsesICMP steeringAPI = 1 << 1 // with DevX: a flex parser is set up for ICMP and ICMPv6
 )
 
-// maxRules is how many rules of hardware one flow may become on one device.
+// maxRules bounds the rules of one flow on one device. A match of two unaligned port ranges would take thousands.
 const maxRules = 256
 
 // EtherTypes of VLAN tags, and of Ethernet in GRE.
@@ -104,14 +104,15 @@ const (
 	typeTEB            = 0x6558
 )
 
-// ruleMatch is the match of one rule. It has no ranges, and where a layer needs IP, one family.
+// ruleMatch is the match of one rule. It has no ranges of ports, and names one IP family if a layer above needs IP.
 type ruleMatch struct {
-	flow.Match // its inner match, if any, is in inner too
-	tags       []uint16
-	inner      *ruleMatch
+	flow.Match
+	tags  []uint16   // the EtherType of each tag in VLAN
+	inner *ruleMatch // the match inside the tunnel; do not use Match.Inner
 }
 
-// ruleMatches returns the disjoint rules of a match, or why hardware cannot express it.
+// ruleMatches returns the rules that express a match together, or why hardware cannot express it. No packet matches two of them:
+// it would count twice in mode dont-trap.
 func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 	if err := limits(m, by); err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 	return out, nil
 }
 
-// variants are the rules of one level of headers: by family, and by kinds of tags.
+// variants splits the outer or inner headers of a match by IP family and by the kinds of tags.
 func variants(m flow.Match) []ruleMatch {
 	var out []ruleMatch
 	for _, f := range slices.Concat(ruleFamilies(m), labelled(m)) {
@@ -162,8 +163,8 @@ func variants(m flow.Match) []ruleMatch {
 	return out
 }
 
-// labelled names the EtherType of a match that asks for MPLS: a field of a rule says nothing about the presence of a
-// label.
+// labelled splits a match of MPLS into its two EtherTypes. The rule must name one: the label's field alone does not say that
+// there is a label.
 func labelled(m flow.Match) (out []flow.Match) {
 	if m.MPLS == nil {
 		return nil
@@ -192,8 +193,8 @@ func (m *ruleMatch) mplsEntry() (val, mask uint32) {
 	return entry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value), entry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask)
 }
 
-// ruleFamilies names the family of a match that needs IP and leaves it open: hardware
-// compares protocol numbers in headers that a rule has asked for.
+// ruleFamilies splits a match that needs IP, but leaves the family open. Hardware only compares the protocol number if the rule
+// names the family.
 func ruleFamilies(m flow.Match) []flow.Match {
 	switch {
 	case m.MPLS != nil:
@@ -219,12 +220,12 @@ func needsIP(m flow.Match) bool {
 	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
 }
 
-// protocol returns the protocol above IP that a match of one family asks for, under its mask.
+// protocol returns the protocol above IP that a match asks for.
 func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoTCP, Mask: 0xff}
-	case m.UDP != nil: // VXLAN, too: flow.Match.Expand
+	case m.UDP != nil: // also for VXLAN, since flow.Match.Expand adds the port
 		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
 	case m.GRE != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
@@ -240,7 +241,7 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	return p
 }
 
-// etherType returns the EtherType that a rule asks for. A rule that names a family needs none.
+// etherType returns the EtherType that a rule asks for. If it names an IP family, it asks for none.
 func (m *ruleMatch) etherType() (t flow.Masked[uint16]) {
 	if m.Eth != nil && m.IPv4 == nil && m.IPv6 == nil {
 		t = m.Eth.Type
@@ -248,8 +249,8 @@ func (m *ruleMatch) etherType() (t flow.Masked[uint16]) {
 	return t
 }
 
-// greProtocol returns the protocol inside GRE, if the match asks for an inner Ethernet header. Inner IP is possible
-// with and without one.
+// greProtocol returns the protocol of GRE if the match asks for an inner Ethernet header. Inner IP says nothing about it: IP can
+// be in an Ethernet frame or directly in GRE.
 func (m *ruleMatch) greProtocol() (p flow.Masked[uint16]) {
 	if m.GRE != nil && m.inner != nil && (m.inner.Eth != nil || len(m.inner.VLAN) > 0) {
 		p = flow.Masked[uint16]{Value: typeTEB, Mask: 0xffff}
@@ -257,7 +258,7 @@ func (m *ruleMatch) greProtocol() (p flow.Masked[uint16]) {
 	return p
 }
 
-// refusal returns why hardware cannot count a match exactly.
+// refusal is the error of a match that hardware cannot express exactly.
 func refusal(field, reason, fix string) error {
 	return &probe.UnsupportedError{Feature: "matching " + field, Object: "the NIC", Reason: reason, Fix: fix}
 }

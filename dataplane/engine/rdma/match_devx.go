@@ -5,8 +5,8 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// devxParam translates a rule to struct fte_match_param: a value and its mask. In this file v is a part of the value,
-// and k the same part of the mask.
+// devxParam translates a rule to struct fte_match_param: a value and its mask. Throughout this file, v points into the value
+// and k to the same place in the mask.
 func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
 	devxOuter(&val, &mask, m)
 	if m.inner != nil {
@@ -15,7 +15,7 @@ func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
 	return val, mask
 }
 
-// devxOuter fills the fields of the outer headers, and those of the tunnel.
+// devxOuter fills the fields of the outer headers and of the tunnel.
 func devxOuter(val, mask *ibv.MatchParam, m ruleMatch) {
 	devxHeaders(&val.Outer, &mask.Outer, m)
 
@@ -97,14 +97,14 @@ func firstTag(p *ibv.MatchHeaders) tagFields {
 	}
 }
 
-// tagFields is where a parameter holds one tag; c and s ask for its EtherType.
+// tagFields is where a parameter has the fields of one tag. c and s ask for the EtherType: C-tag or S-tag.
 type tagFields struct {
 	vid       *uint16
 	prio, cfi *uint8
 	c, s      *uint8
 }
 
-// devxTag fills tag i, if the rule asks for it.
+// devxTag fills in tag i, if the rule asks for it.
 func devxTag(m ruleMatch, i int, v, k tagFields) {
 	if i >= len(m.tags) {
 		return
@@ -120,8 +120,7 @@ func devxTag(m ruleMatch, i int, v, k tagFields) {
 	}
 }
 
-// devxHeaders fills one level, Ethernet to ports. IP is asked for by its version, and
-// ports under the protocol that they belong to.
+// devxHeaders fills the outer or the inner headers, from Ethernet to ports.
 func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 	if e := m.Eth; e != nil {
 		t := m.etherType()
@@ -131,7 +130,7 @@ func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 	}
 	devxTag(m, 0, firstTag(v), firstTag(k))
 	if m.Untagged {
-		k.CVLANTag = 1 // a value of 0 under this mask is the absence of a tag of either kind
+		k.CVLANTag = 1 // 0 under this mask: neither a C-tag nor an S-tag
 	}
 
 	var tos flow.Masked[uint8]

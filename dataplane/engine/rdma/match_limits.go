@@ -6,8 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// limits returns nil if the steering API can express exactly the packets of a match, otherwise the reason. It
-// follows the table in match.go.
+// limits returns why the steering API cannot express a match exactly, or nil. It follows the table in match.go.
 func limits(m flow.Match, by steeringAPI) error {
 	if err := limitsOf(m, by, ""); err != nil {
 		return err
@@ -32,13 +31,13 @@ func limits(m flow.Match, by steeringAPI) error {
 
 const useXDP = "leave the flow to backend auto or xdp"
 
-// limitsOf checks one level of headers; in names it. The first reason counts, in the order of the headers.
+// limitsOf checks the outer or the inner headers. It returns the reason against the first header, from the outside in.
 func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	l := headerLevel{m, by, in}
 	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.esp(), l.tcp(), l.udp())
 }
 
-// headerLevel is one level of headers of a match. Each method returns the reason against one header, or nil.
+// headerLevel is the outer or the inner headers of a match. Each method returns the reason against one header, or nil.
 type headerLevel struct {
 	m  flow.Match
 	by steeringAPI
@@ -79,7 +78,7 @@ func (l headerLevel) tags() error {
 	return nil
 }
 
-// noTTL returns why TTL and hop limit cannot be matched.
+// noTTL returns the reason against TTL and hop limit.
 func (l headerLevel) noTTL() string {
 	if l.by&withDevX != 0 {
 		return "not every device has the field"
@@ -181,7 +180,7 @@ func (l headerLevel) tcp() error {
 	return l.ports(t.Ports)
 }
 
-// udp leaves out VXLAN, whose port is not 0.
+// udp has nothing against VXLAN, whose port is not 0.
 func (l headerLevel) udp() error {
 	if l.m.UDP == nil || l.m.VXLAN != nil {
 		return nil
@@ -196,14 +195,15 @@ func (l headerLevel) ports(p flow.Ports) error {
 	return nil
 }
 
-// mayBeZero reports whether the match names ports and all of them may be 0.
+// mayBeZero reports whether a match names ports, but admits 0 for all of them. NICs may read that 0 from a later fragment, which
+// has no ports.
 func mayBeZero(p flow.Ports) bool {
 	zero := func(p flow.Port) bool { return p.Value == 0 }
 	none := flow.Port{}
 	return (p.Src != none || p.Dst != none) && zero(p.Src) && zero(p.Dst)
 }
 
-// blank reports whether a match asks for no more than a frame.
+// blank reports whether a match asks for nothing that a field could express.
 func blank(m flow.Match) bool {
 	if m.Eth != nil && *m.Eth != (flow.Eth{}) {
 		return false

@@ -15,12 +15,11 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestWhatHardwareCanMatch has the rows of the table in match.go: how many rules a
-// match takes on each steering API, or why it refuses it.
-func TestWhatHardwareCanMatch(t *testing.T) {
+// The cases are the rows of the table in match.go: how many rules a match takes with each steering API, or why it is refused.
+func TestHardwareTakesExactlyTheMatchesOfTheTable(t *testing.T) {
 	for _, c := range []struct {
 		match       string
-		verbs, devx any // rules, or a part of the reason
+		verbs, devx any // the number of rules, or a part of the reason
 	}{
 		{"any", 1, 1},
 		{"eth", 1, 1},
@@ -87,7 +86,7 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 		{"eth type 0x8847 mpls label 16", 1, 1},
 		{"vlan id 5 mpls label 16", "C-tag", 4},
 		{"ipv4 gre inner mpls label 16", "inner mpls", "inner mpls"},
-		{"ipv4 icmp type 8", "no spec", "flex parser"}, // and TestICMPTypesTakeAParser
+		{"ipv4 icmp type 8", "no spec", "flex parser"}, // and TestICMPTypesAreMatchedOnlyWithAParser
 		{"icmp code 0", "no spec", "flex parser"},
 		{"ipv4 vxlan", 1, 1},
 		{"udp dport 4000-5000 vxlan", 2, 2},
@@ -133,8 +132,8 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 	}
 }
 
-// Where a flex parser is set up for ICMP, types and codes are matched, of the outer header.
-func TestICMPTypesTakeAParser(t *testing.T) {
+// If a flex parser is set up for ICMP, DevX matches types and codes of the outer header.
+func TestICMPTypesAreMatchedOnlyWithAParser(t *testing.T) {
 	for _, c := range []struct {
 		match string
 		want  any // the values of misc_3, or a part of the reason
@@ -174,9 +173,8 @@ func TestICMPTypesTakeAParser(t *testing.T) {
 	}
 }
 
-// TestRulesAreTheFlow holds the rules of random flows to the flow itself: a packet that
-// matches the flow matches one of its rules, and any other packet none.
-func TestRulesAreTheFlow(t *testing.T) {
+// The rules of a flow must be the flow: a packet of the flow matches exactly one of them, and any other packet none.
+func TestAPacketMatchesOneRuleIfAndOnlyIfItMatchesTheFlow(t *testing.T) {
 	rng := labseed.Rand(t)
 	compared, hits := 0, 0
 	for range 2000 {
@@ -184,7 +182,7 @@ func TestRulesAreTheFlow(t *testing.T) {
 		f.Interface, f.Direction = "", flow.Ingress
 		rules, err := ruleMatches(f.Match, withDevX|parsesICMP)
 		if err != nil || f.Match.Inner() != nil && len(f.Match.Inner().VLAN) > 0 {
-			continue // tags inside are not looked at here
+			continue // tagged can only check outer tags
 		}
 		for range 20 {
 			frame := gen.Packet(rng, []flow.Flow{f})
@@ -213,7 +211,7 @@ func TestRulesAreTheFlow(t *testing.T) {
 	}
 }
 
-// tagged says whether the frame's outer tags are of the kinds.
+// tagged reports whether the outer tags of a frame are of these kinds.
 func tagged(frame []byte, kinds []uint16) bool {
 	for i, k := range kinds {
 		if at := 12 + 4*i; len(frame) < at+4 || uint16(frame[at])<<8|uint16(frame[at+1]) != k {
@@ -223,8 +221,7 @@ func tagged(frame []byte, kinds []uint16) bool {
 	return true
 }
 
-// TestSpecs pins the specs of a flow with every kind of header.
-func TestSpecs(t *testing.T) {
+func TestVerbsSpecsHaveEveryHeaderOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "eth src 02:00:00:00:00:01 ipv4 dst 192.0.2.0/24 tos 4 udp sport 9 vxlan vni 5 inner eth dst 02:00:00:00:00:02 ipv6 label 7 tcp dport 80").Match
 	rules, err := ruleMatches(m, withVerbs)
 	if err != nil {
@@ -252,8 +249,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestParams pins the same for struct fte_match_param, with the fields that verbs lack.
-func TestParams(t *testing.T) {
+// The flow has fields that verbs cannot match, such as tags.
+func TestDevXParamsHaveEveryFieldOfAFlow(t *testing.T) {
 	m := flow.MustParse("m", "vlan id 100 pcp 3 vlan dei 1 ipv4 src 10.0.0.1 frag no tos 6 gre key 9 inner eth ipv6 label 7 udp dport 53").Match
 	rules, err := ruleMatches(m, withDevX)
 	if err != nil {

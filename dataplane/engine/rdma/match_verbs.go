@@ -5,8 +5,8 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// verbsSpecs returns the match specs of a rule, outermost header first. The first is always an Ethernet spec,
-// because libibverbs rejects a flow without specs.
+// verbsSpecs returns the match specs of a rule, from the outermost header on. It always begins with an Ethernet spec, because
+// libibverbs rejects a flow without any.
 func verbsSpecs(m ruleMatch) []ibv.Spec {
 	specs := append([]ibv.Spec{ethSpec(m, false)}, upperSpecs(m, false)...)
 	if v := m.VXLAN; v != nil {
@@ -36,7 +36,7 @@ func ethSpec(m ruleMatch, inner bool) ibv.EthSpec {
 	return s
 }
 
-// upperSpecs returns the specs of IP and of the headers above it.
+// upperSpecs returns the specs of IP and of the headers above.
 func upperSpecs(m ruleMatch, inner bool) []ibv.Spec {
 	var specs []ibv.Spec
 	proto := m.protocol()

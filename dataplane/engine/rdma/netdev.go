@@ -15,8 +15,8 @@ type portNetdev struct {
 	netdev string
 }
 
-// netdevs lists the interfaces of a device's ports, from the GID table in sysfs. Where the table names none (a
-// kernel without it, a port without GIDs), the kernel is asked by RDMA_NLDEV_CMD_PORT_GET.
+// netdevs lists the interfaces of a device's ports from the GID table in sysfs. If the table names none, since the kernel has no
+// table or the ports have no GIDs, it asks with RDMA_NLDEV_CMD_PORT_GET.
 func netdevs(device, sysfs string) []portNetdev {
 	out := netdevsIn(sysfs)
 	if len(out) == 0 {
@@ -25,8 +25,8 @@ func netdevs(device, sysfs string) []portNetdev {
 	return out
 }
 
-// netdevsIn reads ports/N/gid_attrs/ndevs/*. Entries of one port name one interface, or
-// VLANs and bonds above it; the first entry is the port's own.
+// netdevsIn reads ports/N/gid_attrs/ndevs/*. The first entry of a port names its own interface, the others may name VLANs and
+// bonds above.
 func netdevsIn(sysfs string) []portNetdev {
 	ports, err := os.ReadDir(filepath.Join(sysfs, "ports"))
 	if err != nil {
@@ -45,7 +45,7 @@ func netdevsIn(sysfs string) []portNetdev {
 	return out
 }
 
-// firstNdev reads the readable entry with the lowest number. Reading the entry of an empty GID fails with EINVAL.
+// firstNdev returns the interface of the lowest entry that can be read. Reading the entry of an empty GID fails with EINVAL.
 func firstNdev(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -65,8 +65,7 @@ func firstNdev(dir string) string {
 	return ""
 }
 
-// driverOf returns the kernel driver of a device: the target of its link, or, for a software device without a link,
-// the content of driver-name.
+// driverOf returns the kernel driver of a device. A software device has no link to one, but a file with the name.
 func driverOf(sysfs string) string {
 	return cmp.Or(base(filepath.Join(sysfs, "device", "driver")), trimmed(filepath.Join(sysfs, "device", "driver-name")))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/genl"
 )
 
-// cmdPortGet is RDMA_NLDEV_CMD_PORT_GET, which package netlink has no call for.
+// cmdPortGet is RDMA_NLDEV_CMD_PORT_GET. Package netlink has no function for it.
 const cmdPortGet = 5
 
 // netdevsByNetlink asks the kernel for the interfaces of a device's ports.
@@ -37,7 +37,7 @@ func netdevsByNetlink(device string) []portNetdev {
 	return out
 }
 
-// portNetdevOf parses one reply. The reply of a port without an interface has no name.
+// portNetdevOf parses one reply. For a port without an interface the name is empty.
 func portNetdevOf(answer []byte) (p portNetdev) {
 	if port := genl.Attribute(answer, nl.RDMA_NLDEV_ATTR_PORT_INDEX); len(port) >= 4 {
 		p.port = uint8(binary.NativeEndian.Uint32(port))
@@ -47,8 +47,8 @@ func portNetdevOf(answer []byte) (p portNetdev) {
 	return p
 }
 
-// switchdevByNetlink asks devlink for the mode of a function's e-switch. A function without an e-switch is in no mode.
-// netlink.DevLinkGetDeviceByName drops the errors of this command, EPERM among them.
+// switchdevByNetlink asks devlink whether a function's e-switch is in switchdev mode. A function without an e-switch is not.
+// We cannot use netlink.DevLinkGetDeviceByName, because it drops the errors of this command, even EPERM.
 func switchdevByNetlink(bus, device string) (bool, error) {
 	devlink, err := genl.Find(nl.GENL_DEVLINK_NAME)
 	if errors.Is(err, unix.ENOENT) { // no driver with devlink is loaded

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reply to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
-func TestNetdevByNetlink(t *testing.T) {
+// The reply has its attributes as the kernel's nla_put writes them.
+func TestAPortReplyNamesItsInterface(t *testing.T) {
 	answer := nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_DEV_NAME, nl.ZeroTerminated("mlx5_0")).Serialize()
 	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, nl.Uint32Attr(2)).Serialize()...)
 	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("ens1f1")).Serialize()...)
@@ -22,8 +22,8 @@ func TestNetdevByNetlink(t *testing.T) {
 	}
 }
 
-// The mode of an e-switch, as nla_put writes it. A function that has none is not in switchdev mode.
-func TestEswitchByNetlink(t *testing.T) {
+// A function without an e-switch is not in switchdev mode, either.
+func TestOnlySwitchdevModeIsSwitchdev(t *testing.T) {
 	for mode, want := range map[uint16]bool{nl.DEVLINK_ESWITCH_MODE_LEGACY: false, nl.DEVLINK_ESWITCH_MODE_SWITCHDEV: true} {
 		answer := nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated("pci")).Serialize()
 		answer = append(answer, nl.NewRtAttr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(mode)).Serialize()...)
@@ -36,7 +36,7 @@ func TestEswitchByNetlink(t *testing.T) {
 	}
 }
 
-// No reply causes a panic, and a name has no NUL in it.
+// No reply may cause a panic, or a name with a NUL.
 func FuzzPortNetdev(f *testing.F) {
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("eth0")).Serialize())
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, []byte("eth0")).Serialize())

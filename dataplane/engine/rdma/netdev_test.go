@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNetdevsInSysfs(t *testing.T) {
+func TestEachPortHasTheInterfaceOfItsFirstEntry(t *testing.T) {
 	dir := t.TempDir()
 	write := func(path, text string) {
 		t.Helper()

@@ -9,17 +9,16 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// nic is one open RDMA device. verbsNIC and devxNIC implement it, and the tests have a third implementation. Its
-// methods may be called from any goroutine, and block the thread as long as the firmware takes.
+// nic is an open RDMA device. Any goroutine may call its methods. They block the thread for as long as the firmware takes.
 type nic interface {
-	// steeringAPI returns the API that the rules go through.
+	// steeringAPI returns the API through which rules go.
 	steeringAPI() steeringAPI
 	// mode returns how the device counts flows of a direction and an action, or why it cannot.
 	mode(d flow.Direction, a flow.Action) (dataplane.Mode, error)
-	// newBulk makes the hardware counters of a bulk.
+	// newBulk makes hardware counters. The caller must close them after their rules.
 	newBulk() (bulk, error)
-	// addRule makes a rule that counts in a slot of a bulk. Closing the rule keeps the slot. When Close returns,
-	// the slot contains every packet that the rule has counted.
+	// addRule adds a rule that counts in a slot of a bulk. Closing the rule leaves the slot alone. When Close returns, the slot
+	// has every packet of the rule.
 	addRule(r rule, b bulk, slot int) (io.Closer, error)
 	// nextEvent waits for the next event of the device that concerns counting, until ctx ends.
 	nextEvent(ctx context.Context) (nicEvent, error)
@@ -27,19 +26,19 @@ type nic interface {
 	Close() error
 }
 
-// bulk is the slots that one firmware command reads: one hardware counter, or many.
+// bulk is the slots that one firmware command reads: one hardware counter with verbs, many with DevX.
 type bulk interface {
 	slots() int
 	// startsAtZero reports whether a new bulk stands at 0 and cannot be read before its first rule.
 	startsAtZero() bool
-	// query reads every slot, in ONE command, while rules count in it.
+	// query reads all slots with ONE command. Some slot must have a rule if startsAtZero is true.
 	query(dst []backend.Pair) error
-	// queryFinal reads every slot, after the rules of some are gone.
+	// queryFinal is query when rules are gone, perhaps all of them.
 	queryFinal(dst []backend.Pair) error
 	Close() error
 }
 
-// rule is one rule of hardware.
+// rule is one rule on a device.
 type rule struct {
 	match     ruleMatch
 	direction flow.Direction
@@ -48,11 +47,11 @@ type rule struct {
 	level     int // priority: 0 is matched first
 }
 
-// numLevels is the number of priorities that the flows of one direction can use: mlx5's
-// MLX5_BY_PASS_NUM_REGULAR_PRIOS, for verbs and DevX.
+// numLevels is the number of priorities for the flows of one direction, with verbs and with DevX: mlx5's
+// MLX5_BY_PASS_NUM_REGULAR_PRIOS.
 const numLevels = 16
 
-// nicEvent is an event of a device.
+// nicEvent is an event of a device that concerns counting.
 type nicEvent uint8
 
 const (

@@ -15,23 +15,22 @@ import (
 // netClass is the directory of the network interfaces in sysfs.
 const netClass = "/sys/class/net"
 
-// host reads how interfaces, functions and e-switches belong together.
+// host finds out how interfaces, functions and e-switches belong together. Tests have a sysfs of their own.
 type host struct {
 	net string // netClass
-	// eswitch returns whether the embedded switch of a function, by devlink's names, is in switchdev mode.
+	// eswitch reports whether the e-switch of a function is in switchdev mode. bus and device are devlink's names.
 	eswitch func(bus, device string) (bool, error)
 }
 
 // thisHost is the kernel's view in the calling thread's network namespace.
 var thisHost = host{net: netClass, eswitch: switchdevByNetlink}
 
-// placePorts resolves the interfaces of a device's ports on hosts with bonds, and sets the reason against ports
-// that cannot be counted on yet. sysfs is the directory of the device.
+// placePorts finds the interface whose packets a port counts, on hosts with bonds, and refuses ports on which we must not count.
+// sysfs is the directory of the device.
 //
-// The GID table of a bonded port names the bond, the slave or both, in any order: the bond is the slave's master then. If
-// the device counts the packets of one slave, the port's interface is that slave: the one of the device's own function.
-// With RoCE LAG one device counts the packets of all slaves: another slave is a function with the same driver and without
-// a device, and the port's interface is the bond.
+// The GID table of a bonded port may name the bond, the slave or both. What the port counts depends on RoCE LAG. Without it,
+// each device counts the packets of one slave: the interface of its own function. With RoCE LAG, one device counts the packets
+// of all slaves, and its interface is the bond. We recognize RoCE LAG by a slave with the same driver, but without a device.
 func (h host) placePorts(ports []portInfo, sysfs string) {
 	for i := range ports {
 		p := &ports[i]
@@ -42,7 +41,7 @@ func (h host) placePorts(ports []portInfo, sysfs string) {
 	}
 }
 
-// placePort resolves the interface of one port.
+// placePort is placePorts for one port, without the refusals.
 func (h host) placePort(p *portInfo, sysfs string) {
 	bond := p.netdev
 	slaves := slavesOf(h.net, bond)
@@ -67,7 +66,7 @@ func (h host) placePort(p *portInfo, sysfs string) {
 	}
 }
 
-// slavesOf returns the slaves of a bond, or nil.
+// slavesOf returns the slaves of a bond, or nil if the interface is no bond.
 func slavesOf(net, name string) []string {
 	if name == "" {
 		return nil
@@ -97,8 +96,8 @@ func base(link string) string {
 // subfunction, of an embedded CPU's controller or of the host.
 var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?$`)
 
-// switchdevReason returns why a port is not counted on whose interface belongs to a NIC in switchdev mode, or nil.
-// phys_switch_id alone does not show the mode: mlx5 has it on every function that manages an e-switch, since Linux 5.10.
+// switchdevReason returns why we must not count on an interface of a NIC in switchdev mode, or nil. We have to ask for the mode:
+// since Linux 5.10, mlx5 has a phys_switch_id on every function that manages an e-switch.
 func (h host) switchdevReason(name string) error {
 	id := trimmed(filepath.Join(h.net, name, "phys_switch_id"))
 	if id == "" {
@@ -125,7 +124,7 @@ func (h host) switchdevReason(name string) error {
 	return e
 }
 
-// functionOf returns devlink's names of the function that a link of sysfs leads to.
+// functionOf returns devlink's names of the function behind a link in sysfs.
 func functionOf(link string) (bus, function string) {
 	return base(filepath.Join(link, "subsystem")), base(link)
 }
@@ -139,7 +138,8 @@ func trimmed(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// bondReason returns why no device counts on an interface of a bond, and the next step, or "".
+// bondReason returns why no device counts on an interface that is a bond or belongs to one, and the next step. It returns "" if a
+// bond is not the reason.
 func bondReason(infos []portInfo, net, name string) (reason, fix string) {
 	for _, info := range infos {
 		if slices.Contains(info.slaves, name) {

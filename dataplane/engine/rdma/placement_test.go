@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// sysfs is a tree as the kernel makes it: PCI functions, and the network interfaces and RDMA devices on them.
+// sysfs is a made-up tree like the kernel's: PCI functions with network interfaces and RDMA devices.
 type sysfs struct {
 	t         *testing.T
 	root      string
@@ -43,7 +43,8 @@ func (s sysfs) link(path, to string) {
 	}
 }
 
-// function makes a PCI function of mlx5_core with an interface and, if it is named, an RDMA device whose GID table names gid.
+// function makes a PCI function of mlx5_core with an interface. If rdma is not empty, it has an RDMA device whose GID table
+// names gid.
 func (s sysfs) function(pci, netdev, rdma, gid string) {
 	s.t.Helper()
 	s.driven("mlx5_core", pci, netdev, rdma, gid)
@@ -63,7 +64,7 @@ func (s sysfs) driven(driver, pci, netdev, rdma, gid string) {
 	}
 }
 
-// port returns the port of a device as devices lists it.
+// port returns the only port of a device, as ibvHardware.devices would list it.
 func (s sysfs) port(rdma string) portInfo {
 	s.t.Helper()
 	dir := filepath.Join(s.root, "infiniband", rdma)
@@ -76,10 +77,9 @@ func (s sysfs) port(rdma string) portInfo {
 	return ports[0]
 }
 
-// A port is counted on the interface whose packets its device counts: of a bond of two devices on its slave, as of a bond
-// with a slave of another NIC without a device, of RoCE LAG on the bond, and of a virtual function on the function's own
-// interface.
-func TestPortsOfBondsAndVirtualFunctions(t *testing.T) {
+// A device of a bond counts the packets of its own slave, also if another slave belongs to a NIC without RDMA. With RoCE LAG it
+// counts those of the whole bond. The device of a virtual function counts the packets of that function.
+func TestAPortCountsOnTheInterfaceWhosePacketsItSees(t *testing.T) {
 	s := sysfs{t: t, root: t.TempDir()}
 	net := filepath.Join(s.root, "net")
 	s.function("0000:01:00.0", "eth0", "mlx5_0", "bond0")
@@ -119,8 +119,8 @@ func TestPortsOfBondsAndVirtualFunctions(t *testing.T) {
 	}
 }
 
-// The interfaces of a NIC in switchdev mode are refused with the reason: representors and the uplink, and a bond of
-// uplinks. The physical function of mlx5 has a phys_switch_id in legacy mode too.
+// In switchdev mode representors, uplinks and bonds of uplinks are refused with the reason. A phys_switch_id alone is none: the
+// physical function of mlx5 has it in legacy mode, too.
 func TestSwitchdevIsRefused(t *testing.T) {
 	const function, id = "0000:01:00.0", "e41d2d0003a1b2c4"
 	for name, tt := range map[string]struct {
@@ -165,7 +165,7 @@ func TestSwitchdevIsRefused(t *testing.T) {
 	}
 }
 
-// A refused port is not opened, and the reason stands in the error.
+// The error must have the reason, and the nil hardware of this backend must not be asked to open the port.
 func TestRefusedPortIsNotOpened(t *testing.T) {
 	why := &probe.UnsupportedError{Feature: "counting in hardware", Object: "eth0", Reason: "it is a representor", Fix: "count by XDP"}
 	b := &Backend{}

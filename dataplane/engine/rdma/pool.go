@@ -7,27 +7,27 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// slotPool is a bulk with the flows that use its slots, and its place in the reader's queue.
+// slotPool is a bulk with the owners of its slots, and its place in the reader's queue.
 type slotPool struct {
 	bulk
 
 	mu      sync.Mutex // held during a command
 	members []slot
-	fresh   int   // the first slot that was never in use
-	freed   []int // the free slots that were in use, in the order in which they were freed
-	raw     []backend.Pair
-	asked   int64 // when the last successful command was issued; 0: no command has succeeded
+	fresh   int            // slots from here on were never used
+	freed   []int          // the other free slots, the one that was freed first in front
+	raw     []backend.Pair // scratch of a command
+	asked   int64          // when the last successful command began; 0 before the first
 
-	roomy bool // in device.roomy
+	roomy bool // in device.roomy; guarded by Backend.mu
 
 	queueEntry // guarded by reader.mu
 }
 
-// slot is one hardware counter. A free one has no owner.
+// slot is one hardware counter. Without an owner it is free.
 type slot struct {
 	owner *slotSample
 	count slotCount
-	freed int64 // when its last rule was gone
+	freed int64 // when its last rule was gone, see take
 }
 
 func newPool(b bulk) *slotPool {
@@ -35,13 +35,13 @@ func newPool(b bulk) *slotPool {
 	return &slotPool{bulk: b, members: make([]slot, n), raw: make([]backend.Pair, n)}
 }
 
-// sample reads all slots with one command and stores the samples. Their time is the time before the command, so that
-// the age that is shown is never less than the true age.
+// sample reads all slots with one command and stores the samples. It stores the time before the command, so a sample is never
+// older than it says.
 func (b *slotPool) sample(now func() int64) (resets int, err error) {
 	return b.sampleBy(b.query, now)
 }
 
-// sampleFinal is sample after rules are gone.
+// sampleFinal is sample when rules are gone.
 func (b *slotPool) sampleFinal(now func() int64) error {
 	_, err := b.sampleBy(b.queryFinal, now)
 	return err
@@ -70,8 +70,8 @@ func (b *slotPool) sampleBy(read func([]backend.Pair) error, now func() int64) (
 	return resets, nil
 }
 
-// take gives a free slot to a flow. A slot that was in use is free again after the pool was read once after its
-// rules were gone: packets that were counted late are in the baseline then.
+// take gives a free slot to a flow. A used slot can only be taken after the pool was read again: its last rule may have counted
+// packets late, and then they are in the baseline of the next flow.
 func (b *slotPool) take(c *slotSample) (i int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +95,8 @@ func (b *slotPool) full() bool {
 	return b.fresh == len(b.members) && len(b.freed) == 0
 }
 
-// setBaseline makes the present values of the hardware counters the baselines of slots. It takes one command. It drops
-// the samples and resets that the reader noted since take: those have the counts of earlier flows.
+// setBaseline makes the present values of the hardware counters the baselines of slots, with one command. The reader may have
+// sampled the slots since take. setBaseline drops these samples, because they have the counts of earlier flows.
 func (b *slotPool) setBaseline(slots []int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (b *slotPool) setBaseline(slots []int) error {
 	return nil
 }
 
-// free ends the use of a slot. Its owner keeps the last sample.
+// free ends the use of a slot. The owner's last sample stays.
 func (b *slotPool) free(i int, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// DescribeDevice returns the name of a device in results of a probe, and whether the device belongs to one of
-// interfaces, or to any where interfaces is empty. A device without an interface, as EFA's, always does.
+// DescribeDevice returns the name of a device for results of a probe. counts reports whether the device belongs to one of the
+// interfaces. Without interfaces all devices do, and a device without an interface, such as EFA's, always does.
 func DescribeDevice(d ibv.Device, interfaces []string) (object string, counts bool) {
 	ports := netdevs(d.Name, d.SysfsPath)
 	names := make([]string, len(ports))
@@ -24,10 +24,10 @@ func DescribeDevice(d ibv.Device, interfaces []string) (object string, counts bo
 	return fmt.Sprintf("rdma %s (%s)", d.Name, join(names)), counts
 }
 
-// FeatureDevX is the feature of ProbeDevX's result.
+// FeatureDevX is the name of the feature in the result of ProbeDevX.
 const FeatureDevX = "DevX"
 
-// ProbeDevX reports whether a device counts by DevX, which takes no packets and reads in bulk.
+// ProbeDevX finds out whether a device can count with DevX, which leaves packets to the kernel and reads in bulk.
 func ProbeDevX(lib *ibv.Library, device string) []probe.Result {
 	ctx, err := lib.Open(device)
 	if err != nil {

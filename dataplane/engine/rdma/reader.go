@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// burst is the time for which a reader that slept too long may catch up on its budget. On a loaded machine a
-	// timer can be that late.
+	// burst is how much of its budget a reader may catch up on after it slept too long. On a loaded machine a timer can be
+	// that late.
 	burst = 10 * time.Millisecond
 
-	// backOffMin and backOffMax bound the pause after a failed read, which doubles.
+	// The pause after a failed read doubles from backOffMin to backOffMax.
 	backOffMin = 10 * time.Millisecond
 	backOffMax = 5 * time.Second
 
-	// giveUp is the number of failed reads in a row, over about 2.5 s, after which a pool counts as lost.
+	// giveUp is the number of failed reads in a row after which a pool counts as lost. With the pauses that is after 1.3 s.
 	giveUp = 8
 )
 
-// pacer is the budget of commands of all devices.
+// pacer is the budget of commands, shared by all devices.
 type pacer struct {
 	mu       sync.Mutex
-	interval int64 // of commands, in ns
-	due      int64 // of the next one
+	interval int64 // between two commands, in ns
+	due      int64 // when the next one may begin
 }
 
 func newPacer(perSecond int) *pacer {
 	return &pacer{interval: max(1, int64(time.Second)/int64(perSecond))}
 }
 
-// take counts a command and returns 0, or returns the time until the budget has room for one.
+// take takes a command from the budget and returns 0. If there is none left, it returns how long to wait.
 func (p *pacer) take(now int64) (wait int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,14 +44,14 @@ func (p *pacer) take(now int64) (wait int64) {
 	return 0
 }
 
-// charge counts a command of a control call, which does not wait.
+// charge takes the command of a control call from the budget. Control calls do not wait, so the readers have to.
 func (p *pacer) charge(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(now)
 }
 
-// count moves due by one command. The caller holds mu.
+// count takes one command from the budget. Callers must hold mu.
 func (p *pacer) count(now int64) { p.due = max(p.due, now-int64(burst)) + p.interval }
 
 // queueEntry is a pool's place in the queue of its reader. reader.mu guards it.
@@ -59,27 +59,27 @@ type queueEntry struct {
 	due      int64 // when the next read may begin
 	good     int64 // when the last successful read began, or when the pool was added
 	failures int   // in a row
-	err      error // of the last failure
-	place    int   // in the queue; -1 while it is read
+	err      error // of the last of them; nil after a success
+	place    int   // in the queue; -1 while the pool is being read
 	gone     bool  // the pool was removed
 }
 
-// reader samples the pools of one device, one command at a time. It reads the pool that is due for the longest time
-// first, none more often than once a period, and all within the budget. So each of n pools is read every n/budget
-// seconds, and a pool that fails does not delay the others.
+// reader samples the pools of one device, one command at a time. It reads a pool at most once per period, first the one that has
+// been due for longest, and all of them within the budget. So n pools are each read every n/budget seconds, and failing pools
+// do not delay the others.
 type reader struct {
 	now       func() int64
 	pace      *pacer
 	period    int64
 	log       *slog.Logger
-	onGivenUp func(error) // called when a pool is given up
-	onReset   func()      // called when a device has reset slots
-	wake      chan struct{}
+	onGivenUp func(error)   // called under mu when a pool is given up
+	onReset   func()        // called under mu when a device has reset slots
+	wake      chan struct{} // a pool was added
 
 	mu           sync.Mutex
 	queue        poolHeap
-	givenUpPools int                    // number of them
-	live         map[*slotPool]struct{} // added and not removed; also one that is being read
+	givenUpPools int                    // number of pools with giveUp failures or more
+	live         map[*slotPool]struct{} // added and not removed: those in the queue, and the one being read
 }
 
 func newReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, onGivenUp func(error), onReset func()) *reader {
@@ -104,7 +104,7 @@ func (r *reader) run(ctx context.Context) {
 		if wait == 0 {
 			continue
 		}
-		// Shorter sleeps cost more CPU time, and the budget allows the reader to catch up.
+		// Shorter sleeps would cost more CPU time. burst lets the reader catch up afterwards.
 		timer.Reset(max(time.Duration(wait), time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -114,7 +114,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// step reads one pool that is due, or returns the time until one will be.
+// step reads one pool if it is due, otherwise it returns how long to wait.
 func (r *reader) step() (wait int64) {
 	now := r.now()
 	b, wait := r.takeDue(now)
@@ -126,7 +126,8 @@ func (r *reader) step() (wait int64) {
 	return 0
 }
 
-// takeDue takes the first pool out of the queue if it is due and the budget has room.
+// takeDue takes the first pool out of the queue if it is due and the budget allows a command. Otherwise it returns how long to
+// wait.
 func (r *reader) takeDue(now int64) (*slotPool, int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +143,7 @@ func (r *reader) takeDue(now int64) (*slotPool, int64) {
 	return heap.Pop(&r.queue).(*slotPool), 0
 }
 
-// finish puts a pool back into the queue, later by its pause after a failed read.
+// finish puts a pool back into the queue after a read, unless the pool was removed meanwhile.
 func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +163,7 @@ func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
 	heap.Push(&r.queue, b)
 }
 
-// noteSuccess ends the failures of a pool, which is due again after a period. The caller holds mu.
+// noteSuccess makes a pool due again after a period. Callers must hold mu.
 func (r *reader) noteSuccess(b *slotPool, began int64) {
 	if b.failures >= giveUp {
 		r.givenUpPools--
@@ -176,8 +177,8 @@ func (r *reader) noteSuccess(b *slotPool, began int64) {
 	b.due = began + r.period
 }
 
-// noteFailure counts a failure of a pool, which is due again after a pause, and gives the pool up at the last one.
-// Only the first failure is logged. The caller holds mu.
+// noteFailure makes a pool due again after a pause, and gives it up after too many failures in a row. It goes on reading all the
+// same, as the pool may recover. Only the first failure is logged. Callers must hold mu.
 func (r *reader) noteFailure(b *slotPool, began int64, err error) {
 	if b.err == nil {
 		r.log.Error("reading a hardware counter", "err", err)
@@ -186,7 +187,7 @@ func (r *reader) noteFailure(b *slotPool, began int64, err error) {
 	b.err = err
 
 	pause := int64(backOffMax)
-	if n := b.failures - 1; n < 10 { // a larger shift could overflow
+	if n := b.failures - 1; n < 10 { // a long shift would overflow
 		pause = min(int64(backOffMin)<<n, pause)
 	}
 	b.due = began + pause
@@ -197,7 +198,7 @@ func (r *reader) noteFailure(b *slotPool, began int64, err error) {
 	}
 }
 
-// add adds a pool to the queue, if it is not there, and wakes the reader.
+// add adds a pool to the queue and wakes the reader. It ignores a pool that it has already.
 func (r *reader) add(b *slotPool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +217,7 @@ func (r *reader) add(b *slotPool) {
 	}
 }
 
-// remove ends the reading of a pool. A command that is running holds the pool's lock.
+// remove ends the reading of a pool. A command may still be running: take the pool's lock to wait for it.
 func (r *reader) remove(b *slotPool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,8 +235,7 @@ func (r *reader) remove(b *slotPool) {
 	}
 }
 
-// health returns the number of pools that cannot be read, one of the errors, and the age of the oldest sample of the
-// other pools.
+// health returns how many pools cannot be read, one of the errors, and the age of the oldest sample of the other pools.
 func (r *reader) health(now int64) (failing int, err error, oldest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +257,7 @@ func (r *reader) anyGivenUp() bool {
 	return r.givenUpPools > 0
 }
 
-// givenUp returns the error of a pool that is given up, otherwise nil.
+// givenUp returns why a pool is given up, or nil.
 func (r *reader) givenUp(b *slotPool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// slowBulk is one whose firmware takes its time for a read.
+// slowBulk is a bulk whose firmware takes some time for a read.
 type slowBulk struct {
 	*fakeBulk
 	takes time.Duration
@@ -21,9 +21,8 @@ func (b slowBulk) query(dst []backend.Pair) error {
 	return b.fakeBulk.query(dst)
 }
 
-// TestValuesAreAsOldAsTheBudgetImplies, and the budget is kept, with as many pools as there may be
-// flows and a firmware that takes 100 µs per read. The clock is the test's own: a busy machine
-// makes no value older.
+// With the most pools that flows can have, and a firmware that takes 100 µs per read, samples must be as old as the budget implies
+// and no older. The clock is a fake one, so a busy machine makes no sample older.
 func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 	for _, c := range []struct {
 		name             string

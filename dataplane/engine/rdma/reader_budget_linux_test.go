@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestTheBudgetIsKept counts 4,096 flows on a firmware that takes 100 µs per read. Commands
-// are counted by the software library, not by the backend.
+// 4,096 flows are counted by a firmware that takes 100 µs per read. The software library counts the commands, so the backend cannot
+// fool the test.
 func TestTheBudgetIsKept(t *testing.T) {
 	const flows = 4096
 	for _, c := range []struct {
@@ -52,8 +52,8 @@ func TestTheBudgetIsKept(t *testing.T) {
 			truth := s.drip(t, 1000+flows-1)
 			defer truth.stop()
 
-			// How old a value is in commands does not depend on the load of the CPU: every other one was
-			// read once since. That the time is as the budget implies, TestValuesAreAsOldAsTheBudgetImplies shows.
+			// Measure the age of a sample in commands, which do not depend on the load of the CPU: since then, every
+			// other slot was read once. TestValuesAreAsOldAsTheBudgetImplies measures the age in time.
 			dst, at := make([]backend.Pair, flows), make([]int64, flows)
 			type look struct {
 				at       int64
@@ -62,12 +62,12 @@ func TestTheBudgetIsKept(t *testing.T) {
 			var looks []look
 			var oldest time.Duration
 			most := uint64(c.objects + c.objects/4)
-			// The firmware of a busy machine takes fewer commands than the budget has: the loop goes on until a pass was seen.
+			// On a busy machine the firmware is slower than the budget allows, so go on until there was a whole pass.
 			for start := shm.Now(); shm.Now()-start < int64(3*pass+time.Second) || oldest == 0 || truth.checked == 0; time.Sleep(10 * time.Millisecond) {
 				if shm.Now()-start > int64(2*time.Minute) {
 					t.Fatalf("after two minutes the oldest value of a pass is %v old, and %d ages were compared with the truth", oldest, truth.checked)
 				}
-				commands := s.Calls(t, c.command) // before the values, which may be younger
+				commands := s.Calls(t, c.command) // first, because the samples may become younger
 				looks = append(looks, look{shm.Now(), commands})
 				if err := b.ReadTimed(ids, dst, at); err != nil {
 					t.Fatal(err)
@@ -75,7 +75,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 				truth.check(t, dst[flows-1], at[flows-1])
 				first := slices.Min(at)
 				if first < start {
-					continue // of the installation, or before the first pass
+					continue // some slot was not read since Install
 				}
 				oldest = max(oldest, time.Duration(shm.Now()-first))
 				i, _ := slices.BinarySearchFunc(looks, first, func(l look, at int64) int { return cmp.Compare(l.at, at) })
@@ -93,7 +93,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 	}
 }
 
-// drip sends a few frames to one port at a time, and notes the number of frames that had arrived, with the time.
+// drip returns a sender of a few frames at a time to one port.
 func (s *softwareNIC) drip(t *testing.T, port int) *truth {
 	t.Helper()
 	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
@@ -105,20 +105,20 @@ func (s *softwareNIC) drip(t *testing.T, port int) *truth {
 	return &truth{sender: snd}
 }
 
-// truth is the least count of a flow, by time.
+// truth knows how many frames of a flow had arrived at which time.
 type truth struct {
 	sender  *lab.Sender
 	arrived []arrival
-	checked int
+	checked int // samples that were compared with an arrival
 }
 
+// arrival says that packets had arrived at a time.
 type arrival struct {
 	at      int64
 	packets uint64
 }
 
-// check holds a value to its time: it has every packet that had arrived by then, and none that
-// was not sent. Then it sends more.
+// check checks that a sample has every packet that had arrived by its time, and none that was not sent. Then it sends more.
 func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
 	t.Helper()
 	for i := len(x.arrived) - 1; i >= 0 && at != 0; i-- {
@@ -145,8 +145,8 @@ func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
 
 func (x *truth) stop() { x.sender.Close() }
 
-// TestReaderIsFair drives the reader by hand, on a clock of its own.
-func TestReaderIsFair(t *testing.T) {
+// The test steps the reader by hand, with a clock of its own.
+func TestAFailingPoolDelaysNoOther(t *testing.T) {
 	var now int64 = 1
 	const pools, perSecond = 10, 100
 	n := &fakeNIC{by: withDevX, bulk: 1}
@@ -185,7 +185,7 @@ func TestReaderIsFair(t *testing.T) {
 	if n.commands > 10*perSecond+2 {
 		t.Errorf("%d commands in 10 s", n.commands)
 	}
-	// One that fails is asked more and more rarely, and costs the others nothing.
+	// A failing pool is read more and more rarely, and costs the others nothing.
 	broken := all[0].bulk.(*fakeBulk)
 	broken.closed = true
 	reads = run(60)
@@ -211,7 +211,7 @@ func TestReaderIsFair(t *testing.T) {
 	}
 }
 
-func TestSlowReadsAreSaid(t *testing.T) {
+func TestSamplesThatAreTooOldAreACondition(t *testing.T) {
 	var now int64 = 1
 	n := &fakeNIC{by: withDevX, bulk: 1}
 	d := &device{name: "fake0", netdev: "eth0", levels: [2]levelTable{newLevelTable(), newLevelTable()}, open: n, now: func() int64 { return now }}

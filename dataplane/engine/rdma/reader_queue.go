@@ -1,7 +1,7 @@
 package rdma
 
-// poolHeap is the queue of a reader, for container/heap: poolHeap[0] is the pool that is due first. Every pool has
-// its place in it.
+// poolHeap is the queue of a reader, for container/heap: poolHeap[0] is due first. Each pool knows its place, so
+// it can be removed from the middle.
 type poolHeap []*slotPool
 
 func (h poolHeap) Len() int           { return len(h) }

@@ -9,12 +9,12 @@ import (
 // slotSample is the last sample of a slot, and the number of its resets.
 type slotSample struct {
 	backend.LastSample
-	resets atomic.Uint64 // how often the device has reset the slot
+	resets atomic.Uint64 // how often the device has reset the slot, or packets were missed
 }
 
-// slotCount turns values of a hardware counter into the count of a flow. A counter of a bulk includes the counts of
-// earlier flows. It is never reset, because a reset is a command and loses the packets since the last read. So its
-// first value is a baseline.
+// slotCount turns the values of a hardware counter into the count of a flow. A counter of a bulk still has the counts of earlier
+// flows. We do not reset it, because a reset takes a command and loses the packets since the last read. Instead the first value
+// is the baseline of the flow.
 type slotCount struct {
 	base, last backend.Pair // values of the hardware counter
 	before     backend.Pair // counted before the last reset
@@ -23,8 +23,8 @@ type slotCount struct {
 // start makes raw the baseline of the flow.
 func (c *slotCount) start(raw backend.Pair) { *c = slotCount{base: raw, last: raw} }
 
-// total returns the flow's count when the counter stands at raw. A counter that stands lower than before was reset:
-// the count up to its last value is kept, and reset is true.
+// total returns the flow's count for the next value of the counter. If the value is lower than the last one, the device has reset
+// the counter: the count goes on from there, and reset is true.
 func (c *slotCount) total(raw backend.Pair) (p backend.Pair, reset bool) {
 	if raw.Packets < c.last.Packets || raw.Bytes < c.last.Bytes {
 		c.before = backend.Add(c.before, backend.Sub(c.last, c.base))

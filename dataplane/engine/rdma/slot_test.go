@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-func TestMeter(t *testing.T) {
+func TestACountGoesOnAfterAReset(t *testing.T) {
 	var m slotCount
 	m.start(backend.Pair{Packets: 10, Bytes: 1000})
 	pair := func(packets, bytes uint64) backend.Pair { return backend.Pair{Packets: packets, Bytes: bytes} }
@@ -16,7 +16,7 @@ func TestMeter(t *testing.T) {
 	}{
 		{pair(10, 1000), backend.Pair{}, false},
 		{pair(15, 1500), pair(5, 500), false},
-		{pair(2, 200), pair(7, 700), true}, // the device was reset: the count up to then stays
+		{pair(2, 200), pair(7, 700), true}, // reset: 5 packets before, 2 since
 		{pair(3, 300), pair(8, 800), false},
 		{pair(3, 100), pair(11, 900), true},
 	} {
@@ -26,7 +26,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// newFakeBulk returns a bulk of a device of a fake host.
+// newFakeBulk returns a bulk of a fake device.
 func newFakeBulk(t *testing.T) *fakeBulk {
 	t.Helper()
 	h := newFakeHost("eth0")
@@ -41,8 +41,8 @@ func newFakeBulk(t *testing.T) *fakeBulk {
 	return raw.(*fakeBulk)
 }
 
-// A slot of a bulk that was in use is given to the next flow only when the bulk was read after its last
-// rule had gone: until then a packet of the old flow may still be counted into it, behind the baseline.
+// A rule that is gone may have counted packets which the hardware adds to the slot a little later. If the next flow took the slot
+// at once, such a packet would come behind its baseline. So the bulk must be read again first.
 func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	raw := newFakeBulk(t)
 	var now int64
@@ -61,7 +61,7 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	if i, ok := b.take(&samples[4]); ok {
 		t.Errorf("slot %d was given away before it was read again", i)
 	}
-	raw.values[2] = backend.Pair{Packets: 9, Bytes: 900} // counted late
+	raw.values[2] = backend.Pair{Packets: 9, Bytes: 900} // added late
 	if _, err := b.sample(clock); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	}
 }
 
-// The reader needs only the pool's lock: it may sample a slot that has its next flow and not yet its baseline. Such
-// samples have the counts of the flow before, and must not stay. A reset that they show is no loss of the next flow.
+// The reader only takes the pool's lock, so it may sample a slot between take and setBaseline. Such a sample has the count of the
+// earlier flow and must be dropped, and so must a reset that it shows.
 func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 	raw := newFakeBulk(t)
 	var now int64
@@ -126,7 +126,7 @@ func TestASampleBeforeTheBaselineIsDropped(t *testing.T) {
 	}
 }
 
-// A counter that a device resets goes on, and the reset is counted and signalled.
+// When a device resets a counter, the total goes on, and the reset is counted and signaled.
 func TestAResetOfACounterIsNoted(t *testing.T) {
 	h := newFakeHost("v0")
 	b := openFake(t, h, "v0")

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
+	_ = lab.Isolate(lab.ForTests) // without the privilege to do so, run in the present namespaces
 	code := m.Run()
 	libraries.Close()
 	os.Exit(code)
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 var libraries soft.Libraries
 
-// softwareNIC is a software device with a wire, which the backend opens.
+// softwareNIC is a software device with a wire.
 type softwareNIC struct{ *soft.NIC }
 
 func newSoftware(t *testing.T) *softwareNIC {
@@ -31,7 +31,7 @@ func newSoftware(t *testing.T) *softwareNIC {
 	return &softwareNIC{soft.NewNIC(t, &libraries)}
 }
 
-// options are the backend's part of the configuration.
+// options returns the backend's part of the configuration.
 func (s *softwareNIC) options() Options {
 	return Options{
 		RDMA: s.Config.RDMA, Interfaces: []dataplane.Interface{{Name: s.Wire.Near.Name}}, Period: s.Config.Poll.Period, Logger: slog.New(slog.DiscardHandler),
@@ -65,8 +65,7 @@ func (s *softwareNIC) openWith(t *testing.T, log *slog.Logger) *Backend {
 	return b
 }
 
-// TestRemovedFlowsAreReadToTheEnd: the last value of a removed flow has the packets since the last sample, in every
-// mode.
+// Remove reads a slot once more, in every mode, so the last value also has the packets since the last sample.
 func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		mode    string

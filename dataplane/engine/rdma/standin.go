@@ -20,7 +20,7 @@ type standIn struct {
 	last [1]backend.Pair
 }
 
-// value returns the stand-in's count since the device was lost. A slot that cannot be read has its last value.
+// value returns the stand-in's count since the device was lost. If its slot cannot be read, the last value stands for it.
 func (s *standIn) value() backend.Pair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *standIn) value() backend.Pair {
 	return backend.Sub(s.last[0], s.base)
 }
 
-// value returns the count of a flow on one device and the time of its sample. The time of a stand-in is the latest
-// possible, because it is read at once.
+// value returns the count of a flow on one device, and the time of its sample. A stand-in is read at this very moment, so its time
+// is the latest possible.
 func (p *deviceFlow) value() (backend.Pair, int64) {
 	if p.standIn != nil {
 		return backend.Add(p.earlier, p.standIn.value()), math.MaxInt64
@@ -41,31 +41,7 @@ func (p *deviceFlow) value() (backend.Pair, int64) {
 	return backend.Add(p.earlier, v), at
 }
 
-// Lost implements HardwareBackend.
-func (b *Backend) Lost(f backend.Placed) (lost []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	living := false
-	if x := b.entryByName[f.Name]; x != nil {
-		for _, p := range x.devices {
-			switch {
-			case p.standIn != nil:
-			case p.dev.dead() || errors.Is(p.dev.down, errPortDown):
-				lost = append(lost, p.dev.netdev)
-			case p.lossReason() != nil:
-				return nil // its rules may still count
-			default:
-				living = true
-			}
-		}
-	}
-	if !living {
-		return nil
-	}
-	return lost
-}
-
-// StandIn implements HardwareBackend.
+// StandIn implements backend.HardwareBackend.
 func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +50,7 @@ func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters
 		return fmt.Errorf("flow %q: no device counts it on %s", f.Name, ifname)
 	}
 
-	// End the device's count. Its last sample is what the flow has counted there.
+	// End the count of the device. Its last sample is the flow's count there.
 	lost := x.devices[i]
 	ending := []*entry{{Placed: x.Placed, devices: []*deviceFlow{lost}}}
 	if err := errors.Join(b.endRules(ending), b.readFinal(ending)); err != nil {
@@ -82,7 +58,7 @@ func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters
 	}
 	b.releaseSlots(ending)
 
-	// Go on from the stand-in's present value.
+	// Count on from the stand-in's present value.
 	s := &standIn{from: from, ids: [1]uint32{id}}
 	if err := from.Read(s.ids[:], s.last[:]); err != nil {
 		return fmt.Errorf("flow %q: reading its stand-in on %s: %w", f.Name, ifname, err)
@@ -121,7 +97,8 @@ func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string
 	return nil
 }
 
-// takeOver makes the rules of p count, from the count that was has reached just before. made is the entry of p.
+// takeOver lets p count on from the value of was right before the rules of p are added. made is p as a list of flows, for the
+// steps of Install.
 func (b *Backend) takeOver(p, was *deviceFlow, made []*entry) error {
 	if err := b.readBaselines(made); err != nil {
 		return err
@@ -133,8 +110,7 @@ func (b *Backend) takeOver(p, was *deviceFlow, made []*entry) error {
 	return b.startReading(made)
 }
 
-// deviceFlowOn returns a flow and the position of one of its interfaces. The flow is nil if it has no such
-// interface.
+// deviceFlowOn returns a flow, and the index in its devices of an interface. The flow is nil if it is not installed there.
 func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
 	x := b.entryByName[f.Name]
 	if x == nil {
@@ -147,8 +123,8 @@ func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
 	return x, i
 }
 
-// replaceDevice puts p in the place of position i of x. Read sees all devices from before the call, or all from
-// after it.
+// replaceDevice replaces device i of x by p. It makes a new entry for that, so a concurrent Read sees the devices from before or
+// from after, never a mix.
 func (b *Backend) replaceDevice(x *entry, i int, p *deviceFlow) {
 	y := &entry{Placed: x.Placed, id: x.id, devices: slices.Clone(x.devices)}
 	y.devices[i] = p

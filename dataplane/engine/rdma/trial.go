@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// TryFlows makes rules and counters for flows that no packet matches, in each mode that the instance uses, and
-// removes them. A trial calls it: only a crash or a hang counts, so errors are ignored.
+// TryFlows adds rules and counters without packets, in each mode that the instance uses, and removes them. The child process of a
+// trial calls it. The trial is about crashes and hangs, so TryFlows ignores errors.
 func TryFlows(lib *ibv.Library, r trial.Request) {
 	h := &ibvHardware{lib: lib, steal: r.RDMA.Steal, log: slog.New(slog.DiscardHandler)}
 	n, err := h.openUntried(portInfo{name: r.Device, port: r.Port, shared: r.Shared})

@@ -12,18 +12,19 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// verbsNIC counts with ibv_create_flow and a COUNT spec. A verbs flow needs a queue pair. No receive is posted to
-// it, so the copies that DONT_TRAP rules send there are dropped.
+// verbsNIC counts with ibv_create_flow and a COUNT spec. A verbs flow needs a queue pair. We never post a receive there, so the
+// copies that DONT_TRAP rules send to it are dropped.
 type verbsNIC struct {
 	ctx     *ibv.Context
 	port    uint8
 	pd      *ibv.PD
 	cq      *ibv.CQ
 	qp      *ibv.QP
-	refused map[dataplane.Mode]error // why the device lacks a mode; nil for a mode that it has
-	anyMode dataplane.Mode           // a mode that the device has
+	refused map[dataplane.Mode]error // why the device cannot count in a mode, or nil
+	anyMode dataplane.Mode           // one in which it can
 }
 
+// openVerbsNIC opens the device for verbs and tries the modes out. On error, ctx is still the caller's.
 func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err error) {
 	n := &verbsNIC{ctx: ctx, port: port}
 	defer func() {
@@ -41,7 +42,7 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 	return n, nil
 }
 
-// makeQueuePair makes the queue pair of the flows, in RTR, where it receives.
+// makeQueuePair makes the queue pair of the flows. Flows need it in state RTR.
 func (n *verbsNIC) makeQueuePair() (err error) {
 	if n.pd, err = n.ctx.AllocPD(); err != nil {
 		return err
@@ -66,8 +67,8 @@ func (n *verbsNIC) makeQueuePair() (err error) {
 	return n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState)
 }
 
-// tryModes tries each mode, the one that takes packets away only if the configuration asks for it. It returns an
-// error if the device has none.
+// tryModes finds out in which modes the device can count. It tries stealing only if the configuration allows it. It returns an
+// error if the device has no mode.
 func (n *verbsNIC) tryModes(steal bool) error {
 	n.refused = map[dataplane.Mode]error{
 		dataplane.ModeDontTrap: n.try(dataplane.ModeDontTrap),
@@ -90,10 +91,10 @@ func (n *verbsNIC) tryModes(steal bool) error {
 			return nil
 		}
 	}
-	return n.refused[dataplane.ModeDrop] // the mode that asks least of a device
+	return n.refused[dataplane.ModeDrop] // it asks least of a device, so its error says most
 }
 
-// try makes a rule and a counter in one mode for a match without packets, and removes them.
+// try adds a rule without packets in one mode, with a counter, and removes both.
 func (n *verbsNIC) try(m dataplane.Mode) (err error) {
 	b, err := n.newBulk()
 	if err != nil {
@@ -109,7 +110,7 @@ func (n *verbsNIC) try(m dataplane.Mode) (err error) {
 
 func (n *verbsNIC) steeringAPI() steeringAPI { return withVerbs }
 
-// mode implements nic. It prefers the mode that takes no packets.
+// mode implements nic. It prefers dont-trap to steal, which keeps packets from the kernel.
 func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) {
 	switch {
 	case d == flow.Egress && a == flow.Drop:
@@ -137,7 +138,7 @@ type verbsBulk struct {
 	raw [2]uint64
 }
 
-// newBulk implements nic. Attach comes before the first flow; after it the device returns EBUSY.
+// newBulk implements nic. It must attach before the first flow: later the device returns EBUSY.
 func (n *verbsNIC) newBulk() (bulk, error) {
 	c, err := n.ctx.CreateCounters()
 	if err != nil {
@@ -163,8 +164,8 @@ func (b *verbsBulk) query(dst []backend.Pair) error {
 	return nil
 }
 
-// queryFinal implements bulk. Counters that no flow names keep their values, but reading them fails with EINVAL. So
-// a flow without packets names them during the read.
+// queryFinal implements bulk. Counters without a flow keep their values, but reading them fails with EINVAL. So we add a flow
+// without packets during the read.
 func (b *verbsBulk) queryFinal(dst []backend.Pair) error {
 	m := b.nic.anyMode
 	r, err := b.nic.addRule(rule{match: noPacket(), mode: m, drop: m == dataplane.ModeDrop, level: numLevels - 1}, b, 0)
@@ -174,8 +175,7 @@ func (b *verbsBulk) queryFinal(dst []backend.Pair) error {
 	return errors.Join(b.query(dst), r.Close())
 }
 
-// addRule implements nic. Only NORMAL flows count; the comment of package ibv describes the other types with a COUNT
-// spec.
+// addRule implements nic. It uses NORMAL flows because no other type counts; see package ibv.
 func (n *verbsNIC) addRule(r rule, b bulk, _ int) (io.Closer, error) {
 	a := ibv.FlowAttr{Type: ibv.FlowAttrNormal, Priority: uint16(r.level), Port: n.port, Specs: verbsSpecs(r.match)}
 	switch r.mode {

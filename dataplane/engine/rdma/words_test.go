@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/flows.md")
 
-// words has a match for each word of the language, and for values that a backend treats differently.
+// words has a match for each word of the language, and more where a backend treats values differently.
 var words = []string{
 	"any", "eth", "eth src 02:00:00:00:00:01", "eth dst 02:00:00:00:00:01", "eth type 0x0806",
 	"vlan", "vlan id 100", "vlan pcp 5", "vlan dei 1", "vlan id 100 vlan id 7", "untagged",
@@ -33,12 +33,11 @@ var words = []string{
 	"gre", "gre key 7", "gre inner any", "gre inner ipv4", "gre key 7 inner mpls label 16",
 }
 
-// TestWordsDocument holds the table of docs/flows.md to the limits of the NICs. Package xdp has the test of its own
-// columns.
-func TestWordsDocument(t *testing.T) {
+// The table in docs/flows.md must say what limits says. Package xdp tests the columns of XDP and TCX.
+func TestTheTableOfMatchesIsUpToDate(t *testing.T) {
 	const (
 		path  = "../../../docs/flows.md"
-		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestWordsDocument -update -->\n"
+		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestTheTableOfMatchesIsUpToDate -update -->\n"
 		end   = "<!-- words: end -->\n"
 	)
 	missing := map[string]bool{}
@@ -86,7 +85,7 @@ func TestWordsDocument(t *testing.T) {
 	}
 }
 
-// cell is "yes", or "no" with the reason.
+// cell returns "yes", or "no" with the reason.
 func cell(t *testing.T, m flow.Match, by steeringAPI) string {
 	t.Helper()
 	_, err := ruleMatches(m, by)

@@ -8,39 +8,51 @@ import (
 
 var _ backend.Alterer = (*Backend)(nil)
 
-// Alter implements backend.Alterer.
+// Alter implements backend.Alterer. It can ignore the flows that come and go: only a SoftwareBackend gets them in a Change.
 func (s *Backend) Alter(ctx context.Context, c backend.Change) ([]backend.Installed, func(keep bool) error, error) {
-	was, now := c.Was, c.Now // the engine adds and removes others by themselves
-	old := make([]uint32, len(was))
-	s.mu.Lock()
-	for i, f := range was {
-		old[i] = s.ids[f.Name]
-	}
-	s.mu.Unlock()
-	in, err := s.Install(ctx, now)
+	old := s.idsOf(c.Was)
+	in, err := s.Install(ctx, c.Now)
 	if err != nil {
 		return nil, nil, err
 	}
-	put := func(drop, names []backend.Placed, id func(i int) uint32) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, f := range drop {
-			delete(s.ids, f.Name)
-		}
-		for i, f := range names {
-			s.ids[f.Name] = id(i)
-		}
-	}
+
+	fresh := make([]uint32, len(in))
 	for i := range in {
-		if was[i].Flow.Identity() == now[i].Flow.Identity() {
-			in[i].ID = old[i]
+		if c.Was[i].Flow.Identity() == c.Now[i].Flow.Identity() {
+			in[i].ID = old[i] // the count goes on
 		}
+		fresh[i] = in[i].ID
 	}
-	put(was, now, func(i int) uint32 { return in[i].ID })
-	return in, func(keep bool) error {
+	s.replace(c.Was, c.Now, fresh)
+
+	end := func(keep bool) error {
 		if !keep {
-			put(now, was, func(i int) uint32 { return old[i] })
+			s.replace(c.Now, c.Was, old)
 		}
 		return nil
-	}, nil
+	}
+	return in, end, nil
+}
+
+// idsOf returns the IDs of installed flows.
+func (s *Backend) idsOf(flows []backend.Placed) []uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]uint32, len(flows))
+	for i, f := range flows {
+		ids[i] = s.ids[f.Name]
+	}
+	return ids
+}
+
+// replace gives the flows of now, with these IDs, the place of the flows of was.
+func (s *Backend) replace(was, now []backend.Placed, ids []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range was {
+		delete(s.ids, f.Name)
+	}
+	for i, f := range now {
+		s.ids[f.Name] = ids[i]
+	}
 }

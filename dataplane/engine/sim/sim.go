@@ -1,5 +1,5 @@
-// Package sim is a backend that needs no kernel and no privilege. It serves tests, demonstrations and first steps with
-// the mirror.
+// Package sim is a backend without packets: its counts rise with the time. It needs no kernel and no privilege, so we use it in
+// tests, demonstrations and first steps with the mirror.
 package sim
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// Flow number n, from 1, counts n times packetsPerSecond.
+// The flow with ID n counts (n+1) * packetsPerSecond, so a reader can tell the flows apart by their rates.
 const (
 	packetsPerSecond = 1000
 	packetBytes      = 64
@@ -20,13 +20,13 @@ const (
 
 // Backend computes the counts of its flows from the time. It implements backend.Backend.
 type Backend struct {
-	now    func() time.Duration // since some fixed moment; tests hand in their own
-	cookie uint64
+	now    func() time.Duration // since a fixed moment
+	cookie uint64               // of ID 0; random, because no total goes on after a restart
 
 	mu   sync.Mutex
 	next uint32
 	ids  map[string]uint32 // by flow name
-	at   []counter         // by ID
+	at   []counter         // by ID; a removed flow keeps its element, which the poller may still read
 }
 
 type counter struct {
@@ -34,7 +34,16 @@ type counter struct {
 	rate  uint64 // packets per second
 }
 
-// New returns a backend without flows. now is its clock; nil is the time since New.
+// packets returns the count at a time. It multiplies seconds and microseconds apart: their sum times the rate of a late flow
+// does not fit 64 bits after some days.
+func (c *counter) packets(now time.Duration) uint64 {
+	ran := now - c.start
+	seconds := uint64(ran / time.Second)
+	rest := uint64((ran % time.Second).Microseconds())
+	return seconds*c.rate + rest*c.rate/1e6
+}
+
+// New returns a backend without flows. Tests pass a clock of their own as now; nil is the time since New.
 func New(now func() time.Duration) *Backend {
 	if now == nil {
 		t0 := time.Now()
@@ -78,8 +87,7 @@ func (s *Backend) Read(ids []uint32, dst []backend.Pair) error {
 	defer s.mu.Unlock()
 	now := s.now()
 	for i, id := range ids {
-		c := &s.at[id]
-		p := uint64((now - c.start).Microseconds()) * c.rate / 1e6
+		p := s.at[id].packets(now)
 		dst[i] = backend.Pair{Packets: p, Bytes: p * packetBytes}
 	}
 	return nil

@@ -12,59 +12,53 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// alteration is a change of installed flows that can be taken back until it ends.
+var _ backend.Alterer = (*Backend)(nil)
+
+// Alter implements backend.Alterer. One exchange of the rules of all flows makes the change, so no packet sees half of it.
+func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Installed, end func(keep bool) error, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.start != nil {
+		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
+	}
+	a := &alteration{b: b, Change: c}
+	if err := a.prepare(ctx); err != nil {
+		return nil, nil, errors.Join(nameLimit(err, b.maxFlows), a.takeBack())
+	}
+	for i, f := range slices.Concat(c.Now, c.Add) {
+		a.in[i].Source = b.hooks.source(f.Flow)
+	}
+	return a.in, a.end, nil
+}
+
+// alteration is a Change on its way. Until end it can be taken back; the fields below Change say what there is to take back.
 type alteration struct {
 	b *Backend
 	backend.Change
-	old, fresh []*entry
-	added      []*entry
+
+	old, fresh []*entry // of Was and Now
+	added      []*entry // of Add
 	turned     []*entry // of Leave and Return
-	noted      []uint32 // orders in Backend.places
 	in         []backend.Installed
-	rules      [2][]xdp.Rule // that the change exchanges
-	exchanged  bool
-	demanded   bool // the demand has the active flows of Now and Add
-	owners     []xdp.CounterInfo
-	made       []uint32 // counters that only fresh count in
+	rules      [2][]xdp.Rule // removed and added by the exchange
+
+	noted     []uint32          // Orders in Backend.places
+	owners    []xdp.CounterInfo // of renamed counters: the names before
+	made      []uint32          // new counters, in which only fresh and added count
+	demanded  bool              // the active flows of Now and Add are in the demand
+	exchanged bool
 }
 
-// prepare allocates counters, takes hooks and exchanges the rules. After an error takeBack follows.
+// prepare allocates counters, attaches to hooks and exchanges the rules. After an error the caller must call takeBack.
 func (a *alteration) prepare(ctx context.Context) error {
 	b := a.b
-	for i, f := range a.Was {
-		x := b.flows[f.Name]
-		if x == nil {
-			return fmt.Errorf("flow %q: changing it: XDP has no rules of it", f.Name)
-		}
-		if a.Now[i].Order != f.Order {
-			a.notePlace(f.Order, x.order)
-		}
+	if err := a.notePlaces(); err != nil {
+		return err
 	}
-	for i, f := range a.Was {
-		x := b.flows[f.Name]
-		y, in, err := a.counter(x, f, a.Now[i])
-		if err != nil {
-			return fmt.Errorf("flow %q: %w", f.Name, translate(err))
-		}
-		if a.Now[i].Order != f.Order {
-			y.order = b.place(a.Now[i])
-		}
-		before, err := b.compile(f, x, x.drops)
-		if err != nil {
+	for i := range a.Was {
+		if err := a.prepareChanged(a.Was[i], a.Now[i]); err != nil {
 			return err
 		}
-		rules, err := b.compile(a.Now[i], y, y.active)
-		if err != nil {
-			return err
-		}
-		y.drops = y.active && a.Now[i].Action == flow.Drop
-		if !slices.Equal(before, rules) {
-			a.rules[0] = append(a.rules[0], before...)
-			a.rules[1] = append(a.rules[1], rules...)
-		}
-		a.old = append(a.old, x)
-		a.fresh = append(a.fresh, y)
-		a.in = append(a.in, in)
 	}
 	if err := a.prepareAdded(ctx); err != nil {
 		return err
@@ -96,23 +90,66 @@ func (a *alteration) prepare(ctx context.Context) error {
 	return nil
 }
 
-// notePlace notes the place of an order until end. A change that takes this one back gives the flow its place again: the order
-// alone would put it behind all flows of the start.
-func (a *alteration) notePlace(order, place uint32) {
-	if _, is := a.b.places[order]; !is {
-		a.b.places[order] = place
-		a.noted = append(a.noted, order)
+// notePlaces notes until end the places of flows that get another Order. A second Alter may take this one back, and the flow
+// must return to its place. Backend.place alone would put it behind all flows of the start.
+//
+// All places must be known before prepareChanged asks for the first one: flows may exchange their Orders.
+func (a *alteration) notePlaces() error {
+	for i, f := range a.Was {
+		x := a.b.flows[f.Name]
+		if x == nil {
+			return fmt.Errorf("flow %q: changing it: XDP has no rules of it", f.Name)
+		}
+		if _, noted := a.b.places[f.Order]; noted || a.Now[i].Order == f.Order {
+			continue
+		}
+		a.b.places[f.Order] = x.order
+		a.noted = append(a.noted, f.Order)
 	}
+	return nil
 }
 
-// turn notes that flows which were in the tables have left them, and the other way round. A second call takes it back.
+// prepareChanged makes the entry of one flow as it is to be, and compiles its rules from before and from now on.
+func (a *alteration) prepareChanged(was, now backend.Placed) error {
+	b := a.b
+	x := b.flows[was.Name]
+	y, in, err := a.counter(x, was, now)
+	if err != nil {
+		return fmt.Errorf("flow %q: %w", was.Name, translate(err))
+	}
+	if now.Order != was.Order {
+		y.order = b.place(now)
+	}
+
+	before, err := b.compile(was, x, x.drops)
+	if err != nil {
+		return err
+	}
+	rules, err := b.compile(now, y, y.active)
+	if err != nil {
+		return err
+	}
+	y.drops = y.active && now.Action == flow.Drop
+	if !slices.Equal(before, rules) {
+		a.rules[0] = append(a.rules[0], before...)
+		a.rules[1] = append(a.rules[1], rules...)
+	}
+
+	a.old = append(a.old, x)
+	a.fresh = append(a.fresh, y)
+	a.in = append(a.in, in)
+	return nil
+}
+
+// turn notes that the flows of Leave have no rules any more, and the flows of Return have them again. A second call takes the
+// first one back.
 func (a *alteration) turn() {
 	for _, x := range a.turned {
 		x.left = !x.left
 	}
 }
 
-// prepareAdded makes the entries of the flows that come.
+// prepareAdded makes the entries of the flows of Add.
 func (a *alteration) prepareAdded(ctx context.Context) error {
 	for _, f := range a.Add {
 		if err := ctx.Err(); err != nil {
@@ -133,30 +170,30 @@ func (a *alteration) prepareAdded(ctx context.Context) error {
 	return nil
 }
 
-// prepareTurns compiles the rules of the flows that leave, and of those that return.
+// prepareTurns compiles the rules of the flows of Leave and Return.
 func (a *alteration) prepareTurns() error {
 	for _, f := range slices.Concat(a.Leave, a.Return) {
 		x := a.b.flows[f.Name]
 		if x == nil {
 			continue
 		}
-		there := *x
-		there.left = false
-		rules, err := a.b.compile(f, &there, x.drops)
+		inTables := *x
+		inTables.left = false
+		rules, err := a.b.compile(f, &inTables, x.drops)
 		if err != nil {
 			return err
 		}
-		to := 0
-		if x.left {
-			to = 1
+		if x.left { // it returns
+			a.rules[1] = append(a.rules[1], rules...)
+		} else {
+			a.rules[0] = append(a.rules[0], rules...)
 		}
-		a.rules[to] = append(a.rules[to], rules...)
 		a.turned = append(a.turned, x)
 	}
 	return nil
 }
 
-// coming yields the flows as they are to be.
+// coming yields the flows of Now and Add with their entries.
 func (a *alteration) coming() iter.Seq2[backend.Placed, *entry] {
 	return func(yield func(backend.Placed, *entry) bool) {
 		for i, y := range a.fresh {
@@ -172,7 +209,7 @@ func (a *alteration) coming() iter.Seq2[backend.Placed, *entry] {
 	}
 }
 
-// addDemand notes that the flows as they are to be need their hooks, or do not.
+// addDemand adds the active flows of Now and Add to the demand, or takes them away if n is -1.
 func (a *alteration) addDemand(n int) {
 	for f, y := range a.coming() {
 		if y.active {
@@ -182,8 +219,8 @@ func (a *alteration) addDemand(n int) {
 	a.demanded = n > 0
 }
 
-// counter returns a flow as it is to be, with the counter of x if the flow counts the same packets, else with
-// one of its own.
+// counter returns the entry that replaces x. If the flow keeps its identity, the counter stays and only its owner changes.
+// Otherwise the entry gets a new counter, and counts apart on no interface.
 func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend.Installed, error) {
 	y := *x
 	y.owner = owner(now.Flow)
@@ -226,7 +263,7 @@ func (a *alteration) rename(counter uint32, from, to string) error {
 	return nil
 }
 
-// put replaces the entries of from with all, the entries of to.
+// put replaces the flows of from by the flows of to, whose entries are all.
 func (a *alteration) put(from, to []backend.Placed, all []*entry) {
 	for _, f := range from {
 		delete(a.b.flows, f.Name)
@@ -236,7 +273,8 @@ func (a *alteration) put(from, to []backend.Placed, all []*entry) {
 	}
 }
 
-// end frees the hooks and counters that only the flows of before needed, or brings those flows back.
+// end is the end of Alter. With keep it frees the hooks and counters that only the old flows needed, otherwise it takes the
+// change back.
 func (a *alteration) end(keep bool) error {
 	b := a.b
 	b.mu.Lock()
@@ -253,8 +291,11 @@ func (a *alteration) end(keep bool) error {
 		if x.counter == a.fresh[i].counter {
 			continue
 		}
-		if y := b.flows[a.Was[i].Name]; y == nil || y.counter != x.counter { // else a second Alter has brought the flow back
+		if y := b.flows[a.Was[i].Name]; y == nil || y.counter != x.counter { // otherwise a second Alter has brought the flow back
 			left = append(left, x.counter)
+		}
+		for ifname := range x.apart {
+			b.hooks.demand.add(a.Was[i].On(ifname).Flow, -1)
 		}
 		for _, c := range x.own {
 			left = append(left, c.ID)
@@ -263,7 +304,7 @@ func (a *alteration) end(keep bool) error {
 	return errors.Join(b.trim(), b.freeCounters(left))
 }
 
-// takeBack brings the flows of before back. Flows of Add that were removed meanwhile are gone already.
+// takeBack brings the old flows back and frees what the change has made. It knows from the fields how far prepare came.
 func (a *alteration) takeBack() error {
 	b := a.b
 	a.forgetPlaces()
@@ -293,7 +334,8 @@ func (a *alteration) forgetPlaces() {
 	a.noted = nil
 }
 
-// forgetRemoved drops the flows of Add that Remove has ended, with their rules, hooks and counters.
+// forgetRemoved drops the flows of Add that Remove has removed meanwhile, with their rules and counters: takeBack must not
+// remove those twice.
 func (a *alteration) forgetRemoved() {
 	if !a.exchanged {
 		return

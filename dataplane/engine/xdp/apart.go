@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// CountApart implements backend.SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
-// replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
+// CountApart implements backend.SoftwareBackend. A flow that counts apart on an interface has rules for each interface instead
+// of rules for all of them. One exchange replaces the rules, so each packet counts once.
 func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +51,7 @@ func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname s
 	return ids, nil
 }
 
-// ownCounter allocates a counter for a flow on one interface. The flow keeps it until its removal, because the
-// poller may read it after its rules are gone.
+// ownCounter allocates a counter for a flow on one interface, unless the flow has it from an earlier CountApart.
 func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	if _, has := x.own[ifname]; has {
 		return nil
@@ -73,129 +69,49 @@ func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	return nil
 }
 
-// setApart replaces the rules of flows, all or none, by their rules with an interface apart, or without it. A flow
-// needs the hook of an interface that is apart.
-func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err error) {
-	turn := func(on bool) {
-		for _, f := range flows {
-			if x, one := b.flows[f.Name], f.On(ifname).Flow; on {
-				x.apart[ifname] = struct{}{}
-				b.hooks.demand.add(one, 1)
-			} else {
-				delete(x.apart, ifname)
-				b.hooks.demand.add(one, -1)
-			}
-		}
-	}
-	rules := func() (all []xdp.Rule, err error) {
-		for _, f := range flows {
-			x := b.flows[f.Name]
-			own, err := b.compile(f, x, x.drops)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, own...)
-		}
-		return all, nil
-	}
-	old, err := rules()
+// setApart exchanges the rules of flows so that they count apart on an interface, or do not: all of the flows, or none.
+func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) error {
+	old, err := b.rulesOf(flows)
 	if err != nil {
 		return err
 	}
-	turn(on)
-	fresh, err := rules()
+
+	b.noteApart(flows, ifname, on)
+	fresh, err := b.rulesOf(flows)
 	if err == nil {
 		err = b.exchange(context.Background(), old, fresh)
 	}
 	if err != nil {
-		turn(!on)
+		b.noteApart(flows, ifname, !on)
 		return fmt.Errorf("changing the rules of %s for %s: %w", backend.Describe(flows), ifname, err)
 	}
 	return nil
 }
 
-// compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
-// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops. A flow that has left
-// has none.
-func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
-	if x.left {
-		return nil, nil
-	}
-	f.Order = x.order
-	if len(x.apart) == 0 {
-		return b.compileOn(f, x.counter, drops)
-	}
-	var out []xdp.Rule
-	for _, i := range b.hooks.interfaces {
-		counter := x.counter
-		_, apart := x.apart[i.Name]
-		if apart {
-			counter = x.own[i.Name].ID
+// noteApart notes where flows count apart, for compile and for the demand. Counts apart need the hook of their interface even
+// if the shadow itself is not active.
+func (b *Backend) noteApart(flows []backend.Placed, ifname string, on bool) {
+	for _, f := range flows {
+		x := b.flows[f.Name]
+		if on {
+			x.apart[ifname] = struct{}{}
+			b.hooks.demand.add(f.On(ifname).Flow, 1)
+		} else {
+			delete(x.apart, ifname)
+			b.hooks.demand.add(f.On(ifname).Flow, -1)
 		}
-		rules, err := b.compileOn(f.On(i.Name), counter, drops || apart)
+	}
+}
+
+// rulesOf returns the rules of installed flows as they are now.
+func (b *Backend) rulesOf(flows []backend.Placed) (all []xdp.Rule, err error) {
+	for _, f := range flows {
+		x := b.flows[f.Name]
+		rules, err := b.compile(f, x, x.drops)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, rules...)
+		all = append(all, rules...)
 	}
-	return out, nil
-}
-
-func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
-	if !drops {
-		f.Action = flow.Count
-	}
-	rules, err := compile(f, counter, b.rules.Port)
-	if err != nil {
-		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-	}
-	return rules, nil
-}
-
-var _ backend.Alterer = (*Backend)(nil)
-
-// Alter implements backend.Alterer by one exchange of the rules of all flows.
-func (b *Backend) Alter(ctx context.Context, c backend.Change) (in []backend.Installed, end func(keep bool) error, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.start != nil {
-		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
-	}
-	a := &alteration{b: b, Change: c}
-	if err := a.prepare(ctx); err != nil {
-		return nil, nil, errors.Join(nameLimit(err, b.maxFlows), a.takeBack())
-	}
-	for i, f := range slices.Concat(c.Now, c.Add) {
-		a.in[i].Source = b.hooks.source(f.Flow)
-	}
-	return a.in, a.end, nil
-}
-
-// replaceInterfaces makes list the interfaces. The rules of a flow that counts apart on one of them name every interface.
-func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
-	was := b.hooks.interfaces
-	var old, fresh []xdp.Rule
-	for _, x := range b.flows {
-		if len(x.apart) == 0 {
-			continue
-		}
-		for _, step := range []struct {
-			list  []dataplane.Interface
-			rules *[]xdp.Rule
-		}{{was, &old}, {list, &fresh}} {
-			b.hooks.interfaces = step.list
-			rules, err := b.compile(*x.placed, x, x.drops)
-			if err != nil {
-				b.hooks.interfaces = was
-				return err
-			}
-			*step.rules = append(*step.rules, rules...)
-		}
-	}
-	b.hooks.interfaces = was
-	if err := b.exchange(context.Background(), old, fresh); err != nil {
-		return err
-	}
-	b.hooks.interfaces = list
-	return nil
+	return all, nil
 }

@@ -14,12 +14,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
+	_ = lab.Isolate(lab.ForTests) // without the privilege to do so, run in the present namespaces
 	os.Exit(m.Run())
 }
 
-// A process has left the counter of a flow, and its counter on one interface alone. A flow of the next process that counts on
-// that interface alone takes neither. A flow that had the interface alone before takes its counter, and no counter is left
+// A counter apart lacks the packets of the other interfaces, so no flow of the next process may take it over, not even one on
+// exactly its interface. That flow only takes a counter that belonged to the interface all along. Afterwards no counter is left
 // without a flow.
 func TestNoFlowTakesACounterOfOneInterface(t *testing.T) {
 	need.BPF(t)

@@ -9,9 +9,10 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and waited for, unless
-// known is false and no interface was ever found: then the configuration is wrong. known says that an earlier process, or
-// this one, has counted on some interface.
+// attach attaches to all hooks with demand, unless it has tried them before: retake.go repeats attempts.
+//
+// It waits for a missing interface. But if no interface exists at all, and neither this process nor an earlier one has ever
+// counted (known), somebody has probably mistyped a name, and attach returns an error.
 func (h *hooks) attach(known bool) error {
 	defer h.refresh()
 	var absent []error
@@ -51,7 +52,7 @@ func (h *hooks) attach(known bool) error {
 	return nil
 }
 
-// listed adds the existing interfaces to an error about interfaces that do not exist.
+// listed adds the names of the existing interfaces to an error about missing ones.
 func (h *hooks) listed(err error) error {
 	if !errors.Is(err, xdp.ErrNotFound) {
 		return err
@@ -63,7 +64,7 @@ func (h *hooks) listed(err error) error {
 	return err
 }
 
-// unmatched returns the patterns that flows need and that no interface matches.
+// unmatched returns the patterns without an interface. They only matter once a flow counts on all interfaces.
 func (h *hooks) unmatched() []string {
 	if all := h.demand[""]; all.ingress+all.egress == 0 {
 		return nil
@@ -71,13 +72,13 @@ func (h *hooks) unmatched() []string {
 	return h.patterns.Unmatched(h.interfaces)
 }
 
-// refuse notes why the start goes on without an interface.
+// refuse notes why an interface is left out. The start goes on without it.
 func (h *hooks) refuse(name string, err error) {
 	h.log.Warn("counting without an interface", "interface", name, "err", err)
 	h.missing[name] = err
 }
 
-// lostOn returns when the latest outages of an interface ended.
+// lostOn returns the ends of the last outages of an interface, on ingress and egress.
 func (h *hooks) lostOn(ifname string) (ends [2]xdp.Moment) {
 	for i, at := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
 		ends[i], _ = h.rules.Lost(ifname, at)
@@ -85,14 +86,20 @@ func (h *hooks) lostOn(ifname string) (ends [2]xdp.Moment) {
 	return ends
 }
 
-// attachTo attaches to hooks of one interface, to each that does not refuse. Programs that are attached stay as they are.
-// The caller calls refresh when it has attached to all of its interfaces: refresh asks the kernel about every held hook.
+// attachTo attaches to the hooks of one interface. Hooks are independent: if one refuses, the other is attached all the same,
+// and attached programs stay.
+//
+// Callers must call refresh after the last interface. Do not call it for each one, as it asks the kernel about all hooks.
 func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[dataplane.Mode]xdp.Mode{
-		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
+		dataplane.ModeNative:  xdp.ModeNative,
+		dataplane.ModeGeneric: xdp.ModeGeneric,
+		dataplane.ModeTCX:     xdp.ModeTCX,
 	}[i.Mode]
-	o.Beside, o.Dispatcher = h.config.CountsBeside(dataplane.BesideTCX), h.config.CountsBeside(dataplane.BesideDispatcher)
+	o.Beside = h.config.CountsBeside(dataplane.BesideTCX)
+	o.Dispatcher = h.config.CountsBeside(dataplane.BesideDispatcher)
 	o.Last = h.config.TCX == "last"
+
 	before := h.lostOn(i.Name)
 	err := h.ns.Do(func() error {
 		var refusals []error
@@ -117,13 +124,13 @@ func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 		return errors.Join(refusals...)
 	})
 	if h.lostOn(i.Name) != before {
-		h.signal() // the engine declares the end of an outage
+		h.signal() // an outage has ended, and the engine declares it
 	}
-	return translate(err) // it names the interface, the hook and the mode
+	return translate(err) // package xdp names the interface, the hook and the mode
 }
 
-// detachMissing notes why an interface is not counted on, and detaches the programs from the link that
-// had its name: the configuration does not ask for that link under another name.
+// detachMissing notes why an interface is missing. If its link only has another name now, detachMissing detaches from it: the
+// configuration does not ask for the new name.
 func (h *hooks) detachMissing(name string, why error) {
 	h.missing[name] = why
 	if err := h.leaveLink(name); err != nil {
@@ -131,7 +138,7 @@ func (h *hooks) detachMissing(name string, why error) {
 	}
 }
 
-// leaveLink detaches the programs of an interface that does not belong to the counted ones any more.
+// leaveLink detaches from the last link of a name, unless its present name is counted on, or waited for.
 func (h *hooks) leaveLink(name string) error {
 	isCounted := func(name string) bool {
 		_, listed := h.find(name)
@@ -141,7 +148,7 @@ func (h *hooks) leaveLink(name string) error {
 	return h.ns.Do(func() error { return h.rules.Leave(name, isCounted) })
 }
 
-// detachUnconfigured detaches programs from interfaces that are not counted on now.
+// detachUnconfigured ends the start of the hooks: it detaches from interfaces of the last process if they are not configured now.
 func (h *hooks) detachUnconfigured() error {
 	for _, a := range h.rules.Attachments() {
 		if _, ok := h.find(a.Interface); !ok {
@@ -155,7 +162,7 @@ func (h *hooks) detachUnconfigured() error {
 	return nil
 }
 
-// trim detaches programs from hooks that no flow needs.
+// trim detaches programs from hooks without demand, and lets attach try these again later.
 func (h *hooks) trim() error {
 	var errs []error
 	for _, i := range h.interfaces {
@@ -180,7 +187,7 @@ func (h *hooks) trim() error {
 	return errors.Join(errs...)
 }
 
-// askAgain lets attach try the interfaces that are not as in the list before.
+// askAgain lets attach try interfaces again whose entry has changed.
 func (h *hooks) askAgain(before []dataplane.Interface) {
 	for _, i := range h.interfaces {
 		if !slices.Contains(before, i) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,17 +21,17 @@ import (
 // Options are the settings of a Backend.
 type Options struct {
 	Interfaces []dataplane.Interface // names and patterns, at least one
-	Degraded   bool                  // an interface that refuses to be counted on is a condition, not an error
+	Degraded   bool                  // start without refusing interfaces, and list them as conditions
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
-	// Flows are the configured flows. The Order of each is its index. Until RemoveStale, no others are installed.
+	// Flows are the configured flows. The Order of each must be its index. Install takes no other flow before RemoveStale.
 	Flows []flow.Flow
-	// Restart: this instance ran before under its host. If somebody took it off its hooks, it stays off.
+	// Restart marks a restart by the host. If an operator has detached the programs meanwhile, they stay detached.
 	Restart bool
 	Logger  *slog.Logger
 	// FreeFor is how long the XDP hook of an interface must be free before counting moves from TCX to it; 0 means 30 s.
 	FreeFor time.Duration
-	Early   []string // as of xdp.Options
-	// Kernel is as of xdp.Options. With one, the tickers of the backend are of Go's runtime.
+	Early   []string // see xdp.Options
+	// Kernel replaces the kernel in tests, as in xdp.Options. The backend then takes its tickers from Go's runtime.
 	Kernel kernel.Kernel
 }
 
@@ -42,48 +41,57 @@ type Backend struct {
 	worstCost int
 	log       *slog.Logger
 	rules     *xdp.Datapath
-	adopted   bool   // the pins held counters, whose counts go on
-	next      uint32 // the place, among the flows of its priority, of the flow whose Order is ordered
-	ordered   uint32 // the first Order that no configured flow has
+	adopted   bool   // the start has found pinned counters
+	ordered   uint32 // the first Order above those of the configured flows
+	next      uint32 // the place of the flow with Order ordered, among the flows of its priority
 
 	mu    sync.Mutex // guards the fields below; link events take it too
 	hooks *hooks
 	flows map[string]*entry
 	start *start // until RemoveStale
-	// places holds, by Order, the places of the configured flows that the start refused, for a later Install, and of flows that
-	// get another Order, until their change has ended.
+	// places maps an Order to a place in the tables, where ordered and next do not give it: for configured flows the start has
+	// refused, because a later Install may add them, and for flows with another Order, as long as their change lasts.
 	places map[uint32]uint32
 }
 
-// entry is a flow that has rules in the tables. It is small, because an instance may have a million.
+// entry is an installed flow. Keep it small: an instance may have a million flows.
 type entry struct {
 	owner   string
 	counter uint32
-	order   uint32 // its place in the tables
+	order   uint32 // the place in the tables
 	active  bool   // its counts are published, or another flow depends on them
-	drops   bool   // its rules drop, except on the interfaces in apart
-	left    bool   // its rules have left the tables, and Remove follows
+	drops   bool   // its rules drop packets; on interfaces apart they always follow the flow's action
+	left    bool   // Alter has taken its rules out of the tables, and Remove follows
 
-	own    map[string]xdp.Counter // by interface: counters of packets of that interface alone
+	// CountApart gives a flow these. Few flows have them.
+	own    map[string]xdp.Counter // by interface; kept until Remove, because the poller may still read them
 	apart  map[string]struct{}    // interfaces on which the rules count in own
-	placed *backend.Placed        // the flow, with own
+	placed *backend.Placed        // the flow
 }
 
-// DefaultMaxFlows is the MaxFlows of a configuration that names none, on this host.
+// DefaultMaxFlows is MaxFlows where the configuration names none. The counters take memory per CPU, so it depends on the host.
 func DefaultMaxFlows() int {
 	cpus, err := ebpf.PossibleCPU()
-	if err != nil { // xdp.Open says why
+	if err != nil { // xdp.Open will fail for the same reason, and explain it
 		cpus = 1
 	}
 	return min(65536, xdp.MostCounters(cpus))
 }
 
-// New opens the rule set, finds the rules and programs of an earlier process, and watches the links.
+// New opens the tables, finds the rules and programs of an earlier process, and begins to watch the links.
 func New(o Options) (*Backend, error) {
 	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, WorstCost: o.Config.WorstCost, Early: o.Early, StayDetached: o.Restart, Logger: o.Logger, Kernel: o.Kernel})
+	rules, err := xdp.Open(xdp.Options{
+		PinDir:       o.Config.PinDir,
+		MaxRules:     o.Config.MaxFlows,
+		WorstCost:    o.Config.WorstCost,
+		Early:        o.Early,
+		StayDetached: o.Restart,
+		Logger:       o.Logger,
+		Kernel:       o.Kernel,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the rule set at %s for xdp.max_flows %d: %w", o.Config.PinDir, o.Config.MaxFlows, translate(err))
 	}
@@ -91,12 +99,20 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}
-	b := &Backend{maxFlows: o.Config.MaxFlows, worstCost: o.Config.WorstCost, log: o.Logger, rules: rules, flows: make(map[string]*entry)}
+
+	b := &Backend{
+		maxFlows:  o.Config.MaxFlows,
+		worstCost: o.Config.WorstCost,
+		log:       o.Logger,
+		rules:     rules,
+		flows:     make(map[string]*entry),
+	}
 	if b.hooks, err = newHooks(o, rules, ns, &b.mu); err != nil {
 		return nil, errors.Join(err, rules.Close(), ns.Close())
 	}
 	b.hooks.replace = b.replaceInterfaces
-	if err = b.takeUpPins(o.Flows); err == nil {
+
+	if err = b.matchPins(o.Flows); err == nil {
 		err = b.hooks.watch()
 	}
 	if err != nil {
@@ -105,8 +121,9 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// takeUpPins decides what the start makes of the pins. Of that, it only renames the counters that renamed flows take over.
-func (b *Backend) takeUpPins(configured []flow.Flow) error {
+// matchPins decides which flow takes over which pinned counter. It only writes the new names of renamed flows; Install and
+// RemoveStale do the rest.
+func (b *Backend) matchPins(configured []flow.Flow) error {
 	found := pins{counters: b.rules.Counters(), rules: b.rules.Rules()}
 	found.changing, found.dropped = b.rules.Unfinished()
 	b.adopted = len(found.counters) > 0
@@ -116,7 +133,7 @@ func (b *Backend) takeUpPins(configured []flow.Flow) error {
 		all[i].name = f.Name
 		if b.adopted {
 			all[i].owner = owner(f)
-			all[i].rules, _ = compile(backend.Placed{Flow: f}, 0, b.rules.Port) // Install returns the error
+			all[i].rules, _ = compile(backend.Placed{Flow: f}, 0, b.rules.Port) // Install reports the error
 		}
 	}
 
@@ -131,7 +148,7 @@ func (b *Backend) takeUpPins(configured []flow.Flow) error {
 	return nil
 }
 
-// place returns the place of a flow among the flows of its priority.
+// place returns the place of a flow among the flows of its priority. Places outlive the process, and Orders do not.
 func (b *Backend) place(f backend.Placed) uint32 {
 	if b.start != nil {
 		if x, ok := b.start.fates[f.Name]; ok {
@@ -147,14 +164,14 @@ func (b *Backend) place(f backend.Placed) uint32 {
 // Name implements backend.Backend.
 func (b *Backend) Name() string { return "xdp" }
 
-// RemoveStale removes the rules, counters and attachments of an earlier process that no flow and no interface of this
-// process uses. It ends the start.
+// RemoveStale ends the start. It removes rules, counters and attachments of an earlier process, unless a flow or an interface
+// of this process has taken them over.
 func (b *Backend) RemoveStale(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.start != nil {
 		for _, c := range b.rules.Counters() {
-			b.start.idle[c.ID] = true // also of a configured flow that was refused
+			b.start.idle[c.ID] = true // the counters of configured but refused flows too
 		}
 		for _, x := range b.flows {
 			delete(b.start.idle, x.counter)
@@ -168,7 +185,7 @@ func (b *Backend) RemoveStale(context.Context) error {
 	if err := b.hooks.detachUnconfigured(); err != nil {
 		return err
 	}
-	b.rules.NoteChange(false) // the installed flows have declared what the last process left unfinished
+	b.rules.NoteChange(false) // Install has returned the gaps of the last process's unfinished change
 	return b.hooks.trim()
 }
 
@@ -182,7 +199,7 @@ func (b *Backend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return xdp.ReadRows(b.rules, first, dst, at)
 }
 
-// A mark of the rule set is a mark of the backend.
+// Marks hands the marks of package xdp out as they are, so both packages must group as many slots.
 var _ = [1]struct{}{}[backend.Marked-xdp.Marked]
 
 // Marks implements backend.RowCounters.
@@ -213,7 +230,7 @@ func (b *Backend) Look() { b.hooks.look() }
 // Now implements backend.SoftwareBackend.
 func (b *Backend) Now() backend.Moment { return backend.Moment(b.rules.Now()) }
 
-// Outage implements backend.SoftwareBackend.
+// Outage implements backend.SoftwareBackend. Like Look and Now it does not take mu, which an attach may hold for long.
 func (b *Backend) Outage(f backend.Placed) (last backend.Moment, open bool) {
 	at, open := b.hooks.lost(f.Flow)
 	return backend.Moment(at), open
@@ -234,8 +251,8 @@ func (b *Backend) CompleteSince(f backend.Placed) (since backend.Moment, ok bool
 	return backend.Moment(at), ok
 }
 
-// Conditions lists the interfaces that are not counted on, and the interfaces that are counted
-// on in a way that costs more or sees less.
+// Conditions implements backend.Backend: interfaces without counting, and interfaces where counting costs more or sees less
+// than it could.
 func (b *Backend) Conditions() []dataplane.Condition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,45 +265,8 @@ func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 // SetIdle implements backend.Idler.
 func (b *Backend) SetIdle(idle bool) { b.hooks.heldTicker.setIdle(idle) }
 
-// CheckInterfaces implements backend.InterfaceSetter.
-func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
-	return backend.Patterns(list).CheckExist(b.hooks.ns)
-}
-
-// SetInterfaces implements backend.InterfaceSetter.
-func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := b.hooks
-	if h.closed {
-		return errors.New("backend xdp: closed")
-	}
-	wasPatterns, was := h.patterns, h.interfaces
-	h.patterns = slices.Clone(list)
-	now, err := h.resolve()
-	if err == nil {
-		err = b.replaceInterfaces(now)
-	}
-	if err == nil {
-		h.askAgain(was)
-		err = h.attach(true)
-	}
-	if err != nil {
-		h.patterns = wasPatterns
-		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
-		h.askAgain(now)
-		err = errors.Join(err, h.attach(true))
-		was, now = now, was
-	}
-	h.forgetOthers(was)
-	err = errors.Join(err, b.trim())
-	h.refresh()
-	h.signal()
-	return err
-}
-
-// Close stops the watcher. With keep, rules, counters and programs stay pinned, unless this process made
-// them and its start failed.
+// Close stops the watcher. With keep, rules, counters and programs stay pinned, and counting goes on without the process.
+// A failed start keeps only what an earlier process had pinned.
 func (b *Backend) Close(keep bool) error {
 	b.mu.Lock()
 	if b.hooks.closed {
@@ -296,7 +276,7 @@ func (b *Backend) Close(keep bool) error {
 	b.hooks.closed = true
 	started := b.start == nil
 	keep = keep && (started || b.adopted)
-	if started { // otherwise the next process declares the unfinished change that this one found
+	if started { // else the note of the last process stays, and the next one returns its gaps
 		b.rules.NoteChange(false)
 	}
 	b.mu.Unlock()
@@ -308,8 +288,8 @@ func (b *Backend) Close(keep bool) error {
 	return b.rules.Destroy()
 }
 
-// trim detaches programs from hooks that no flow needs. Before RemoveStale it detaches none: which of an earlier
-// process's hooks are needed is not known then.
+// trim detaches programs from hooks without demand. Before RemoveStale it does nothing: the next Install may need the hooks of the
+// earlier process.
 func (b *Backend) trim() error {
 	if b.start != nil {
 		return nil
@@ -317,12 +297,12 @@ func (b *Backend) trim() error {
 	return b.hooks.trim()
 }
 
-// State is the part of a Backend's state that tests of the whole engine check.
+// State is what tests of the whole engine check of a Backend.
 type State struct {
 	Rules  *xdp.Datapath
-	Demand int // how many needs of hooks there are
-	Kept   int // pinned rules in memory that no installed flow has; 0 after RemoveStale
-	// Refreshes is how often the held hooks were listed, which costs a system call for each.
+	Demand int // the sum of the demand of all hooks
+	Kept   int // pinned rules in the plan of the start; 0 after RemoveStale
+	// Refreshes counts the lists of held hooks. A list costs a system call per hook.
 	Refreshes uint64
 	// HeldPeriod is how often the held hooks are queried.
 	HeldPeriod time.Duration
@@ -342,5 +322,5 @@ func (b *Backend) Inspect() State {
 	return s
 }
 
-// CheckAll checks every interface now, as the watcher of links does every 2 s. It is for tests.
+// CheckAll makes tests independent of the watcher's ticks: it checks every interface at once.
 func (b *Backend) CheckAll() { b.hooks.checkAll(true) }

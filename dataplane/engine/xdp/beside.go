@@ -10,23 +10,29 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// defaultFreeFor is long enough for a program that is replaced, or whose owner restarts, to find its hook free. flowtally
-// would hold it against the owner.
+// defaultFreeFor gives the owner of an XDP program time to replace it or to restart. If we took the hook in that moment, the
+// owner could not attach again.
 const defaultFreeFor = 30 * time.Second
 
-// beside follows the XDP programs of other owners on interfaces that are counted by TCX.
+// beside watches the XDP hooks of interfaces where we count by TCX, because another program holds the XDP hook. When the holder
+// leaves, counting moves to XDP, which sees packets earlier.
 type beside struct {
 	holder map[string]xdp.Holder // by interface
-	joins  map[string]bool       // interfaces whose holder is a libxdp dispatcher that was not tried
-	free   map[string]time.Time  // by interface whose holder has left: the first time at which the hook was free; zero after a move
+	joins  map[string]bool       // by interface: the holder is a libxdp dispatcher, and we have not tried to join it yet
+	free   map[string]time.Time  // by interface: since when the hook is free; zero once we have tried to move
 	period time.Duration         // Options.FreeFor
 }
 
 func newBeside(freeFor time.Duration) beside {
-	return beside{period: cmp.Or(freeFor, defaultFreeFor), holder: make(map[string]xdp.Holder), free: make(map[string]time.Time), joins: make(map[string]bool)}
+	return beside{
+		period: cmp.Or(freeFor, defaultFreeFor),
+		holder: make(map[string]xdp.Holder),
+		free:   make(map[string]time.Time),
+		joins:  make(map[string]bool),
+	}
 }
 
-// note notes the holder of the XDP hook of an interface that is counted by TCX. The kernel sends no event.
+// note notes what a look at the XDP hook of a TCX interface has found. We have to look now and then: the kernel sends no event.
 func (b *beside) note(a xdp.Attachment, holder xdp.Holder, taken bool, now time.Time) {
 	_, waits := b.free[a.Interface]
 	switch {
@@ -38,12 +44,12 @@ func (b *beside) note(a xdp.Attachment, holder xdp.Holder, taken bool, now time.
 		delete(b.free, a.Interface)
 		return
 	case b.holder[a.Interface] != (xdp.Holder{}), a.Adopted && !waits:
-		b.free[a.Interface] = now // the holder has left; before an adopted program there may have been one
+		b.free[a.Interface] = now // the holder has left, perhaps while no process of ours ran
 	}
 	delete(b.holder, a.Interface)
 }
 
-// forget drops the state of interfaces that are not counted by TCX.
+// forget drops the state of interfaces where we do not count by TCX any more.
 func (b *beside) forget(byTCX map[string]bool) {
 	for name := range b.holder {
 		if !byTCX[name] {
@@ -62,8 +68,8 @@ func (b *beside) forget(byTCX map[string]bool) {
 	}
 }
 
-// retakes reports whether the XDP hook of an interface has been free for long enough, or has a dispatcher to join. It is
-// tried once.
+// retakes reports whether to move an interface to XDP now: its hook was free for long enough, or a dispatcher can be joined.
+// It says so once. If the move fails, counting stays with TCX until the next holder has left.
 func (b *beside) retakes(name string, now time.Time) bool {
 	if b.joins[name] {
 		b.joins[name] = false
@@ -77,7 +83,7 @@ func (b *beside) retakes(name string, now time.Time) bool {
 	return true
 }
 
-// dispatcherCondition is the condition of a place in a libxdp dispatcher, behind some components.
+// dispatcherCondition returns the condition of counting inside a libxdp dispatcher. The components of before run before ours.
 func dispatcherCondition(ifname string, before []xdp.Neighbour) dataplane.Condition {
 	c := dataplane.Condition{
 		Code: dataplane.CodeXDPBeside, Severity: dataplane.Low, Object: ifname,
@@ -98,7 +104,7 @@ func dispatcherCondition(ifname string, before []xdp.Neighbour) dataplane.Condit
 	return c
 }
 
-// besideCondition is the condition of an XDP program of another owner before our program of TCX.
+// besideCondition returns the condition of counting by TCX behind somebody else's XDP program.
 func besideCondition(ifname string, holder xdp.Holder) dataplane.Condition {
 	return dataplane.Condition{
 		Code: dataplane.CodeXDPBeside, Severity: dataplane.Medium, Object: ifname,

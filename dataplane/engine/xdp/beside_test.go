@@ -7,9 +7,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// An interface moves to XDP when its holder has left and the hook was free for 30 s, once. One that never had a
-// holder stays, unless an earlier process attached its program.
-func TestRetakesWhenTheHolderHasLeft(t *testing.T) {
+// An interface moves to XDP once: when the holder has left the hook, and the hook was free for 30 s. An interface without a holder
+// stays with TCX, unless an earlier process has attached the program: it may have had one.
+func TestCountingMovesToXDPOnceTheHookWasFreeFor30Seconds(t *testing.T) {
 	holder := xdp.Holder{Text: "another program"}
 	for _, c := range []struct {
 		name    string

@@ -11,10 +11,11 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Check returns an error if flows take more rules than maxFlows. It does not call the kernel.
+// Check returns an error if flows take more than maxFlows rules. It makes no system call, so it can check a configuration for
+// another host.
 func Check(flows []flow.Flow, maxFlows int) error {
 	rules := 0
-	anyPort := func(string) (uint16, error) { return 1, nil } // all ports have one mask
+	anyPort := func(string) (uint16, error) { return 1, nil } // the number of rules does not depend on it
 	for _, f := range flows {
 		compiled, err := compile(backend.Placed{Flow: f}, 0, anyPort)
 		if err != nil {
@@ -28,7 +29,7 @@ func Check(flows []flow.Flow, maxFlows int) error {
 	return nil
 }
 
-// numbered numbers the interfaces by their names.
+// numbered returns a port function for compile that works without a kernel: it numbers interfaces as they come.
 func numbered() func(name string) (uint16, error) {
 	ports := make(map[string]uint16)
 	return func(name string) (uint16, error) {
@@ -39,12 +40,13 @@ func numbered() func(name string) (uint16, error) {
 	}
 }
 
-// mostMasks bounds the work of Hidden, which compares each rule with the rules of each mask.
+// mostMasks bounds the work of Hidden, which looks each rule up under each mask. Behind the bound it finds nothing.
 const mostMasks = 256
 
-// Hidden returns the flows that can count no packet, each with the names of flows that win over it on every packet that it
-// matches. It finds a rule that one rule of another flow covers, and not one that only several rules cover together.
-// flows are in the order in which they are added.
+// Hidden finds flows that can never count a packet, because others win on every packet of theirs. It returns the names of these
+// others by hidden flow. Callers pass the flows in the order of their addition.
+//
+// It does not find all hidden flows: each rule must be covered by a single rule, not by several together.
 func Hidden(flows []flow.Flow) (map[string][]string, error) {
 	port := numbered()
 	order := make([]int, len(flows))
@@ -52,7 +54,8 @@ func Hidden(flows []flow.Flow) (map[string][]string, error) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(flows[a].Priority, flows[b].Priority) })
-	masks := make(map[xdp.Key]map[xdp.Key]string) // the names of the flows before, by mask and key
+
+	flowByKey := make(map[xdp.Key]map[xdp.Key]string) // by mask: the first flow with that key
 	out := make(map[string][]string)
 	for _, at := range order {
 		f := flows[at]
@@ -62,7 +65,7 @@ func Hidden(flows []flow.Flow) (map[string][]string, error) {
 		}
 		var by []string
 		for _, r := range rules {
-			name, covered := coveredBy(masks, r)
+			name, covered := coveredBy(flowByKey, r)
 			if !covered {
 				by = nil
 				break
@@ -76,31 +79,33 @@ func Hidden(flows []flow.Flow) (map[string][]string, error) {
 		}
 		for _, r := range rules {
 			if r.Ports != [2]xdp.Ports{} {
-				continue // it covers a part of the packets of its mask
+				continue // with a range of ports it covers only some packets of its key
 			}
-			if masks[r.Mask] == nil {
-				if len(masks) == mostMasks {
+			if flowByKey[r.Mask] == nil {
+				if len(flowByKey) == mostMasks {
 					return out, nil
 				}
-				masks[r.Mask] = make(map[xdp.Key]string)
+				flowByKey[r.Mask] = make(map[xdp.Key]string)
 			}
-			if _, there := masks[r.Mask][r.Key]; !there {
-				masks[r.Mask][r.Key] = f.Name
+			if _, has := flowByKey[r.Mask][r.Key]; !has {
+				flowByKey[r.Mask][r.Key] = f.Name
 			}
 		}
 	}
 	return out, nil
 }
 
-// coveredBy returns the flow of a rule that matches every packet of r.
-func coveredBy(masks map[xdp.Key]map[xdp.Key]string, r xdp.Rule) (name string, is bool) {
-	for mask, keys := range masks {
+// coveredBy returns a flow with a rule that matches every packet of r: of several, the first by name, so that each run prints
+// the same one.
+func coveredBy(flowByKey map[xdp.Key]map[xdp.Key]string, r xdp.Rule) (name string, covered bool) {
+	for mask, flows := range flowByKey {
 		if mask.Under(r.Mask) != mask {
-			continue
+			continue // it compares bits that r leaves open
 		}
-		if by, there := keys[r.Key.Under(mask)]; there && (!is || by < name) {
-			name, is = by, true
+		if by, has := flows[r.Key.Under(mask)]; has && (!covered || by < name) {
+			name = by
+			covered = true
 		}
 	}
-	return name, is
+	return name, covered
 }

@@ -10,37 +10,42 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Classifier decides frames of its caller by the program that counts packets, on no hook: BPF_PROG_TEST_RUN runs it.
-// It holds its flows in a rule set of its own, without pins. Its methods may be called from one goroutine at a time.
+// Classifier classifies frames with the programs that count packets, but without an interface: it runs them with
+// BPF_PROG_TEST_RUN. Explain and replay use it. It has unpinned tables of its own, so it can run beside an instance.
+//
+// Only one goroutine at a time may call its methods. Callers must close it.
 type Classifier struct {
 	rules    *xdp.Datapath
-	ports    map[string]uint16 // of the interfaces that a flow names
-	counters []uint32
+	ports    map[string]uint16 // by interface; only of interfaces that a flow names
+	counters []uint32          // of the flows, in their order
 	programs map[site]*xdp.Program
-	before   []xdp.Pair // scratch of Decide
-	after    []xdp.Pair
+
+	// Scratch of Decide and Read.
+	before []xdp.Pair
+	after  []xdp.Pair
 }
 
-// Side is the side of an interface on which a frame is seen. An empty Interface is one that no flow names.
+// Side says where a frame is seen. Interface may be empty: then only flows without an interface match.
 type Side struct {
 	Interface string
 	Direction flow.Direction
 	Layer3    bool // the frame begins with IP
 }
 
+// site is where a program runs. Each has a program of its own.
 type site struct {
 	port   uint16
 	hook   xdp.Hook
 	layer3 bool
 }
 
-// Limits of a frame: see xdp.MinRun.
+// Frames must have MinFrame to MaxFrame bytes, because BPF_PROG_TEST_RUN refuses others.
 const (
 	MinFrame = xdp.MinRun
 	MaxFrame = xdp.MaxRun
 )
 
-// NewClassifier loads flows, which win in the order of priority and then of their place in flows.
+// NewClassifier loads flows. Between equal priorities the first in the list wins.
 func NewClassifier(flows []flow.Flow, log *slog.Logger) (*Classifier, error) {
 	c := &Classifier{ports: map[string]uint16{}, programs: map[site]*xdp.Program{}}
 	n := max(1, len(flows))
@@ -56,7 +61,8 @@ func NewClassifier(flows []flow.Flow, log *slog.Logger) (*Classifier, error) {
 	return c, nil
 }
 
-// compile opens the rule set with n counters, and returns the rules of flows.
+// compile opens tables with n counters and returns the rules of flows. The caller adds all of them at once, as each call of Add
+// builds the trees.
 func (c *Classifier) compile(flows []flow.Flow, log *slog.Logger, n int) (rules []xdp.Rule, err error) {
 	if c.rules, err = xdp.Open(xdp.Options{MaxRules: max(1<<16, 8*n), MaxCounters: n, Logger: log}); err != nil {
 		return nil, translate(err)
@@ -84,7 +90,7 @@ func (c *Classifier) port(ifname string) (uint16, error) {
 	return n, err
 }
 
-// program returns the program for a side, and loads it once.
+// program returns the program for a side. The first call for a side loads it.
 func (c *Classifier) program(at Side) (*xdp.Program, error) {
 	s := site{c.ports[at.Interface], xdp.HookIngress, at.Layer3}
 	if at.Direction == flow.Egress {
@@ -101,7 +107,7 @@ func (c *Classifier) program(at Side) (*xdp.Program, error) {
 	return p, nil
 }
 
-// Count counts a frame of MinFrame to MaxFrame bytes.
+// Count counts a frame, for example of a capture. Read returns the totals.
 func (c *Classifier) Count(frame []byte, at Side) error {
 	p, err := c.program(at)
 	if err != nil {
@@ -111,8 +117,8 @@ func (c *Classifier) Count(frame []byte, at Side) error {
 	return translate(err)
 }
 
-// Decide counts a frame, and returns the place of the flow that has counted it, or -1. drop is the verdict. It reads
-// the counters of all flows twice.
+// Decide counts a frame and returns the index of the flow that has counted it, or -1. drop reports whether the program drops the
+// frame. Decide reads the counters of all flows before and after, so for many frames Count is far cheaper.
 func (c *Classifier) Decide(frame []byte, at Side) (index int, drop bool, err error) {
 	p, err := c.program(at)
 	if err != nil {
@@ -140,7 +146,7 @@ func (c *Classifier) Decide(frame []byte, at Side) (index int, drop bool, err er
 	return index, drop, nil
 }
 
-// Read fills packets and bytes with the counts of the flows, in their order.
+// Read fills packets and bytes with the counts of the flows, in the order of NewClassifier.
 func (c *Classifier) Read(packets, bytes []uint64) error {
 	if err := c.rules.Read(c.counters, c.after); err != nil {
 		return translate(err)
@@ -152,7 +158,7 @@ func (c *Classifier) Read(packets, bytes []uint64) error {
 	return nil
 }
 
-// Close unloads the programs and frees the rule set. Idempotent.
+// Close unloads the programs and frees the tables. Idempotent.
 func (c *Classifier) Close() error {
 	var errs []error
 	for s, p := range c.programs {

@@ -9,8 +9,47 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// compile turns a flow into rules of package xdp: one for each of its families. port returns the number of an
-// interface.
+// compile returns the rules of an entry, as they are in the tables. A flow that Alter has taken out has none.
+//
+// Without drops, the rules of a flow with action drop only count: hardware drops its packets. Where the flow counts apart, no
+// device does that any more, so its rules drop there in any case.
+func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
+	if x.left {
+		return nil, nil
+	}
+	f.Order = x.order
+	if len(x.apart) == 0 {
+		return b.compileOn(f, x.counter, drops)
+	}
+	var out []xdp.Rule
+	for _, i := range b.hooks.interfaces {
+		counter := x.counter
+		_, apart := x.apart[i.Name]
+		if apart {
+			counter = x.own[i.Name].ID
+		}
+		rules, err := b.compileOn(f.On(i.Name), counter, drops || apart)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rules...)
+	}
+	return out, nil
+}
+
+func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
+	if !drops {
+		f.Action = flow.Count
+	}
+	rules, err := compile(f, counter, b.rules.Port)
+	if err != nil {
+		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+	}
+	return rules, nil
+}
+
+// compile turns a flow into rules of package xdp, one for each of its families. port returns the number by which the
+// programs know an interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
 	if err := f.Match.Validate(); err != nil {
 		return nil, fmt.Errorf("compiling match: %w", err)
@@ -35,8 +74,7 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 	return out, nil
 }
 
-// families splits a match that asks for ICMP and names no family into one per family, because the protocol
-// number of ICMP differs between them.
+// families splits a match of ICMP without a family into one of IPv4 and one of IPv6, because the protocol numbers differ.
 func families(m flow.Match) []flow.Match {
 	out := []flow.Match{m}
 	if m.ICMP != nil && m.IPv4 == nil && m.IPv6 == nil {
@@ -66,7 +104,7 @@ type rule struct {
 func (r *rule) flag(f xdp.Flags, on bool) { setFlag(&r.Key.Out, &r.Mask.Out, f, on) }
 
 func (r *rule) outer(m flow.Match) {
-	if m.VXLAN != nil { // it asks for the port, whatever UDP asks for
+	if m.VXLAN != nil { // the port makes the packet VXLAN, whatever the udp clause says
 		var udp flow.Ports
 		if m.UDP != nil {
 			udp = *m.UDP
@@ -80,7 +118,7 @@ func (r *rule) outer(m flow.Match) {
 		if v.Inner != nil || v.VNI.Mask != 0 {
 			r.flag(xdp.FlagVXLAN, true)
 		}
-		// The VNI is the first three bytes of its word.
+		// The VNI takes the first three bytes of its word.
 		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
 		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)
 	}
@@ -107,7 +145,7 @@ func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {
 	}
 }
 
-// headers fills one level: Ethernet to ports.
+// headers fills the outer or the inner headers, from Ethernet to ports.
 func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 	if m.Incomplete {
 		setFlag(k, mask, xdp.FlagIncomplete, true)
@@ -171,7 +209,7 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 	}
 }
 
-// mplsEntry is an entry of an MPLS label stack.
+// mplsEntry returns an entry of a label stack (RFC 3032).
 func mplsEntry(label uint32, tc, bottom, ttl uint8) uint32 {
 	return label<<12 | uint32(tc)<<9 | uint32(bottom)<<8 | uint32(ttl)
 }
@@ -221,15 +259,15 @@ func ipv6(k, mask *xdp.Headers, ip *flow.IPv6) {
 func ports(k, mask *xdp.Headers, ranges *xdp.Ports, proto uint8, p *flow.Ports) {
 	k.Proto, mask.Proto = proto, 0xff
 	if p.Src.Mask|p.Dst.Mask|p.Src.Last|p.Dst.Last == 0 {
-		return // every fragment, whatever is left of the header
+		return // without ports, the protocol alone decides: later fragments match too
 	}
 	setFlag(k, mask, xdp.FlagL4, true)
 	port(k.L4[0:2], mask.L4[0:2], &ranges.Src, p.Src)
 	port(k.L4[2:4], mask.L4[2:4], &ranges.Dst, p.Dst)
 }
 
-// port is a value under a mask, or a range. A range that one mask expresses becomes that mask, by which a rule can
-// be hashed.
+// port fills one port: a value under a mask, or a range. It turns an aligned range into a mask, because rules with ranges
+// cannot be hashed.
 func port(k, mask []byte, r *xdp.Range, p flow.Port) {
 	if p.Last != 0 {
 		if free := p.Value ^ p.Last; free&(free+1) == 0 && p.Value&free == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// conditions lists the interfaces that are not counted on, those in generic mode, programs and devices that
-// change packets before ours, stacked interfaces, IPsec tunnels, and lost pins.
+// conditions lists everything that makes counts incomplete or costly: interfaces without a program or in generic mode, programs
+// and devices in front of ours, which change packets, stacked interfaces, IPsec tunnels, and lost pins.
 func (h *hooks) conditions() []dataplane.Condition {
 	if h.closed {
 		return nil
@@ -61,7 +61,7 @@ func (h *hooks) conditions() []dataplane.Condition {
 	return out
 }
 
-// refusedFix returns the next step for an interface that refused. If it lacks something, the error has a step of its own.
+// refusedFix returns the next step for a refusing interface. A probe's error knows a better one.
 func refusedFix(err error) string {
 	var lacks *probe.UnsupportedError
 	if errors.As(err, &lacks) && lacks.Fix != "" {
@@ -70,8 +70,8 @@ func refusedFix(err error) string {
 	return "remove the cause; counting on the interface goes on by itself"
 }
 
-// remount returns the command after an unmount. Where the operator has a bpffs elsewhere, only he knows what was
-// mounted: the command would hide the files of another directory.
+// remount returns the command to mount the bpffs again. Outside of /sys/fs/bpf only the operator knows what was
+// mounted where: our command might hide files.
 func remount(pinDir string) string {
 	if !strings.HasPrefix(pinDir, "/sys/fs/bpf/") {
 		return ", after an unmount by mounting its bpffs again"
@@ -79,18 +79,18 @@ func remount(pinDir string) string {
 	return ", after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
 }
 
-// matchesTags reports whether a flow on an interface matches a VLAN tag.
+// matchesTags reports whether a flow on an interface asks for a VLAN tag or for its absence.
 func (h *hooks) matchesTags(a xdp.Attachment) bool {
 	return h.demand[""].taggedIngress+h.demand[a.Interface].taggedIngress > 0
 }
 
-// needsTags reports whether it matters that XDP sees the tags of received packets.
+// needsTags reports whether counts on an interface are wrong if XDP does not see the tags: flows ask for them, or a VLAN device
+// above makes frames 4 bytes longer.
 func (h *hooks) needsTags(a xdp.Attachment) bool {
 	return h.matchesTags(a) || len(h.upstream.vlansAbove(a)) > 0
 }
 
-// upstreamConditions lists the changes to packets of an ingress hook before its program sees them that change the
-// counts of flows.
+// upstreamConditions lists what changes received packets before our program sees them, if flows count differently for it.
 func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition) {
 	if isTCX(a) { // tags and merged segments are as on egress
 		if holder, taken := h.upstream.beside.holder[a.Interface]; taken {
@@ -130,13 +130,13 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	return c
 }
 
-// anotherMode returns the step away from generic XDP. Mode auto keeps a program that is attached in it.
+// anotherMode returns the step away from generic XDP. It must name a mode: auto keeps an attached program where it is.
 func anotherMode(ifname string) string {
 	return "mode: tcx for " + ifname + ", or native where its driver has it, then: flowtally apply"
 }
 
-// genericBesideSCTP is the condition of generic XDP on a device that receives buffers of this host. Its severity is low
-// until the kernel has SCTP.
+// genericBesideSCTP returns the condition of generic XDP on a device whose received buffers come from this host. It is low until the
+// kernel has SCTP. But any user can have the module loaded, so we show it before.
 func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	c := dataplane.Condition{
 		Code: dataplane.CodeXDPGenericSCTP, Severity: dataplane.Low, Object: ifname,
@@ -150,11 +150,11 @@ func genericBesideSCTP(ifname string, hasSCTP bool) dataplane.Condition {
 	return c
 }
 
-// restartUnpinned gives up our place among the programs of a hook. Pins would keep it over a restart.
+// restartUnpinned is the step to give up our place among the TCX programs of a hook. With pins it would survive the restart.
 const restartUnpinned = "apply xdp.keep_pins: false, then restart flowtally"
 
-// tcxBefore is the condition of TCX programs that run before ours. Where the
-// configuration asks for the last place it has a low severity, because packets are still hidden.
+// tcxBefore returns the condition of TCX programs in front of ours. If the configuration asks for the last place, the operator
+// knows, but those programs still hide packets from us: the condition stays, with a low severity.
 func (h *hooks) tcxBefore(a xdp.Attachment, others []xdp.Neighbour) dataplane.Condition {
 	does := map[xdp.Hook]string{xdp.HookIngress: "receives", xdp.HookEgress: "sends"}[a.Hook]
 	var names, links []string

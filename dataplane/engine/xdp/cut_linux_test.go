@@ -18,10 +18,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestTCXReadsHeadersInFragments sends socket buffers with headers that end anywhere in the linear part or in the
-// fragments, over random sets of flows. It compares each count with the linear matcher, which shares no code with the
-// programs.
-func TestTCXReadsHeadersInFragments(t *testing.T) {
+// Headers may end anywhere in a socket buffer, in its linear part or in its fragments. The test sends such buffers over random
+// sets of flows, and compares each count with the oracle.
+func TestTCXCountsHeadersInFragmentsLikeTheOracle(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	need.TCX(t)
@@ -56,7 +55,7 @@ func countCut(t *testing.T, dir flow.Direction) {
 	}
 	defer d.rules.Destroy()
 
-	// Ten sets may be of flows that hardly any packet hits: more are drawn then.
+	// Hardly any packet may hit the flows of the first ten sets. Then draw more.
 	enough := sets * packets / 8
 	hits, drawn := 0, 0
 	for ; drawn < sets || hits < enough && drawn < 10*sets; drawn++ {
@@ -77,7 +76,7 @@ func countCut(t *testing.T, dir flow.Direction) {
 				want[i].Packets++
 				want[i].Bytes += uint64(len(frame))
 				if dir == flow.Egress && d.flows[i].Action == flow.Drop {
-					refused = unix.ENOBUFS // the kernel tells a socket so that it dropped the frame
+					refused = unix.ENOBUFS // send reports the drop by this error
 				}
 			}
 

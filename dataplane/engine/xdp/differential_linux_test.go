@@ -25,9 +25,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestXDPCountsWhatTheLinearMatcherNames compares the programs as the kernel
-// runs them (BPF_PROG_TEST_RUN on the program that is attached) with a matcher that
-// shares no code with them, over random sets of flows and random and broken packets.
+// TestXDPCountsWhatTheLinearMatcherNames runs the attached programs in the kernel (BPF_PROG_TEST_RUN) and compares them with the
+// oracle, over random sets of flows, and random and broken packets.
 func TestXDPCountsWhatTheLinearMatcherNames(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -43,7 +42,7 @@ func TestXDPCountsWhatTheLinearMatcherNames(t *testing.T) {
 	})
 }
 
-// TestXDPCountsWithoutEthernet does the same on a device whose frames begin with IP.
+// The frames of some devices begin with IP. Programs must count them as well.
 func TestXDPCountsWithoutEthernet(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -53,10 +52,10 @@ func TestXDPCountsWithoutEthernet(t *testing.T) {
 	differ{dir: flow.Ingress, layer3: true}.run(t, times.Brief(100, 60)) // only the first step of the parser differs
 }
 
-// copied is the most bytes that a program copies of a frame in several buffers: FT_COPIED of xdp/bpf/copy.h.
+// copied is how many bytes of a frame in several buffers a program copies at most: FT_COPIED in xdp/bpf/copy.h.
 const copied = 512
 
-// run tries that many sets of flows.
+// run compares a number of sets of flows.
 func (d differ) run(t *testing.T, sets int) {
 	if v, err := strconv.Atoi(os.Getenv("FLOWTALLY_SETS")); err == nil {
 		sets = v
@@ -97,10 +96,10 @@ func (d differ) run(t *testing.T, sets int) {
 				frame = frame[14:]
 			}
 			if len(frame) < 14 {
-				continue // BPF_PROG_TEST_RUN refuses frames that no driver delivers
+				continue // BPF_PROG_TEST_RUN refuses frames that are shorter than any driver's
 			}
 			if d.cut && len(frame) > copied {
-				continue // the headers behind are absent
+				continue // the oracle would see headers that the program does not copy
 			}
 			want, ok := matcher.Match(oracle.Packet{Frame: frame, Layer3: d.layer3, Direction: d.dir, Interface: wire.Near.Name})
 			if !ok {
@@ -122,8 +121,8 @@ func (d differ) run(t *testing.T, sets int) {
 	}
 }
 
-// differ runs one set of flows after another on one rule set, so that the
-// tables also see rules come and go.
+// differ compares the programs with the oracle. It installs one set of flows after the other in the same tables, so these also
+// see rules come and go.
 type differ struct {
 	dir      flow.Direction
 	mode     xdp.Mode // of ingress
@@ -132,14 +131,14 @@ type differ struct {
 	rules    *xdp.Datapath
 	ifname   string
 	ifindex  int
-	program  *ebpf.Program // that is attached
+	program  *ebpf.Program // the attached one
 	flows    []flow.Flow
 	counters []uint32
 	old      []xdp.Rule
 	before   []xdp.Pair
 	most     int
 	refused  int
-	insns    uint32 // the most that the verifier processed for one program
+	insns    uint32 // the most instructions that the verifier has processed for a program
 	halved   int    // sets cut to the limit of masks
 }
 
@@ -156,7 +155,7 @@ func (d *differ) open(t *testing.T, ifname string, ifindex int) (err error) {
 	return err
 }
 
-// install replaces the flows. A set of more masks than the tables take is cut.
+// install replaces the flows. If the tables cannot take all of their masks, it installs the first half, and so on.
 func (d *differ) install(flows []flow.Flow) error {
 	if len(d.old) > 0 {
 		if err := d.rules.Remove(d.old...); err != nil {
@@ -202,7 +201,7 @@ func (d *differ) install(flows []flow.Flow) error {
 	return errors.Join(d.rules.Read(d.counters, d.before), d.attached())
 }
 
-// attached finds the program that is attached now: a new mask loads a new one.
+// attached opens the program that is attached now. A new mask may have loaded another one.
 func (d *differ) attached() error {
 	if d.program != nil {
 		d.program.Close()
@@ -242,8 +241,8 @@ const (
 	tcxNext, tcxDrop = -1, 2
 )
 
-// try runs one frame with first bytes in its first buffer, and compares the counters and the verdict. The program must
-// leave the frame as it is.
+// try runs a frame with its first bytes in the first buffer, and compares the counters and the verdict. The program must not
+// change the frame.
 func (d *differ) try(t *testing.T, frame []byte, first, want int) {
 	t.Helper()
 	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Repeat: 1}

@@ -11,13 +11,19 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// translate adds to an error of package xdp the sentinel of package dataplane that crosses the wire. The text stays.
+// translate adds the sentinels of package dataplane to an error of package xdp: callers know only those, and only those cross the
+// wire. The text stays as it is.
 func translate(err error) error {
 	t := &translated{error: err}
 	for _, s := range []struct{ from, to error }{
-		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
-		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense}, {xdp.ErrCostly, dataplane.ErrCostly},
-		{xdp.ErrInvalid, dataplane.ErrInvalid}, {xdp.ErrUndone, backend.ErrUndone},
+		{xdp.ErrInUse, dataplane.ErrInUse},
+		{xdp.ErrPermission, dataplane.ErrPermission},
+		{xdp.ErrFull, dataplane.ErrFull},
+		{xdp.ErrIncompatible, dataplane.ErrIncompatible},
+		{xdp.ErrDense, dataplane.ErrDense},
+		{xdp.ErrCostly, dataplane.ErrCostly},
+		{xdp.ErrInvalid, dataplane.ErrInvalid},
+		{xdp.ErrUndone, backend.ErrUndone},
 	} {
 		if errors.Is(err, s.from) {
 			t.is = append(t.is, s.to)
@@ -29,7 +35,7 @@ func translate(err error) error {
 	return t
 }
 
-// translated is an error that satisfies further sentinels.
+// translated is an error with further sentinels.
 type translated struct {
 	error
 	is []error
@@ -37,10 +43,10 @@ type translated struct {
 
 func (t *translated) Unwrap() []error { return append([]error{t.error}, t.is...) }
 
-// mostCostly is the number of flows that an error names.
+// mostCostly bounds the flows in an error. A costly packet may meet hundreds of them.
 const mostCostly = 5
 
-// withFlows names the flows to whose rules a packet would be compared, in an error of too high a cost.
+// withFlows adds to a CostError the names of the flows whose rules make the packet costly. Other errors it returns as they are.
 func withFlows(err error, name func(*xdp.Rule) string) error {
 	var costly *xdp.CostError
 	if !errors.As(err, &costly) {

@@ -9,8 +9,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// A translated error satisfies the sentinels of both packages.
-func TestTranslate(t *testing.T) {
+func TestTranslatedErrorsSatisfyTheSentinelsOfBothPackages(t *testing.T) {
 	if err := translate(fmt.Errorf("adding a rule: %w", xdp.ErrFull)); !errors.Is(err, dataplane.ErrFull) || !errors.Is(err, xdp.ErrFull) {
 		t.Error(err)
 	}

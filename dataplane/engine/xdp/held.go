@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// detachPeriod is how often watchHeld queries whether programs are still attached. The kernel sends no
-	// event when a program is detached by force, neither for XDP nor for TCX.
+	// detachPeriod is the period of watchHeld. We have to ask, because the kernel sends no event when somebody detaches a
+	// program, neither for XDP nor for TCX.
 	detachPeriod = 20 * time.Millisecond
-	// idleDetachPeriod is detachPeriod while no packet is counted. To wake the process costs far more than a query.
+	// idleDetachPeriod is the period while no packet is counted. Waking the process costs far more than the queries.
 	idleDetachPeriod = 250 * time.Millisecond
-	// detachLink is the least period per attached program. One query takes 3 µs, so that
-	// querying all programs takes half a percent of a CPU at most.
+	// detachLink is the least period per hook. A query takes 3 µs, so the queries take at most half a percent of a CPU,
+	// however many hooks there are.
 	detachLink = 600 * time.Microsecond
 )
 
-// heldTicker ticks while hooks are held, and less often while the instance is idle.
+// heldTicker is the ticker of watchHeld. It does not tick without hooks, and less often while the instance is idle. The poller
+// calls setIdle, so heldTicker has a lock of its own: mu of the backend may be held for seconds.
 type heldTicker struct {
 	*tick.Ticker
 	mu     sync.Mutex
@@ -48,14 +49,14 @@ func (t *heldTicker) set() {
 	}
 }
 
-// now returns the period of the ticker.
+// now returns the present period.
 func (t *heldTicker) now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.period
 }
 
-// heldPeriod returns how often watchHeld queries so many hooks; 0: not at all.
+// heldPeriod returns the period for a number of held hooks. 0 stops the ticker.
 func heldPeriod(held int, idle bool) time.Duration {
 	period := max(detachPeriod, time.Duration(held)*detachLink)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/tick"
 )
 
-func TestHeldPeriod(t *testing.T) {
+func TestHooksAreQueriedLessOftenIfManyOrIdle(t *testing.T) {
 	for _, tt := range []struct {
 		held int
 		idle bool

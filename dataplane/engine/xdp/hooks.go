@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -17,14 +16,16 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss. All
-// methods are called with mu held, except watch, stopWatch and the methods of the watcher's goroutine (links.go).
+// hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss.
+//
+// Callers must hold mu, except for look and lost, which only use rules, for watch and stopWatch, and for the methods of the
+// watcher's goroutines (links.go), which lock mu themselves.
 type hooks struct {
 	patterns   backend.Patterns                       // as configured
-	interfaces []dataplane.Interface                  // of patterns, see resolve
+	interfaces []dataplane.Interface                  // that patterns name now; only replace changes the list
 	replace    func(list []dataplane.Interface) error // Backend.replaceInterfaces
-	started    bool                                   // the hooks of an earlier process are adopted or detached
-	degraded   bool                                   // a refused interface does not end the start
+	started    bool                                   // RemoveStale has detached the rest of the earlier process
+	degraded   bool                                   // Options.Degraded
 	config     dataplane.XDPConfig
 	log        *slog.Logger
 	rules      *xdp.Datapath
@@ -33,29 +34,29 @@ type hooks struct {
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
 
-	mu         *sync.Mutex // Backend.mu: a link event and a control call exclude each other
+	mu         *sync.Mutex // Backend.mu, so link events and control calls exclude each other
 	demand     demands
 	held       []xdp.Attachment  // as of the last refresh
 	heldNames  map[hookName]bool // of held
 	heldTicker heldTicker        // of watchHeld
-	// refreshes is the number of calls of refreshHeld.
-	refreshes uint64
-	asked     map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
-	// by interface: why it is not counted on, and why not in a better mode
-	missing, rejected map[string]error
-	upstream          upstream
-	tunnels           tunnels // only the watcher's goroutine uses it
-	unpinned          string  // pins that the last checkPins found gone
-	closed            bool
+	refreshes  uint64            // see State
+
+	asked    map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
+	missing  map[string]error             // by interface: why we do not count on it
+	rejected map[string]error             // by interface: why not in a better mode
+	upstream upstream
+	tunnels  tunnels // only watchLinks may use it
+	unpinned string  // what the last checkPins found wrong, or ""
+	closed   bool
 }
 
-// demands counts the flows that need counts, by their interface: "" stands for the flows on all interfaces.
+// demands counts the active flows by their interface, with "" for flows on all interfaces. Hooks without demand are detached.
 type demands map[string]demand
 
-// demand counts the flows that need an interface, by direction.
+// demand counts flows by direction.
 type demand struct {
 	ingress, egress             int
-	taggedIngress, taggedEgress int // the part that matches a VLAN tag or its absence
+	taggedIngress, taggedEgress int // those of them that ask for a VLAN tag or for its absence
 }
 
 // add adds n flows like f, or takes them away if n is negative.
@@ -82,7 +83,7 @@ func (d demands) sum(name string) demand {
 	return demand{ingress: all.ingress + own.ingress, egress: all.egress + own.egress}
 }
 
-// hooksOn returns the hooks of an interface that the flows need.
+// hooksOn returns the hooks of an interface that flows need, in the directions that its entry allows.
 func (d demands) hooksOn(i dataplane.Interface) xdp.AttachOptions {
 	need := d.sum(i.Name)
 	return xdp.AttachOptions{
@@ -130,28 +131,7 @@ func hookOf(f flow.Flow) xdp.Hook {
 	return xdp.HookIngress
 }
 
-// resolve returns the interfaces of the configuration, as they are now.
-func (h *hooks) resolve() ([]dataplane.Interface, error) {
-	list, err := h.patterns.Resolve(h.ns)
-	if err != nil {
-		return nil, fmt.Errorf("listing the interfaces: %w", err)
-	}
-	return list, nil
-}
-
-// find returns an interface that is counted on.
-func (h *hooks) find(name string) (dataplane.Interface, bool) { return findIn(h.interfaces, name) }
-
-func findIn(list []dataplane.Interface, name string) (dataplane.Interface, bool) {
-	for _, i := range list {
-		if i.Name == name {
-			return i, true
-		}
-	}
-	return dataplane.Interface{}, false
-}
-
-// wanted returns the hooks of an interface that active flows need.
+// wanted is hooksOn of an interface by name. It returns none for an interface that is not counted on.
 func (h *hooks) wanted(name string) xdp.AttachOptions {
 	i, ok := h.find(name)
 	if !ok {
@@ -160,14 +140,14 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 	return h.demand.hooksOn(i)
 }
 
-// refresh asks the kernel about every held hook. Its cost grows with their number: it is called once for a change of any
-// number of interfaces.
+// refresh asks the kernel about every hook. That costs system calls for each, so callers should refresh once after a change of
+// any number of interfaces.
 func (h *hooks) refresh() {
 	h.refreshHeld()
 	h.refreshUpstream(everyInterface)
 }
 
-// refreshOf asks the kernel about the hooks of some interfaces. Whether the others are still held, watchHeld finds out.
+// refreshOf is refresh for the hooks of some interfaces. If one of the others was lost, watchHeld finds out.
 func (h *hooks) refreshOf(some func(name string) bool) {
 	h.refreshes++
 	now := slices.DeleteFunc(slices.Clone(h.held), func(a xdp.Attachment) bool { return some(a.Interface) })
@@ -187,13 +167,14 @@ func (h *hooks) refreshOf(some func(name string) bool) {
 
 func everyInterface(string) bool { return true }
 
-// refreshHeld lists the held hooks.
+// refreshHeld is refresh of held alone, without what happens to packets before our programs.
 func (h *hooks) refreshHeld() {
 	h.refreshes++
 	h.setHeld(h.look())
 }
 
-// look lists the held hooks of some interfaces, or of all where none is named. The ledger learns of those that were lost.
+// look asks the kernel which hooks of some interfaces are held, or of all interfaces if none is named. Package xdp notes in its
+// ledger which were lost.
 func (h *hooks) look(ifnames ...string) (held []xdp.Attachment) {
 	_ = h.ns.Do(func() error {
 		held = h.rules.Look(ifnames...)
@@ -202,7 +183,7 @@ func (h *hooks) look(ifnames ...string) (held []xdp.Attachment) {
 	return held
 }
 
-// setHeld notes the held hooks.
+// setHeld notes the held hooks, and how often watchHeld must query them.
 func (h *hooks) setHeld(now []xdp.Attachment) {
 	h.held = now
 	h.heldNames = make(map[hookName]bool, len(now))
@@ -211,73 +192,14 @@ func (h *hooks) setHeld(now []xdp.Attachment) {
 	}
 
 	watched := len(h.held)
-	if watched == 0 && slices.ContainsFunc(h.interfaces, h.lacksHook) { // the only hook was lost again right after its attaching
-		watched = 1
+	if watched == 0 && slices.ContainsFunc(h.interfaces, h.lacksHook) {
+		watched = 1 // the only hook was lost right after we attached to it: without a tick nobody would notice
 	}
 	h.heldTicker.setHeld(watched)
 }
 
-// refreshUpstream lists the TCX programs that run before ours on some interfaces, and reads how each of these devices
-// changes packets before XDP sees them. The kernel sends no event when one of these changes.
-func (h *hooks) refreshUpstream(some func(name string) bool) {
-	u := &h.upstream
-	for name := range u.before {
-		if some(name.ifname) || !h.holds(name) {
-			delete(u.before, name)
-		}
-	}
-	old := u.receive
-	u.receive = make(map[string]received, len(old))
-	byTCX := make(map[string]bool)
-	for _, a := range h.held {
-		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
-	}
-	u.beside.forget(byTCX)
-	if len(h.held) == 0 {
-		return
-	}
-	err := h.ns.Do(func() error {
-		var errs []error
-		for _, a := range h.held {
-			if !some(a.Interface) {
-				if r, known := old[a.Interface]; known {
-					u.receive[a.Interface] = r
-				}
-				continue
-			}
-			var err error
-			if isTCX(a) {
-				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
-				errs = append(errs, err)
-				if a.Hook == xdp.HookIngress {
-					holder, taken := h.rules.HolderOf(a.Index, a.Interface)
-					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
-					u.beside.note(a, holder, taken, time.Now())
-				}
-				continue
-			}
-			if isDispatched(a) {
-				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
-				errs = append(errs, err)
-			}
-			r, known := old[a.Interface]
-			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
-				r.index = a.Index
-				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
-					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
-				}
-			}
-			u.receive[a.Interface] = r
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
-		h.log.Warn("listing the TCX programs before ours", "err", err)
-	}
-}
-
-// checkReach returns an error if a flow can match no frame of the interfaces that are held for it. One of several
-// interfaces without Ethernet is no error: the flow counts on the others.
+// checkReach returns an error if a flow asks for Ethernet, and no interface that is held for it has Ethernet: the flow could
+// never count a packet. If only some of the interfaces lack it, the flow counts on the others.
 func (h *hooks) checkReach(f flow.Flow) error {
 	if f.Match.Eth == nil && len(f.Match.VLAN) == 0 && !f.Match.Untagged {
 		return nil
@@ -313,13 +235,13 @@ func (h *hooks) needs(name hookName) bool {
 	return name.hook == xdp.HookIngress && want.Ingress || name.hook == xdp.HookEgress && want.Egress
 }
 
-// lost returns when the last outage of the hooks that a flow's rules count on ended, and whether one is under way.
+// lost returns when the last outage of a flow's hooks ended, and whether one is under way.
 func (h *hooks) lost(f flow.Flow) (last xdp.Moment, open bool) {
 	return h.rules.Lost(f.Interface, hookOf(f))
 }
 
-// rely notes that a total counts by the hooks of a flow from now on. A hook of an interface that does not exist misses no
-// packet.
+// rely notes that a total depends on the hooks of a flow from now on. Where one is not held, an outage begins, unless its
+// interface does not exist: then no packets pass there.
 func (h *hooks) rely(f flow.Flow) {
 	for _, i := range h.interfaces {
 		if !h.countsOn(f, i) || h.holds(hookName{i.Name, hookOf(f)}) || errors.Is(h.missing[i.Name], xdp.ErrNotFound) {
@@ -331,12 +253,12 @@ func (h *hooks) rely(f flow.Flow) {
 	}
 }
 
-// countsOn reports whether the rules of a flow are to count on an interface.
+// countsOn reports whether a flow should count on an interface, whether or not its hook is held.
 func (h *hooks) countsOn(f flow.Flow, i dataplane.Interface) bool {
 	return (f.Interface == "" || f.Interface == i.Name) && i.Counts(f.Direction)
 }
 
-// completeSince returns from when on every hook that the flow's rules are to count on is held. ok is false if one is not.
+// completeSince returns since when all hooks on which a flow should count are held. ok is false if one is not held now.
 func (h *hooks) completeSince(f flow.Flow) (since xdp.Moment, ok bool) {
 	for _, i := range h.interfaces {
 		if !h.countsOn(f, i) {
@@ -353,7 +275,7 @@ func (h *hooks) completeSince(f flow.Flow) (since xdp.Moment, ok bool) {
 	return since, ok
 }
 
-// source returns the held interfaces that count a flow, and their modes.
+// source returns the interfaces on which a flow counts now, with their modes.
 func (h *hooks) source(f flow.Flow) dataplane.Source {
 	hook := hookOf(f)
 	src := dataplane.Source{Backend: flow.XDP}

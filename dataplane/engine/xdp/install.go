@@ -7,14 +7,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements backend.Backend. During a start it carries out what match decided: a flow takes over its pinned counter,
-// and its rules replace its pinned rules.
+// Install implements backend.Backend. During a start it does what match has decided: flows take over their pinned counters, and
+// their rules replace the pinned ones.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,16 +27,16 @@ func (b *Backend) AddShadows(ctx context.Context, flows []backend.Placed) ([]bac
 	return b.install(ctx, flows, false)
 }
 
-// install counts all of flows or none. serve says that their counts are published, so it attaches to the hooks they need. One
-// exchange replaces their pinned rules.
+// install adds all of flows, or none and returns an error. With serve their counts will be published, so it also attaches to
+// their hooks. One exchange replaces all pinned rules, so no packet falls between two flows of the list.
 func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve bool) (_ []backend.Installed, err error) {
 	defer func() { err = nameLimit(err, b.maxFlows) }()
 	if err := b.makeRoom(flows); err != nil {
 		return nil, err
 	}
 
-	var allocated []uint32    // counters
-	var old, fresh []xdp.Rule // exchanged
+	var allocated []uint32    // new counters
+	var old, fresh []xdp.Rule // what the exchange removed and added
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.exchange(context.WithoutCancel(ctx), fresh, old), b.freeCounters(allocated))
@@ -67,7 +66,7 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 		return nil, err
 	}
 	if serve {
-		if err := b.serveEntries(ctx, flows, all); err != nil {
+		if err := b.activate(ctx, flows, all); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +79,8 @@ func (b *Backend) install(ctx context.Context, flows []backend.Placed, serve boo
 	return out, nil
 }
 
-// newEntry allocates the counter of a flow that is to be added, and compiles its rules. drops: they drop, if the flow does.
+// newEntry makes the entry of a new flow: it allocates the counter and compiles the rules. Without drops, the rules of a flow
+// with action drop only count for now.
 func (b *Backend) newEntry(f backend.Placed, drops bool) (*entry, backend.Installed, []xdp.Rule, error) {
 	x := &entry{owner: owner(f.Flow), order: b.place(f), drops: drops && f.Action == flow.Drop}
 	c, err := b.rules.AllocCounter(x.owner)
@@ -95,8 +95,8 @@ func (b *Backend) newEntry(f backend.Placed, drops bool) (*entry, backend.Instal
 	return x, backend.Installed{ID: c.ID, Cookie: c.Cookie, Basis: "l2", Adopted: c.Adopted}, rules, err
 }
 
-// exchangePinned replaces the pinned rules of flows by rules. If the tables lack room, it drops what the pins hold for no
-// configured flow, and tries again. It returns what it exchanged: nothing on error.
+// exchangePinned exchanges the pinned rules of flows for rules. If the tables lack room, it tries again without the idle rules
+// of the pins. It returns what it has removed and added: nothing on error.
 func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, all []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule, err error) {
 	old, fresh = b.start.difference(all, rules)
 	if len(old)+len(fresh) > 0 {
@@ -116,21 +116,21 @@ func (b *Backend) exchangePinned(ctx context.Context, flows []backend.Placed, al
 	return old, fresh, nil
 }
 
-// noteStart notes that a change is under way, ahead of the first rule that a start changes. RemoveStale ends it. A start that
-// does not come to its end leaves its rules: packets may count for flows that the next start lacks.
+// noteStart notes a change before a start changes the first rule. RemoveStale clears the note. If the start
+// dies in between, the next start finds rules of both configurations, and declares the gaps.
 func (b *Backend) noteStart() {
 	if b.start != nil {
 		b.rules.NoteChange(true)
 	}
 }
 
-// lacksRoom reports whether the tables may accept the refused rules once others are gone.
+// lacksRoom reports whether the tables might take the refused rules once other rules are gone.
 func lacksRoom(err error) bool {
 	return errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense) || errors.Is(err, xdp.ErrCostly)
 }
 
-// makeRoom drops what the pins hold for no configured flow, if flows find no room beside that. If they find none without that
-// either, it returns an error and drops nothing.
+// makeRoom drops the idle counters and rules of the pins if flows have no room beside them. If the flows do not fit without
+// them either, it returns an error and drops nothing: their counts are worth more than a failed start.
 func (b *Backend) makeRoom(flows []backend.Placed) error {
 	if b.start == nil {
 		return nil
@@ -168,7 +168,7 @@ func (b *Backend) dropIdle() error {
 	return b.freeCounters(idle)
 }
 
-// withFlows names the flows whose rules cost too much in an error: flows of the backend, or of those that were to be added.
+// withFlows adds to a cost error the names of the flows whose rules cost too much, among the installed and the added ones.
 func (b *Backend) withFlows(err error, added []backend.Placed, entries []*entry) error {
 	if !errors.Is(err, xdp.ErrCostly) {
 		return err
@@ -183,94 +183,9 @@ func (b *Backend) withFlows(err error, added []backend.Placed, entries []*entry)
 	return withFlows(err, func(r *xdp.Rule) string { return nameByCounter[r.Counter] })
 }
 
-// Cost returns what a packet costs in the tables as they are.
-func (b *Backend) Cost() dataplane.Cost {
-	c := b.rules.Cost()
-	out := dataplane.Cost{Nodes: c.Nodes, Rules: c.Entries, NS: costParser + c.NS, Bound: b.worstCost}
-	out.Other, out.IPv4, out.IPv6 = worstOf(c.Worst[0]), worstOf(c.Worst[1]), worstOf(c.Worst[2])
-	return out
-}
-
-func worstOf(p xdp.Path) dataplane.WorstCost {
-	return dataplane.WorstCost{Nodes: p.Nodes, Rules: p.Entries, NS: costParser + p.NS()}
-}
-
-// SetActive implements backend.SoftwareBackend.
-func (b *Backend) SetActive(ctx context.Context, flows []backend.Placed, on bool) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known := make([]backend.Placed, 0, len(flows))
-	all := make([]*entry, 0, len(flows))
-	for _, f := range flows {
-		if x := b.flows[f.Name]; x != nil && x.active != on {
-			known, all = append(known, f), append(all, x)
-		}
-	}
-
-	ctx = context.WithoutCancel(ctx) // not half of the flows with their new actions
-	if on {
-		return b.serveEntries(ctx, known, all)
-	}
-
-	var errs []error
-	for i, f := range known {
-		all[i].active = false
-		b.hooks.demand.add(f.Flow, -1)
-		errs = append(errs, b.applyAction(ctx, f, all[i], false))
-	}
-	return errors.Join(append(errs, b.trim())...)
-}
-
-// serveEntries attaches to the hooks that flows need, and gives their rules their actions. On error it takes the demand back.
-func (b *Backend) serveEntries(ctx context.Context, flows []backend.Placed, all []*entry) error {
-	for i, f := range flows {
-		all[i].active = true
-		b.hooks.demand.add(f.Flow, 1)
-	}
-
-	err := b.hooks.attach(b.adopted || b.start == nil)
-	for i, f := range flows {
-		if err == nil {
-			err = b.hooks.checkReach(f.Flow)
-		}
-		if err == nil {
-			err = b.applyAction(ctx, f, all[i], true)
-		}
-	}
-	if err == nil {
-		return nil
-	}
-
-	for i, f := range flows {
-		all[i].active = false
-		b.hooks.demand.add(f.Flow, -1)
-	}
-	return errors.Join(err, b.trim())
-}
-
-// applyAction gives the rules of an active flow its action. The rules of other flows only count.
-func (b *Backend) applyAction(ctx context.Context, f backend.Placed, x *entry, active bool) error {
-	if f.Action != flow.Drop || x.drops == active {
-		return nil
-	}
-	old, err := b.compile(f, x, x.drops)
-	if err != nil {
-		return err
-	}
-	rules, err := b.compile(f, x, active)
-	if err != nil {
-		return err
-	}
-	if err := b.exchange(ctx, old, rules); err != nil {
-		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
-	}
-	x.drops = active
-	return nil
-}
-
-// exchangeFor is exchange for rules of these flows. It unlocks mu meanwhile, so that the watcher attaches to a lost hook again
-// although the exchange takes seconds. A link event changes the rules of flows that count apart on an interface: mu stays
-// locked for those.
+// exchangeFor is exchange for the rules of some flows, with mu unlocked: building the trees may take seconds, and the watcher
+// must be able to attach to a lost hook meanwhile. It keeps mu if one of the flows counts apart, because a link event would
+// change that flow's rules, too.
 func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []xdp.Rule) error {
 	if slices.ContainsFunc(flows, func(x *entry) bool { return len(x.apart) > 0 }) {
 		return b.exchange(ctx, old, fresh)
@@ -284,7 +199,7 @@ func (b *Backend) exchangeFor(ctx context.Context, flows []*entry, old, fresh []
 	return translate(b.rules.ExchangeContext(ctx, old, fresh))
 }
 
-// exchange replaces the rules old by fresh in the tables. If ctx ends first, the rules are as before.
+// exchange removes the rules old and adds the rules fresh in one step. If ctx ends first, it changes nothing.
 func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	if len(old)+len(fresh) == 0 {
 		return nil
@@ -292,8 +207,8 @@ func (b *Backend) exchange(ctx context.Context, old, fresh []xdp.Rule) error {
 	return translate(b.rules.ExchangeContext(ctx, old, fresh))
 }
 
-// Remove implements backend.Backend. If the tables keep the rules, the flows stay. Once the rules are gone, the flows are too:
-// a counter that cannot be freed only costs room.
+// Remove implements backend.Backend. If the rules cannot be removed, the flows stay installed. After that, Remove only logs
+// errors: neither a program nor a counter too many harms a count.
 func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -341,7 +256,7 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-// freeCounters frees counters that no rule uses.
+// freeCounters frees counters. Callers must have removed all of their rules.
 func (b *Backend) freeCounters(counters []uint32) error {
 	var errs []error
 	for _, id := range counters {

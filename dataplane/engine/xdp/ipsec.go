@@ -11,9 +11,10 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// policies is the kernel's list of IPsec policies in one network namespace. The states carry keys, so nothing lists them.
+// policies is the kernel's list of IPsec policies in one network namespace. It does not list the states: those carry keys, which
+// this process must not see.
 type policies interface {
-	// available reports whether the kernel has loaded its module for policies. The other methods would load it.
+	// available reports whether the kernel has loaded xfrm_user. Callers must ask first, because the other methods would load it.
 	available() bool
 	// watch begins to note changes of the list.
 	watch() (policyChanges, error)
@@ -21,7 +22,7 @@ type policies interface {
 	tunnel() (string, error)
 }
 
-// policyChanges is an open watch of the policies.
+// policyChanges is an open watch of the policies. Callers must close it.
 type policyChanges interface {
 	// seen reports whether the policies have changed since the watch began.
 	seen() bool
@@ -35,7 +36,8 @@ func (noPolicies) available() bool               { return false }
 func (noPolicies) watch() (policyChanges, error) { return nil, errors.ErrUnsupported }
 func (noPolicies) tunnel() (string, error)       { return "", errors.ErrUnsupported }
 
-// tunnels knows a policy of tunnel mode, if the kernel has one. It lists the policies only after a change.
+// tunnels finds a policy of tunnel mode, if the namespace has one. A list of 10,000 policies takes milliseconds, so it lists them
+// only after a change.
 type tunnels struct {
 	policies policies
 	changes  policyChanges // nil: no watch is open
@@ -44,8 +46,8 @@ type tunnels struct {
 	found    string        // a policy of tunnel mode, or ""
 }
 
-// restAfterListing is the least pause after a listing, as a multiple of its duration. Policies in constant change cost a
-// percent of a CPU, however many they are.
+// restAfterListing is the least pause after a listing, as a multiple of its duration. Even if the policies change all the time,
+// listing them takes at most a percent of a CPU.
 const restAfterListing = 100
 
 // look returns a policy of tunnel mode, or "".
@@ -54,8 +56,8 @@ func (t *tunnels) look() (string, error) {
 		return "", nil
 	}
 	if t.changes == nil || t.changes.seen() {
-		// The fresh watch begins before the listing, so it notes a change during the listing for the next look. The old
-		// watch ends afterwards, so the kernel keeps the module.
+		// Begin the new watch before the listing, so it notes a change during the listing for the next look. Keep the old
+		// watch open until then: with no socket at all the kernel may unload the module.
 		fresh, err := t.policies.watch()
 		if err != nil {
 			return t.found, fmt.Errorf("watching the IPsec policies: %w", err)
@@ -88,8 +90,8 @@ func (t *tunnels) close() {
 	}
 }
 
-// lookForTunnels notes a policy of tunnel mode while an interface counts behind the driver. Only the watcher's goroutine
-// calls it. It does not hold mu while it calls into the kernel.
+// lookForTunnels looks for a policy of tunnel mode, as long as an interface counts behind the driver. Only watchLinks may call it,
+// because tunnels has no lock. It calls into the kernel without mu, as a listing may be long.
 func (h *hooks) lookForTunnels() {
 	h.mu.Lock()
 	needed := !h.closed && len(h.behindDriver()) > 0
@@ -110,8 +112,8 @@ func (h *hooks) lookForTunnels() {
 	h.upstream.tunnel = found
 }
 
-// behindDriver lists the interfaces that count received packets behind the driver. There the kernel hands in a decrypted
-// packet again.
+// behindDriver lists the interfaces where received packets count behind the driver, by TCX or generic XDP. There a packet of a
+// tunnel passes twice: encrypted, and again after the kernel has decrypted it.
 func (h *hooks) behindDriver() (names []string) {
 	for _, a := range h.held {
 		if a.Hook == xdp.HookIngress && (isTCX(a) || a.Mode == "generic") {
@@ -121,8 +123,8 @@ func (h *hooks) behindDriver() (names []string) {
 	return names
 }
 
-// tunnelConditions returns the condition of an IPsec policy of tunnel mode. Its fix names native XDP only where every
-// interface can have it.
+// tunnelConditions returns the condition of an IPsec policy of tunnel mode. Its fix proposes native XDP only if all of the
+// interfaces can have it.
 func (h *hooks) tunnelConditions() []dataplane.Condition {
 	names := h.behindDriver()
 	if h.upstream.tunnel == "" || len(names) == 0 {

@@ -21,8 +21,8 @@ type kernelPolicies struct{ ns *backend.Netns }
 
 func newPolicies(ns *backend.Netns) policies { return kernelPolicies{ns} }
 
-// available implements policies. To open a socket of NETLINK_XFRM would load xfrm_user. So available looks for a socket
-// in the kernel's list: xfrm_user opens one in each namespace, built in or as a module.
+// available implements policies. Opening a socket of NETLINK_XFRM would load xfrm_user. Instead we look into the kernel's list of
+// netlink sockets: built in or as a module, xfrm_user opens one in each namespace.
 func (p kernelPolicies) available() (loaded bool) {
 	err := p.ns.Do(func() error {
 		f, err := os.Open("/proc/thread-self/net/netlink")
@@ -72,7 +72,7 @@ func (p kernelPolicies) tunnel() (found string, err error) {
 // policySocket is a socket of NETLINK_XFRM.
 type policySocket int
 
-// openPolicySocket opens a socket that receives the messages of some multicast groups. It takes CAP_NET_ADMIN.
+// openPolicySocket opens a socket for the messages of some multicast groups. It needs CAP_NET_ADMIN.
 func openPolicySocket(groups uint32) (policySocket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_XFRM)
 	if err != nil {
@@ -92,7 +92,7 @@ func openPolicySocket(groups uint32) (policySocket, error) {
 // Close implements io.Closer.
 func (s policySocket) Close() error { return unix.Close(int(s)) }
 
-// seen implements policyChanges. A message is a change, and so is the error for a message that the kernel had to drop.
+// seen implements policyChanges. Any answer but EAGAIN is a change, also ENOBUFS: the kernel had to drop a message.
 func (s policySocket) seen() bool {
 	var head [unix.SizeofNlMsghdr]byte
 	_, _, err := unix.Recvfrom(int(s), head[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
@@ -136,7 +136,7 @@ func (s policySocket) findTunnel() (string, error) {
 	}
 }
 
-// netlinkError returns the reason of the kernel for refusing a request.
+// netlinkError returns the error in a message of type NLMSG_ERROR.
 func netlinkError(data []byte) error {
 	if len(data) < 4 {
 		return fmt.Errorf("reading policies: an error of %d bytes", len(data))
@@ -154,8 +154,8 @@ const (
 	modeIPTFS  = 5 // Linux 6.14
 )
 
-// tunnelPolicy returns the selector of a policy, as "ip xfrm policy" shows it, if the policy lets packets of a tunnel in;
-// else "". A policy with an interface id is left out: its decrypted packets arrive at an interface of the kind xfrm.
+// tunnelPolicy returns the selector of a policy as "ip xfrm policy" prints it, or "" if the policy lets in no packets of a tunnel.
+// It leaves out policies with an interface id, because their decrypted packets arrive at an xfrm interface.
 func tunnelPolicy(data []byte) string {
 	if len(data) < nl.SizeofXfrmUserpolicyInfo {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// policy returns the n-th policy of a direction and a mode. Each n has addresses of its own.
+// policy returns a policy with addresses that depend on n.
 func policy(n int, dir netlink.Dir, mode netlink.Mode) *netlink.XfrmPolicy {
 	ones := net.CIDRMask(32, 32)
 	return &netlink.XfrmPolicy{
@@ -29,8 +29,8 @@ func policy(n int, dir netlink.Dir, mode netlink.Mode) *netlink.XfrmPolicy {
 	}
 }
 
-// A look finds a policy of tunnel mode for received packets, in the namespace of the instance, and no other policy. It
-// reads 10,000 other policies once.
+// Only policies of tunnel mode for received packets, in the namespace of the instance, make packets count twice. The look must
+// find them among 10,000 others.
 func TestOnlyTunnelPoliciesForReceivedPacketsAreFound(t *testing.T) {
 	need.IPsec(t)
 	w, err := lab.NewWire(lab.WireOptions{})

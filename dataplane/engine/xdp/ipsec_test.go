@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// fakePolicies is a list of policies. It counts its listings and its open watches.
+// fakePolicies is a list of policies that counts its listings and open watches.
 type fakePolicies struct {
 	loaded   bool
 	refuses  error // the error of watch
@@ -47,7 +47,7 @@ func (c fakeChanges) Close() error {
 	return nil
 }
 
-// looked looks without the pause after a listing, and checks the found policy.
+// looked looks for a policy without waiting for the pause after a listing, and checks what it finds.
 func looked(t *testing.T, tunnels *tunnels, want string) {
 	t.Helper()
 	tunnels.next = time.Time{}
@@ -56,8 +56,9 @@ func looked(t *testing.T, tunnels *tunnels, want string) {
 	}
 }
 
-// The policies are listed once, and again only after a change.
-func TestPoliciesAreListedAfterAChange(t *testing.T) {
+// A listing may be long, so it must not happen without a change. And without the kernel's module nothing may be asked at all,
+// because asking loads it.
+func TestPoliciesAreListedOnlyAfterAChange(t *testing.T) {
 	p := &fakePolicies{}
 	tunnels := &tunnels{policies: p}
 	for range 100 {
@@ -96,7 +97,7 @@ func TestPoliciesAreListedAfterAChange(t *testing.T) {
 	}
 }
 
-// After a listing comes a pause of a hundred times its duration, even if the policies change all the time.
+// A daemon may change policies all the time. Then listings must not take more than a percent of a CPU.
 func TestPoliciesInConstantChangeAreListedSeldom(t *testing.T) {
 	p := &fakePolicies{loaded: true, took: time.Millisecond}
 	tunnels := &tunnels{policies: p}
@@ -114,8 +115,7 @@ func TestPoliciesInConstantChangeAreListedSeldom(t *testing.T) {
 	looked(t, tunnels, "dir in")
 }
 
-// The condition names the policy and the interfaces behind the driver. Its fix is a list with native XDP, if every interface
-// can have that.
+// The fix proposes native XDP only if every interface behind the driver can have it. Otherwise it must name a way without it.
 func TestTunnelConditionNamesAWayThatWorks(t *testing.T) {
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "tcx"}
 	eth1 := xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"}

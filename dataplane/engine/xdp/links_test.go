@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// Events of different interfaces are handled at once. One of an interface that an earlier one names is handled after it.
+// Events of different interfaces are handled together, but an interface that goes and comes back must be seen to do both.
 func TestEventsOfOneInterfaceAreHandledOneAfterTheOther(t *testing.T) {
 	added := func(name string) links.Event { return links.Event{Kind: links.Added, Name: name} }
 	for _, test := range []struct {

@@ -22,9 +22,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// An interface of a pattern is deleted, and another one has its name before the watcher has handled an event. The flow has
-// missed packets there only if another program had taken the hook before: that was an outage.
-func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
+// An interface of a pattern is deleted, and a new one gets its name before the watcher handles an event. The flow misses no packet
+// then, unless another program had taken the hook before: that was an outage.
+func TestAReplacedLinkIsAnOutageOnlyIfItsHookWasTaken(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	for name, taken := range map[string]bool{"a hook that is held": false, "a hook that another program has taken": true} {
@@ -45,7 +45,7 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 			refresh := func() {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				b.hooks.refresh() // as a control call does
+				b.hooks.refresh() // as control calls do
 			}
 			first := plug()
 			b.CheckAll()
@@ -73,7 +73,7 @@ func TestALinkIsReplacedBeforeTheWatcherLooks(t *testing.T) {
 	}
 }
 
-// asked is a context that calls f each time that it is asked for its error.
+// asked is a context that calls f each time somebody asks for its error. Building trees asks often.
 type asked struct {
 	context.Context
 	f func()
@@ -84,7 +84,7 @@ func (a asked) Err() error {
 	return a.Context.Err()
 }
 
-// A hook is lost while the trees of many flows are built. It is taken again before they are there.
+// Building the trees of many flows takes long. A hook that is lost meanwhile must be attached again before they are ready.
 func TestALostHookIsTakenWhileTreesAreBuilt(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -107,7 +107,7 @@ func TestALostHookIsTakenWhileTreesAreBuilt(t *testing.T) {
 			return
 		}
 		b.mu.Unlock()
-		if !bytes.Contains(debug.Stack(), []byte("xdp/tree.")) { // the rule set is locked: no trees are built
+		if !bytes.Contains(debug.Stack(), []byte("xdp/tree.")) { // the caller does not build trees, and has the tables locked
 			return
 		}
 		tested = true
@@ -124,7 +124,7 @@ func TestALostHookIsTakenWhileTreesAreBuilt(t *testing.T) {
 	}
 }
 
-// take has another program take the hook of an interface.
+// take detaches our program from an interface and attaches another one.
 func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
 	t.Helper()
 	if err := e.NS.Do(func() error {
@@ -147,8 +147,8 @@ func take(t *testing.T, b *Backend, e *lab.End) (foreign link.Link) {
 	return foreign
 }
 
-// detach takes our program off the ingress of an interface, as somebody else does. Interfaces of other network namespaces may
-// have the same index.
+// detach takes our program off the ingress of an interface, as an operator might. It looks for the program's ID, because an
+// interface in another network namespace may have the same index.
 func detach(ifname string) error {
 	i, err := netlink.LinkByName(ifname)
 	if err != nil {

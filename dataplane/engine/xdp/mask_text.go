@@ -7,8 +7,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// maskText names the fields that a mask has bits of, with the mask in hex. Both address fields of IPv4 are in the
-// first eight bytes of the addresses.
+// maskText names the fields of a mask, each with its bits in hex, for people who ask what the classifier does. IPv4 addresses
+// take the first eight bytes of Addr.
 func maskText(m *xdp.Key) string {
 	var out []string
 	for i, h := range []*xdp.Headers{&m.Out, &m.In} {

@@ -19,11 +19,11 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestManyMasksChangeUnderTraffic changes flows of 4,096 masks and ranges of ports while packets flow: a few at a time,
-// half of all at once, so that the trees are built anew, and so that one mask moves from the hash table to the trees and
-// back. During the changes no packet may be lost or counted twice, and each counts for a flow that the linear matcher
-// names before or after a change. Between them each counter is compared with the linear matcher, to the packet.
-func TestManyMasksChangeUnderTraffic(t *testing.T) {
+// The test changes flows of 4,096 masks and port ranges under traffic: a few at a time; half of them at once, so that the trees
+// are built anew; and so that one mask moves from the hash table to the trees and back. No packet may be lost or count twice
+// meanwhile, and each must count for the flow that the oracle names before or after the change. Between the changes each counter
+// must agree with the oracle, to the packet.
+func TestManyMasksChangeUnderTrafficWithoutALostPacket(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	m := newManyMasks(t)
@@ -44,7 +44,7 @@ func TestManyMasksChangeUnderTraffic(t *testing.T) {
 	m.step("few flows change", few)
 	m.step("the exact flows go from the hash table to the trees", func() {
 		m.exchange(exact, nil)
-		// The parser has to read another layer: the programs are loaded, and the load forgets the mask.
+		// A match of another layer makes us load other programs, and the load forgets which mask was hashed.
 		m.exchange(nil, []*maskedFlow{{match: flow.Match{VLAN: []flow.VLAN{{ID: flow.Masked[uint16]{Value: 5, Mask: 0xfff}}}}, priority: 50_000}})
 		exact = m.exact(300)
 		m.exchange(nil, exact)
@@ -71,7 +71,7 @@ func TestManyMasksChangeUnderTraffic(t *testing.T) {
 
 const manyMasks = 4096
 
-// maskedFlow is a flow that has lived, and the frames that it matches.
+// maskedFlow is a flow that is or was installed.
 type maskedFlow struct {
 	match    flow.Match
 	priority uint16
@@ -88,8 +88,8 @@ type manyMasksTest struct {
 	rules   *xdp.Datapath
 	order   uint32
 	frames  [][]byte
-	matched []map[*maskedFlow]bool // by frame: live flows
-	winners []map[*maskedFlow]bool // by frame: since the step began
+	matched []map[*maskedFlow]bool // by frame: the live flows that match it
+	winners []map[*maskedFlow]bool // by frame: the flows that have won on it since the step began
 	live    map[*maskedFlow]bool
 	all     []*maskedFlow
 	sender  *lab.Sender
@@ -99,7 +99,7 @@ type manyMasksTest struct {
 
 func newManyMasks(t *testing.T) *manyMasksTest {
 	m := &manyMasksTest{T: t, live: map[*maskedFlow]bool{}}
-	// The same in each run, unless a seed is asked for.
+	// Draw the same flows in each run, unless the seed is set.
 	if os.Getenv(seed.Env) == "" {
 		t.Setenv(seed.Env, strconv.Itoa(manyMasks))
 	}
@@ -116,7 +116,7 @@ func newManyMasks(t *testing.T) *manyMasksTest {
 	return m
 }
 
-// open attaches, and begins to send frames of these flows.
+// open attaches to the wire and prepares to send frames of some flows.
 func (m *manyMasksTest) open(of ...[]*maskedFlow) {
 	near := m.wire.Near
 	err := near.NS.Do(func() error {
@@ -148,8 +148,8 @@ func (m *manyMasksTest) open(of ...[]*maskedFlow) {
 	m.sent = m.sender.Sent()
 }
 
-// step makes changes under traffic, and compares the counters with the linear matcher: of the packets during the
-// changes, then of packets after them.
+// step makes changes under traffic, and compares the counters with the oracle: for packets during the changes, then for packets
+// after them.
 func (m *manyMasksTest) step(name string, change func()) {
 	m.Helper()
 	if m.sender == nil {
@@ -190,7 +190,7 @@ func (m *manyMasksTest) flowing() {
 	}
 }
 
-// note adds the flow that wins on each frame now to the frame's winners; first forgets the winners of before.
+// note adds to the winners of each frame the flow that wins now. With first it forgets the earlier winners.
 func (m *manyMasksTest) note(first bool) {
 	for i, matched := range m.matched {
 		var winner *maskedFlow
@@ -206,8 +206,8 @@ func (m *manyMasksTest) note(first bool) {
 	}
 }
 
-// compare compares the frames sent since the last time with the counters. A frame on which several flows have won makes
-// one sum of their counters.
+// compare compares the counters with the frames sent since the last call. If several flows have won on a frame, it compares the
+// sum of their counters.
 func (m *manyMasksTest) compare(name string) {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -284,7 +284,7 @@ func (m *manyMasksTest) hashes(n int) {
 	}
 }
 
-// exchange puts flows in the place of others.
+// exchange removes flows and adds others in one call.
 func (m *manyMasksTest) exchange(old, fresh []*maskedFlow) {
 	m.Helper()
 	var remove, add []xdp.Rule
@@ -334,7 +334,7 @@ func (m *manyMasksTest) exchange(old, fresh []*maskedFlow) {
 	m.note(false)
 }
 
-// replace exchanges n of the flows, by others of the same masks; each third by itself with another counter.
+// replace exchanges n of the flows for others of the same masks. Every third keeps its match and only gets another counter.
 func (m *manyMasksTest) replace(flows []*maskedFlow, n int) {
 	var old, fresh []*maskedFlow
 	for i, at := range m.rng.Perm(len(flows))[:n] {
@@ -348,14 +348,14 @@ func (m *manyMasksTest) replace(flows []*maskedFlow, n int) {
 	m.exchange(old, fresh)
 }
 
-// address is one of 64 addresses of a network.
+// address returns one of 64 addresses of a network, so that frames and flows often meet.
 func (m *manyMasksTest) address(net byte) [4]byte {
 	v := uint16(m.rng.IntN(64)) * 40503
 	return [4]byte{10, net, byte(v >> 8), byte(v)}
 }
 
-// masked draws a flow of a mask: the lengths of two prefixes, and if TOS, TTL and each of the ports are demanded. Ports
-// that are not are in ranges.
+// masked draws a flow of a mask. The bits of mask are the lengths of two prefixes, and whether the flow asks for TOS, for TTL and
+// for each of the ports. Otherwise the port is in a range.
 func (m *manyMasksTest) masked(mask int, priority uint16) *maskedFlow {
 	prefix := func(net byte, length int) (a flow.Addr4) {
 		a.Addr = m.address(net)
@@ -389,7 +389,7 @@ func (m *manyMasksTest) masked(mask int, priority uint16) *maskedFlow {
 	return f
 }
 
-// exact draws flows of one mask, behind the others in priority.
+// exact draws flows of one mask. They lose against all others.
 func (m *manyMasksTest) exact(n int) (flows []*maskedFlow) {
 	for i := range n {
 		net := flow.Addr4{Addr: [4]byte{10}, Mask: [4]byte{255, 255}} // no flow of masked has a source so short
@@ -400,7 +400,7 @@ func (m *manyMasksTest) exact(n int) (flows []*maskedFlow) {
 	return flows
 }
 
-// frame makes a frame that a flow matches.
+// frame returns a frame that a flow matches.
 func (m *manyMasksTest) frame(f *maskedFlow) []byte {
 	b := make([]byte, 64+m.rng.IntN(64))
 	b[12], b[14], b[23] = 8, 0x45, 17

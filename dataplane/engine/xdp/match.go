@@ -13,12 +13,12 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// owner returns the name of the flow's counter in the pins: a hash of the flow's identity and a hash of its name. The pins
-// have 48 bytes for it. The identity comes first, so that a start finds a renamed flow by it.
+// owner returns the name of a flow's counter in the pins: a hash of the flow's identity, then a hash of its name. A start finds a
+// renamed flow by the first half. The pins have room for 48 bytes.
 func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
-// apartOwner returns the name of the counter of a flow on one interface alone. It differs from the owner of every flow. So no
-// flow takes that counter over: not the flow itself when it is changed to that interface, and no flow of the next process.
+// apartOwner returns the name of a flow's counter on one interface. Its prefix differs from the owners of flows, so no flow takes
+// the counter over after a restart: it would lack the packets of the other interfaces.
 func apartOwner(f backend.Placed, ifname string) string {
 	return apartPrefix + owner(f.On(ifname).Flow)
 }
@@ -31,42 +31,43 @@ func hashed(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// pins are what the last process left in the kernel.
+// pins is what the last process has left in the kernel.
 type pins struct {
 	counters []xdp.CounterInfo
 	rules    []xdp.Rule
 	changing bool       // the process died within a change of the flows
-	dropped  []xdp.Rule // rules that the process was adding when it died: xdp.Open dropped them
+	dropped  []xdp.Rule // half-added rules: the process died within Add, and xdp.Open has dropped them
 }
 
-// wanted is a configured flow. Its rules have no counter and no order yet.
+// wanted is a configured flow. Its rules have neither counter nor order yet.
 type wanted struct {
 	name  string
 	owner string
 	rules []xdp.Rule
 }
 
-// start is what a start makes of the pins. match decides it for all configured flows, before the backend writes anything.
-// New renames the counters, Install takes over counters and rules, and RemoveStale removes the rest.
+// start is the plan of a start: what becomes of each configured flow and of each pinned counter and rule. match makes the plan
+// before the backend writes anything. New then renames the counters, Install takes over counters and rules, and RemoveStale
+// removes the rest.
 type start struct {
-	fates     map[string]fate   // of the configured flows, by name
-	renamed   map[uint32]string // the new owners of pinned counters
-	idle      map[uint32]bool   // pinned counters that no configured flow takes over
-	next      uint32            // the place behind all configured flows
-	unclaimed map[xdp.Rule]bool // pinned rules in the tables that no installed flow has
+	fates     map[string]fate   // by name of a configured flow
+	renamed   map[uint32]string // the new owner by pinned counter
+	idle      map[uint32]bool   // pinned counters without a configured flow
+	next      uint32            // the first place behind all configured flows
+	unclaimed map[xdp.Rule]bool // pinned rules in the tables, not yet taken over by an installed flow
 }
 
-// fate is what a start makes of one flow.
+// fate is the plan for one flow.
 type fate struct {
-	order   uint32 // of the flow in the configuration
-	adopts  bool   // it takes a pinned counter over
-	counter uint32 // the pinned counter
+	order   uint32 // its index in the configuration
+	adopts  bool   // it takes over a pinned counter
+	counter uint32 // with adopts
 	place   uint32 // of its rules among the rules of their priority
-	drops   bool   // its pinned rules drop
-	gap     bool   // while its counter was pinned, its packets may have counted for another flow, or for none
+	drops   bool   // its pinned rules drop packets
+	gap     bool   // since the last process its packets may have counted for another flow, or for none
 }
 
-// match decides which pinned counter each configured flow takes over, and which place its rules get.
+// match decides which pinned counter each configured flow takes over, and where its rules go.
 func match(configured []wanted, p pins) *start {
 	s := &start{
 		fates:     make(map[string]fate, len(configured)),
@@ -91,7 +92,7 @@ func match(configured []wanted, p pins) *start {
 		if f.adopts {
 			own := rules[f.counter]
 			f.drops = slices.ContainsFunc(own, func(r xdp.Rule) bool { return r.Drop })
-			// A process that is killed while it changes a flow leaves the flow's counter without some of its rules.
+			// A process that dies while it changes a flow may leave the counter without some of the rules.
 			f.gap = unfinished[i] || len(own) < len(w.rules)
 		}
 		s.fates[w.name] = *f
@@ -99,8 +100,8 @@ func match(configured []wanted, p pins) *start {
 	return s
 }
 
-// adopt gives each flow the pinned counter of its owner. A flow without one was perhaps renamed: it gets a counter of its
-// identity that no configured flow owns. Of several such counters, it gets the one whose rules win.
+// adopt gives each flow the pinned counter with its owner. A flow without such a counter may have been renamed: it gets one of its
+// identity, if no other configured flow owns that. Of several, it gets the one whose rules have won.
 func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterInfo, rules map[uint32][]xdp.Rule) {
 	byOwner := make(map[string]uint32, len(counters))
 	for _, c := range counters {
@@ -117,7 +118,7 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 		}
 	}
 
-	free := make(map[string][]xdp.CounterInfo) // by identity; the one whose rules win is first
+	free := make(map[string][]xdp.CounterInfo) // by identity, with the winner first
 	for _, c := range counters {
 		if identity, _, _ := strings.Cut(c.Owner, " "); s.idle[c.ID] {
 			free[identity] = append(free[identity], c)
@@ -138,7 +139,7 @@ func (s *start) adopt(configured []wanted, fates []fate, counters []xdp.CounterI
 	}
 }
 
-// firstRank returns the priority and the order of the rule that wins over the others. No rule comes last.
+// firstRank returns the rank of the winning rule: the priority, then the order. Without any rule it returns the highest rank.
 func firstRank(rules []xdp.Rule) uint64 {
 	first := uint64(math.MaxUint64)
 	for _, r := range rules {
@@ -156,12 +157,12 @@ func firstOrder(rules []xdp.Rule) uint32 {
 	return first
 }
 
-// spread is the distance between the places of the flows of a start. A later flow finds a place between two of
-// them, and the flows behind it keep their places.
+// spread is the distance between the places of new flows at a start. If a flow comes between two of them in a later
+// configuration, it finds a free place there, and no rule has to move.
 const spread = 64
 
-// arrange gives each flow the place of its pinned rules, as long as this keeps the flows in order. It returns the place behind
-// all of them.
+// arrange gives the flows places in the order of the configuration. Flows keep the places of their pinned rules where the order
+// allows it. It returns the first place behind all flows.
 func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 	pinned := func(f fate) []xdp.Rule {
 		if !f.adopts {
@@ -170,7 +171,7 @@ func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 		return rules[f.counter]
 	}
 
-	last := -1 // the last flow with pinned rules: flows behind it are spread
+	last := -1 // the last flow with pinned rules; only behind it is room to spread flows
 	for i, f := range fates {
 		if len(pinned(f)) > 0 {
 			last = i
@@ -191,7 +192,7 @@ func arrange(fates []fate, rules map[uint32][]xdp.Rule) (next uint32) {
 	return next
 }
 
-// placesWithout returns the places of the configured flows that are not installed, by their order.
+// placesWithout returns by order the places of the configured flows without an entry in installed.
 func (s *start) placesWithout(installed map[string]*entry) map[uint32]uint32 {
 	places := make(map[uint32]uint32)
 	for name, f := range s.fates {
@@ -202,7 +203,7 @@ func (s *start) placesWithout(installed map[string]*entry) map[uint32]uint32 {
 	return places
 }
 
-// fate returns what a start makes of a flow.
+// fate returns the plan for a flow: an empty one after the start, or for any flow that is not configured.
 func (s *start) fate(f flow.Flow) fate {
 	if s == nil {
 		return fate{}
@@ -210,13 +211,13 @@ func (s *start) fate(f flow.Flow) fate {
 	return s.fates[f.Name]
 }
 
-// difference returns the pinned rules that rules replace, and those of rules that are not pinned yet. A pinned rule is
-// replaced if it has the counter of one of flows, or if a fresh rule has its key, its mask and its rank.
+// difference compares rules with the pinned ones. fresh are the rules to add, old the pinned ones to remove: the other rules of
+// the same counters, and rules at the position of a fresh one, whatever flow they count for.
 func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.Rule) {
 	if s == nil || len(s.unclaimed) == 0 {
 		return nil, rules
 	}
-	position := func(r xdp.Rule) xdp.Rule { // the tables hold one rule at a position
+	position := func(r xdp.Rule) xdp.Rule { // the tables take one rule per position
 		r.Counter = 0
 		r.Drop = false
 		return r
@@ -245,7 +246,7 @@ func (s *start) difference(flows []*entry, rules []xdp.Rule) (old, fresh []xdp.R
 	return old, fresh
 }
 
-// noteExchanged notes that installed flows have these rules, and that the old ones are gone.
+// noteExchanged notes an exchange: rules belong to installed flows now, and the old ones are gone.
 func (s *start) noteExchanged(rules, old []xdp.Rule) {
 	if s == nil || len(s.unclaimed) == 0 {
 		return
@@ -255,7 +256,7 @@ func (s *start) noteExchanged(rules, old []xdp.Rule) {
 	}
 }
 
-// idleRules returns the pinned rules in the tables that count for no configured flow.
+// idleRules returns the pinned rules of idle counters.
 func (s *start) idleRules() (out []xdp.Rule) {
 	for r := range s.unclaimed {
 		if s.idle[r.Counter] {

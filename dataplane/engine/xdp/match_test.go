@@ -10,20 +10,20 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// toPort is a flow of the packets to a port.
+// toPort returns a flow of the packets to a UDP port.
 func toPort(name string, port uint16) flow.Flow {
 	p := flow.Ports{Dst: flow.Port{Value: port, Mask: 0xffff}}
 	return flow.Flow{Name: name, Match: flow.Match{UDP: &p}}
 }
 
-// held is a pinned counter with its number, and a rule of its flow at an order, or none.
+// held is a pinned counter, with the flow that it belongs to.
 type held struct {
 	flow  flow.Flow
 	id    uint32
-	order int // -1: it has no rule
+	order int // of the pinned rule, or -1 without one
 }
 
-// startWith is what a start with flows makes of the pins.
+// startWith returns the plan of a start with flows.
 func startWith(t *testing.T, flows []flow.Flow, counters []held, changing bool) *start {
 	t.Helper()
 	rulesOf := func(f flow.Flow, counter, order uint32) []xdp.Rule {
@@ -47,8 +47,8 @@ func startWith(t *testing.T, flows []flow.Flow, counters []held, changing bool) 
 	return match(all, p)
 }
 
-// Each flow takes the counter of its name and match over, else one of its match whose name is gone: that of the rules which
-// won. The places of pinned rules stay as long as they keep the flows in order.
+// A flow takes over the counter of its name and match. Without one, it takes a counter of its match whose name is not configured
+// any more, and of several the one that has won. Pinned rules stay in their places where the order of the flows allows it.
 func TestEachFlowTakesItsCounterOver(t *testing.T) {
 	a, b, c := toPort("a", 1), toPort("b", 2), toPort("c", 3)
 	late := toPort("late", 1)
@@ -102,8 +102,8 @@ func TestEachFlowTakesItsCounterOver(t *testing.T) {
 	}
 }
 
-// A flow has a gap if its rules are not pinned with its counter, or if the last process died while rules that win its packets,
-// or its own, were changed. Flow a wins over c.
+// A flow has a gap if its counter is pinned without its rules, or if the last process died while it changed the flow's rules or
+// rules that win over them. Here flow a wins over c.
 func TestAnUnfinishedChangeIsAGapOfItsFlows(t *testing.T) {
 	a, b, c, rival := toPort("a", 1), toPort("b", 2), toPort("c", 1), toPort("rival", 1)
 	c.Interface = "eth0"

@@ -11,11 +11,11 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// namespace is the network namespace of the instance: of the kernel of the host, or of Options.Kernel. The methods that
-// ask about interfaces are called within Do.
+// namespace is the network namespace of the instance, in the host's kernel or in Options.Kernel. Callers must call the methods
+// about interfaces within Do.
 type namespace struct {
-	*backend.Netns // nil: of kernel
-	kernel         kernel.Kernel
+	*backend.Netns               // nil with a kernel
+	kernel         kernel.Kernel // of a test, or nil
 }
 
 func openNamespace(k kernel.Kernel) (namespace, error) {
@@ -75,7 +75,7 @@ func (n namespace) watch(ctx context.Context) (<-chan links.Event, error) {
 	return links.Watch(ctx)
 }
 
-// receiveOf returns nothing known for an interface of Options.Kernel.
+// receiveOf returns what a device does to received packets. Of Options.Kernel nothing is known.
 func (n namespace) receiveOf(name string) (receive, error) {
 	if n.kernel != nil {
 		return receive{}, nil

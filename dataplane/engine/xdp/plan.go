@@ -11,21 +11,21 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Plan is the classifier that flows would have, and its estimated cost. Costs are ns of a packet above an empty
-// program, means over packets that the rules match; nodes and entries are in the second level of the cache.
+// Plan is the classifier that flows would get, and its estimated cost. Costs are ns per packet, above those of an empty program.
+// They are means over packets that the rules match, with nodes and entries in the second level of the cache.
 type Plan struct {
 	Rules, Masks int
 	Hashed       []Hashed // in the order of the search
 	InTrees      int      // rules
-	Trees        [3]int   // of frames without IP, of IPv4, of IPv6
-	Words        int      // of 8 bytes, that the trees take
+	Trees        [3]int   // for frames without IP, for IPv4, for IPv6
+	Words        int      // of 8 bytes: the memory of the trees
 	// Walked is the mean work of a packet.
 	Walked Work
 	NS     float64
-	// Cost has the same mean in nodes and rules, and the worst case of each kind of frame.
+	// Cost is the same mean in nodes and rules, and the worst case of each kind of frame.
 	Cost dataplane.Cost
-	// TupleNS is the cost of a search over all masks, with ranges of ports expanded to TupleMasks masks. TreesNS is the
-	// cost with all rules in trees, or 0 if they do not fit; LinearNS the cost with one comparison after the other.
+	// Costs of other classifiers, to compare with. TupleNS: a search over all masks, where ranges of ports become TupleMasks
+	// masks. TreesNS: all rules in trees, or 0 if they do not fit. LinearNS: one rule after the other.
 	TupleMasks                 int
 	TupleNS, TreesNS, LinearNS float64
 }
@@ -36,17 +36,18 @@ type Hashed struct {
 	Rules int
 }
 
-// Work is the mean work of a packet: the hashed masks that it is looked up under, and the trees, cuts and entries.
+// Work is the mean work for a packet: lookups of hashed masks, then the trees, cuts and entries that the search visits.
 type Work struct{ Masks, Trees, Cuts, Entries float64 }
 
 const (
 	costParser  = 5   // ns: the parser and the count
-	costCompare = 1.2 // ns: a rule of the linear matcher
-	planned     = 1024
+	costCompare = 1.2 // ns: one rule of a linear search
+
+	planned = 1024 // the most packets of an estimate
 )
 
-// NewPlan computes the classifier of flows, in tables for maxFlows rules. It does not call the kernel. A packet that could
-// touch more than worst nodes and rules is an error; 0 is no bound.
+// NewPlan computes the classifier of flows in tables for maxFlows rules, without a system call. It returns an error if some packet
+// could visit more than worst nodes and rules; with 0 there is no such bound.
 func NewPlan(flows []flow.Flow, maxFlows, worst int) (*Plan, error) {
 	port := numbered()
 	var rules []xdp.Rule
@@ -73,7 +74,7 @@ func NewPlan(flows []flow.Flow, maxFlows, worst int) (*Plan, error) {
 	all := m
 	if len(p.Hashed) > 0 {
 		if all, err = xdp.NewModel(rules, maxFlows, 0, false); err != nil {
-			all = nil // the trees do not hold all rules
+			all = nil // not all rules fit into trees
 		}
 	}
 	p.estimate(m, all, rules)
@@ -84,7 +85,7 @@ func NewPlan(flows []flow.Flow, maxFlows, worst int) (*Plan, error) {
 
 func rankOf(priority uint16, order uint32) uint64 { return uint64(priority)<<32 | uint64(order) }
 
-// estimate looks up packets of some of the rules. all has all rules in trees; nil: they do not fit.
+// estimate looks up packets of up to planned rules. all is the model with all rules in trees, or nil if they do not fit.
 func (p *Plan) estimate(m, all *xdp.Model, rules []xdp.Rule) {
 	n := min(planned, len(rules))
 	if n == 0 {
@@ -118,7 +119,7 @@ func (p *Plan) estimate(m, all *xdp.Model, rules []xdp.Rule) {
 	}
 }
 
-// upTo is the number of ascending ranks that are not above rank.
+// upTo returns how many of the sorted ranks are at most rank: a search stops there.
 func upTo(ranks []uint64, rank uint64) int {
 	n, _ := slices.BinarySearchFunc(ranks, rank, func(e, r uint64) int {
 		if e <= r {
@@ -129,7 +130,7 @@ func upTo(ranks []uint64, rank uint64) int {
 	return n
 }
 
-// expanded returns the best ranks, ascending, of the masks of rules whose ranges of ports are expanded to prefixes.
+// expanded returns the sorted best ranks of the masks that tuple search would have, which needs prefixes instead of ranges.
 func expanded(rules []xdp.Rule) (best []uint64) {
 	type prefixes [4]uint8
 	type masked struct {
@@ -166,7 +167,7 @@ func expanded(rules []xdp.Rule) (best []uint64) {
 	return best
 }
 
-// prefixLengths are the lengths of the prefixes that make a range of ports.
+// prefixLengths returns the lengths of the prefixes that cover a range of ports exactly.
 func prefixLengths(r xdp.Range) (out []uint8) {
 	if r == (xdp.Range{}) {
 		return []uint8{0}

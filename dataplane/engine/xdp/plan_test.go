@@ -8,9 +8,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestPlan: very few masks are hashed, many masks and ranges are in trees, and trees cost less than a search of all
-// masks.
-func TestPlan(t *testing.T) {
+// A plan hashes a few exact masks and puts many masks and ranges into trees, where a search costs less than over all masks.
+func TestTreesCostLessThanASearchOfAllMasks(t *testing.T) {
 	sets := map[string][]flow.Flow{}
 	for i := range 1000 {
 		for name, text := range map[string]string{

@@ -7,11 +7,11 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Prober probes interfaces. One serves for many.
+// Prober probes interfaces. Use one for many interfaces: it asks the kernel only once about itself.
 type Prober struct{ of xdp.Prober }
 
-// Probe returns which features of the backend an interface and the kernel support. A result that does not depend
-// on the interface is about the object "backend xdp". Probe attaches nothing.
+// Probe returns which features of the backend an interface and the kernel support, without attaching anything. The object of a
+// result is "backend xdp" if the interface does not matter.
 func (p *Prober) Probe(ifname string) []probe.Result {
 	out := p.of.Probe(ifname)
 	for i := range out {

@@ -1,13 +1,12 @@
 package xdp
 
-// receive describes the treatment of an interface's packets before XDP sees them. The zero value
-// means that none is known.
+// receive is what a device does to received packets before XDP sees them. The zero value stands for nothing, or nothing known.
 type receive struct {
-	// TakesTags: VLAN tags are beside the frame (rx-vlan-offload), where XDP does not see them.
+	// TakesTags: the device takes VLAN tags out of the frame (rx-vlan-offload), so XDP does not see them.
 	TakesTags bool
-	// Fixed: that cannot be turned off.
+	// Fixed: the offload cannot be turned off.
 	Fixed bool
-	// Veth: whether tags are in the frame is decided by the other end (tx-vlan-offload).
+	// Veth: the other end of the pair decides where the tag is (its tx-vlan-offload).
 	Veth bool
 	// Merges: a tap or tun device whose user may write buffers of several segments (IFF_VNET_HDR).
 	Merges bool

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/genl"
 )
 
-// receiveOf asks about an interface of the calling thread's network namespace. Parts that the kernel
-// does not tell are as in the zero value.
+// receiveOf asks the kernel about an interface in the network namespace of the calling thread. After an error the result has what
+// was found out before it.
 func receiveOf(ifname string) (receive, error) {
 	l, err := netlink.LinkByName(ifname)
 	if err != nil {
@@ -35,8 +35,8 @@ func receiveOf(ifname string) (receive, error) {
 // rxVLAN is the kernel's name of ethtool's rx-vlan-offload.
 const rxVLAN = "rx-vlan-hw-parse"
 
-// offloads lists the names of the features that are on, and of those that can be changed
-// (ETHTOOL_MSG_FEATURES_GET, Linux 5.7). It takes no privilege.
+// offloads returns which features of a device are on, and which can be changed, by their names
+// (ETHTOOL_MSG_FEATURES_GET, Linux 5.7). It needs no privilege.
 func offloads(ifindex int) (active, changeable map[string]bool, err error) {
 	ethtool, err := genl.Find(unix.ETHTOOL_GENL_NAME)
 	if err != nil {
@@ -56,7 +56,7 @@ func offloads(ifindex int) (active, changeable map[string]bool, err error) {
 	return active, changeable, nil
 }
 
-// bitset reads the names of a list of bits that are set. A bitset without a mask lists only those.
+// bitset returns the names of the bits that are set. A bitset without a mask lists only those; any other marks them by a value.
 func bitset(set []byte) map[string]bool {
 	names := map[string]bool{}
 	noMask := genl.Attribute(set, unix.ETHTOOL_A_BITSET_NOMASK) != nil

@@ -19,8 +19,7 @@ func receiveOfEnd(t *testing.T, e *lab.End) (r receive) {
 	return r
 }
 
-// A feature that ethtool turns off is reported as off.
-func TestReceiveOf(t *testing.T) {
+func TestReceiveOfFollowsTheOffload(t *testing.T) {
 	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {

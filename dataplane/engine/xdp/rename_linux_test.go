@@ -14,10 +14,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// An interface of a pattern is renamed again before the watcher has handled the first event. Its packets pass uncounted
-// until its last name is counted on: that is an outage, also where the events were lost. An interface that comes with a
-// name of the pattern, and is renamed within it, has missed nothing.
-func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
+// An interface is renamed twice before the watcher handles the first event. If we counted on it before, its packets pass
+// uncounted until we count on its last name: that is an outage, even if the events are lost. If its first name was not in the
+// pattern, nothing is missed.
+func TestTwoRenamesAreAnOutageOnlyIfPacketsWereMissed(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	for name, c := range map[string]struct {
@@ -61,9 +61,8 @@ func TestTwoRenamesBeforeTheWatcherLooks(t *testing.T) {
 	}
 }
 
-// Two interfaces exchange their names before the watcher has handled an event. Each of them is without a program for a
-// moment.
-func TestTwoInterfacesExchangeTheirNames(t *testing.T) {
+// Two interfaces exchange their names before the watcher handles an event. For a moment each of them is without a program.
+func TestExchangedNamesAreAnOutageAndBothInterfacesCountAgain(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	b, w, f := onWire(t, "eth0")
@@ -92,8 +91,9 @@ func TestTwoInterfacesExchangeTheirNames(t *testing.T) {
 	})
 }
 
-// An interface leaves the pattern, and the event of that is lost. When it comes back it has missed nothing.
-func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
+// An interface leaves the pattern, and the event is lost. Its packets do not matter from then on, so when it comes back, nothing
+// was missed.
+func TestALinkThatComesBackAfterALostEventHasMissedNothing(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	b, w, f := onWire(t, "eth0")
@@ -108,7 +108,7 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	was := b.Now()
 	rename("other0")
 	b.mu.Lock()
-	b.hooks.leaves("eth0") // as the check every 2 s does
+	b.hooks.leaves("eth0") // as the check every 2 s would
 	b.mu.Unlock()
 	b.CheckAll()
 	rename("eth7")
@@ -121,8 +121,8 @@ func TestALinkComesBackAfterItsEventWasLost(t *testing.T) {
 	}
 }
 
-// A hook that is lost is an outage. With its interface gone it is none, also before the watcher knows that: no packet passes
-// there.
+// A lost hook is an outage. But if its interface is gone, no packets pass there, so it is none, even before the watcher knows
+// about it.
 func TestAHookOfAGoneInterfaceIsNoOutage(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
@@ -142,7 +142,7 @@ func TestAHookOfAGoneInterfaceIsNoOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.mu.Lock()
-		b.hooks.refresh() // as a control call does
+		b.hooks.refresh() // as control calls do
 		b.mu.Unlock()
 		_, open := b.Outage(f)
 		if _, complete := b.CompleteSince(f); complete || open == goes {
@@ -151,7 +151,7 @@ func TestAHookOfAGoneInterfaceIsNoOutage(t *testing.T) {
 	}
 }
 
-// onWire counts a flow on eth*: on eth1, and on a wire's end of the name first.
+// onWire counts a flow on eth*. There are eth1 and the end of a wire, whose name is first.
 func onWire(t *testing.T, first string) (*Backend, *lab.Wire, backend.Placed) {
 	t.Helper()
 	w, err := lab.NewWire(lab.WireOptions{})

@@ -8,17 +8,17 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// room is what the tables have room for, beside the flows that were taken. It implements backend.Room.
+// room implements backend.Room: it counts what is in use, and what the taken flows would use.
 type room struct {
-	counters, rules         int // in use, and those of the flows that were taken
+	counters, rules         int // in use or taken
 	mostCounters, mostRules int
-	maxFlows                int
+	maxFlows                int // for errors
 
-	// Of a start:
+	// During a start, flows take pinned counters and rules over, and idle ones make room.
 	pinned    map[string]xdp.Counter // by owner
-	pinnedOf  map[uint32]int         // the number of the pinned rules of a counter
-	idle      int                    // counters that dropIdle frees
-	idleRules int                    // rules that it removes
+	pinnedOf  map[uint32]int         // by counter: the number of its pinned rules
+	idle      int                    // counters that dropIdle would free
+	idleRules int                    // rules that dropIdle would remove
 }
 
 // Room implements backend.Roomy.
@@ -51,14 +51,14 @@ func (b *Backend) room() *room {
 	return r
 }
 
-// need returns the counters and rules that a flow needs beside those that it takes over, and the cookie of its pinned counter.
+// need returns how many counters and rules a flow needs beside those that it takes over, and the cookie of its pinned counter.
 func (r *room) need(f backend.Placed) (counters, rules int, cookie uint64) {
 	rules = len(families(f.Match))
 	if len(r.pinned) == 0 {
 		return 1, rules, 0
 	}
-	c, is := r.pinned[owner(f.Flow)]
-	if !is {
+	c, pinned := r.pinned[owner(f.Flow)]
+	if !pinned {
 		return 1, rules, 0
 	}
 	return 0, max(0, rules-r.pinnedOf[c.ID]), c.Cookie
@@ -77,7 +77,7 @@ func (r *room) Take(f backend.Placed) {
 	r.rules += rules
 }
 
-// lacks returns an error if so many more counters or rules find no room, once nothing is idle.
+// lacks returns an error if the tables have no room for more counters and rules, even without the idle ones.
 func (r *room) lacks(counters, rules int) error {
 	if n := r.counters + counters - r.idle; n > r.mostCounters {
 		return translate(fmt.Errorf("allocating counters: %w: there are %d, and the flows need %d", xdp.ErrFull, r.mostCounters, n))
@@ -88,7 +88,7 @@ func (r *room) lacks(counters, rules int) error {
 	return nil
 }
 
-// nameLimit names the setting that limits the tables in an error of full ones.
+// nameLimit adds the setting that limits the tables to an error that says they are full.
 func nameLimit(err error, maxFlows int) error {
 	if errors.Is(err, xdp.ErrFull) {
 		return fmt.Errorf("%w; xdp.max_flows is %d", err, maxFlows)
@@ -96,15 +96,15 @@ func nameLimit(err error, maxFlows int) error {
 	return err
 }
 
-// tryWithoutIdle returns the error of adding the rules of flows once no idle rule is left. It builds the trees in the memory of
-// this process alone: what is idle outlives a start that its drop would not help.
+// tryWithoutIdle returns the error that adding flows would have without the idle rules. It builds the trees in memory and leaves
+// the kernel alone: if the start fails anyway, the idle counters and their totals must survive it.
 func (b *Backend) tryWithoutIdle(flows []backend.Placed) error {
 	type rank struct {
 		priority uint16
 		order    uint32
 	}
 	names := make(map[rank]string, len(flows))
-	replaced := make(map[uint32]bool, len(flows)) // counters whose pinned rules are replaced
+	replaced := make(map[uint32]bool, len(flows)) // counters whose pinned rules the flows replace
 	var rules []xdp.Rule
 	for _, f := range flows {
 		if pinned := b.start.fate(f.Flow); pinned.adopts {
@@ -120,7 +120,7 @@ func (b *Backend) tryWithoutIdle(flows []backend.Placed) error {
 	}
 	for _, r := range b.rules.Rules() {
 		if !b.start.idle[r.Counter] && !replaced[r.Counter] {
-			r.Counter = 0 // the model has no other
+			r.Counter = 0 // the model has only this one
 			rules = append(rules, r)
 		}
 	}

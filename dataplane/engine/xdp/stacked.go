@@ -12,12 +12,12 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// stacks knows the links of the namespace by their events, and the stacks among the counted links.
+// stacks follows the links of the namespace by their events, and finds counted links above each other.
 type stacks struct {
 	links   map[int]links.Link // by index
-	counted []int              // the indexes that found is about
-	found   []links.Stack
-	stale   bool // links have changed since found
+	counted []int              // the links of the last search, by index
+	found   []links.Stack      // among counted
+	stale   bool               // links have changed since the search
 }
 
 func newStacks() stacks { return stacks{links: make(map[int]links.Link)} }
@@ -33,7 +33,7 @@ func (s *stacks) note(ev links.Event) {
 	s.stale = true
 }
 
-// of returns the stacks of the counted links. It looks again only after a change of the links or of the counted ones.
+// of returns the stacks among the counted links. It searches again only if these or the links have changed.
 func (s *stacks) of(counted []int) []links.Stack {
 	if s.stale || !slices.Equal(s.counted, counted) {
 		s.counted = counted
@@ -43,10 +43,10 @@ func (s *stacks) of(counted []int) []links.Stack {
 	return s.found
 }
 
-// countedOn is a configured interface, and the directions in which it counts.
+// countedOn is a configured interface with the directions in which it counts.
 type countedOn struct {
 	dataplane.Interface
-	index           int // 0: unknown, because no hook is held
+	index           int // 0: unknown without a held hook
 	ingress, egress bool
 }
 
@@ -77,7 +77,7 @@ func (h *hooks) countedNow() []countedOn {
 	return on
 }
 
-// stackConditions returns a condition for each interface that counts the packets of a lower one again.
+// stackConditions returns a condition for each interface above another one that counts the same packets.
 func (h *hooks) stackConditions() []dataplane.Condition {
 	on := h.countedNow()
 	var indexes []int
@@ -89,8 +89,8 @@ func (h *hooks) stackConditions() []dataplane.Condition {
 	return stackConditions(h.patterns, on, h.upstream.stacks.of(indexes), h.demand)
 }
 
-// Stacked returns the conditions that stackConditions will return with this configuration, once every matching link has
-// its hooks. The links are those of the calling thread's network namespace. It takes no privilege.
+// Stacked predicts the conditions of stacked interfaces for a configuration, before anything is attached. It looks at the links in
+// the network namespace of the calling thread, and needs no privilege.
 func Stacked(list []dataplane.Interface, flows []flow.Flow) ([]dataplane.Condition, error) {
 	all, err := links.List()
 	if err != nil {
@@ -126,12 +126,12 @@ func stackedOf(list []dataplane.Interface, flows []flow.Flow, all map[int]links.
 	return stackConditions(list, on, links.Stacks(all, indexes), need)
 }
 
-// longFix is the most bytes of a fix that each condition repeats. The first condition has a longer fix, and the others refer
-// to it: the fix lists all interfaces, so the text of all conditions would grow with the square of their number.
+// longFix is the longest fix, in bytes, for every condition to repeat. A longer one is only in the first condition, and the others
+// refer to it. It lists all interfaces, so repeating it would let the text grow with the square of their number.
 const longFix = 400
 
-// stackConditions returns a condition for the upper interface of each stack, if a flow counts on both. A flow with an
-// interface of its own counts on one.
+// stackConditions returns a condition for the upper interface of each stack if some flow counts on both of its interfaces. A flow
+// with an interface of its own never does.
 func stackConditions(patterns backend.Patterns, on []countedOn, found []links.Stack, need demands) []dataplane.Condition {
 	if len(found) == 0 {
 		return nil
@@ -190,8 +190,8 @@ func stackConditions(patterns backend.Patterns, on []countedOn, found []links.St
 	return out
 }
 
-// countTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A match of a VLAN tag,
-// or of its absence, holds on one side of a VLAN device only.
+// countTwice reports whether a flow on all interfaces can match a packet on both links of a stack. A flow with a VLAN tag in its
+// match, or untagged, matches on one side of a VLAN device only.
 func (d demands) countTwice(dir flow.Direction, s links.Stack) bool {
 	all := d[""]
 	flows, tagged := all.ingress, all.taggedIngress
@@ -204,7 +204,7 @@ func (d demands) countTwice(dir flow.Direction, s links.Stack) bool {
 	return flows > 0
 }
 
-// someNames lists at most eight names.
+// someNames lists at most eight names, and how many more there are.
 func someNames(names []string) string {
 	const most = 8
 	if len(names) <= most {
@@ -213,8 +213,8 @@ func someNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// stackFix names the list of interfaces that counts each packet once. The list keeps the lowest interface of each stack,
-// which sees the most packets, and every interface that a flow names.
+// stackFix returns the step that ends all stacks: a list of interfaces on which each packet counts once. The list keeps the
+// interfaces named by flows, then the lowest interface of each stack, because it sees the most packets.
 func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Direction][]links.Stack, need demands) string {
 	const ownInterfaces = "give each flow an interface of its own (interface: NAME)"
 
@@ -234,7 +234,7 @@ func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Directio
 				continue
 			}
 
-			// The interface goes on counting the other direction, unless that is dropped too.
+			// The interface goes on counting the other direction, unless both are dropped.
 			changed := dataplane.Interface{}
 			if _, otherDropped := changes[c.Name]; !otherDropped && c.counts(other) {
 				changed = c.Interface
@@ -258,8 +258,8 @@ func stackFix(patterns backend.Patterns, on []countedOn, twice map[flow.Directio
 		", then: flowtally apply -f FILE; or " + ownInterfaces
 }
 
-// dropped returns the interfaces that must stop counting a direction, so that no stack is left. ok is false if flows name
-// both interfaces of a stack.
+// dropped returns the interfaces that must stop counting in a direction to leave no stack. ok is false if there is no
+// such choice, because flows name both interfaces of a stack.
 func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands) (drop map[int]bool, ok bool) {
 	partners := make(map[int][]int)
 	lowers := make(map[int]int)
@@ -274,7 +274,7 @@ func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands
 		return d == flow.Egress && own.egress > 0 || d != flow.Egress && own.ingress > 0
 	}
 
-	// Interfaces that flows name are kept first, then the lowest ones.
+	// Keep interfaces named by flows first, then the lowest ones.
 	order := slices.Clone(on)
 	slices.SortStableFunc(order, func(a, b countedOn) int {
 		if x, y := named(a), named(b); x != y {
@@ -306,8 +306,8 @@ func dropped(d flow.Direction, on []countedOn, twice []links.Stack, need demands
 	return drop, true
 }
 
-// rewritten returns the configured entries in YAML, with some interfaces changed or left out. An entry stays if none of
-// its interfaces changes. Else each of them gets an entry of its own.
+// rewritten returns the configured entries in YAML, with some interfaces changed or left out. If an interface of a pattern changes,
+// all interfaces of the pattern get entries of their own, otherwise the pattern stays.
 func rewritten(patterns backend.Patterns, on []countedOn, changes map[string]dataplane.Interface) (entries []string) {
 	byEntry := make(map[string][]countedOn)
 	changedEntry := make(map[string]bool)
@@ -340,10 +340,10 @@ func rewritten(patterns backend.Patterns, on []countedOn, changes map[string]dat
 	return entries
 }
 
-// plainName matches a name that needs no quotes in YAML, also within a list.
+// plainName matches names without need of quotes in YAML, even within a list.
 var plainName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*[*]?$`)
 
-// yamlWords are names that YAML reads as a boolean or as null without quotes.
+// yamlWords are read by YAML as a boolean or as null unless they have quotes.
 var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 // entryText returns an interface as an entry of the configuration.

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// A condition names the stacked interfaces on which one flow counts, and the list of interfaces without the upper ones.
+// The conditions name the interfaces that lie above each other and count the same packets, and the list that ends this.
 func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 	const eth0, eth1, br0, vlan, bond0 = 2, 3, 4, 5, 6
 	bridged := []links.Link{{Index: eth0, Name: "eth0", Master: br0}, {Index: eth1, Name: "eth1"}, {Index: br0, Name: "br0", Kind: "bridge"}}
@@ -91,7 +91,7 @@ func TestStackedNamesTheListThatCountsOnce(t *testing.T) {
 	}
 }
 
-// An entry has quotes where YAML would not read its name as a string.
+// Without quotes YAML would read these names as something else than strings.
 func TestEntriesQuoteNamesThatYAMLMisreads(t *testing.T) {
 	for name, want := range map[string]string{"eth0.5": "eth0.5", "en*": "en*", "*": "'*'", "on": "'on'", "9p": "'9p'", "e[np]*": "'e[np]*'", "a'b": "'a''b'"} {
 		if got := entryText(dataplane.Interface{Name: name}); got != want {
@@ -100,8 +100,7 @@ func TestEntriesQuoteNamesThatYAMLMisreads(t *testing.T) {
 	}
 }
 
-// The text of all conditions grows with the number of stacked interfaces, and not with its square. One of them has the
-// whole list.
+// The list of interfaces is in one condition only. In all of them the text would grow with the square of the interfaces.
 func TestStackedTextGrowsWithTheInterfaces(t *testing.T) {
 	text := func(n int) (bytes int) {
 		all := make(map[int]links.Link)

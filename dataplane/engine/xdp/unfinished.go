@@ -15,11 +15,12 @@ var _ backend.ChangeNoter = (*Backend)(nil)
 // NoteChange implements backend.ChangeNoter.
 func (b *Backend) NoteChange(underWay bool) { b.rules.NoteChange(underWay) }
 
-// mostCompared bounds the pairs of rules that a start compares. A flow beyond the bound gets a gap without a comparison.
+// mostCompared bounds the pairs of rules a start compares, because a million flows would take hours. Flows beyond the bound
+// get a gap without a comparison: a discontinuity too many is harmless, one too few is not.
 const mostCompared = 4_000_000
 
-// unfinished returns which flows have a gap because the last process died within a change. This start installs the flows of
-// before the change, but until now programs counted by some of its rules. So packets of one flow may have counted for another.
+// unfinished returns which flows have a gap because the last process died within a change. Until now the programs have counted
+// by rules from before and after the change, so packets of one flow may have counted for another.
 func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 	gaps := make([]bool, len(configured))
 	if !p.changing && len(p.dropped) == 0 {
@@ -43,17 +44,17 @@ func (s *start) unfinished(configured []wanted, fates []fate, p pins) []bool {
 	return gaps
 }
 
-// keptRule is a pinned rule that its flow is to have, too.
+// keptRule is a pinned rule of a flow that keeps it, perhaps with another order.
 type keptRule struct {
 	found xdp.Rule
 	order uint32 // of the rule from now on
 }
 
-// changed returns the rules that the change was adding, removing or moving.
+// changed returns the rules which the unfinished change was adding, removing or moving.
 //
-// Only one side has a rule of oneSided: the pins have it and no configured flow does, or a configured flow is to have it and
-// the pins do not. Each flow behind it lacks packets of it, or has some. A moved rule is pinned for a flow that is to have
-// another rule, or the same in another order. It concerns each flow that it overlaps.
+// A rule of oneSided exists on one side only: it is pinned without a configured flow, or a configured flow needs it and it is not
+// pinned. Flows below it may have counted its packets, or may lack some of their own. A moved rule is pinned, but its flow gets
+// another rule in its place, or the same rule in another order. This concerns all flows with an overlap.
 func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, moved []xdp.Rule) {
 	orderless := func(r xdp.Rule) xdp.Rule {
 		r.Order = 0
@@ -61,8 +62,8 @@ func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, mo
 		return r
 	}
 
-	missing := make(map[xdp.Rule]xdp.Rule) // by orderless rule: rules of counters that flows take over
-	own := make(map[uint32]bool)           // these counters
+	missing := make(map[xdp.Rule]xdp.Rule) // by orderless rule: what flows with an adopted counter are to have
+	own := make(map[uint32]bool)           // the adopted counters
 	for i, w := range configured {
 		for _, r := range w.rules {
 			r.Counter = fates[i].counter
@@ -98,9 +99,8 @@ func (s *start) changed(configured []wanted, fates []fate, p pins) (oneSided, mo
 	return oneSided, append(moved, reordered(kept)...)
 }
 
-// reordered returns the rules that are to win over each other in another order than the pinned one. It compares orders with
-// each other, because a start may number the rules anew. Of two rules that change places it returns the one that is to lose:
-// the flows of both overlap it.
+// reordered returns rules whose order among each other changes. A start may number all rules anew, so we compare the sequences and
+// not the numbers. Of two rules with exchanged places it returns the future loser: one is enough, since the flows of both overlap.
 func reordered(kept []keptRule) (moved []xdp.Rule) {
 	slices.SortFunc(kept, func(a, b keptRule) int {
 		return cmp.Or(cmp.Compare(a.found.Priority, b.found.Priority), cmp.Compare(a.order, b.order))

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -9,21 +10,21 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// received lists the changes that a device makes to received packets before XDP sees them. index is the
-// interface's index.
+// received is what a device does to packets, as of the last time we asked. An interface of the same name may be another device by
+// now, hence the index.
 type received struct {
 	receive
 	index int
 }
 
-// upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
-// offloads of the devices, the links above and below them, and IPsec. The kernel sends events for the links only.
+// upstream is what changes, hides or repeats packets before our programs see them: other XDP and TCX programs, offloads of the
+// devices, links above each other, and IPsec. Only for the links does the kernel send events, so we have to ask about the rest.
 type upstream struct {
-	before  map[hookName][]xdp.Neighbour // the TCX programs that run before ours
+	before  map[hookName][]xdp.Neighbour // programs in front of ours, on a TCX hook or in a dispatcher
 	beside  beside
 	receive map[string]received // by interface
 	stacks  stacks
-	tunnel  string // an IPsec policy of tunnel mode that the last look found, or ""
+	tunnel  string // the policy found by tunnels, or ""
 }
 
 func newUpstream(freeFor time.Duration) upstream {
@@ -39,7 +40,66 @@ func isDispatched(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == data
 
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
-// vlansAbove lists the VLAN devices above an interface.
+// refreshUpstream asks which programs run before ours on some interfaces, and what their devices do to packets. What it knows of
+// the other interfaces stays.
+func (h *hooks) refreshUpstream(some func(name string) bool) {
+	u := &h.upstream
+	for name := range u.before {
+		if some(name.ifname) || !h.holds(name) {
+			delete(u.before, name)
+		}
+	}
+	old := u.receive
+	u.receive = make(map[string]received, len(old))
+	byTCX := make(map[string]bool)
+	for _, a := range h.held {
+		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
+	}
+	u.beside.forget(byTCX)
+	if len(h.held) == 0 {
+		return
+	}
+	err := h.ns.Do(func() error {
+		var errs []error
+		for _, a := range h.held {
+			if !some(a.Interface) {
+				if r, known := old[a.Interface]; known {
+					u.receive[a.Interface] = r
+				}
+				continue
+			}
+			var err error
+			if isTCX(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+				if a.Hook == xdp.HookIngress {
+					holder, taken := h.rules.HolderOf(a.Index, a.Interface)
+					holder.Dispatcher = holder.Dispatcher && h.config.CountsBeside(dataplane.BesideDispatcher)
+					u.beside.note(a, holder, taken, time.Now())
+				}
+				continue
+			}
+			if isDispatched(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+			}
+			r, known := old[a.Interface]
+			if !known || r.index != a.Index || h.needsTags(a) { // only offloads can change, and only tags depend on them
+				r.index = a.Index
+				if r.receive, err = h.ns.receiveOf(a.Interface); err != nil {
+					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
+				}
+			}
+			u.receive[a.Interface] = r
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		h.log.Warn("listing the TCX programs before ours", "err", err)
+	}
+}
+
+// vlansAbove lists the VLAN devices of this namespace above an interface.
 func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	for _, l := range u.stacks.links {
 		if l.Kind == "vlan" && l.Parent == a.Index && !l.ParentElsewhere {
@@ -50,6 +110,8 @@ func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	return names
 }
 
+// takesTags returns the condition of a device with rx-vlan-offload. above are the VLAN devices above it, and tagged
+// says whether flows ask for tags.
 func takesTags(ifname string, r receive, tagged bool, above []string) dataplane.Condition {
 	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
 	var why []string

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// A VLAN device above an interface is reason enough for the condition: bytes are short then.
-func TestVLANDevicesAbove(t *testing.T) {
+// Even without a flow that asks for tags: a VLAN device above an interface makes us count its bytes 4 short.
+func TestAVLANDeviceAboveMakesTakenTagsACondition(t *testing.T) {
 	h := &hooks{upstream: upstream{stacks: newStacks(), receive: map[string]received{
 		"eth0": {receive: receive{TakesTags: true}}, "eth1": {receive: receive{TakesTags: true, Fixed: true}},
 	}}}

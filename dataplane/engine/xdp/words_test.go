@@ -9,9 +9,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestWordsDocument compiles each match in the table of docs/flows.md. Each takes rules of its own: a word that the
-// compiler does not know would take the rules of the match without it.
-func TestWordsDocument(t *testing.T) {
+// The test compiles each match in the table of docs/flows.md. If the compiler ignored a word, the match would have the same rules
+// as the match without that word.
+func TestEachMatchOfTheDocumentHasRulesOfItsOwn(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/flows.md")
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ func (p *headers) frame(rng *rand.Rand) []byte {
 	stack := p.link(rng)
 	buf := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true}, stack...); err != nil {
-		panic("serializing drawn headers: " + err.Error()) // they are all of our making
+		panic("serializing drawn headers: " + err.Error()) // a bug of this package
 	}
 	return buf.Bytes()
 }
@@ -79,8 +79,7 @@ func (p *headers) network(rng *rand.Rand) []gopacket.SerializableLayer {
 
 func mpls(etherType uint16) bool { return etherType == 0x8847 || etherType == 0x8848 }
 
-// labels is a label stack, and noise that may be read as a packet of IPv4. The stack is cut in its first entry
-// with p.cut.
+// labels returns a label stack, and noise behind it that looks like IPv4. With p.cut the first entry is cut short.
 func (p *headers) labels(rng *rand.Rand) []gopacket.SerializableLayer {
 	var b gopacket.Payload
 	for _, e := range p.entries {
@@ -117,7 +116,7 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 		if p.upper != 6 {
 			return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
 		}
-		// The ports of TCP may be there, its flags are not.
+		// Cut TCP behind the ports or within them, but before the flags.
 		b := binary.BigEndian.AppendUint16(nil, p.sport)
 		b = append(binary.BigEndian.AppendUint16(b, p.dport), noise(rng, 9)...)
 		return []gopacket.SerializableLayer{gopacket.Payload(b[:rng.IntN(14)])}
@@ -180,7 +179,7 @@ func noise(rng *rand.Rand, n int) gopacket.Payload {
 	return b
 }
 
-// damage cuts a frame short or changes bytes of it, now and then.
+// damage cuts some frames short, and changes bytes of others.
 func damage(rng *rand.Rand, b []byte) []byte {
 	if often(rng, 4) && len(b) > shortest {
 		b = b[:shortest+rng.IntN(len(b)-shortest)]

@@ -1,3 +1,3 @@
-// Package gen draws random sets of flows, and random packets that match them or nearly do, for tests that compare two matchers. All
-// follows from the random numbers: one seed draws the same flows and frames each time.
+// Package gen draws random sets of flows, and random packets that match them or just miss them. Tests compare two matchers with
+// them. The random numbers decide everything, so the same seed draws the same flows and packets.
 package gen

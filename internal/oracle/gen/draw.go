@@ -6,9 +6,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Values mostly come from small pools, so that flows overlap and packets match them.
+// Most values come from small pools, so flows overlap and packets match them.
 
-// one draws one of a pool.
+// one draws an element of a pool.
 func one[T any](rng *rand.Rand, pool ...T) T { return pool[rng.IntN(len(pool))] }
 
 // often returns true once in n draws.
@@ -72,7 +72,7 @@ func drawEntry(rng *rand.Rand) uint32 {
 	return one[uint32](rng, 0, 16, 0xfffff, rng.Uint32()&0xfffff)<<12 | rng.Uint32()&0xf00 | uint32(drawByte(rng))
 }
 
-// drawFlags draws flags of TCP: mostly such as hosts send.
+// drawFlags draws flags of TCP, mostly combinations that hosts send.
 func drawFlags(rng *rand.Rand) flow.TCPFlags {
 	return one(rng,
 		flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK,
@@ -84,7 +84,8 @@ func drawEtherType(rng *rand.Rand) uint16 {
 	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100, 0x8847, 0x8847, 0x8848)
 }
 
-// under draws a mask of so many bits, and returns the value under it. Mostly the mask is the whole field, else a prefix or anything.
+// under draws a mask for a field of some bits, and returns it with value under it. Most masks are the whole field; some are a
+// prefix or random bits.
 func under[T ~uint8 | ~uint16 | ~uint32](rng *rand.Rand, bits int, value T) flow.Masked[T] {
 	whole := T(uint32(1)<<bits - 1)
 	mask := whole
@@ -97,7 +98,7 @@ func under[T ~uint8 | ~uint16 | ~uint32](rng *rand.Rand, bits int, value T) flow
 	return flow.Masked[T]{Value: value & mask, Mask: mask}
 }
 
-// maskBytes draws the mask of an address: the whole one, a prefix, or anything.
+// maskBytes draws the mask of an address: the whole address, a prefix, or random bits.
 func maskBytes(rng *rand.Rand, mask []byte) {
 	n := 8 * len(mask)
 	switch rng.IntN(6) {

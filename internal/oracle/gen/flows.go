@@ -7,9 +7,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Flows draws n valid flows named f0, f1, and so on. They have few shapes (which fields, under which masks), as the flows of a
-// real set do. So the number of masks stays small, however large n is. Priorities collide often, directions and actions are
-// mixed, and Interface is empty.
+// Flows draws n valid flows named f0, f1, and so on. As in real sets, they have few shapes: which fields, under which masks. So
+// the number of masks stays small, however large n is. Many priorities are equal, directions and actions are mixed, and
+// Interface is empty.
 func Flows(rng *rand.Rand, n int) []flow.Flow {
 	shapes := make([]shape, 1+rng.IntN(8))
 	for i := range shapes {
@@ -32,10 +32,10 @@ func Flows(rng *rand.Rand, n int) []flow.Flow {
 	return flows
 }
 
-// shape is a seed from which the masks of a match are drawn, the same ones each time. Values come from another source.
+// shape is the seed for the masks of a match, so that several matches get the same masks. Values come from another source.
 type shape struct{ a, b uint64 }
 
-// drawShape draws a shape whose matches are valid and take few masks.
+// drawShape draws a shape. Its matches are valid and take few masks.
 func drawShape(rng *rand.Rand) shape {
 	for {
 		s := shape{rng.Uint64(), rng.Uint64()}
@@ -59,7 +59,7 @@ func (s shape) drawn(values *rand.Rand) flow.Match {
 	return d.match(true)
 }
 
-// drawer draws a match: which fields it has, and their masks, from masks; their values from values.
+// drawer draws a match: from masks which fields it has and their masks, and from values their values.
 type drawer struct{ masks, values *rand.Rand }
 
 func (d drawer) match(outer bool) (m flow.Match) {
@@ -90,7 +90,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 func (d drawer) upper(m *flow.Match, outer bool) {
 	upper := d.masks.IntN(9)
 	if !outer && upper > 6 {
-		upper = 5 // nothing: no tunnel in a tunnel
+		upper = 5 // draw nothing, because there is no match of a tunnel in a tunnel
 	}
 	later := m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentLater || m.IPv6 != nil && m.IPv6.Fragment == flow.FragmentLater
 	if often(d.masks, 8) && !later {
@@ -131,7 +131,7 @@ func (d drawer) upper(m *flow.Match, outer bool) {
 	}
 }
 
-// bare draws the clause of a protocol that may stand beside "incomplete", or none.
+// bare draws a clause of a protocol that is valid together with "incomplete", or none.
 func (d drawer) bare(m *flow.Match, upper int) {
 	switch upper {
 	case 0:

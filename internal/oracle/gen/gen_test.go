@@ -11,9 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
-// A generator that never hits, always hits or never overlaps tests nothing:
-// this test holds it to the mixture that a differential test needs.
-func TestDrawsHitAndMiss(t *testing.T) {
+// A differential test is worth nothing if the drawn packets never hit, always hit, or never hit two flows. So check the mixture.
+func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	const sets, packets = 200, 100
 	var hit, contested, missed int
 	kinds := map[string]int{}
@@ -106,7 +105,7 @@ func shapeOf(m flow.Match) string {
 	return "other"
 }
 
-func TestSeedDecides(t *testing.T) {
+func TestOneSeedDrawsTheSameFlowsAndFrames(t *testing.T) {
 	draw := func() ([]flow.Flow, []byte) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		flows := gen.Flows(rng, 100)

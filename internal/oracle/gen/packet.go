@@ -6,11 +6,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// shortest is the length of the shortest frame that is drawn, a bare Ethernet header. The kernel refuses a test run of less.
+// shortest is the length of the shortest frame: a bare Ethernet header. The kernel refuses a test run with less.
 const shortest = 14
 
-// Packet draws an Ethernet frame of at least 14 bytes, whole, cut short or damaged. Mostly it matches one of flows, which may be
-// empty, or nearly does.
+// Packet draws an Ethernet frame of at least 14 bytes: whole, cut short or damaged. Most frames match one of flows or just miss it.
+// flows may be empty.
 func Packet(rng *rand.Rand, flows []flow.Flow) []byte {
 	p := drawHeaders(rng, true)
 	if len(flows) > 0 && !often(rng, 4) {

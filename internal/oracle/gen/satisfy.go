@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// satisfy changes the packet so that m matches it. It leaves the other fields as they were drawn.
+// satisfy changes the packet so that m matches it. Fields without a part in m stay as drawn.
 func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 	if m.Eth != nil {
 		mixBytes(p.src[:], m.Eth.Src.Addr[:], m.Eth.Src.Mask[:])
@@ -58,7 +58,7 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 	}
 }
 
-// shorten makes a packet that "incomplete" matches: with more headers than a parser walks over, or with a header cut off.
+// shorten makes the packet match "incomplete": it adds more headers than parsers walk over, or cuts a header off.
 func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
 	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil
 	switch way := rng.IntN(3); {
@@ -125,7 +125,7 @@ func (p *headers) satisfyIP(rng *rand.Rand, m *flow.Match) {
 	}
 }
 
-// satisfyFragment6 changes the fragment headers until the packet is a fragment of the kind.
+// satisfyFragment6 changes the fragment headers until the packet is the wanted kind of fragment.
 func (p *headers) satisfyFragment6(rng *rand.Rand, kind flow.Fragment) {
 	if kind == flow.FragmentAny {
 		return
@@ -226,7 +226,7 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 	}
 }
 
-// tweak changes one thing, so that a packet which a flow matches may just miss it.
+// tweak changes one thing, so that a matching packet may just miss its flow.
 func (p *headers) tweak(rng *rand.Rand) {
 	other := drawHeaders(rng, true)
 	if p.inner != nil && often(rng, 2) {

@@ -7,70 +7,12 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// Reasons of device.down beside backend.ErrDeviceLost.
-var (
-	errPortDown  = errors.New("its port is down")                    // the rules stay, and count again when it is up
-	errRuleStuck = errors.New("a rule could not be taken out of it") // and hides the rules below it
-)
-
-// failure is why a device is not used for a while, and since when.
-type failure struct {
-	err error
-	at  int64
-}
-
-// distrust is the time during which no flow goes to a device whose slots could not be read.
-const distrust = 30 * time.Second
-
-// slowAge is the age of samples above which the budget of commands is too small.
+// slowAge is the age of samples above which we call the budget of commands too small.
 const slowAge = time.Second
 
-// mayHaveLost reports whether some flow of the device may not be counted any more; see deviceFlow.lossReason.
-func (d *device) mayHaveLost() bool {
-	return d.working() != nil || d.reader.anyGivenUp()
-}
-
-// lossReason returns why a flow is not counted on its device any more, or nil.
-func (p *deviceFlow) lossReason() error {
-	if p.standIn != nil {
-		return nil
-	}
-	if err := p.dev.working(); err != nil {
-		return err
-	}
-	if p.pool == nil {
-		return nil
-	}
-	if err := p.dev.reader.givenUp(p.pool); err != nil {
-		return fmt.Errorf("device %s of %s: %w: %w", p.dev.name, p.dev.netdev, backend.ErrUnread, err)
-	}
-	return nil
-}
-
-// close closes the device and its remaining objects. Its goroutines have ended.
-func (d *device) close() error {
-	if d.open == nil {
-		return nil
-	}
-
-	var errs []error
-	for i := range d.levels {
-		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
-	}
-	for _, b := range d.pools {
-		errs = append(errs, b.Close())
-	}
-	err := d.open.Close()
-	if d.dead() {
-		return nil // every call has failed, and the kernel has the objects back
-	}
-	return errors.Join(append(errs, err)...)
-}
-
-// conditions returns the condition of a device that is down, or those of its reader.
+// conditions returns why the device does not count. If it counts, it returns why its samples are old.
 func (d *device) conditions() []dataplane.Condition {
 	switch {
 	case d.down != nil:
@@ -81,7 +23,7 @@ func (d *device) conditions() []dataplane.Condition {
 	return d.readConditions()
 }
 
-// downConditions returns why the device does not count.
+// downConditions returns the condition of a device which is down, by its reason.
 func (d *device) downConditions() []dataplane.Condition {
 	switch {
 	case d.dead():
@@ -112,7 +54,7 @@ func (d *device) downConditions() []dataplane.Condition {
 	}
 }
 
-// readConditions returns what keeps the samples of an open device from being fresh.
+// readConditions returns the conditions of old samples: reads fail, or the budget has too few of them.
 func (d *device) readConditions() (out []dataplane.Condition) {
 	failing, err, oldest := d.reader.health(d.now())
 	if failing > 0 {
