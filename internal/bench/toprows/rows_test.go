@@ -13,5 +13,5 @@ func TestRowsAreMeasured(t *testing.T) {
 	if bin == "" {
 		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
 	}
-	rowtest.Measure(t, Rows(bin))
+	rowtest.Measure(t, rowtest.NotInBenchShort(t, Rows(bin)))
 }
