@@ -206,10 +206,26 @@ func (b *boot) compile(t *testing.T, name, pkg, tests string) string {
 
 // step runs tests of a compiled package.
 func (b *boot) step(name, bin, tests string, env ...string) {
+	env = append(env, "FLOWTALLY_GUEST_BIN="+binDir)
+	if !testing.Short() {
+		env = append(env, "FLOWTALLY_GUEST_LONG=1") // for package guest: the CPUs are emulated, so -test.short is for all
+	}
 	b.script.Steps = append(b.script.Steps, Step{
-		Name: name, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
-		Args: []string{bin, "-test.v", "-test.short", "-test.run=^(" + tests + ")$"},
+		Name:    name,
+		Dir:     "/tmp",
+		Seconds: int(limit/time.Second) - 20,
+		Env:     env,
+		Args:    []string{bin, "-test.v", "-test.short", "-test.run=^(" + tests + ")$"},
 	})
+}
+
+// onlyLong leaves a test to the long form: one on a kernel between the oldest and the newest that others of this package
+// run, or one that shows what programs other than ours do to a kernel.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left to the long form, which .ci/nightly runs")
+	}
 }
 
 // run boots. The machine's files stay in the cache, of the last run.
