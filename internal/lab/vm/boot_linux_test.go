@@ -183,12 +183,18 @@ func (b *boot) tests(t *testing.T, step, pkg, names string, env ...string) {
 	b.step(step, b.compile(t, step, pkg, names), names, env...)
 }
 
+// compiled are the packages whose tests compile has linked, by the path of the program: several machines run the same.
+var compiled = make(map[string]string)
+
 // compile packs the tests of a package of ours, and returns the program's path in the machine.
 func (b *boot) compile(t *testing.T, name, pkg, tests string) string {
 	t.Helper()
 	bin := filepath.Join(b.bin, name+".test")
-	if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
-		t.Fatal(err)
+	if compiled[bin] != pkg {
+		if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
+			t.Fatal(err)
+		}
+		compiled[bin] = pkg
 	}
 	// A test that is renamed or moved must not leave the list unnoticed.
 	list, err := exec.CommandContext(t.Context(), bin, "-test.list=.").Output()
