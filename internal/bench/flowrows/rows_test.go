@@ -1,7 +1,6 @@
 package flowrows
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +13,7 @@ import (
 func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
-	bin := os.Getenv("FLOWTALLY_BIN")
-	if bin == "" {
-		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
-	}
+	bin := rowtest.Programs(t)
 	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool {
 		return strings.HasPrefix(r.Name, "hooks.") || strings.HasPrefix(r.Name, "set.") // below, with less
 	})
@@ -27,10 +23,7 @@ func TestRowsAreMeasured(t *testing.T) {
 func TestSetRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
-	bin := os.Getenv("FLOWTALLY_BIN")
-	if bin == "" {
-		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
-	}
+	bin := rowtest.Programs(t)
 	s := &site{bin: bin, made: make(map[kind]pair)}
 	defer s.close()
 	for _, r := range s.setRows(100, "100", false, 0, 0, 0) {

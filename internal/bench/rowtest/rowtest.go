@@ -9,7 +9,18 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
+
+// Programs returns the directory of the built programs, for rows that run them. Without one it skips the test.
+func Programs(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("FLOWTALLY_BIN")
+	if bin == "" {
+		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
+	}
+	return bin
+}
 
 // NotInBenchShort returns the rows that no other step of .ci/run opens. `make bench-short` fails where it cannot open one
 // of the others, so a test need not open those once more. With FLOWTALLY_STRESS set it returns all rows. Without a row
