@@ -29,7 +29,7 @@ func TestKernelOwnQueuePairs(t *testing.T) {
 			bin := mlx5.buildC(t, "mlx5")
 			compressions := []bool{false, true}
 			if suites := rdmacore.Suites(); testing.Short() && suite != suites[len(suites)-1] {
-				compressions = []bool{false} // the rings are ours: another release of libmlx5 only starts them
+				compressions = []bool{false} // the device compresses entries, not the release
 			}
 			for _, compressed := range compressions {
 				name, inGo, inC := "mlx5", []string(nil), []string(nil)
