@@ -180,7 +180,7 @@ func TestClassifierIsAScan(t *testing.T) {
 	order := uint32(0)
 	hits, runs := 0, 0
 	var sum, before Pair
-	for round := range times.Brief(60, 20) {
+	for round := range times.Of(t, "FLOWTALLY_SCAN_ROUNDS", 20, 20) {
 		masks := make([]Key, 1+rng.IntN(8))
 		for i := range masks {
 			masks[i] = w.mask(1 + rng.IntN(6))

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -15,19 +14,7 @@ import (
 // neighbour attaches a program of another owner, which returns verdict, to a TCX hook.
 func neighbour(t testing.TB, e *lab.End, at ebpf.AttachType, verdict int32, place link.Anchor) link.Link {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "neighbour", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm32(asm.R0, verdict), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	var l link.Link
-	err = e.NS.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: e.Index, Program: p, Attach: at, Anchor: place})
-		return err
-	})
+	l, err := e.AttachNeighbour(at, verdict, place)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,19 +134,7 @@ func TestSetFlowsAsAMap(t *testing.T) {
 	runs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
-		w := &world{over: newFakeHardware(rapid.Bool().Draw(t, "exclusive")), under: newFakeSoftware()}
-		w.over.cannot = func(f flow.Flow) error {
-			if len(f.Match.String())%6 == 0 {
-				return errors.New("inexpressible")
-			}
-			return nil
-		}
-		w.over.refuse = func(f flow.Flow) error {
-			if len(f.Match.String())%11 == 0 {
-				return errors.New("no memory")
-			}
-			return nil
-		}
+		w := newPickyWorld(rapid.Bool().Draw(t, "exclusive"))
 		runs++
 		s := newStacked(t, filepath.Join(dir, fmt.Sprint(runs)+"-"), w, rapid.Bool().Draw(t, "audit"))
 		defer s.e.Close()

@@ -21,6 +21,24 @@ type world struct {
 	under *fakeSoftware
 }
 
+// newPickyWorld returns a world whose hardware cannot express one flow in six, and refuses one in eleven of the others.
+func newPickyWorld(exclusive bool) *world {
+	w := &world{over: newFakeHardware(exclusive), under: newFakeSoftware()}
+	w.over.cannot = func(f flow.Flow) error {
+		if len(f.Match.String())%6 == 0 {
+			return errors.New("inexpressible")
+		}
+		return nil
+	}
+	w.over.refuse = func(f flow.Flow) error {
+		if len(f.Match.String())%11 == 0 {
+			return errors.New("no memory")
+		}
+		return nil
+	}
+	return w
+}
+
 func (w *world) send(p oracle.Packet) {
 	w.over.see(p)
 	w.under.see(p)

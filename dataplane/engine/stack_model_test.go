@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -28,19 +27,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
 		audit := rapid.Bool().Draw(t, "audit")
-		w := &world{over: newFakeHardware(rapid.Bool().Draw(t, "exclusive")), under: newFakeSoftware()}
-		w.over.cannot = func(f flow.Flow) error {
-			if len(f.Match.String())%6 == 0 {
-				return errors.New("inexpressible")
-			}
-			return nil
-		}
-		w.over.refuse = func(f flow.Flow) error {
-			if len(f.Match.String())%11 == 0 {
-				return errors.New("no memory")
-			}
-			return nil
-		}
+		w := newPickyWorld(rapid.Bool().Draw(t, "exclusive"))
 		w.under.full = nil
 		runs++
 		s := newStacked(t, filepath.Join(dir, fmt.Sprint(runs)+"-"), w, audit)

@@ -21,7 +21,7 @@ import (
 // them between the software NIC and XDP, sends frames that hit and nearly hit them, and
 // compares every counter with the flows that the linear matcher names.
 func TestSplitSetsCountEachPacketOnce(t *testing.T) {
-	sets := 40
+	sets := 15
 	switch {
 	case os.Getenv("FLOWTALLY_STRESS") != "":
 		sets = 250

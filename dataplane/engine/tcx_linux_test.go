@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -23,19 +22,7 @@ import (
 func passing(t *testing.T, e *lab.End, at ebpf.AttachType, place link.Anchor) *link.Info {
 	t.Helper()
 	const tcxPass = 0
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "neighbour", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm32(asm.R0, tcxPass), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	var l link.Link
-	err = e.NS.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: e.Index, Program: p, Attach: at, Anchor: place})
-		return err
-	})
+	l, err := e.AttachNeighbour(at, tcxPass, place)
 	if err != nil {
 		t.Fatal(err)
 	}

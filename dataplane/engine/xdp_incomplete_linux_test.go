@@ -48,27 +48,11 @@ func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
 	}
 	streams[1].Frames = append(streams[1].Frames, tags(2, 5353))
 	streams[2].Frames = append(streams[2].Frames, tags(3, 5353), chain(3, 5353)[:14+40+3*8+3], chain(3, 5353)[:14+40+2*8+7])
-	for _, mode := range []string{"native", "generic"} {
-		t.Run(mode, func(t *testing.T) {
-			b := newBench(t, mode,
-				flow.Flow{Name: "port", Match: match(t, "udp dport 5353"), Action: flow.Drop, Priority: 1},
-				flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
-				flow.Flow{Name: "passes", Match: match(t, "udp dport 53"), Priority: 3},
-			)
-			b.start(t)
-			delivered := b.deliveries(t)
-			sent := b.send(t, each*uint64(len(streams[0].Frames)+len(streams[1].Frames)+len(streams[2].Frames)), streams...)
-			r := reader(t, b.cfg)
-			for i, s := range streams {
-				await(t, r, s.Name, backend.Pair(sent[i]))
-			}
-			passed, others := delivered()
-			if uint64(passed) != sent[0].Packets || others != 0 {
-				t.Errorf("delivered: %d to port 53, %d others; want %d and none", passed, others, sent[0].Packets)
-			}
-			t.Logf("%d packets behind at most %d headers dropped, %d passed", sent[1].Packets+sent[2].Packets, most, passed)
-		})
-	}
+	passOnlyTheFirst(t, each, streams,
+		flow.Flow{Name: "port", Match: match(t, "udp dport 5353"), Action: flow.Drop, Priority: 1},
+		flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
+		flow.Flow{Name: "passes", Match: match(t, "udp dport 53"), Priority: 3},
+	)
 }
 
 // TestNoFragmentPassesAFilterOfFlags drops TCP segments that open a connection, and packets with incomplete headers. A
@@ -95,25 +79,38 @@ func TestNoFragmentPassesAFilterOfFlags(t *testing.T) {
 		{Name: "syn", Frames: [][]byte{frame.Build(eth, ip4, syn), frame.Build(eth, ip6, syn), padded(whole4[0]), padded(whole6[0])}},
 		{Name: "incomplete", Frames: [][]byte{padded(cut4[0]), padded(cut6[0]), frame.Build(eth, ip4, syn)[:14+20+13]}},
 	}
+	passOnlyTheFirst(t, each, streams,
+		flow.Flow{Name: "syn", Match: match(t, "tcp flags syn/syn,ack"), Action: flow.Drop, Priority: 1},
+		flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
+		flow.Flow{Name: "passes", Match: match(t, "tcp"), Priority: 3},
+	)
+}
+
+// passOnlyTheFirst sends each frame of the streams each times to an instance with flows, in native and in generic mode.
+// Every stream is counted by the flow of its name, and the first one alone is delivered.
+func passOnlyTheFirst(t *testing.T, each uint64, streams []lab.Stream, flows ...flow.Flow) {
+	t.Helper()
+	frames := 0
+	for _, s := range streams {
+		frames += len(s.Frames)
+	}
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {
-			b := newBench(t, mode,
-				flow.Flow{Name: "syn", Match: match(t, "tcp flags syn/syn,ack"), Action: flow.Drop, Priority: 1},
-				flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
-				flow.Flow{Name: "passes", Match: match(t, "tcp"), Priority: 3},
-			)
+			b := newBench(t, mode, flows...)
 			b.start(t)
 			delivered := b.deliveries(t)
-			sent := b.send(t, each*uint64(len(streams[0].Frames)+len(streams[1].Frames)+len(streams[2].Frames)), streams...)
+			sent := b.send(t, each*uint64(frames), streams...)
 			r := reader(t, b.cfg)
 			for i, s := range streams {
 				await(t, r, s.Name, backend.Pair(sent[i]))
 			}
 			passed, others := delivered()
 			if uint64(passed) != sent[0].Packets || others != 0 {
-				t.Errorf("delivered: %d segments and fragments, %d others; want %d and none", passed, others, sent[0].Packets)
+				t.Errorf("delivered: %d of %q, %d others; want %d and none", passed, streams[0].Name, others, sent[0].Packets)
 			}
-			t.Logf("%d SYNs and %d first fragments without flags dropped, %d packets passed", sent[1].Packets, sent[2].Packets, sent[0].Packets)
+			for i, s := range streams {
+				t.Logf("%d packets of %q", sent[i].Packets, s.Name)
+			}
 		})
 	}
 }

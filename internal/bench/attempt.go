@@ -31,11 +31,12 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 		return measured(row, s)
 	}
 
-	reason := err.Error()
-	if ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed) {
-		reason += advice(row.Name)
+	result := unmeasured(row, err.Error())
+	result.busy = ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
+	if result.busy {
+		result.Reason += advice(row.Name)
 	}
-	return unmeasured(row, reason)
+	return result
 }
 
 // advice ends the reason of a row that a busy machine kept from being measured.

@@ -21,6 +21,7 @@
 //
 // # Verdicts
 //
-// A gate fails on a ratio above the row's bound, and on a bounded row that was not measured. The short form for CI
-// fails only where the whole interval is above the bound.
+// A gate fails on a ratio above the row's bound, and on a bounded row without figures. The short form for CI fails only
+// where the whole interval is above the bound, and forgives a row that other work on the machine kept from being
+// measured. It does not forgive a row that cannot be opened.
 package bench

@@ -325,6 +325,7 @@ func TestMissed(t *testing.T) {
 		mk("no bound", 9, 9, 0),
 		unmeasured(Row{Name: "unmeasured", Bound: 2}, "no C compiler"),
 		unmeasured(Row{Name: "unmeasured without bound"}, "no C compiler"),
+		{Name: "busy", Bound: new(float64), Reason: "noise", busy: true},
 	}}
 	names := func(list []string) (s []string) {
 		for _, line := range list {
@@ -333,10 +334,10 @@ func TestMissed(t *testing.T) {
 		}
 		return s
 	}
-	if got, want := fmt.Sprint(names(report.Missed(false))), "[miss within noise miss unmeasured]"; got != want {
+	if got, want := fmt.Sprint(names(report.Missed(false))), "[miss within noise miss unmeasured busy]"; got != want {
 		t.Errorf("gate: %s, want %s", got, want)
 	}
-	if got, want := fmt.Sprint(names(report.Missed(true))), "[miss]"; got != want {
+	if got, want := fmt.Sprint(names(report.Missed(true))), "[miss unmeasured]"; got != want {
 		t.Errorf("beyond noise: %s, want %s", got, want)
 	}
 }

@@ -170,12 +170,12 @@ func (in *instance) steps(flags ...string) (messages []string, took time.Duratio
 // ways are the ways to run an instance.
 var ways = map[string][]string{"supervised": nil, "embedded": {"--embedded"}}
 
-// The signals come at each message of a start and at 200 random instants. Most of the time is spent waiting, so
-// several instances run at once.
+// TestSignalAtAnyStepOfAStartLeavesNothing sends signals at each message of a start and at 100 random instants. Most of its
+// time is spent waiting, so several instances take turns.
 func TestSignalAtAnyStepOfAStartLeavesNothing(t *testing.T) {
-	instants, flows := times.Brief(200, 8), times.Brief(300, 2_000)
+	instants, flows := times.Brief(100, 8), times.Brief(300, 2_000)
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
-		flows = 20_000
+		instants, flows = 400, 20_000
 	}
 	const together = 2 // of each way
 	t.Setenv("FLOWTALLY_LOG_LEVEL", "debug")

@@ -126,7 +126,7 @@ func TestModel(t *testing.T) {
 	case os.Getenv("FLOWTALLY_STRESS") != "":
 		preset = map[string]string{"rapid.checks": "100000"}
 	case !testing.Short():
-		preset["rapid.checks"] = "16000" // 35 s of CPU
+		preset["rapid.checks"] = "8000" // 18 s of CPU
 	}
 	presetRapid(t, preset)
 	playDrawn(t, drawHistory)

@@ -121,7 +121,7 @@ func TestModelWithDevices(t *testing.T) {
 	case os.Getenv("FLOWTALLY_STRESS") != "":
 		preset = map[string]string{"rapid.checks": "20000"}
 	case !testing.Short():
-		preset["rapid.checks"] = "4000" // 20 s of CPU
+		preset["rapid.checks"] = "2000" // 10 s of CPU
 	}
 	presetRapid(t, preset)
 	playDrawn(t, drawOver)

@@ -31,14 +31,14 @@ func TestXDPCountsWhatTheLinearMatcherNames(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	t.Run("ingress", func(t *testing.T) {
-		differ{dir: flow.Ingress, mode: xdp.ModeNative}.run(t, times.Brief(500, 60))
+		differ{dir: flow.Ingress, mode: xdp.ModeNative}.run(t, times.Brief(150, 60))
 	})
 	t.Run("ingress in several buffers", func(t *testing.T) { // only the place of the headers differs
-		differ{dir: flow.Ingress, mode: xdp.ModeNative, cut: true}.run(t, times.Brief(200, 60))
+		differ{dir: flow.Ingress, mode: xdp.ModeNative, cut: true}.run(t, times.Brief(100, 60))
 	})
 	t.Run("egress", func(t *testing.T) {
 		need.TCX(t)
-		differ{dir: flow.Egress}.run(t, times.Brief(500, 60))
+		differ{dir: flow.Egress}.run(t, times.Brief(150, 60))
 	})
 }
 

@@ -1,7 +1,6 @@
 package flowrows
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,23 +13,17 @@ import (
 func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
-	bin := os.Getenv("FLOWTALLY_BIN")
-	if bin == "" {
-		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
-	}
+	bin := rowtest.Programs(t)
 	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool {
 		return strings.HasPrefix(r.Name, "hooks.") || strings.HasPrefix(r.Name, "set.") // below, with less
 	})
-	rowtest.Measure(t, rows)
+	rowtest.Measure(t, rowtest.NotInBenchShort(t, rows))
 }
 
 func TestSetRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
-	bin := os.Getenv("FLOWTALLY_BIN")
-	if bin == "" {
-		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
-	}
+	bin := rowtest.Programs(t)
 	s := &site{bin: bin, made: make(map[kind]pair)}
 	defer s.close()
 	for _, r := range s.setRows(100, "100", false, 0, 0, 0) {

@@ -3,11 +3,39 @@
 package rowtest
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
+
+// Programs returns the directory of the built programs, for rows that run them. Without one it skips the test.
+func Programs(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("FLOWTALLY_BIN")
+	if bin == "" {
+		need.Missing(t, "programs", "FLOWTALLY_BIN does not say where they are")
+	}
+	return bin
+}
+
+// NotInBenchShort returns the rows that no other step of .ci/run opens. `make bench-short` fails where it cannot open one
+// of the others, so a test need not open those once more. With FLOWTALLY_STRESS set it returns all rows. Without a row
+// to open it skips the test.
+func NotInBenchShort(t *testing.T, rows []bench.Row) []bench.Row {
+	t.Helper()
+	if os.Getenv("FLOWTALLY_STRESS") != "" {
+		return rows
+	}
+	rows = slices.DeleteFunc(rows, func(r bench.Row) bool { return !r.Full })
+	if len(rows) == 0 {
+		t.Skip("make bench-short opens these rows; FLOWTALLY_STRESS=1 opens them here")
+	}
+	return rows
+}
 
 // Measure measures rows once in the short form. A row may lack figures for noise, and for a reason that holds one of
 // allowed.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/rowtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -71,6 +72,7 @@ func TestRows(t *testing.T) {
 		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") // the same code as others
 		return r.Peers != "" || long
 	})
+	rows = rowtest.NotInBenchShort(t, rows)
 	report, err := bench.Run(context.Background(), rows, bench.Options{Rounds: 7, Openings: 1, Attempts: 1000, RowTime: 5 * time.Minute, MaxSpread: 10, Anywhere: true})
 	if err != nil {
 		t.Fatal(err)

@@ -1,16 +1,12 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/programs"
 )
 
 // readerEnv makes the test binary a reader of the mirror that it names.
@@ -23,14 +19,11 @@ func TestMain(m *testing.M) {
 	// Without the privilege the tests run in place, and report the missing privilege.
 	isolateErr = lab.Isolate(lab.ForTests)
 	code := m.Run()
-	os.RemoveAll(built) // "" is nothing
+	shipped.Close()
 	os.Exit(code)
 }
 
-var (
-	isolateErr error
-	built      string // output of the build; "" when nothing was built
-)
+var isolateErr error
 
 // needLab gates every test of the package.
 func needLab(t *testing.T) {
@@ -46,37 +39,11 @@ func needLab(t *testing.T) {
 	}
 }
 
-// build puts the programs into a directory of root's: those in $FLOWTALLY_BIN may be another
-// user's, and root runs no plugin that another user can write.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "flowtally-e2e-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	if err := os.Chmod(dir, 0o755); err != nil { // for the test without privileges
-		return "", err
-	}
-	syscall.Umask(0o022)
-	making := exec.Command("make", "-C", "../../..", "--no-print-directory", "build", "BIN="+dir)
-	if bin := os.Getenv("FLOWTALLY_BIN"); bin != "" {
-		making = exec.Command("cp", "-r", bin+"/.", dir)
-	}
-	if out, err := making.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %w\n%s", making.Args, err, out)
-	}
-	return dir, nil
-})
+// shipped are the programs that the tests run.
+var shipped programs.Set
 
 // binary returns the path of one of the project's programs.
 func binary(t *testing.T, name string) string {
 	t.Helper()
-	if os.Getenv("FLOWTALLY_BIN") == "" {
-		need.Tool(t, "go", "make")
-	}
-	dir, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, name)
+	return shipped.Path(t, name)
 }

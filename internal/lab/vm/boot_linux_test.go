@@ -183,12 +183,18 @@ func (b *boot) tests(t *testing.T, step, pkg, names string, env ...string) {
 	b.step(step, b.compile(t, step, pkg, names), names, env...)
 }
 
+// compiled are the packages whose tests compile has linked, by the path of the program: several machines run the same.
+var compiled = make(map[string]string)
+
 // compile packs the tests of a package of ours, and returns the program's path in the machine.
 func (b *boot) compile(t *testing.T, name, pkg, tests string) string {
 	t.Helper()
 	bin := filepath.Join(b.bin, name+".test")
-	if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
-		t.Fatal(err)
+	if compiled[bin] != pkg {
+		if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
+			t.Fatal(err)
+		}
+		compiled[bin] = pkg
 	}
 	// A test that is renamed or moved must not leave the list unnoticed.
 	list, err := exec.CommandContext(t.Context(), bin, "-test.list=.").Output()
@@ -206,10 +212,26 @@ func (b *boot) compile(t *testing.T, name, pkg, tests string) string {
 
 // step runs tests of a compiled package.
 func (b *boot) step(name, bin, tests string, env ...string) {
+	env = append(env, "FLOWTALLY_GUEST_BIN="+binDir)
+	if !testing.Short() {
+		env = append(env, "FLOWTALLY_GUEST_LONG=1") // for package guest: the CPUs are emulated, so -test.short is for all
+	}
 	b.script.Steps = append(b.script.Steps, Step{
-		Name: name, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
-		Args: []string{bin, "-test.v", "-test.short", "-test.run=^(" + tests + ")$"},
+		Name:    name,
+		Dir:     "/tmp",
+		Seconds: int(limit/time.Second) - 20,
+		Env:     env,
+		Args:    []string{bin, "-test.v", "-test.short", "-test.run=^(" + tests + ")$"},
 	})
+}
+
+// onlyLong leaves a test to the long form: one on a kernel between the oldest and the newest that others of this package
+// run, or one that shows what programs other than ours do to a kernel.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left to the long form, which .ci/nightly runs")
+	}
 }
 
 // run boots. The machine's files stay in the cache, of the last run.

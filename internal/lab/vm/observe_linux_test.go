@@ -19,11 +19,15 @@ var observeModules = []string{
 
 // No program of flowtally, in any mode, harms traffic that the kernel handles in other buffers than those
 // of plain packets, and the counts are exact.
-func TestObserve612(t *testing.T)    { observe(t, linux612) }
 func TestObserveNewest(t *testing.T) { observe(t, newest) }
 
 // TestObserve61 has XDP alone.
 func TestObserve61(t *testing.T) { observe(t, linux61) }
+
+func TestObserve612(t *testing.T) {
+	onlyLong(t)
+	observe(t, linux612)
+}
 
 // Rows of TestObserve that it leaves out.
 const (
@@ -56,6 +60,7 @@ func TestEmptyGenericXDPOnTheNewestKernel(t *testing.T) {
 
 func harm(t *testing.T, kernel line) (res *Result, console string, err error) {
 	t.Helper()
+	onlyLong(t)
 	b := newBoot(t, kernel, observeModules...)
 	b.cpus = 1 // as for observe
 	bin := b.compile(t, "guest", "./internal/lab/vm/guest", "TestObserve")

@@ -2,7 +2,11 @@
 
 package vm
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/times"
+)
 
 // TestLinux61 runs on the oldest supported kernel: ingress counting, checked by that kernel's
 // verifier. The flavour for clouds has every module that this needs and is the smallest. It is also
@@ -12,7 +16,7 @@ func TestLinux61(t *testing.T) {
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestIngressAlone|TestDoctorBelow66|TestWithoutLibibverbs")
 	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestLoadCost|TestLoadCostOfAllLayers|TestManySegments|TestCounters|TestErrors|TestUnfinishedPins|TestCapacity")
-	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS=25")
+	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("25", "10"))
 	b.tests(t, "engine", "./dataplane/engine", "TestSentIsCounted|TestTheKernelCountsWhileNobodyPolls")
 	res := b.run(t)
 	report(t, res, "guest")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // rxeModules are a software RDMA device over any netdev, and the modules by which user space
@@ -29,14 +30,14 @@ func TestRXE(t *testing.T) {
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
 		"FLOWTALLY_GUEST_SOFT="+b.softwareNIC(t))
-	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS=20", need.Env+"=all")
+	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("20", "8"), need.Env+"=all")
 	res := b.run(t)
 	report(t, res, "guest")
 	report(t, res, "engine-xdp")
 }
 
 // TestRXEQueuePairs: rxe has queue pairs, whose completions are counted from ibv_poll_cq. A
-// machine of its own, as a hundred thousand operations take their time on an emulated CPU.
+// machine of its own, as its operations, 100,000 in the long form, take their time on an emulated CPU.
 func TestRXEQueuePairs(t *testing.T) {
 	b := newBoot(t, linux612, rxeModules...)
 	b.rdmaCore(t)

@@ -249,9 +249,13 @@ func release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// TestObserve sends each kind of traffic through a router on which nothing runs, an empty program of each type, and
-// flowtally. What arrives is what was sent, and flowtally's counts are the packets and bytes on the wire as far as the
-// documents promise it for the mode.
+// long says that this machine runs the long form: `make test-vm` without -short.
+func long() bool { return os.Getenv("FLOWTALLY_GUEST_LONG") != "" }
+
+// TestObserve sends each kind of traffic through a router on which flowtally runs, in each mode. What arrives is what was
+// sent, and flowtally's counts are the packets and bytes on the wire as far as the documents promise it for the mode.
+// In the long form the same traffic first meets nothing, and an empty program of each type: a row that fails there has
+// found a fault of the kernel.
 func TestObserve(t *testing.T) {
 	p := newKprobe(t, fraglist)
 	log, err := vm.OpenLog()
@@ -268,7 +272,7 @@ func TestObserve(t *testing.T) {
 				rows = append(rows, s)
 			}
 		}
-		if len(rows) == 0 || oldest() && m.ingress == "tcx" {
+		if len(rows) == 0 || oldest() && m.ingress == "tcx" || !m.counts && !long() {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
