@@ -122,13 +122,13 @@ func TestMatchForms(t *testing.T) {
 
 // Every setting of the sample file shows its default: the file as it is sets only an interface, and
 // with the comments taken off it sets everything to the zero value's meaning.
-func TestDefault(t *testing.T) {
+func TestSampleParsesToTheDefaults(t *testing.T) {
 	one := []dataplane.Interface{{Name: "eth0"}}
-	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default())), addresses); diff != "" {
+	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Sample())), addresses); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	commented := regexp.MustCompile(`(?m)^( *)#( *(- )?[a-z_]+:)`)
-	text := commented.ReplaceAllString(string(configs.Default()), "$1$2")
+	text := commented.ReplaceAllString(string(configs.Sample()), "$1$2")
 	want := dataplane.Config{
 		Instance: "default", Backend: "auto", Interfaces: one, Start: dataplane.StartStrict,
 		Mirror: dataplane.MirrorConfig{
@@ -151,7 +151,7 @@ func TestDefault(t *testing.T) {
 		t.Errorf("uncommented (-want +got):\n%s", diff)
 	}
 	// The examples of a match in the comments are matches.
-	upToFlows, _, found := strings.Cut(string(configs.Default()), "\n# Queue pairs")
+	upToFlows, _, found := strings.Cut(string(configs.Sample()), "\n# Queue pairs")
 	if !found {
 		t.Error("the sample does not come to queue pairs")
 	}
@@ -160,9 +160,9 @@ func TestDefault(t *testing.T) {
 			parse(t, "backend: sim\nflows: [{name: x, match: "+example+"}]")
 		}
 	}
-	b := configs.Default()
+	b := configs.Sample()
 	b[0] = 'x'
-	if configs.Default()[0] == 'x' {
+	if configs.Sample()[0] == 'x' {
 		t.Error("the caller can change the embedded file")
 	}
 }

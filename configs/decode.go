@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // decoder walks a tree of YAML nodes and collects every mistake on the way.
@@ -112,7 +113,7 @@ func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
 	}
 	suggestion := "its fields are " + strings.Join(names, ", ")
 	flags, _, _ := strings.Cut(key.Value, "/")
-	if near := flow.Nearest(key.Value, names); near != "" {
+	if near := spelling.Nearest(key.Value, names); near != "" {
 		suggestion = fmt.Sprintf("did you mean %q?", near)
 	} else if _, err := flow.ParseMatch("tcp flags " + flags); err == nil {
 		suggestion = "quote a match with TCP flags: a comma within braces ends it"
@@ -219,7 +220,7 @@ func word[W ~string](d *decoder, to *W, what string, words ...W) func(key, value
 			texts[i] = string(w)
 		}
 		suggestion := "use " + strings.Join(texts, ", ")
-		if near := flow.Nearest(s, texts); near != "" {
+		if near := spelling.Nearest(s, texts); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		d.bad(n, fmt.Sprintf("%s: %q is not one of its words", what, clip(s)), suggestion)

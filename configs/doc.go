@@ -1,5 +1,5 @@
 // Package configs reads and writes the configuration file of an instance, in YAML. [Load] reads a file into a
-// [dataplane.Config], for plugin.Launch or engine.New. [Parse] reads a text. [Marshal] writes a Config. [Default] is a
+// [dataplane.Config], for plugin.Launch or engine.New. [Parse] reads a text. [Marshal] writes a Config. [Sample] is a
 // file to start from, with every setting explained; other samples are in this directory.
 //
 //	cfg, err := configs.Load("/etc/flowtally/lb.yaml")

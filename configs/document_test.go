@@ -134,7 +134,7 @@ func TestConfigurationDocument(t *testing.T) {
 		"default. A key that is left out, or left empty, has its default. [default.yaml](../configs/default.yaml) is a file to\n" +
 		"begin with. `flowtally check --config FILE` reports every mistake of a file at once, each with its place and, if\n" +
 		"one is likely, a correction.\n")
-	e := explanations(string(configs.Default()))
+	e := explanations(string(configs.Sample()))
 	keys := schema(func(mapping string) string { return mapping[1 : len(mapping)-1] })
 	if len(keys) < 9 {
 		t.Fatalf("the decoder has the keys %v", keys)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // flows reads the flows of one file into cfg. first has the places of the names in all files. sure says that the
@@ -60,7 +61,7 @@ func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface,
 		d.bad(where, fmt.Sprintf(": no interface counts %s flows", f.Direction), fmt.Sprintf("give one of them direction both or %s", f.Direction))
 	case !listed:
 		suggestion := "add it there"
-		if near := flow.Nearest(f.Interface, names); near != "" {
+		if near := spelling.Nearest(f.Interface, names); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		d.bad(where, fmt.Sprintf(": interface %q is not listed under interfaces", clip(f.Interface)), suggestion)

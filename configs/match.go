@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // match reads a match in either form.
@@ -137,7 +138,7 @@ func (w *wording) match(n *yaml.Node, what string, inside bool) {
 
 func (w *wording) unknown(key *yaml.Node, what string, known []string) {
 	for _, clause := range flow.Clauses() {
-		if slices.Contains(flow.Fields(clause), key.Value) && flow.Nearest(key.Value, known) == "" {
+		if slices.Contains(flow.Fields(clause), key.Value) && spelling.Nearest(key.Value, known) == "" {
 			w.d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(key.Value)), fmt.Sprintf("it is a field of %s", clause))
 			return
 		}

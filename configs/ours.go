@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // The fields by which a file is known as one of ours.
@@ -34,7 +34,7 @@ func ours(text string, fields []string) bool {
 		if slices.Contains(fields, name) {
 			return true
 		}
-		if n++; n <= linesGuessed && flow.Nearest(name, fields) != "" {
+		if n++; n <= linesGuessed && spelling.Nearest(name, fields) != "" {
 			return true
 		}
 	}
@@ -46,7 +46,7 @@ func oursIn(n *yaml.Node, fields []string) bool {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i < len(n.Content); i += 2 {
-			if key := n.Content[i].Value; slices.Contains(fields, key) || i < linesGuessed && flow.Nearest(key, fields) != "" {
+			if key := n.Content[i].Value; slices.Contains(fields, key) || i < linesGuessed && spelling.Nearest(key, fields) != "" {
 				return true
 			}
 		}

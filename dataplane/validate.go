@@ -23,9 +23,6 @@ var (
 // minPeriod is the shortest poll period. Busy is for shorter ones.
 const minPeriod = 100 * time.Microsecond
 
-// defaultPeriod is the poll period where none is configured.
-const defaultPeriod = 10 * time.Millisecond
-
 // mostCommands is the largest budget: a command per microsecond, more than a device takes.
 const mostCommands = 1_000_000
 
@@ -235,7 +232,7 @@ func (c Config) needsInterface() bool {
 
 // ValidateIdle returns an error if IdlePeriod is shorter than Period.
 func (p PollConfig) ValidateIdle() error {
-	if period := cmp.Or(p.Period, defaultPeriod); p.IdlePeriod != 0 && p.IdlePeriod < period {
+	if period := cmp.Or(p.Period, DefaultPollPeriod); p.IdlePeriod != 0 && p.IdlePeriod < period {
 		return fmt.Errorf("poll.idle_period %s: at least poll.period, which is %s", p.IdlePeriod, period)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // Bounds of a queue pair's own numbers. The device itself checks its limits.
@@ -84,7 +85,7 @@ func (v *queuePairRules) word(field, word string, words []string) {
 		return
 	}
 	fix := "use " + strings.Join(words, ", ")
-	if near := flow.Nearest(word, words); near != "" {
+	if near := spelling.Nearest(word, words); near != "" {
 		fix = fmt.Sprintf("did you mean %q?", near)
 	}
 	v.bad(field, fmt.Sprintf("%q is not one of its words", word), fix)
@@ -182,7 +183,7 @@ func (v *queuePairRules) connect() {
 	at := slices.IndexFunc(v.cfg.QueuePairs, func(o QueuePair) bool { return o.Name == q.Connect })
 	if at < 0 {
 		fix := "name one that is listed"
-		if near := flow.Nearest(q.Connect, v.queuePairNames()); near != "" {
+		if near := spelling.Nearest(q.Connect, v.queuePairNames()); near != "" {
 			fix = fmt.Sprintf("did you mean %q?", near)
 		}
 		v.bad("connect", fmt.Sprintf("there is no queue pair %q", q.Connect), fix)

@@ -48,8 +48,8 @@ func (c Config) WordsErrors() (errs []error) {
 		}
 	}
 
-	if len(c.Words) > MaxWords {
-		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MaxWords))
+	if len(c.Words) > MostWords {
+		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MostWords))
 	}
 	for _, name := range c.Words {
 		if err := flow.ValidateName(name); err != nil {

@@ -3,6 +3,8 @@ package flow
 import (
 	"fmt"
 	"strings"
+
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // A wish that no match can have gets one of these. The nearest word would ask for something else: "tcp" for "!tcp".
@@ -67,6 +69,14 @@ var namesake = map[string]map[string]string{
 
 // numbered are the clauses with a field that a number behind the clause most likely stands for.
 var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport"}
+
+// didYouMean asks for the known word that a misspelled one stands for, or is empty if no known word is close.
+func didYouMean(word string, known []string) string {
+	if near := spelling.Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}
 
 func meant(text string) string { return fmt.Sprintf("did you mean %q?", strings.TrimSpace(text)) }
 

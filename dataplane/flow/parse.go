@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // ParseMatch reads the text form of a match (see the package comment). Every mistake is reported at
@@ -203,7 +205,7 @@ func (p *parser) unknown(path string, open fields) fields {
 		p.skipFields() // of a protocol that has none here
 		return open
 	}
-	meant := clauseNamed(cmp.Or(synonyms[lower], Nearest(text, Clauses())))
+	meant := clauseNamed(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
 	if meant == nil {
 		return open
 	}

@@ -3,10 +3,6 @@ package backend
 import "time"
 
 const (
-	// DefaultPeriod is the time between two poll cycles, where the configuration names none.
-	DefaultPeriod = 10 * time.Millisecond
-	// DefaultIdlePeriod is the same while nothing changes.
-	DefaultIdlePeriod = 100 * time.Millisecond
 	// DefaultCommandsPerSecond bounds the commands to devices, where the configuration names no bound.
 	DefaultCommandsPerSecond = 10000
 	// ReadPeriodMin is the least time between two reads of one slot of a device, whatever the poll period.

@@ -80,14 +80,14 @@ func TestSettings(t *testing.T) {
 	}{
 		{to: from},
 		{to: change(func(c *dataplane.Config) { // defaults that are written out, and no setting
-			c.Flows, c.Poll.Period, c.XDP.TCX, c.RDMA.CommandsPerSecond = nil, backend.DefaultPeriod, "first", 10000
+			c.Flows, c.Poll.Period, c.XDP.TCX, c.RDMA.CommandsPerSecond = nil, dataplane.DefaultPollPeriod, "first", 10000
 			c.Interfaces, c.QueuePairs = []dataplane.Interface{{Name: "eth0", Mode: "auto"}}, []dataplane.QueuePair{}
 		})},
 		{to: change(func(c *dataplane.Config) {
 			c.Poll.Period, c.XDP.KeepPins, c.Mirror.Counters = time.Millisecond, true, 7
 		}),
 			changes: "~ setting mirror.counters: 0 -> 7\n~ setting poll.period: 10ms -> 1ms\n~ setting xdp.keep_pins: false -> true\n"},
-		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = backend.DefaultIdlePeriod })},
+		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = dataplane.DefaultIdlePeriod })},
 		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = time.Second }), changes: "~ setting poll.idle_period: 100ms -> 1s\n"},
 		{to: change(func(c *dataplane.Config) {
 			c.Interfaces = []dataplane.Interface{{Name: "eth0", Mode: "native", Direction: "both"}, {Name: "en*", Direction: "egress", Optional: true}}

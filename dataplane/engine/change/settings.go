@@ -51,8 +51,8 @@ func normal(c dataplane.Config) dataplane.Config {
 	c.Flows = nil // no setting
 	c.Words = slices.Sorted(slices.Values(c.Words))
 	c.Start = cmp.Or(c.Start, dataplane.StartStrict)
-	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
-	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, backend.DefaultIdlePeriod))
+	c.Poll.Period = cmp.Or(c.Poll.Period, dataplane.DefaultPollPeriod)
+	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, dataplane.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
 	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
 	if len(c.XDP.Beside) == 0 {

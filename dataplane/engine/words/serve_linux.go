@@ -14,7 +14,7 @@ import (
 
 const (
 	// mostClients bounds the connections: each program that has words has one, and others have one for a moment.
-	mostClients = 2 * dataplane.MaxWords
+	mostClients = 2 * dataplane.MostWords
 	// mostSilent bounds the connections of one user that have sent no request yet. One that is served sends it at once.
 	mostSilent = 32
 	// requestTimeout bounds the wait for the request of a client.
