@@ -38,7 +38,7 @@ func match(t *testing.T, text string) flow.Match {
 	return m
 }
 
-func TestParse(t *testing.T) {
+func TestParseDecodesEverySetting(t *testing.T) {
 	got := parse(t, `
 instance: edge-1
 backend: xdp
@@ -89,7 +89,7 @@ flows:
 }
 
 // Both forms of a match mean the same.
-func TestMatchForms(t *testing.T) {
+func TestBothFormsOfAMatchAreEqual(t *testing.T) {
 	for _, c := range []struct{ yaml, text string }{
 		{"{}", "any"},
 		{"{tcp: }", "tcp"},
@@ -168,7 +168,7 @@ func TestSampleParsesToTheDefaults(t *testing.T) {
 }
 
 // The other samples are configurations, and show their subject.
-func TestSamples(t *testing.T) {
+func TestSamplesAreValidAndShowTheirSubject(t *testing.T) {
 	cfg, err := configs.Load("rdma.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestSamples(t *testing.T) {
 }
 
 // Both forms of an address say the same, and numbers may be hexadecimal.
-func TestQueuePairAddress(t *testing.T) {
+func TestBothFormsOfAnAddressAreEqual(t *testing.T) {
 	const pair = "queue_pairs: [{name: a, device: rxe0, peer: %}]"
 	want := dataplane.QueuePairAddress{
 		GID: netip.MustParseAddr("::ffff:192.0.2.1"), LID: 3, QPN: 17, PSN: 0x1234, QKey: 1 << 31, Addr: 0x7f0000001000, RKey: 498,
@@ -216,7 +216,7 @@ func TestQueuePairAddress(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
+func TestLoadNamesTheFileInItsErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := configs.Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("error %v, want one that names the file and satisfies ErrNotExist", err)
@@ -232,7 +232,7 @@ func TestLoad(t *testing.T) {
 }
 
 // A long line is shown around the mistake, and control characters are not shown.
-func TestLongLine(t *testing.T) {
+func TestLongLineIsCutAroundTheMistake(t *testing.T) {
 	text := "backend: sim\nflows: [{name: a, match: any, labels: {" + strings.Repeat("é: x, ", 2000) + "zz: [1]}}]\nbackend: \u0085"
 	_, err := configs.Parse("x", []byte(text))
 	var bad *configs.Error
@@ -248,7 +248,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-func TestMarshalRefuses(t *testing.T) {
+func TestMarshalFailsOnAnInvalidConfiguration(t *testing.T) {
 	for _, cfg := range []dataplane.Config{
 		{Backend: "frob"},
 		{Backend: "sim", Mirror: dataplane.MirrorConfig{Path: "\xff"}},
@@ -261,7 +261,7 @@ func TestMarshalRefuses(t *testing.T) {
 }
 
 // A file full of mistakes gives an error of bounded time and length.
-func TestManyMistakes(t *testing.T) {
+func TestManyMistakesGiveAnErrorOfBoundedLength(t *testing.T) {
 	text := "backend: sim\nflows: [" + strings.Repeat("{name: a, match: 'x y z'}, ", 10_000) + "]"
 	_, err := configs.Parse("x", []byte(text))
 	var bad *configs.Error
@@ -283,7 +283,7 @@ func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 }
 
 // A number that 32 bits would cut to one that is within the bounds is out of them.
-func TestNumbersAbove32Bits(t *testing.T) {
+func TestNumbersAbove32BitsAreOutOfRange(t *testing.T) {
 	for setting, field := range map[string]string{
 		"mirror: {counters: %}":                                           "mirror.counters",
 		"mirror: {latency_counters: %}":                                   "mirror.latency_counters",
@@ -312,7 +312,7 @@ func TestNumbersAbove32Bits(t *testing.T) {
 
 // The bounds here equal the bounds of dataplane.Config.Validate: both accept a value just within,
 // and both refuse a value just outside.
-func TestBounds(t *testing.T) {
+func TestBoundsAreThoseOfPackageDataplane(t *testing.T) {
 	for _, c := range []struct {
 		setting     string
 		in, out     string
@@ -375,9 +375,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLongLabelIsFound: a mistake in a label whose name is too long to print whole
+// TestMistakeInALongLabelIsMarkedAtItsFlow: a mistake in a label whose name is too long to print whole
 // is marked at the labels of its flow.
-func TestLongLabelIsFound(t *testing.T) {
+func TestMistakeInALongLabelIsMarkedAtItsFlow(t *testing.T) {
 	_, err := configs.Parse("f.yaml", []byte("interfaces: [eth0]\nflows:\n  - name: web\n    match: any\n    labels:\n      "+strings.Repeat("-", 70)+": x\n"))
 	var e *configs.Error
 	if !errors.As(err, &e) || len(e.Problems) != 1 || e.Problems[0].Line != 6 && e.Problems[0].Line != 5 {

@@ -64,7 +64,7 @@ func dial(t testing.TB, path string) dataplane.Service {
 	return svc
 }
 
-func TestControl(t *testing.T) {
+func TestControlSocketServesSeveralClients(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "test.sock")
 	fake, control := controlled(t, path)
 	for p, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
@@ -110,7 +110,7 @@ func TestControl(t *testing.T) {
 
 // A socket that is removed under a running instance is made again, whatever went with it; a
 // client that was connected stays so.
-func TestControlSocketIsMadeAgain(t *testing.T) {
+func TestRemovedControlSocketIsMadeAgain(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"the socket":    os.Remove,
 		"the lock too":  func(path string) error { return errors.Join(os.Remove(path), os.Remove(path+".lock")) },
@@ -163,7 +163,7 @@ func TestControlSocketIsMadeAgain(t *testing.T) {
 }
 
 // A path that another instance took meanwhile is left to it.
-func TestControlSocketOfAnother(t *testing.T) {
+func TestListenFailsOnAPathThatAnotherInstanceTook(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
 	}
@@ -188,7 +188,7 @@ func TestControlSocketOfAnother(t *testing.T) {
 }
 
 // Of many that start and stop at one path, one at a time holds it, and the last leaves nothing.
-func TestControlTurns(t *testing.T) {
+func TestOneListenerAtATimeHoldsAPathAndTheLastLeavesNothing(t *testing.T) {
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "d", "s.sock")
 	var holders, turns atomic.Int32
@@ -227,7 +227,7 @@ func TestControlTurns(t *testing.T) {
 }
 
 // A client of the control socket can neither configure nor end the instance.
-func TestWhoAskedForAChangeIsInTheLog(t *testing.T) {
+func TestLogNamesUserAndProcessThatAskedForAChange(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
 	}
@@ -295,7 +295,7 @@ func TestControlRefusesConfigureAndClose(t *testing.T) {
 	}
 }
 
-func TestControlSockets(t *testing.T) {
+func TestListenFailsWhereOtherUsersCouldChangeTheSocket(t *testing.T) {
 	need.Root(t) // to give directories away
 	listen := func(path string) error {
 		c, err := plugin.ListenControl(path, nil)
@@ -425,7 +425,7 @@ func TestControlSockets(t *testing.T) {
 	})
 }
 
-func TestDialErrors(t *testing.T) {
+func TestDialWithoutASocketSaysHowToStartAnInstance(t *testing.T) {
 	if _, err := plugin.Dial(t.Context(), filepath.Join(t.TempDir(), "s.sock")); !errors.Is(err, dataplane.ErrUnavailable) || !strings.Contains(err.Error(), "flowtally run") {
 		t.Errorf("no socket: %v", err)
 	}
@@ -435,7 +435,7 @@ func TestDialErrors(t *testing.T) {
 }
 
 // The modes keep another user out, and the check of the peer's user does if the modes are changed.
-func TestControlOfAnotherUser(t *testing.T) {
+func TestAnotherUserIsKeptOutByModesAndByCredentials(t *testing.T) {
 	need.Root(t)
 	base, err := os.MkdirTemp("", "flowtally-peer-") // t.TempDir cannot be entered by others
 	if err != nil {

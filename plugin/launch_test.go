@@ -35,7 +35,7 @@ func TestProcessQueuePairsConform(t *testing.T) {
 }
 
 // Each way in which a plugin can fail to come up: the error and its text.
-func TestLaunchErrors(t *testing.T) {
+func TestEachFailedLaunchNamesItsCause(t *testing.T) {
 	for _, test := range []struct {
 		role string
 		is   error
@@ -123,7 +123,7 @@ func TestHostDialsOnlyItsPluginsSocket(t *testing.T) {
 	}
 }
 
-func TestLaunchCancelled(t *testing.T) {
+func TestLaunchEndsSoonAfterItsContext(t *testing.T) {
 	for _, role := range []string{"silent", "dawdles"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -139,7 +139,7 @@ func TestLaunchCancelled(t *testing.T) {
 	}
 }
 
-func TestLaunchRefusesInvalidFlow(t *testing.T) {
+func TestLaunchFailsOnAnInvalidFlow(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Config.Flows = []flow.Flow{{Name: "ok"}, {Name: "not ok"}}
 	if _, err := plugin.Launch(t.Context(), opts); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "not ok") {
@@ -147,7 +147,7 @@ func TestLaunchRefusesInvalidFlow(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindNamesWhyABinaryCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plugin")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o644); err != nil {
@@ -191,7 +191,7 @@ func (s *syncBuffer) String() string {
 }
 
 // A non-string "@message" panics a host that lets go-plugin read the log.
-func TestHostileLog(t *testing.T) {
+func TestHostileLogDoesNotPanicTheHost(t *testing.T) {
 	var log, raw syncBuffer // raw is written by goroutines of the client and read here
 	opts := options(t, "hostile-log")
 	opts.Logger = slog.New(slog.NewJSONHandler(&log, nil))
@@ -219,7 +219,7 @@ func TestHostileLog(t *testing.T) {
 }
 
 // The host's level reaches the plugin, so that it formats nothing in vain.
-func TestLogLevel(t *testing.T) {
+func TestPluginLogsAtTheLevelOfItsHost(t *testing.T) {
 	var log syncBuffer
 	opts := options(t, "fake")
 	opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -237,7 +237,7 @@ func TestLogLevel(t *testing.T) {
 }
 
 // As many flows as the tables hold cross in one message, both ways.
-func TestManyFlows(t *testing.T) {
+func TestAsManyFlowsAsTheTablesHoldCrossInOneMessage(t *testing.T) {
 	const n = 65536
 	opts := options(t, "fake")
 	for i := range n {

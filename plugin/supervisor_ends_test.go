@@ -21,8 +21,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// A plugin that stands still is killed and replaced. TestPulse shows that a plugin that replies is not.
-func TestWatchdog(t *testing.T) {
+// A plugin that stands still is killed and replaced. TestPulseGivesUpOnSilenceAndNeverOnSlowReplies shows that a plugin that replies is not.
+func TestWatchdogReplacesAStoppedPlugin(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Watchdog = 2 * time.Second
 	opts.Config.Flows = []flow.Flow{{Name: "a"}}
@@ -40,7 +40,7 @@ func TestWatchdog(t *testing.T) {
 }
 
 // Close removes the programs of a dead plugin, unless pins are kept.
-func TestCloseWhileDown(t *testing.T) {
+func TestCloseWhileDownRemovesProgramsUnlessPinsAreKept(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
 			opts, marker := marked(t, "fake")
@@ -86,7 +86,7 @@ func standStill(t *testing.T, pid int) {
 
 // Close does not wait the whole CloseTimeout for a plugin that a signal has stopped. It kills the plugin, and
 // the next plugin removes the programs that the killed one left attached.
-func TestCloseOfOneThatStandsStill(t *testing.T) {
+func TestCloseKillsAStoppedPluginEarly(t *testing.T) {
 	opts, marker := marked(t, "fake")
 	opts.CloseTimeout = 40 * time.Second
 	opts.Watchdog = -1
@@ -107,7 +107,7 @@ func TestCloseOfOneThatStandsStill(t *testing.T) {
 
 // A plugin that stands still while a restart subscribes to its events is killed: by Close, by Kill, and by the watchdog,
 // which has it started again.
-func TestRestartOfOneThatStandsStill(t *testing.T) {
+func TestPluginStoppedDuringItsRestartIsKilled(t *testing.T) {
 	for name, end := range map[string]func(*plugin.Client) error{
 		"Close":    (*plugin.Client).Close,
 		"Kill":     (*plugin.Client).Kill,
@@ -162,7 +162,7 @@ func TestRestartOfOneThatStandsStill(t *testing.T) {
 }
 
 // Kill ends a Close that waits.
-func TestKill(t *testing.T) {
+func TestKillEndsACloseThatWaits(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = time.Hour
 	c := launch(t, opts)
@@ -186,7 +186,7 @@ func TestKill(t *testing.T) {
 }
 
 // What a plugin leaves attached that ends without closing its instance is removed, unless pins are kept.
-func TestCloseOfOneThatFailsToCloseLeavesNothing(t *testing.T) {
+func TestCloseDetachesProgramsOfAPluginThatFailsToClose(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
 			opts := options(t, "fails-to-close")
@@ -206,7 +206,7 @@ func TestCloseOfOneThatFailsToCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseOfOneThatNeverCloses(t *testing.T) {
+func TestCloseKillsAPluginThatNeverCloses(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = 500 * time.Millisecond
 	c := launch(t, opts)
@@ -230,7 +230,7 @@ func TestCloseOfOneThatNeverCloses(t *testing.T) {
 
 // A binary that is replaced by a broken one while it runs: the supervisor goes on trying, says
 // so, and takes the next one that works.
-func TestRestartFailsForAWhile(t *testing.T) {
+func TestSupervisorTriesUntilTheBinaryWorksAgain(t *testing.T) {
 	opts := options(t, "fake")
 	come := away(t, &opts)
 	c := launch(t, opts)
@@ -246,7 +246,7 @@ func TestRestartFailsForAWhile(t *testing.T) {
 }
 
 // Close at any moment of a restart leaves no process and no goroutine.
-func TestCloseDuringRestart(t *testing.T) {
+func TestCloseInRestartLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -281,7 +281,7 @@ func TestCloseDuringRestart(t *testing.T) {
 
 // Calls from many goroutines while the plugin is killed over and over: each
 // change either succeeded and is there at the end, or failed and is not.
-func TestChangesUnderKills(t *testing.T) {
+func TestEachChangeUnderKillsHappensWhollyOrNotAtAll(t *testing.T) {
 	opts := options(t, "fake")
 	opts.RestartMin, opts.RestartMax = time.Millisecond, 5*time.Millisecond
 	opts.Logger = nil

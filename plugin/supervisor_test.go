@@ -65,7 +65,7 @@ func awaitOutcome(t testing.TB, c *plugin.Client) {
 	}
 }
 
-func TestKilledPluginComesBack(t *testing.T) {
+func TestKilledPluginComesBackWithItsFlows(t *testing.T) {
 	opts := options(t, "fake")
 	come := away(t, &opts) // so that there is time to look around meanwhile
 	opts.Config.Flows = []flow.Flow{{Name: "zeta"}, {Name: "gone"}, {Name: "alpha"}}
@@ -182,7 +182,7 @@ func wantEvents(t testing.TB, ctx context.Context, events <-chan dataplane.Event
 
 // A change that was under way when the plugin died is reported as unavailable
 // and did not happen.
-func TestKilledDuringChange(t *testing.T) {
+func TestChangeOfAKilledPluginIsUnavailableAndUndone(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	come := away(t, &opts)
 	c := launch(t, opts)
@@ -236,7 +236,7 @@ func giveUpAdding(t *testing.T, c *plugin.Client, marker, name string, amid func
 
 // Flows that were being added for a caller that stopped waiting do not stay, and no restart brings
 // them back. A list of the flows meanwhile has the flows of before.
-func TestImpatientCaller(t *testing.T) {
+func TestFlowsOfACallerThatGaveUpDoNotStay(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-one", func() {
@@ -256,7 +256,7 @@ func TestImpatientCaller(t *testing.T) {
 }
 
 // A flow that the instance had decided to keep when its caller gave up stays, over a restart too.
-func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
+func TestFlowKeptDespiteItsCallersLeaveSurvivesARestart(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-kept", func() {})
@@ -268,7 +268,7 @@ func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
 }
 
 // A process that dies while it undoes the adding of a flow has none of it, and its successor neither.
-func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
+func TestFlowWhoseUndoKillsThePluginIsGoneAfterTheRestart(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-deadly", func() {})
@@ -278,7 +278,7 @@ func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
 
 // A plugin that is killed while it sets flows comes back with the flows of before, and with the new ones when the call
 // had succeeded: the set is never a mixture.
-func TestKilledWhileFlowsAreSet(t *testing.T) {
+func TestPluginKilledInSetFlowsHasAllOldOrAllNewFlows(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	opts.Config.Flows = []flow.Flow{{Name: "a"}, {Name: "b"}}
 	c := launch(t, opts)
@@ -369,9 +369,9 @@ func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 	wantOrder(t, c, "hand1")
 }
 
-// TestWordsAreKnownOverARestart: words that calls have reserved or released, also after a configuration with the words
+// TestReservedWordsSurviveARestart: words that calls have reserved or released, also after a configuration with the words
 // of the start was set.
-func TestWordsAreKnownOverARestart(t *testing.T) {
+func TestReservedWordsSurviveARestart(t *testing.T) {
 	opts, _ := marked(t, "slow")
 	opts.Config.Words = []string{"file", "gone"}
 	c := launch(t, opts)
@@ -394,7 +394,7 @@ func TestWordsAreKnownOverARestart(t *testing.T) {
 	}
 }
 
-func TestKilledTenTimes(t *testing.T) {
+func TestTenKillsLeaveNoProcess(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

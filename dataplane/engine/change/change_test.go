@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestPlans has the plan of each kind of change of the set web, dns, old.
-func TestPlans(t *testing.T) {
+// TestPlanOfEachKindOfChange has the plan of each kind of change of the set web, dns, old.
+func TestPlanOfEachKindOfChange(t *testing.T) {
 	f := func(name, match string) flow.Flow { return flow.MustParse(name, match) }
 	web, dns, old := f("web", "tcp dport 443"), f("dns", "udp dport 53"), f("old", "tcp dport 80")
 	there := []backend.Placed{{Flow: web, Order: 0}, {Flow: dns, Order: 1}, {Flow: old, Order: 2}}
@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestSettingsListsChangesOrDemandsARestart(t *testing.T) {
 	from := dataplane.Config{
 		Interfaces: []dataplane.Interface{{Name: "eth0"}}, Mirror: dataplane.MirrorConfig{Mode: 0o644},
 		Flows: []flow.Flow{{Name: "a"}},
