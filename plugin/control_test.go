@@ -108,8 +108,7 @@ func TestControlSocketServesSeveralClients(t *testing.T) {
 	}
 }
 
-// A socket that is removed under a running instance is made again, whatever went with it; a
-// client that was connected stays so.
+// The socket comes back whatever else was removed with it, and connected clients stay connected.
 func TestRemovedControlSocketIsMadeAgain(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"the socket":    os.Remove,
@@ -154,7 +153,7 @@ func TestRemovedControlSocketIsMadeAgain(t *testing.T) {
 			if err := control.Close(); err != nil {
 				t.Error(err)
 			}
-			// The directory was made for the socket.
+			// Close also removes the directory, which was made for the socket.
 			if left, err := os.ReadDir(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("left are %v, %v", left, err)
 			}
@@ -162,7 +161,7 @@ func TestRemovedControlSocketIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A path that another instance took meanwhile is left to it.
+// The first socket loses its directory, and another instance takes the path. The first must not take it back.
 func TestListenFailsOnAPathThatAnotherInstanceTook(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
@@ -187,7 +186,7 @@ func TestListenFailsOnAPathThatAnotherInstanceTook(t *testing.T) {
 	}
 }
 
-// Of many that start and stop at one path, one at a time holds it, and the last leaves nothing.
+// Several goroutines listen on one path and close again. There is never more than one socket.
 func TestOneListenerAtATimeHoldsAPathAndTheLastLeavesNothing(t *testing.T) {
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "d", "s.sock")
@@ -220,7 +219,7 @@ func TestOneListenerAtATimeHoldsAPathAndTheLastLeavesNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The directory goes with a holder that made it, where it is empty then.
+	// A holder that made the directory removes it, but only if it is empty.
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) != 0 || turns.Load() != 100 {
 		t.Errorf("after %d turns there is left %v, %v", turns.Load(), left, err)
 	}
@@ -434,7 +433,7 @@ func TestDialWithoutASocketSaysHowToStartAnInstance(t *testing.T) {
 	}
 }
 
-// The modes keep another user out, and the check of the peer's user does if the modes are changed.
+// Modes keep other users out. Should somebody loosen the modes, the check of the peer's credentials still does.
 func TestAnotherUserIsKeptOutByModesAndByCredentials(t *testing.T) {
 	need.Root(t)
 	base, err := os.MkdirTemp("", "flowtally-peer-") // t.TempDir cannot be entered by others

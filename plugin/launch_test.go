@@ -34,7 +34,7 @@ func TestProcessQueuePairsConform(t *testing.T) {
 	})
 }
 
-// Each way in which a plugin can fail to come up: the error and its text.
+// A plugin can fail to start in many ways. Each error must have the right sentinel and help the user.
 func TestEachFailedLaunchNamesItsCause(t *testing.T) {
 	for _, test := range []struct {
 		role string
@@ -83,7 +83,7 @@ func TestEachFailedLaunchNamesItsCause(t *testing.T) {
 	}
 }
 
-// TestHostDialsOnlyItsPluginsSocket: a plugin that names another address in its handshake has nobody called there.
+// A hostile plugin could name the address of another service in its handshake, to make a privileged host connect there.
 func TestHostDialsOnlyItsPluginsSocket(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,7 +172,7 @@ func TestFindNamesWhyABinaryCannotBeUsed(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer that a logger and a test share.
+// syncBuffer is a buffer for a logger in one goroutine and a test in another.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -190,7 +190,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// A non-string "@message" panics a host that lets go-plugin read the log.
+// go-plugin panics on a log line whose "@message" is not a string, unless its own logger is off.
 func TestHostileLogDoesNotPanicTheHost(t *testing.T) {
 	var log, raw syncBuffer // raw is written by goroutines of the client and read here
 	opts := options(t, "hostile-log")
@@ -218,7 +218,7 @@ func TestHostileLogDoesNotPanicTheHost(t *testing.T) {
 	}
 }
 
-// The host's level reaches the plugin, so that it formats nothing in vain.
+// The plugin knows the level of the host, so that it does not format messages nobody wants.
 func TestPluginLogsAtTheLevelOfItsHost(t *testing.T) {
 	var log syncBuffer
 	opts := options(t, "fake")
@@ -236,7 +236,7 @@ func TestPluginLogsAtTheLevelOfItsHost(t *testing.T) {
 	}
 }
 
-// As many flows as the tables hold cross in one message, both ways.
+// 65,536 flows, the capacity of the tables, must fit into one message in either direction.
 func TestAsManyFlowsAsTheTablesHoldCrossInOneMessage(t *testing.T) {
 	const n = 65536
 	opts := options(t, "fake")

@@ -21,7 +21,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// A plugin that stands still is killed and replaced. TestPulseGivesUpOnSilenceAndNeverOnSlowReplies shows that a plugin that replies is not.
+// TestPulseGivesUpOnSilenceAndNeverOnSlowReplies has the other side: a slow plugin survives.
 func TestWatchdogReplacesAStoppedPlugin(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Watchdog = 2 * time.Second
@@ -39,7 +39,7 @@ func TestWatchdogReplacesAStoppedPlugin(t *testing.T) {
 	})
 }
 
-// Close removes the programs of a dead plugin, unless pins are kept.
+// To remove the programs of a dead plugin, Close starts one more plugin.
 func TestCloseWhileDownRemovesProgramsUnlessPinsAreKept(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCloseWhileDownRemovesProgramsUnlessPinsAreKept(t *testing.T) {
 	}
 }
 
-// standStill stops a process by a signal, and returns when none of its threads runs.
+// standStill stops a process by SIGSTOP and waits until all its threads have stopped.
 func standStill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -84,8 +84,8 @@ func standStill(t *testing.T, pid int) {
 	})
 }
 
-// Close does not wait the whole CloseTimeout for a plugin that a signal has stopped. It kills the plugin, and
-// the next plugin removes the programs that the killed one left attached.
+// Close must not wait the whole CloseTimeout for a plugin stopped by a signal. It kills the plugin and starts another one
+// to remove the programs.
 func TestCloseKillsAStoppedPluginEarly(t *testing.T) {
 	opts, marker := marked(t, "fake")
 	opts.CloseTimeout = 40 * time.Second
@@ -105,8 +105,8 @@ func TestCloseKillsAStoppedPluginEarly(t *testing.T) {
 	}
 }
 
-// A plugin that stands still while a restart subscribes to its events is killed: by Close, by Kill, and by the watchdog,
-// which has it started again.
+// A restart subscribes to the events of the new plugin. If the plugin is stopped just then, Close, Kill and the watchdog must
+// still be able to end it.
 func TestPluginStoppedDuringItsRestartIsKilled(t *testing.T) {
 	for name, end := range map[string]func(*plugin.Client) error{
 		"Close":    (*plugin.Client).Close,
@@ -161,7 +161,6 @@ func TestPluginStoppedDuringItsRestartIsKilled(t *testing.T) {
 	}
 }
 
-// Kill ends a Close that waits.
 func TestKillEndsACloseThatWaits(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = time.Hour
@@ -185,7 +184,7 @@ func TestKillEndsACloseThatWaits(t *testing.T) {
 	}
 }
 
-// What a plugin leaves attached that ends without closing its instance is removed, unless pins are kept.
+// The plugin ends without closing its instance, so its programs stay attached. Close removes them unless pins are kept.
 func TestCloseDetachesProgramsOfAPluginThatFailsToClose(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
@@ -228,8 +227,8 @@ func TestCloseKillsAPluginThatNeverCloses(t *testing.T) {
 	}
 }
 
-// A binary that is replaced by a broken one while it runs: the supervisor goes on trying, says
-// so, and takes the next one that works.
+// An upgrade may replace the binary by a broken one. The condition must report the failed attempts, until somebody repairs
+// the binary.
 func TestSupervisorTriesUntilTheBinaryWorksAgain(t *testing.T) {
 	opts := options(t, "fake")
 	come := away(t, &opts)
@@ -245,7 +244,7 @@ func TestSupervisorTriesUntilTheBinaryWorksAgain(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// Close at any moment of a restart leaves no process and no goroutine.
+// Close at random moments of a restart must not leave a process, a file or a goroutine behind.
 func TestCloseInRestartLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
@@ -279,8 +278,8 @@ func TestCloseInRestartLeavesNothing(t *testing.T) {
 	}
 }
 
-// Calls from many goroutines while the plugin is killed over and over: each
-// change either succeeded and is there at the end, or failed and is not.
+// Many goroutines change flows while the test kills the plugin again and again. In the end the flows of successful calls
+// exist, and those of failed calls do not.
 func TestEachChangeUnderKillsHappensWhollyOrNotAtAll(t *testing.T) {
 	opts := options(t, "fake")
 	opts.RestartMin, opts.RestartMax = time.Millisecond, 5*time.Millisecond
