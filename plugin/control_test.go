@@ -225,7 +225,6 @@ func TestOneListenerAtATimeHoldsAPathAndTheLastLeavesNothing(t *testing.T) {
 	}
 }
 
-// A client of the control socket can neither configure nor end the instance.
 func TestLogNamesUserAndProcessThatAskedForAChange(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
@@ -274,7 +273,8 @@ func TestLogNamesUserAndProcessThatAskedForAChange(t *testing.T) {
 	ask(svc.ReleaseWords(t.Context(), "words"), "releasing words")
 }
 
-func TestControlRefusesConfigureAndClose(t *testing.T) {
+// A client of the control socket can change flows, but the instance belongs to its host.
+func TestControlClientsCannotConfigureOrClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c", "test.sock")
 	fake, _ := controlled(t, path)
 	cc, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
