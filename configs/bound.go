@@ -2,25 +2,26 @@ package configs
 
 import "fmt"
 
-// The tree of a file takes a few hundred bytes for each value, and a value may be one byte. So a file has a number of
-// values in proportion to its length. Ours have one in four bytes at most. All files of a configuration share the values
-// that are free, and the most that there may be: a tree of that many takes some gigabytes. A flow has ten or so.
+// YAML values can be tiny, such as in "[,,,,", but each takes a few hundred bytes in the parsed tree. To keep a hostile file
+// from exhausting memory, the number of values is limited: to one per bytesPerValue bytes, plus freeValues for small
+// files, and to mostValues in total, whose tree takes some gigabytes. The limits apply to all files of a configuration
+// together. Honest files have at least four bytes per value, and about ten values per flow.
 const (
 	freeValues    = 1 << 16
-	bytesPerValue = 3 // beyond
+	bytesPerValue = 3
 	mostValues    = 1 << 24
 )
 
-// allowance is the values that the files of a configuration may still have.
+// allowance is how many more values the files of a configuration may have.
 type allowance struct {
-	free int // beyond the proportion of a file's length
-	left int // of all
+	free int // of freeValues
+	left int // of mostValues
 }
 
 func newAllowance() *allowance { return &allowance{free: freeValues, left: mostValues} }
 
-// values returns how many values a text has at most, by the signs that stand between them. Signs within texts and
-// comments count too; a sign that ends a key stands for the key and its value.
+// values returns an upper limit for the number of values in a text. It counts punctuation, even in strings and comments. A
+// colon counts for a key and its value.
 func values(text string) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -45,7 +46,7 @@ func gap(text string, at int) bool {
 	return at >= len(text) || text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'
 }
 
-// take refuses a text whose tree would take too much memory.
+// take deducts the values of a text. It returns an error if the parsed text could take too much memory.
 func (a *allowance) take(text string) error {
 	n, most := values(text), len(text)/bytesPerValue
 	switch {

@@ -38,7 +38,7 @@ func match(t *testing.T, text string) flow.Match {
 	return m
 }
 
-func TestParse(t *testing.T) {
+func TestParseDecodesEverySetting(t *testing.T) {
 	got := parse(t, `
 instance: edge-1
 backend: xdp
@@ -89,7 +89,7 @@ flows:
 }
 
 // Both forms of a match mean the same.
-func TestMatchForms(t *testing.T) {
+func TestBothFormsOfAMatchAreEqual(t *testing.T) {
 	for _, c := range []struct{ yaml, text string }{
 		{"{}", "any"},
 		{"{tcp: }", "tcp"},
@@ -122,13 +122,13 @@ func TestMatchForms(t *testing.T) {
 
 // Every setting of the sample file shows its default: the file as it is sets only an interface, and
 // with the comments taken off it sets everything to the zero value's meaning.
-func TestDefault(t *testing.T) {
+func TestSampleParsesToTheDefaults(t *testing.T) {
 	one := []dataplane.Interface{{Name: "eth0"}}
-	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default())), addresses); diff != "" {
+	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Sample())), addresses); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	commented := regexp.MustCompile(`(?m)^( *)#( *(- )?[a-z_]+:)`)
-	text := commented.ReplaceAllString(string(configs.Default()), "$1$2")
+	text := commented.ReplaceAllString(string(configs.Sample()), "$1$2")
 	want := dataplane.Config{
 		Instance: "default", Backend: "auto", Interfaces: one, Start: dataplane.StartStrict,
 		Mirror: dataplane.MirrorConfig{
@@ -151,7 +151,7 @@ func TestDefault(t *testing.T) {
 		t.Errorf("uncommented (-want +got):\n%s", diff)
 	}
 	// The examples of a match in the comments are matches.
-	upToFlows, _, found := strings.Cut(string(configs.Default()), "\n# Queue pairs")
+	upToFlows, _, found := strings.Cut(string(configs.Sample()), "\n# Queue pairs")
 	if !found {
 		t.Error("the sample does not come to queue pairs")
 	}
@@ -160,15 +160,15 @@ func TestDefault(t *testing.T) {
 			parse(t, "backend: sim\nflows: [{name: x, match: "+example+"}]")
 		}
 	}
-	b := configs.Default()
+	b := configs.Sample()
 	b[0] = 'x'
-	if configs.Default()[0] == 'x' {
+	if configs.Sample()[0] == 'x' {
 		t.Error("the caller can change the embedded file")
 	}
 }
 
 // The other samples are configurations, and show their subject.
-func TestSamples(t *testing.T) {
+func TestSamplesAreValidAndShowTheirSubject(t *testing.T) {
 	cfg, err := configs.Load("rdma.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestSamples(t *testing.T) {
 }
 
 // Both forms of an address say the same, and numbers may be hexadecimal.
-func TestQueuePairAddress(t *testing.T) {
+func TestBothFormsOfAnAddressAreEqual(t *testing.T) {
 	const pair = "queue_pairs: [{name: a, device: rxe0, peer: %}]"
 	want := dataplane.QueuePairAddress{
 		GID: netip.MustParseAddr("::ffff:192.0.2.1"), LID: 3, QPN: 17, PSN: 0x1234, QKey: 1 << 31, Addr: 0x7f0000001000, RKey: 498,
@@ -216,7 +216,7 @@ func TestQueuePairAddress(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
+func TestLoadNamesTheFileInItsErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := configs.Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("error %v, want one that names the file and satisfies ErrNotExist", err)
@@ -232,7 +232,7 @@ func TestLoad(t *testing.T) {
 }
 
 // A long line is shown around the mistake, and control characters are not shown.
-func TestLongLine(t *testing.T) {
+func TestLongLineIsCutAroundTheMistake(t *testing.T) {
 	text := "backend: sim\nflows: [{name: a, match: any, labels: {" + strings.Repeat("é: x, ", 2000) + "zz: [1]}}]\nbackend: \u0085"
 	_, err := configs.Parse("x", []byte(text))
 	var bad *configs.Error
@@ -248,7 +248,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-func TestMarshalRefuses(t *testing.T) {
+func TestMarshalFailsOnAnInvalidConfiguration(t *testing.T) {
 	for _, cfg := range []dataplane.Config{
 		{Backend: "frob"},
 		{Backend: "sim", Mirror: dataplane.MirrorConfig{Path: "\xff"}},
@@ -261,7 +261,7 @@ func TestMarshalRefuses(t *testing.T) {
 }
 
 // A file full of mistakes gives an error of bounded time and length.
-func TestManyMistakes(t *testing.T) {
+func TestManyMistakesGiveAnErrorOfBoundedLength(t *testing.T) {
 	text := "backend: sim\nflows: [" + strings.Repeat("{name: a, match: 'x y z'}, ", 10_000) + "]"
 	_, err := configs.Parse("x", []byte(text))
 	var bad *configs.Error
@@ -283,7 +283,7 @@ func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 }
 
 // A number that 32 bits would cut to one that is within the bounds is out of them.
-func TestNumbersAbove32Bits(t *testing.T) {
+func TestNumbersAbove32BitsAreOutOfRange(t *testing.T) {
 	for setting, field := range map[string]string{
 		"mirror: {counters: %}":                                           "mirror.counters",
 		"mirror: {latency_counters: %}":                                   "mirror.latency_counters",
@@ -312,7 +312,7 @@ func TestNumbersAbove32Bits(t *testing.T) {
 
 // The bounds here equal the bounds of dataplane.Config.Validate: both accept a value just within,
 // and both refuse a value just outside.
-func TestBounds(t *testing.T) {
+func TestBoundsAreThoseOfPackageDataplane(t *testing.T) {
 	for _, c := range []struct {
 		setting     string
 		in, out     string
@@ -375,9 +375,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLongLabelIsFound: a mistake in a label whose name is too long to print whole
+// TestMistakeInALongLabelIsMarkedAtItsFlow: a mistake in a label whose name is too long to print whole
 // is marked at the labels of its flow.
-func TestLongLabelIsFound(t *testing.T) {
+func TestMistakeInALongLabelIsMarkedAtItsFlow(t *testing.T) {
 	_, err := configs.Parse("f.yaml", []byte("interfaces: [eth0]\nflows:\n  - name: web\n    match: any\n    labels:\n      "+strings.Repeat("-", 70)+": x\n"))
 	var e *configs.Error
 	if !errors.As(err, &e) || len(e.Problems) != 1 || e.Problems[0].Line != 6 && e.Problems[0].Line != 5 {

@@ -13,28 +13,29 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// decoder walks a tree of YAML nodes and collects every mistake on the way.
+// decoder decodes a tree of YAML nodes and collects all mistakes.
 type decoder struct {
 	file     string
 	src      *source
-	own      []string            // the fields by which the file is known as one of ours
-	allowed  *allowance          // shared with the files that it includes
-	hidden   bool                // it is not one of ours: no line of it is shown
+	own      []string            // the fields that prove that the file is a configuration
+	allowed  *allowance          // shared with included files
+	hidden   bool                // the file is no configuration, so errors must not quote it
 	problems []Problem           // the first mostProblems
-	count    int                 // of all
-	in       element             // that is being read
-	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
-	opened   *os.File            // the file, which may include others; nil for a text
+	count    int                 // of all problems
+	in       element             // being decoded
+	wrong    map[*yaml.Node]bool // keys and values with a mistake
+	opened   *os.File            // the file; nil for text, which cannot include files
 	included []*fragment
-	paths    []string // of the included files and directories
+	paths    []string // of included files and directories
 }
 
-// These bound the work on a file that is wrong all over.
+// These limit the work on a file that is wrong everywhere.
 const (
-	mostProblems = 1000    // are kept
-	mostCounted  = 1 << 15 // are counted; lists and mappings end there
+	mostProblems = 1000    // to keep
+	mostCounted  = 1 << 15 // to count; after that, lists and mappings are cut short
 )
 
 func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
@@ -52,9 +53,9 @@ func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
 	d.badAt(n.Line, n.Column, width, msg, suggestion)
 }
 
-// element is one of a list. Its text begins the messages about it, in which the rest of a path follows.
+// element is an element of a list. Messages about it begin with its String, followed by the rest of the path.
 type element struct {
-	list  string // empty: none
+	list  string // empty outside of lists
 	index int
 }
 
@@ -74,19 +75,18 @@ func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
 	if !d.hidden {
 		p.Source = d.src.line(line)
 	}
-	// A mark does not go on past the end of its line.
+	// The marker must end with its line.
 	p.Width = max(1, min(p.Width, length-p.Col+1))
 	d.problems = append(d.problems, p)
 }
 
-// entry is one field of a mapping.
+// entry is one known field of a mapping.
 type entry struct {
 	name string
 	read func(key, value *yaml.Node)
 }
 
-// mapping reads the fields of a mapping. An empty value is an empty mapping;
-// an empty field is left out.
+// mapping decodes a mapping with known fields. It takes an empty value for an empty mapping, and skips empty fields.
 func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
 	d.fields(n, what, func(key, value *yaml.Node) {
 		for i := range entries {
@@ -106,13 +106,13 @@ func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
 }
 
 func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
-	if d.count >= mostProblems { // no suggestion is shown
+	if d.count >= mostProblems { // only count it, without the cost of a suggestion
 		d.bad(key, "", "")
 		return
 	}
 	suggestion := "its fields are " + strings.Join(names, ", ")
 	flags, _, _ := strings.Cut(key.Value, "/")
-	if near := flow.Nearest(key.Value, names); near != "" {
+	if near := spelling.Nearest(key.Value, names); near != "" {
 		suggestion = fmt.Sprintf("did you mean %q?", near)
 	} else if _, err := flow.ParseMatch("tcp flags " + flags); err == nil {
 		suggestion = "quote a match with TCP flags: a comma within braces ends it"
@@ -120,7 +120,7 @@ func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
 	d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(key.Value)), suggestion)
 }
 
-// fields calls read with each key and value of a mapping, each key once.
+// fields calls read for each field of a mapping. It reports repeated keys and skips them.
 func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.Node)) {
 	if isNull(n) {
 		return
@@ -144,10 +144,10 @@ func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.N
 	}
 }
 
-// keys finds the keys of a mapping that are given twice.
+// keys finds repeated keys of a mapping.
 type keys struct {
-	content []*yaml.Node          // keys and values in turns
-	byName  map[string]*yaml.Node // of a mapping in which looking at all earlier keys would take long
+	content []*yaml.Node          // keys and values in turn
+	byName  map[string]*yaml.Node // nil for a small mapping, where a linear search is faster
 }
 
 func newKeys(n *yaml.Node) keys {
@@ -158,7 +158,7 @@ func newKeys(n *yaml.Node) keys {
 	return keys{n.Content, make(map[string]*yaml.Node)}
 }
 
-// add returns the first key of the name of content[i], or nil if that is the first itself.
+// add returns the earlier key with the name of content[i], or nil if there is none.
 func (k keys) add(i int) *yaml.Node {
 	key := k.content[i]
 	if k.byName != nil {
@@ -176,7 +176,7 @@ func (k keys) add(i int) *yaml.Node {
 	return nil
 }
 
-// sequence calls read with each element. An empty value has no element.
+// sequence calls read for each element of a list. An empty value is an empty list.
 func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.Node)) {
 	if isNull(n) {
 		return
@@ -193,7 +193,7 @@ func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.N
 	}
 }
 
-// scalar returns a value as it is written, however YAML would interpret it.
+// scalar returns a value as written. It ignores how YAML would interpret it, for example "no" as false.
 func (d *decoder) scalar(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		d.bad(n, fmt.Sprintf("%s is one value, not %s", what, kindOf(n)), "")
@@ -206,7 +206,7 @@ func (d *decoder) text(to *string, what string) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) { *to, _ = d.scalar(n, what) }
 }
 
-// word reads one of the words, of a type of its own or none.
+// word decodes a value that must be one of the given words.
 func word[W ~string](d *decoder, to *W, what string, words ...W) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
@@ -219,7 +219,7 @@ func word[W ~string](d *decoder, to *W, what string, words ...W) func(key, value
 			texts[i] = string(w)
 		}
 		suggestion := "use " + strings.Join(texts, ", ")
-		if near := flow.Nearest(s, texts); near != "" {
+		if near := spelling.Nearest(s, texts); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		d.bad(n, fmt.Sprintf("%s: %q is not one of its words", what, clip(s)), suggestion)
@@ -279,7 +279,7 @@ func (d *decoder) duration(to *time.Duration, what string, least time.Duration, 
 	}
 }
 
-// durationFix guesses at the unit that was left out, or set apart.
+// durationFix proposes a correction for a duration with a missing or separate unit.
 func durationFix(s string) string {
 	joined := strings.ReplaceAll(s, " ", "")
 	for _, guess := range []string{joined, strings.TrimSuffix(joined, "ec"), joined + "ms"} {
@@ -306,7 +306,7 @@ func kindOf(n *yaml.Node) string {
 	return "a single value"
 }
 
-// clip keeps a message readable when a value is not.
+// clip shortens a long value for a message.
 func clip(s string) string {
 	const most = 60
 	n := 0

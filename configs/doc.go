@@ -1,29 +1,31 @@
-// Package configs reads and writes the configuration file of an instance, in YAML. [Load] reads a file into a
-// [dataplane.Config], for plugin.Launch or engine.New. [Parse] reads a text. [Marshal] writes a Config. [Default] is a
-// file to start from, with every setting explained; other samples are in this directory.
+// Package configs reads and writes the YAML configuration of an instance:
 //
 //	cfg, err := configs.Load("/etc/flowtally/lb.yaml")
 //
-// An [Error] has every mistake of a file at once, each with its line, column, source line and, if one is likely, a
-// correction. dataplane.Config.Validate accepts every configuration that Parse accepts. Fields that are left out, or
-// left empty, stay zero, which is the default of dataplane.Config. YAML's anchors, aliases, merge keys and tags are
-// refused, so that each value stands where it is used.
+// The returned [dataplane.Config] is valid and ready for plugin.Launch or engine.New. Otherwise the [Error] has every
+// mistake of the file, with its line and, if possible, a correction. Missing and empty fields are zero in the Config.
 //
-// A match is written as text (package flow) or as a mapping of its clauses:
+// docs/configuration.md describes every key. [Sample] returns a commented file to start from.
+//
+// Anchors, aliases, merge keys and tags of YAML are errors, so that readers of a file find each value in its place.
+//
+// # Matches
+//
+// Write a match as text, in the form of package flow, or as a mapping of its clauses:
 //
 //	match: ipv4 src 10.0.0.0/8 tcp dport 443
 //	match: {ipv4: {src: 10.0.0.0/8}, tcp: {dport: 443}}
 //
-// In the mapping a bare protocol has no value, two VLAN tags are a sequence,
-// and inner stands in vxlan or gre:
+// In a mapping, a protocol without fields has no value, two VLAN tags are a list, and inner is a field of vxlan or gre:
 //
 //	match:
 //	  vlan: [{id: 100}, {id: 7}]
 //	  ipv4:
 //	  vxlan: {vni: 5, inner: {tcp: {dport: 80}}}
 //
-// The address of a queue pair's other end is written as `flowtally queue-pairs list` shows
-// it, or as a mapping of its fields:
+// # Addresses of queue pairs
+//
+// Write the address of a peer as `flowtally queue-pairs list` prints it, or as a mapping of its fields:
 //
 //	peer: gid=fe80::1,qpn=17,psn=4660
 //	peer: {gid: "fe80::1", qpn: 17, psn: 0x1234}

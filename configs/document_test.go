@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/configs"
 )
 
-//go:generate go test -run TestConfigurationDocument -update
+//go:generate go test -run TestConfigurationDocumentMatchesTheDecoder -update
 
 // key is one key of the configuration, as the decoder reads it.
 type key struct {
@@ -125,16 +125,16 @@ func explanations(text string) explained {
 	return e
 }
 
-// TestConfigurationDocument: docs/configuration.md has every key that the decoder reads, with its values, and with
+// TestConfigurationDocumentMatchesTheDecoder: docs/configuration.md has every key that the decoder reads, with its values, and with
 // its default and meaning from default.yaml, which has each of them.
-func TestConfigurationDocument(t *testing.T) {
+func TestConfigurationDocumentMatchesTheDecoder(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the decoder and configs/default.yaml: make generate -->\n# Configuration\n\n" +
 		"This page is for operators: it lists every key of the configuration file of an instance, with its values and its\n" +
 		"default. A key that is left out, or left empty, has its default. [default.yaml](../configs/default.yaml) is a file to\n" +
 		"begin with. `flowtally check --config FILE` reports every mistake of a file at once, each with its place and, if\n" +
 		"one is likely, a correction.\n")
-	e := explanations(string(configs.Default()))
+	e := explanations(string(configs.Sample()))
 	keys := schema(func(mapping string) string { return mapping[1 : len(mapping)-1] })
 	if len(keys) < 9 {
 		t.Fatalf("the decoder has the keys %v", keys)

@@ -8,25 +8,25 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Error is every mistake in one file, in the order of its lines. It satisfies
+// Error has the mistakes of a configuration, in the order of its files and lines. It satisfies
 // errors.Is(err, dataplane.ErrInvalid).
 type Error struct {
 	File     string
-	Problems []Problem
-	More     int // mistakes beyond the first 1000, which Problems holds; not counted beyond 32,768 in all
+	Problems []Problem // at most 1000
+	More     int       // number of further mistakes; counting stops at 32,768
 }
 
 // Problem is one mistake.
 type Problem struct {
 	File       string
-	Line, Col  int    // from 1; columns are characters. 0 when the mistake has no place
-	Width      int    // characters that are marked, at least 1
-	Msg        string // the mistake
+	Line, Col  int // in characters, from 1; both are 0 if the mistake has no place
+	Width      int // of the wrong text in characters, at least 1
+	Msg        string
 	Suggestion string // the next step; may be empty
-	Source     string // the line, without its end; empty where the file is not one of ours
+	Source     string // the line; empty if the file is no configuration and might be secret
 }
 
-// mostShown bounds the output of Error; Problems holds every mistake.
+// mostShown limits the output of Error.Error.
 const mostShown = 50
 
 func (e *Error) Error() string {
@@ -52,8 +52,7 @@ func (e *Error) Error() string {
 // Is makes errors.Is(err, dataplane.ErrInvalid) true.
 func (e *Error) Is(target error) bool { return target == dataplane.ErrInvalid }
 
-// String writes the mistake as compilers do: place and text, the source line
-// with the place marked, the next step.
+// String formats the mistake like a compiler: place and message, the line with a marker below, and the next step.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Line == 0 {
@@ -71,10 +70,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// mostSource bounds a source line that is shown.
+// mostSource limits the length of a quoted line.
 const mostSource = 160
 
-// window cuts a long line around a column. It copies nothing: the line may be as long as the file.
+// window cuts a long line to the part around a column. It does not copy, because the line may be as long as the file.
 func window(source string, col int) (string, int) {
 	if len(source) <= mostSource {
 		return source, col
@@ -82,11 +81,11 @@ func window(source string, col int) (string, int) {
 	at := advance(source, 0, col-1)
 	start := retreat(source, at, mostSource/2)
 	end := advance(source, start, mostSource)
-	start = retreat(source, end, mostSource) // the end of the line may be near
+	start = retreat(source, end, mostSource) // show more before the column if the line ends soon after
 	return source[start:end], 1 + utf8.RuneCountInString(source[start:min(at, end)])
 }
 
-// advance returns the byte that is n characters behind the byte at.
+// advance returns the offset n characters after the offset at.
 func advance(s string, at, n int) int {
 	for ; n > 0 && at < len(s); n-- {
 		_, size := utf8.DecodeRuneInString(s[at:])
@@ -95,7 +94,7 @@ func advance(s string, at, n int) int {
 	return at
 }
 
-// retreat returns the byte that is n characters ahead of the byte at.
+// retreat returns the offset n characters before the offset at.
 func retreat(s string, at, n int) int {
 	for ; n > 0 && at > 0; n-- {
 		_, size := utf8.DecodeLastRuneInString(s[:at])
@@ -104,7 +103,7 @@ func retreat(s string, at, n int) int {
 	return at
 }
 
-// printable replaces characters of a file that a terminal would obey.
+// printable replaces control characters, so that a file cannot send escape sequences to the terminal.
 func printable(source string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError) {
@@ -114,7 +113,7 @@ func printable(source string) string {
 	}, source)
 }
 
-// indent returns white space as wide as the line up to the column.
+// indent returns white space as wide as the line before the column.
 func indent(source string, col int) string {
 	var b strings.Builder
 	n := 1

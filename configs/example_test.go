@@ -61,9 +61,9 @@ func ExampleLoad() {
 	// Output: eth0 true
 }
 
-// Default returns a configuration with every key, each explained.
-func ExampleDefault() {
-	cfg, err := configs.Parse("default.yaml", configs.Default())
+// Sample returns a configuration with every key, each explained.
+func ExampleSample() {
+	cfg, err := configs.Parse("default.yaml", configs.Sample())
 	fmt.Println(cfg.Interfaces[0].Name, err)
 	// Output: eth0 <nil>
 }

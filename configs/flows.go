@@ -9,10 +9,11 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// flows reads the flows of one file into cfg. first has the places of the names in all files. sure says that the
-// interfaces were read without a mistake, so that a reference to one can be checked.
+// flows decodes the flows of one file into cfg. first has the place of each name in all files. sure says that the
+// interfaces have no mistake, so that references to them can be checked.
 func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first map[string]place) {
 	names := make([]string, len(cfg.Interfaces))
 	for i, in := range cfg.Interfaces {
@@ -43,7 +44,7 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 	})
 }
 
-// reach reports a flow that is counted on no interface.
+// reach reports a flow that no interface can count.
 func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface, n *yaml.Node, at map[string]*yaml.Node) {
 	if dataplane.ReachesInterface(list, f) == nil {
 		return
@@ -60,7 +61,7 @@ func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface,
 		d.bad(where, fmt.Sprintf(": no interface counts %s flows", f.Direction), fmt.Sprintf("give one of them direction both or %s", f.Direction))
 	case !listed:
 		suggestion := "add it there"
-		if near := flow.Nearest(f.Interface, names); near != "" {
+		if near := spelling.Nearest(f.Interface, names); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		d.bad(where, fmt.Sprintf(": interface %q is not listed under interfaces", clip(f.Interface)), suggestion)
@@ -71,13 +72,13 @@ func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface,
 	}
 }
 
-// flowReader reads flows one after the other. What it needs for a flow it keeps for the next: a set has many.
+// flowReader decodes flows one after the other. It reuses its entries and its map, because there may be 100,000 flows.
 type flowReader struct {
 	d       *decoder
 	entries []entry
-	at      map[string]*yaml.Node // the parts of the flow that was read last
+	at      map[string]*yaml.Node // nodes of the last flow, by field
 
-	// The flow that is being read, and its fields of other types.
+	// The flow being decoded, and its fields of other types.
 	f                 flow.Flow
 	priority          int
 	direction, action string
@@ -105,7 +106,7 @@ func newFlowReader(d *decoder) *flowReader {
 	return r
 }
 
-// read reads one flow.
+// read decodes one flow.
 func (r *flowReader) read(n *yaml.Node) flow.Flow {
 	d := r.d
 	clear(r.at)
@@ -135,13 +136,13 @@ func (r *flowReader) read(n *yaml.Node) flow.Flow {
 	return f
 }
 
-// labels reads the labels of the flow. It stops keeping them where they are too long.
+// labels decodes the labels of the flow. It stops at the limit, so that a huge mapping does not take memory.
 func (r *flowReader) labels(n *yaml.Node) {
 	d := r.d
 	total := 0
 	d.fields(n, ".labels", func(key, value *yaml.Node) {
 		if total += len(key.Value) + len(value.Value) + 2; total > mostLabelBytes {
-			return // whatever follows, the sum is the mistake
+			return // report only the sum, below
 		}
 		if r.f.Labels == nil {
 			r.f.Labels = make(map[string]string)
@@ -159,9 +160,9 @@ func (r *flowReader) labels(n *yaml.Node) {
 	}
 }
 
-// rules gives the errors of package flow their place in the file.
+// rules validates the flow, and reports each error of package flow at its place in the file.
 func (d *decoder) rules(n *yaml.Node, f flow.Flow, at map[string]*yaml.Node) {
-	f.Match = flow.Match{} // was checked where it was read
+	f.Match = flow.Match{} // already checked by match
 	err := f.Validate()
 	if err == nil {
 		return
@@ -178,7 +179,7 @@ func (d *decoder) rules(n *yaml.Node, f flow.Flow, at map[string]*yaml.Node) {
 			where = at[broken.Field[:i]]
 		}
 		if where.Kind != yaml.ScalarNode && strings.HasPrefix(broken.Field, "name") && where != n {
-			continue // what stands there was refused already
+			continue // text has already reported that the name is not a scalar
 		}
 		d.bad(where, fmt.Sprintf(".%s: %s", broken.Field, broken.Cause), broken.Fix)
 	}

@@ -150,7 +150,7 @@ func drawQueuePairs(t *rapid.T) (pairs []dataplane.QueuePair) {
 	return pairs
 }
 
-func TestRoundTrip(t *testing.T) { rapid.Check(t, checkRoundTrip) }
+func TestMarshaledConfigurationParsesToAnEqualOne(t *testing.T) { rapid.Check(t, checkRoundTrip) }
 
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkRoundTrip)) }
 

@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // Each file of testdata/bad is refused with the text that stands beside it.
-func TestMistakes(t *testing.T) {
+func TestEachMistakeHasItsGoldenText(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d files, %v", len(files), err)

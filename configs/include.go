@@ -17,7 +17,7 @@ import (
 
 const (
 	mostFragments = 1 << 16
-	mostBytes     = 256 << 20 // of a configuration file; of all included files together
+	mostBytes     = 256 << 20 // for the main file, and again for all included files together
 )
 
 var (
@@ -27,13 +27,13 @@ var (
 	errTooMuch   = fmt.Errorf("the included files have more than %d MiB", mostBytes>>20)
 )
 
-// fragment is an included file, or the main file, with its sections.
+// fragment is one file of a configuration, the main file or an included one, with the sections that every file may have.
 type fragment struct {
 	*decoder
 	interfaces, flows, pairs *yaml.Node
 }
 
-// include reads the files that the main file includes.
+// include reads the included files.
 type include struct {
 	main    string
 	open    *opener
@@ -43,12 +43,12 @@ type include struct {
 	files []*fragment
 	infos []os.FileInfo // of files
 	names []string      // of files
-	bytes int64         // of all
-	paths []string      // of the files and directories that were opened
+	bytes int64         // of all files
+	paths []string      // opened files and directories
 }
 
-// include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
-// whose *.yaml files are read in the order of their names.
+// include reads the files of the field "include": a path or a list of paths, relative to the directory of the main file.
+// Of a directory it reads the *.yaml files in the order of their names.
 func (d *decoder) include(n *yaml.Node) []*fragment {
 	in := &include{main: d.file, allowed: d.allowed}
 	defer func() { d.paths = in.paths }()
@@ -71,7 +71,7 @@ func (d *decoder) include(n *yaml.Node) []*fragment {
 	return in.files
 }
 
-// includePath reads one path. what is its place in the main file.
+// includePath reads one path. what names the field for messages.
 func (d *decoder) includePath(in *include, n *yaml.Node, what string) {
 	path, ok := d.scalar(n, what)
 	switch {
@@ -93,7 +93,7 @@ func (d *decoder) includePath(in *include, n *yaml.Node, what string) {
 	}
 }
 
-// includeFix returns the next step after an error of a path.
+// includeFix returns the next step for an error of include.path.
 func includeFix(err error) string {
 	switch {
 	case errors.Is(err, errUntrusted):
@@ -106,7 +106,7 @@ func includeFix(err error) string {
 	return ""
 }
 
-// path reads a file, or the files of a directory.
+// path reads a file, or all files of a directory.
 func (in *include) path(path string) error {
 	f, err := in.open.open(path)
 	if err != nil {
@@ -137,7 +137,7 @@ func (in *include) path(path string) error {
 	return nil
 }
 
-// inDirectory reads one file of a directory. A directory is not searched for directories.
+// inDirectory reads one file of a directory. It does not descend into subdirectories.
 func (in *include) inDirectory(path string) error {
 	f, err := in.open.open(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func (in *include) inDirectory(path string) error {
 	return in.file(path, f, info)
 }
 
-// file reads a file that is open. The kernel's identity of a file tells whether two paths lead to one.
+// file reads an open file. It reports a file included twice, even by different paths or links.
 func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
@@ -188,7 +188,7 @@ func (in *include) file(path string, f *os.File, info os.FileInfo) error {
 	return nil
 }
 
-// sections finds the sections of an included file.
+// sections finds the sections of an included file. Other fields are errors, because settings belong in the main file.
 func (f *fragment) sections(root *yaml.Node, main string) {
 	f.fields(root, "the included file", func(key, value *yaml.Node) {
 		section := map[string]**yaml.Node{
@@ -205,13 +205,13 @@ func (f *fragment) sections(root *yaml.Node, main string) {
 	})
 }
 
-// place is a place in one of the files of a configuration.
+// place is a line in one of the files.
 type place struct {
 	file string
 	line int
 }
 
-// from says where a place is, for a message about the file d.
+// from describes the place, for a message about the file of d.
 func (p place) from(d *decoder) string {
 	if p.file == d.file {
 		return fmt.Sprintf("on line %d", p.line)
@@ -219,8 +219,8 @@ func (p place) from(d *decoder) string {
 	return fmt.Sprintf("on line %d of %s", p.line, p.file)
 }
 
-// entries reads the sections of all files, the main file first. It reports whether the interfaces have no mistake, so
-// that a reference to one can be checked.
+// entries decodes the sections of all files, beginning with the main file. sure says that the interfaces have no mistake.
+// Only then can references to them be checked.
 func entries(files []*fragment, cfg *dataplane.Config) (sure bool) {
 	before := mistakes(files)
 	firstInterface := make(map[string]place)
@@ -249,7 +249,7 @@ func entries(files []*fragment, cfg *dataplane.Config) (sure bool) {
 	return sure
 }
 
-// mistakes returns the number of mistakes in the files.
+// mistakes returns the number of mistakes in all files.
 func mistakes(files []*fragment) (n int) {
 	for _, f := range files {
 		n += f.count

@@ -38,7 +38,7 @@ func write(t *testing.T, files map[string]string) string {
 }
 
 // Fragments add flows, queue pairs and interfaces, in the order of their names.
-func TestInclude(t *testing.T) {
+func TestIncludedFilesAddFlowsInTheOrderOfTheirNames(t *testing.T) {
 	dir := write(t, map[string]string{
 		"main.yaml":         "include: [conf.d, more/one.yml]\ninterfaces: [eth0]\nflows: [{name: first, match: any}]\n",
 		"conf.d/20.yaml":    "flows: [{name: c, match: any}]\n",
@@ -66,7 +66,7 @@ func TestInclude(t *testing.T) {
 }
 
 // A mistake names the fragment, its line and its column, and a flow that is defined in two of them names both.
-func TestIncludeMistakes(t *testing.T) {
+func TestMistakeInAnIncludedFileNamesItsFileAndLine(t *testing.T) {
 	dir := write(t, map[string]string{
 		"main.yaml":     "include: conf.d\ninterfaces: [eth0]\nflows:\n  - {name: web, match: tcp dport 80}\n  - {name: pin, match: tcp, interface: eth3}\n",
 		"conf.d/a.yaml": "poll: {period: 1s}\nflows:\n  - {name: web, match: udp}\n  - {name: dns, match: udp dport 53}\ninterfaces: [eth0, eth1]\n",
@@ -87,7 +87,7 @@ func TestIncludeMistakes(t *testing.T) {
 }
 
 // Files that are no fragments end in an error at the place of the include, and nothing is waited for.
-func TestIncludeRefuses(t *testing.T) {
+func TestIncludeFailsAtItsPlaceOnWhatIsNoConfiguration(t *testing.T) {
 	for _, c := range []struct{ include, says string }{
 		{"absent.yaml", "no such file"}, {"''", "the path is empty"}, {"{a: b}", "is a list"},
 		{"fifo", "neither a regular file nor a directory"}, {"fifos", "p.yaml: it is neither"}, {"/dev/zero", "neither a regular file"},
@@ -115,7 +115,7 @@ func TestIncludeRefuses(t *testing.T) {
 }
 
 // Root includes no file that another user could have written, and a file of the user who owns the main file.
-func TestIncludeTrusts(t *testing.T) {
+func TestRootIncludesNoFileThatAThirdUserCouldWrite(t *testing.T) {
 	need.Root(t)
 	for _, c := range []struct {
 		name              string
@@ -197,7 +197,7 @@ func TestIncludeShowsNothingThatItsAuthorCannotRead(t *testing.T) {
 }
 
 // A list decides beside the mode who reads a file: user 1234 is kept out of one that everybody else reads.
-func TestIncludeRefusesAccessControlLists(t *testing.T) {
+func TestIncludeFailsOnAccessControlLists(t *testing.T) {
 	need.Root(t)
 	dir := write(t, map[string]string{"main.yaml": "backend: sim\ninclude: a.yaml\n", "a.yaml": "flows: []\n"})
 	list := []byte{2, 0, 0, 0}
@@ -266,7 +266,7 @@ func TestIncludeSharesTheBoundOfValues(t *testing.T) {
 }
 
 // A large set over many fragments is read whole.
-func TestIncludeMany(t *testing.T) {
+func TestManyIncludedFilesAreReadWhole(t *testing.T) {
 	const files, each = 65, 1000
 	all := map[string]string{"main.yaml": "backend: sim\ninclude: conf.d\n"}
 	for i := range files {

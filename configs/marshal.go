@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Marshal writes a configuration in the form that Parse reads back as the same one. Matches are
-// written as text; zero values are left out. A configuration that does not validate is refused.
+// Marshal encodes a configuration as YAML. [Parse] returns an equal one. Matches become text, and zero values are left out.
+// Marshal fails if the configuration is invalid.
 func Marshal(cfg dataplane.Config) ([]byte, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
@@ -65,7 +65,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	return data, nil
 }
 
-// interfaceToYAML returns the name where there is nothing else, or a mapping.
+// interfaceToYAML returns a mapping, or only the name if no other field is set.
 func interfaceToYAML(in dataplane.Interface) any {
 	if in == (dataplane.Interface{Name: in.Name}) {
 		return in.Name
@@ -135,7 +135,7 @@ func queuePairToYAML(q dataplane.QueuePair) queuePairYAML {
 	return y
 }
 
-// modeText writes permissions in octal, and the default as nothing.
+// modeText formats permissions in octal. The default, 0, becomes "".
 func modeText(m fs.FileMode) string {
 	if m == 0 {
 		return ""
@@ -143,7 +143,7 @@ func modeText(m fs.FileMode) string {
 	return fmt.Sprintf("%#04o", uint32(m))
 }
 
-// durationText writes the default as nothing.
+// durationText formats a duration. The default, 0, becomes "".
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -151,7 +151,7 @@ func durationText(d time.Duration) string {
 	return d.String()
 }
 
-// The types of the file, in the order in which it is written. A zero field is left out.
+// The YAML types, with their fields in the order of the file.
 
 type configYAML struct {
 	Instance   string     `yaml:"instance,omitempty"`

@@ -10,9 +10,10 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// match reads a match in either form.
+// match decodes a match, either text or a mapping.
 func (d *decoder) match(n *yaml.Node, what string) flow.Match {
 	if n.Kind == yaml.MappingNode {
 		return d.matchMapping(n, what)
@@ -36,14 +37,14 @@ func (d *decoder) match(n *yaml.Node, what string) flow.Match {
 	return m
 }
 
-// spot is a word of a scalar; all of the scalar when words is nil.
+// spot is the place of a word of a match: the word words[index] of the scalar n, or all of n if words is nil.
 type spot struct {
 	n     *yaml.Node
 	words []string
 	index int
 }
 
-// badWord reports a mistake in a match at its word.
+// badWord reports a mistake at the place of its word.
 func (d *decoder) badWord(at spot, what string, e *flow.ParseError) {
 	if d.count >= mostProblems {
 		d.count++
@@ -59,7 +60,7 @@ func (d *decoder) badWord(at spot, what string, e *flow.ParseError) {
 	}
 }
 
-// split cuts a text into words as flow.ParseMatch does.
+// split splits a text into words in the same way as flow.ParseMatch.
 func split(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' })
 }
@@ -71,8 +72,8 @@ func message(e *flow.ParseError) string {
 	return fmt.Sprintf("%q: %s", clip(e.Word), e.Message)
 }
 
-// matchMapping turns a mapping into words, each with its node, and parses those: one parser defines
-// the syntax of a match.
+// matchMapping decodes a mapping. It turns the mapping into words for the parser of package flow, so that both forms of a
+// match obey the same rules, and notes the node of each word for error messages.
 func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	w := &wording{d: d}
 	before := d.count
@@ -85,14 +86,14 @@ func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	for _, e := range mistakes {
 		if e.Index < len(w.spots) {
 			d.badWord(w.spots[e.Index], what, e)
-		} else if d.count == before { // else the word that is missing was refused above
+		} else if d.count == before { // otherwise w.match has reported why a word is missing
 			d.bad(n, what+": "+message(e), e.Suggestion)
 		}
 	}
 	return m
 }
 
-// wording is a match as words, with the place of each.
+// wording collects the words of a match and their places.
 type wording struct {
 	d     *decoder
 	words []flow.Word
@@ -121,7 +122,7 @@ func (w *wording) match(n *yaml.Node, what string, inside bool) {
 				w.clause(name, key, tag, fmt.Sprintf("%s.vlan[%d]", what, i), inside)
 			}
 		case slices.Contains(flow.Fields(name), "inner"):
-			// Its inner match ends the text form, so it comes last.
+			// In the text form an inner match extends to the end, so tunnels must come last.
 			tunnels = append(tunnels, func() { w.clause(name, key, value, what+"."+name, inside) })
 		default:
 			w.clause(name, key, value, what+"."+name, inside)
@@ -137,7 +138,7 @@ func (w *wording) match(n *yaml.Node, what string, inside bool) {
 
 func (w *wording) unknown(key *yaml.Node, what string, known []string) {
 	for _, clause := range flow.Clauses() {
-		if slices.Contains(flow.Fields(clause), key.Value) && flow.Nearest(key.Value, known) == "" {
+		if slices.Contains(flow.Fields(clause), key.Value) && spelling.Nearest(key.Value, known) == "" {
 			w.d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(key.Value)), fmt.Sprintf("it is a field of %s", clause))
 			return
 		}
@@ -176,7 +177,7 @@ func (w *wording) clause(name string, key, n *yaml.Node, what string, inside boo
 	}
 }
 
-// inner reads the match inside a tunnel: a mapping or text.
+// inner adds the match inside a tunnel, either text or a mapping.
 func (w *wording) inner(key, n *yaml.Node, what string) {
 	w.add("inner", key, false)
 	switch {

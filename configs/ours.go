@@ -6,10 +6,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// The fields by which a file is known as one of ours.
+// A file with one of these fields is a configuration.
 var (
 	mainFields = []string{
 		"instance", "backend", "start", "include", "interfaces", "mirror", "poll", "xdp", "rdma", "flows", "queue_pairs", "words",
@@ -18,11 +18,14 @@ var (
 	flowFields     = []string{"name", "match", "priority", "direction", "action", "interface", "backend", "latency", "labels"}
 )
 
-// linesGuessed is on how many lines a misspelt field is looked for.
+// linesGuessed limits the search for misspelled fields, which is slow.
 const linesGuessed = 1000
 
-// ours reports whether a text, which may be no YAML, has a line that begins with one of our fields. An error shows no
-// line of another text: a path may name a file of secrets, and its author need not be the one who reads it.
+// ours reports whether a line of the text begins with one of the fields, even a misspelled one. The text need not be valid
+// YAML.
+//
+// This protects secrets. An include path may lead to any file of the host, such as a private key, and the error would show
+// its lines to whoever reads the log.
 func ours(text string, fields []string) bool {
 	n := 0
 	for line := range strings.Lines(text) {
@@ -34,19 +37,19 @@ func ours(text string, fields []string) bool {
 		if slices.Contains(fields, name) {
 			return true
 		}
-		if n++; n <= linesGuessed && flow.Nearest(name, fields) != "" {
+		if n++; n <= linesGuessed && spelling.Nearest(name, fields) != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// oursIn reports whether a tree has one of the fields: a mapping has it itself, a list in one of its elements.
+// oursIn is like ours for valid YAML: it looks for the fields in a mapping, or in the mappings of a list.
 func oursIn(n *yaml.Node, fields []string) bool {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i < len(n.Content); i += 2 {
-			if key := n.Content[i].Value; slices.Contains(fields, key) || i < linesGuessed && flow.Nearest(key, fields) != "" {
+			if key := n.Content[i].Value; slices.Contains(fields, key) || i < linesGuessed && spelling.Nearest(key, fields) != "" {
 				return true
 			}
 		}
@@ -56,7 +59,7 @@ func oursIn(n *yaml.Node, fields []string) bool {
 	return n.Kind != yaml.ScalarNode && len(n.Content) == 0 || isNull(n)
 }
 
-// foreign reports a file that has none of our fields, in place of every other mistake in it.
+// foreign reports that the file is no configuration, instead of its other mistakes.
 func (d *decoder) foreign(line, col int) {
 	d.hidden = true
 	d.badAt(line, col, 1, "this is none of our files, so no line of it is shown: it has no field of ours", "its fields are "+strings.Join(d.own, ", "))

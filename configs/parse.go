@@ -16,16 +16,17 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Load reads a configuration file, and the files that it includes. See Parse.
+// Load reads a configuration file and the files it includes. A mistake in them is an *[Error]. The returned configuration
+// is valid.
 func Load(path string) (dataplane.Config, error) {
 	cfg, _, err := LoadFiles(path)
 	return cfg, err
 }
 
-// LoadFiles is Load, and returns the paths of the files and directories that it has read, with an error too: its caller
-// can see whether they have changed meanwhile.
+// LoadFiles is like [Load], and also returns the paths of all files and directories it has read, even on error, so that
+// the caller can watch them for changes.
 func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
-	// Read the text and check the owner through one descriptor: the owner decides what may be included.
+	// Keep the descriptor open for include, which must check the owner of the same file that was read.
 	f, err := os.Open(path)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
@@ -41,7 +42,7 @@ func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
 	return cfg, append([]string{path}, d.paths...), err
 }
 
-// readAll reads a file of at most that many bytes.
+// readAll reads a file, and fails if it is longer than most bytes.
 func readAll(f *os.File, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
@@ -50,8 +51,8 @@ func readAll(f *os.File, most int64) ([]byte, error) {
 	return data, err
 }
 
-// Parse reads a configuration that includes no other file; name stands for the file in messages. Every mistake is
-// reported at once: the error is an *Error. An accepted configuration validates.
+// Parse decodes a configuration without includes. name is the name of the file for messages. A mistake is an *[Error]. The
+// returned configuration is valid.
 func Parse(name string, data []byte) (dataplane.Config, error) {
 	return newDecoder(name, data, mainFields).parse()
 }
@@ -62,7 +63,8 @@ func (d *decoder) parse() (dataplane.Config, error) {
 		d.config(root, &cfg)
 	}
 	if d.err() == nil {
-		// A rule that has no place above. Each flow was validated where it was read, against the interfaces too.
+		// Report what the decoder has missed, without a line. Flows were already validated one by one, and there may be
+		// 100,000 of them.
 		settings := cfg
 		settings.Flows = nil
 		if err := settings.Validate(); err != nil {
@@ -76,8 +78,7 @@ func (d *decoder) parse() (dataplane.Config, error) {
 	return cfg, nil
 }
 
-// ParseFlows reads a list of flows, as it stands below "flows:" of a configuration, with that key or without. Every
-// mistake is reported at once: the error is an *Error.
+// ParseFlows decodes a list of flows, with or without the key "flows:" of a configuration. A mistake is an *[Error].
 func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
 	d := newDecoder(name, data, append([]string{"flows"}, flowFields...))
 	var cfg dataplane.Config
@@ -100,7 +101,7 @@ func newDecoder(name string, data []byte, own []string) *decoder {
 	return &decoder{file: name, own: own, allowed: newAllowance(), src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
 }
 
-// err returns the mistakes of the file and of those that it includes, in the order of their places, or nil.
+// err returns the mistakes of all files as an *Error, or nil if there are none.
 func (d *decoder) err() error {
 	count := d.count
 	problems := d.sorted()
@@ -115,7 +116,7 @@ func (d *decoder) err() error {
 	return &Error{File: d.file, Problems: problems, More: count - len(problems)}
 }
 
-// sorted returns the mistakes of a file in the order of its lines.
+// sorted returns the mistakes of one file in the order of its lines.
 func (d *decoder) sorted() []Problem {
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
 		return cmp.Or(a.Line-b.Line, a.Col-b.Col)
@@ -123,7 +124,7 @@ func (d *decoder) sorted() []Problem {
 	return d.problems
 }
 
-// tree reads the YAML itself; nil after a mistake in it.
+// tree parses the YAML. After a mistake it returns nil.
 func (d *decoder) tree() *yaml.Node {
 	if at := firstUnreadable(d.src.text); at >= 0 {
 		line, col := d.src.place(at)
@@ -160,7 +161,7 @@ func (d *decoder) tree() *yaml.Node {
 	return nil
 }
 
-// badYAML reports a mistake in the YAML itself.
+// badYAML reports an error of the YAML parser.
 func (d *decoder) badYAML(err error) {
 	var bad *yaml.LoadError
 	if !errors.As(err, &bad) {
@@ -185,12 +186,12 @@ func (d *decoder) badYAML(err error) {
 			line++
 		}
 	case strings.Contains(msg, "mapping values are not allowed"):
-		suggestion = `indent the line as its neighbours are, and quote a value that holds ": "`
+		suggestion = `indent the line as its neighbors are, and quote a value that holds ": "`
 	}
 	d.badAt(max(1, line), max(1, bad.Mark.Column), 1, "reading YAML: "+msg, suggestion)
 }
 
-// plain refuses YAML nodes other than mappings, lists and values.
+// plain reports YAML features other than mappings, lists and scalars.
 func (d *decoder) plain(n *yaml.Node) bool {
 	before := d.count
 	var walk func(n *yaml.Node)
@@ -198,7 +199,7 @@ func (d *decoder) plain(n *yaml.Node) bool {
 		switch {
 		case n.Kind == yaml.AliasNode:
 			d.bad(n, "aliases are not read here", "write the value out")
-			return // the node that it points at may contain it
+			return // do not follow it: the anchored node may contain this alias
 		case n.Anchor != "":
 			d.bad(n, "anchors are not read here", "leave it out, and write the value out where it is used")
 		case n.Style&yaml.TaggedStyle != 0:
@@ -214,7 +215,7 @@ func (d *decoder) plain(n *yaml.Node) bool {
 	return d.count == before
 }
 
-// firstUnreadable finds a byte that is not UTF-8, or a control character.
+// firstUnreadable returns the offset of the first invalid UTF-8 or control character, or -1.
 func firstUnreadable(s string) int {
 	for i, r := range s {
 		if r == utf8.RuneError {
@@ -229,7 +230,7 @@ func firstUnreadable(s string) int {
 	return -1
 }
 
-// blank says that a file holds nothing but comments.
+// blank reports whether a text has only comments and white space.
 func blank(s string) bool {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {

@@ -13,9 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queuePairs reads the queue pairs of all files into cfg, which holds the flows already: counters have one name
-// space with them. The rules are the rules of package dataplane; each broken one gets its place in
-// the file.
+// queuePairs decodes the queue pairs of all files into cfg, and reports the errors of package dataplane at their places. cfg
+// must already have the flows, because counters and flows share their names.
 func queuePairs(files []*fragment, cfg *dataplane.Config) {
 	var places []queuePairPlace
 	for _, f := range files {
@@ -28,8 +27,8 @@ func queuePairs(files []*fragment, cfg *dataplane.Config) {
 			places = append(places, queuePairPlace{d: f.decoder, index: i, n: n, at: at})
 		})
 	}
-	// A field that could not be read is reported already, and is left out: its other errors are
-	// guesswork. Only mistakes of reading decide that, so they all come first.
+	// Skip errors caused by a field that could not be decoded, which is already reported. All queue pairs are decoded
+	// before, because one can depend on another.
 	broken := slices.DeleteFunc(cfg.QueuePairErrors(), func(e *dataplane.QueuePairError) bool {
 		return !sureOf(cfg.QueuePairs, places, e)
 	})
@@ -39,19 +38,19 @@ func queuePairs(files []*fragment, cfg *dataplane.Config) {
 	}
 }
 
-// sureOf reports whether a readable field broke a rule. Left out, most fields allow more than they
-// forbid, so that few rules ask for others than their own.
+// sureOf reports whether an error is certain, and not the consequence of a field that could not be decoded. Most rules
+// depend only on the field they are about.
 func sureOf(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.QueuePairError) bool {
 	p := places[e.Index]
 	switch e.Field {
-	case "peer.gid": // there may be a LID instead
+	case "peer.gid": // a LID would do instead
 		return p.d.isRead(p, "peer.gid") && p.d.isRead(p, "peer.lid")
 	case "connect":
 		other := slices.IndexFunc(pairs, func(q dataplane.QueuePair) bool { return q.Name == pairs[e.Index].Connect })
-		if other < 0 { // it may be one whose name could not be read
+		if other < 0 { // it may be the one whose name could not be decoded
 			return !slices.ContainsFunc(places, func(p queuePairPlace) bool { return p.n.Kind == yaml.MappingNode && !p.d.isRead(p, "name") })
 		}
-		for _, p := range []queuePairPlace{p, places[other]} { // both are to be alike
+		for _, p := range []queuePairPlace{p, places[other]} { // both ends must agree on these
 			if !p.d.isRead(p, "type") || !p.d.isRead(p, "message_size") {
 				return false
 			}
@@ -60,8 +59,8 @@ func sureOf(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.Q
 	return p.d.isRead(p, e.Field)
 }
 
-// isRead reports whether a field was read as written, or was certainly left out: not misspelled,
-// and not part of an unreadable value.
+// isRead reports whether a field was decoded without a mistake, or is certainly missing. A missing field may be a
+// misspelled one, or part of a value that could not be decoded.
 func (d *decoder) isRead(p queuePairPlace, field string) bool {
 	n := p.of(field)
 	if n.Kind == yaml.MappingNode && n != p.at[field] {
@@ -74,7 +73,7 @@ func (d *decoder) isRead(p queuePairPlace, field string) bool {
 	return !d.wrong[n]
 }
 
-// queuePairPlace has the nodes of a queue pair and of its fields.
+// queuePairPlace is the place of a queue pair and of its fields.
 type queuePairPlace struct {
 	d     *decoder // of its file
 	index int      // in its file
@@ -82,7 +81,7 @@ type queuePairPlace struct {
 	at    map[string]*yaml.Node // by the field of a dataplane.QueuePairError
 }
 
-// of returns the place of a field, or of the mapping that lacks it.
+// of returns the node of a field. If the field is missing, it returns the mapping that lacks it.
 func (p queuePairPlace) of(field string) *yaml.Node {
 	for {
 		if n := p.at[field]; n != nil {
@@ -148,8 +147,7 @@ func (d *decoder) completionCounters(n *yaml.Node, what string, at map[string]*y
 	return counters
 }
 
-// address reads the other end's address: the text that `flowtally queue-pairs list` shows,
-// or a mapping of its fields.
+// address decodes the address of a peer: either the text of `flowtally queue-pairs list`, or a mapping.
 func (d *decoder) address(n *yaml.Node, what string, at map[string]*yaml.Node) *dataplane.QueuePairAddress {
 	if n.Kind == yaml.ScalarNode {
 		a, err := dataplane.ParseQueuePairAddress(n.Value)
@@ -193,7 +191,7 @@ func (d *decoder) address(n *yaml.Node, what string, at map[string]*yaml.Node) *
 	return &a
 }
 
-// gid reads a GID in the form of an IPv6 address.
+// gid decodes a GID, written as an IPv6 address.
 func (d *decoder) gid(n *yaml.Node, what string, to *netip.Addr) {
 	s, ok := d.scalar(n, what)
 	if !ok {
@@ -207,8 +205,8 @@ func (d *decoder) gid(n *yaml.Node, what string, to *netip.Addr) {
 	*to = gid
 }
 
-// whole reads a number whose bounds are a rule of package dataplane. One that no int holds is
-// the nearest that it does hold, which is beyond every bound.
+// whole decodes a number without a range check, which package dataplane makes. A number too large for an int becomes the
+// largest int, which is out of every range.
 func (d *decoder) whole(to *int, what string) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
@@ -224,7 +222,7 @@ func (d *decoder) whole(to *int, what string) func(key, value *yaml.Node) {
 	}
 }
 
-// unsigned reads a number as libibverbs' tools print it: decimal, or hexadecimal with 0x.
+// unsigned decodes a number as printed by the tools of libibverbs: decimal, or hexadecimal with 0x.
 func (d *decoder) unsigned(to *uint64, what string, bits int) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
@@ -247,5 +245,5 @@ func (d *decoder) unsigned(to *uint64, what string, bits int) func(key, value *y
 	}
 }
 
-// flat is an error's text on one line.
+// flat returns the text of an error on one line.
 func flat(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -15,18 +15,18 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// opener opens files that a configuration includes.
+// opener opens included files safely.
 //
-// The author of the main file chooses the paths, and whoever reads it, mostly root, opens them. So an included file must be
-// one that the author can read, or an error could show it to him. For root, it must also be one that no third user
-// could have written.
+// The author of the main file chooses the paths, but this process, often root, opens them. Two rules follow. The author
+// must be able to read an included file; otherwise an error message could disclose its contents. And if this process is
+// root, no third user may be able to write the file.
 type opener struct {
-	owner  func(uid uint32) bool // whose files are trusted; nil: everybody's
-	author *trust.Reader         // nil: reads with no more rights than the author has
+	owner  func(uid uint32) bool // users whose files are trusted; nil means all
+	author *trust.Reader         // must be able to read each file; nil if the author can read all that this process can
 }
 
-// newOpener returns the opener for a main file that is open. Its owner is its author, as long as no other user can write
-// the file or put another one in its place.
+// newOpener returns the opener for an open main file. The owner of the file is its author, unless others could have written
+// or replaced it. Then the author is unknown, and can read only what everybody can.
 func newOpener(main *os.File) (*opener, error) {
 	info, err := main.Stat()
 	if err != nil {
@@ -52,8 +52,8 @@ func newOpener(main *os.File) (*opener, error) {
 	}, nil
 }
 
-// ownsPath reports whether only root and that user could have chosen the file behind the path of main. A user's own
-// filesystem may say that a file is root's.
+// ownsPath reports whether only root and the user can decide which file the path of main leads to. It returns false for file
+// systems that a user provides, such as FUSE, because they can lie about owners.
 func ownsPath(main *os.File, info os.FileInfo, uid uint32) bool {
 	f, why, err := trust.Open(main.Name(), func(u uint32) bool { return u == 0 || u == uid })
 	if err != nil || why != "" {
@@ -64,7 +64,7 @@ func ownsPath(main *os.File, info os.FileInfo, uid uint32) bool {
 	return err == nil && os.SameFile(found, info) && !trust.OfUser(main)
 }
 
-// reader returns a user and the user's groups; nil for root, who reads everything.
+// reader returns a user with all groups, or nil for root, who can read everything.
 func reader(uid uint32) *trust.Reader {
 	if uid == 0 {
 		return nil
@@ -86,9 +86,9 @@ func reader(uid uint32) *trust.Reader {
 	return r
 }
 
-// open opens a regular file or a directory. It opens no FIFO and no device, which may wait or act.
+// open opens a regular file or a directory. It never opens a FIFO or a device, where even opening can block or have effects.
 func (o *opener) open(path string) (*os.File, error) {
-	if runtime.GOOS != "linux" { // where the walk itself opens what it finds
+	if runtime.GOOS != "linux" { // elsewhere trust.OpenReadable has no O_PATH, and opens whatever it finds
 		if info, err := os.Stat(path); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			return nil, cmp.Or(err, errIrregular)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Bounds as dataplane.Config.Validate has them: TestBounds and FuzzParse hold the two together.
+// The limits of dataplane.Config.Validate, to report a line with an error. TestBoundsAreThoseOfPackageDataplane and FuzzParse
+// keep the two equal.
 const (
 	mostCounters = 1 << 24
 	mostLatency  = 1 << 20
@@ -29,12 +30,12 @@ const (
 	mostLabelBytes = 255 // of a flow, as flow.Flow.Validate counts them
 )
 
-// config reads the main file, and the files that it includes.
+// config decodes the main file and the files it includes.
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	main := &fragment{decoder: d}
 	files := []*fragment{main}
 	var words *yaml.Node
-	simulated := false // or meant to be something that could not be read
+	simulated := false // backend sim, or a backend that could not be decoded and might be sim
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) { d.instance(v, &cfg.Instance) }},
 		entry{"backend", func(key, v *yaml.Node) {
@@ -56,8 +57,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		}},
 	)
 
-	// Flows refer to interfaces, and queue pairs and words share the names of the flows, in whatever order the files have
-	// them.
+	// The order matters. Flows refer to interfaces, and queue pairs and words share their names with flows.
 	sure := entries(files, cfg)
 	for _, err := range cfg.WordsErrors() {
 		d.bad(words, err.Error(), "see docs/embedding.md")
@@ -74,7 +74,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	d.noInterface(where, cfg, simulated)
 }
 
-// noInterface reports flows that need an interface in a configuration without one.
+// noInterface reports flows that need an interface if the configuration has none.
 func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated bool) {
 	if !simulated && len(cfg.QueuePairs)+len(cfg.Words) == 0 {
 		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
@@ -93,7 +93,7 @@ func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated
 	}
 }
 
-// instance reads the name of the instance.
+// instance decodes the name of the instance.
 func (d *decoder) instance(n *yaml.Node, to *string) {
 	s, ok := d.scalar(n, "instance")
 	if ok && dataplane.ValidateInstance(s) != nil {
@@ -131,7 +131,7 @@ func (d *decoder) xdp(n *yaml.Node, x *dataplane.XDPConfig) {
 	)
 }
 
-// beside reads the ways to count beside another XDP program. Each may be named once.
+// beside decodes the list for dataplane.XDPConfig.Beside.
 func (d *decoder) beside(n *yaml.Node, to *[]dataplane.Beside) {
 	d.sequence(n, "xdp.beside", func(i int, n *yaml.Node) {
 		var b dataplane.Beside
@@ -157,8 +157,7 @@ func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
 	)
 }
 
-// library reads the path of a shared library. The loader would search for a relative path, so only
-// absolute paths are accepted.
+// library decodes the absolute path of a shared library. For a relative path the loader would search other directories.
 func (d *decoder) library(to *string, what, soname string) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
@@ -170,7 +169,7 @@ func (d *decoder) library(to *string, what, soname string) func(key, value *yaml
 	}
 }
 
-// interfaces reads the interfaces of one file into cfg. first has the places of the names in all files.
+// interfaces decodes the interfaces of one file into cfg. first has the place of each name in all files.
 func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config, first map[string]place) {
 	d.sequence(n, "interfaces", func(i int, n *yaml.Node) {
 		what := fmt.Sprintf("interfaces[%d]", i)
@@ -227,7 +226,7 @@ func (d *decoder) mirror(n *yaml.Node, m *dataplane.MirrorConfig) {
 	)
 }
 
-// words reads the names of reserved words.
+// words decodes the names of reserved words.
 func (d *decoder) words(n *yaml.Node, to *[]string) {
 	d.sequence(n, "words", func(i int, n *yaml.Node) {
 		if s, ok := d.scalar(n, fmt.Sprintf("words[%d]", i)); ok {
@@ -236,7 +235,7 @@ func (d *decoder) words(n *yaml.Node, to *[]string) {
 	})
 }
 
-// group reads the name or the number of a group.
+// group decodes the name or the number of a group.
 func (d *decoder) group(n *yaml.Node, what string, to *string) {
 	s, ok := d.scalar(n, what)
 	if ok && strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
@@ -246,7 +245,7 @@ func (d *decoder) group(n *yaml.Node, what string, to *string) {
 	*to = s
 }
 
-// mode reads permissions in octal, as chmod has them. They are of most.
+// mode decodes permissions in octal, as for chmod. most has the bits that are allowed.
 func (d *decoder) mode(n *yaml.Node, what string, most fs.FileMode, to *fs.FileMode) {
 	s, ok := d.scalar(n, what)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// source is the text of a file and where its lines start.
+// source is the text of a file, with the offsets of its lines.
 type source struct {
 	text  string
 	start []int // of each line, in bytes
@@ -31,7 +31,7 @@ func newSource(text string) *source {
 	return s
 }
 
-// line returns a line without its end; empty for a number outside the file.
+// line returns a line without its end, or "" if there is no such line.
 func (s *source) line(n int) string {
 	if n < 1 || n > len(s.start) {
 		return ""
@@ -43,7 +43,7 @@ func (s *source) line(n int) string {
 	return strings.TrimRight(s.text[s.start[n-1]:end], "\r\n")
 }
 
-// runes returns the number of characters of a line. A file may have all its mistakes on one long line.
+// runes returns the number of characters of a line. It remembers the last line, because all mistakes may be on one long line.
 func (s *source) runes(n int) int {
 	if s.counted != n {
 		s.counted, s.length = n, utf8.RuneCountInString(s.line(n))
@@ -51,7 +51,7 @@ func (s *source) runes(n int) int {
 	return s.length
 }
 
-// offset is the byte at a line and column.
+// offset returns the offset in bytes of a line and column.
 func (s *source) offset(line, col int) int {
 	if line < 1 || line > len(s.start) {
 		return len(s.text)
@@ -66,11 +66,11 @@ func (s *source) offset(line, col int) int {
 	return at + len(s.line(line))
 }
 
-// place returns the line and the column of an offset.
+// place returns the line and column of an offset in bytes.
 func (s *source) place(offset int) (line, col int) {
 	offset = min(max(offset, 0), len(s.text))
 	lo, hi := 0, len(s.start)-1
-	for lo < hi { // the last line that starts at or before offset
+	for lo < hi { // find the last line that starts at or before offset
 		mid := (lo + hi + 1) / 2
 		if s.start[mid] <= offset {
 			lo = mid
@@ -81,9 +81,8 @@ func (s *source) place(offset int) (line, col int) {
 	return lo + 1, utf8.RuneCountInString(s.text[s.start[lo]:offset]) + 1
 }
 
-// find looks for the index-th word of a scalar in the file: YAML may fold and quote the words, but
-// keeps their order. Past the last word it returns the place behind it. ok is false when quoting
-// hides a word.
+// find returns the place in the file of words[index] of a scalar. If index is len(words), it returns the place after the last
+// word. YAML can fold and quote a scalar, so the offset in the value does not tell. ok is false if escapes hide a word.
 func (s *source) find(n *yaml.Node, words []string, index int) (line, col int, ok bool) {
 	at := s.offset(n.Line, n.Column)
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -94,7 +93,7 @@ func (s *source) find(n *yaml.Node, words []string, index int) (line, col int, o
 		if found < 0 {
 			return 0, 0, false
 		}
-		// Only white space, or a quote before the first word, stands between two words.
+		// Between words there can only be white space, and before the first a quote.
 		if strings.Trim(s.text[at:at+found], " \t\r\n'\"") != "" {
 			return 0, 0, false
 		}

@@ -15,7 +15,7 @@ import (
 
 // The unit runs the command that exists, keeps the capabilities that the
 // programs need, and holds no setting that systemd does not know.
-func TestSystemdUnit(t *testing.T) {
+func TestSystemdUnitRunsFlowtallyWithTheCapabilitiesItNeeds(t *testing.T) {
 	data, err := os.ReadFile("systemd/flowtally.service")
 	if err != nil {
 		t.Fatal(err)
@@ -92,9 +92,9 @@ func TestUnitWritesToADirectoryThatBootMakes(t *testing.T) {
 	}
 }
 
-// TestExporterUnit: the unit of the exporter has no capability and a user of its own, and no setting that systemd does
+// TestExporterUnitHasNoCapabilityAndItsOwnUser: the unit of the exporter has no capability and a user of its own, and no setting that systemd does
 // not know.
-func TestExporterUnit(t *testing.T) {
+func TestExporterUnitHasNoCapabilityAndItsOwnUser(t *testing.T) {
 	data, err := os.ReadFile("systemd/flowtally-export.service")
 	if err != nil {
 		t.Fatal(err)
@@ -114,9 +114,9 @@ func TestExporterUnit(t *testing.T) {
 	}
 }
 
-// TestSystemdExposure: systemd-analyze finds an exposure of at most 2.0 in the unit, with and without the drop-in for
+// TestSystemdExposureIsAtMostTwo: systemd-analyze finds an exposure of at most 2.0 in the unit, with and without the drop-in for
 // RDMA.
-func TestSystemdExposure(t *testing.T) {
+func TestSystemdExposureIsAtMostTwo(t *testing.T) {
 	need.Tool(t, "systemd-analyze")
 	unit, err := os.ReadFile("systemd/flowtally.service")
 	if err != nil {

@@ -7,31 +7,29 @@ import (
 	"strings"
 )
 
-// Bounds of an address, as InfiniBand has them.
+// The largest numbers in an InfiniBand address.
 const (
-	mostQPN = 1<<24 - 2 // the last is the multicast QP number
+	mostQPN = 1<<24 - 2 // 1<<24 - 1 is the multicast QP number
 	mostPSN = 1<<24 - 1
 	mostLID = 0xbfff // above are multicast LIDs
 )
 
-// QueuePairAddress is the address of one end of a connection, which the other end must know.
+// QueuePairAddress is everything a queue pair must know of its peer.
 type QueuePairAddress struct {
-	// GID of the port, in the form of an IPv6 address. On RoCE it is the interface's address, an IPv4 one as
-	// ::ffff:192.0.2.1. The zero Addr stands for a port without a GID. A multicast GID is refused: a queue pair talks
-	// to one other.
+	// GID of the port, as an IPv6 address. On RoCE it is the IP address of the interface; IPv4 is written as
+	// ::ffff:192.0.2.1. The zero Addr means a port without a GID. Multicast GIDs are invalid.
 	GID netip.Addr
 
 	// LID of the port; 0 on Ethernet.
 	LID uint16
 
-	// QPN is the queue pair's number, PSN the packet sequence number that it sends first.
+	// QPN is the number of the queue pair, and PSN the sequence number of its first packet.
 	QPN, PSN uint32
 
-	// QKey that a datagram must carry to be let in; [UD] and [SRD] only.
+	// QKey must be in every datagram sent to the queue pair; [UD] and [SRD] only.
 	QKey uint32
 
-	// Addr and RKey are of the buffer that the peer's rdma_write and rdma_read use;
-	// [RC] and [SRD] only.
+	// Addr and RKey give access to the buffer for rdma_write and rdma_read; [RC] and [SRD] only.
 	Addr uint64
 	RKey uint32
 }
@@ -60,15 +58,15 @@ func (a QueuePairAddress) check(bad func(field, cause, fix string)) {
 		bad("gid", "there is neither a GID nor a LID to reach it by", fix)
 	case a.GID.IsValid() && !isGID(a.GID):
 		bad("gid", fmt.Sprintf("%s is no GID", a.GID), "write it as an IPv6 address without a zone, an IPv4 one as ::ffff:192.0.2.1")
-	case a.GID.IsMulticast(): // of IPv4, too, as rdma_is_multicast_addr of the kernel has it
+	case a.GID.IsMulticast(): // also IPv4-mapped addresses, like the kernel's rdma_is_multicast_addr
 		bad("gid", fmt.Sprintf("%s is a multicast GID: a reliable connection has one other end, and datagrams to a group (ibv_attach_mcast) are not offered", a.GID), fix)
 	}
 }
 
 func isGID(gid netip.Addr) bool { return gid.Is6() && gid.Zone() == "" && !gid.IsUnspecified() }
 
-// String writes the address in the form of [ParseQueuePairAddress], without zero fields:
-// "gid=fe80::1,qpn=17,psn=4660,addr=0x7f0000001000,rkey=0x1f2".
+// String returns the address in the form of [ParseQueuePairAddress], such as
+// "gid=fe80::1,qpn=17,psn=4660,addr=0x7f0000001000,rkey=0x1f2". It leaves out zero fields.
 func (a QueuePairAddress) String() string {
 	var parts []string
 	if a.GID.IsValid() {
@@ -82,8 +80,8 @@ func (a QueuePairAddress) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseQueuePairAddress parses the form that String writes. Numbers may be decimal or, with 0x, hexadecimal. The
-// address validates.
+// ParseQueuePairAddress parses the output of [QueuePairAddress.String]. Numbers are decimal, or hexadecimal with 0x. The
+// returned address is valid.
 func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 	var a QueuePairAddress
 	bad := func(cause, fix string) (QueuePairAddress, error) {
@@ -120,7 +118,7 @@ func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 	return a, nil
 }
 
-// set parses one number of the address.
+// set parses one numeric field.
 func (a *QueuePairAddress) set(name, value string) error {
 	for _, f := range addressFields {
 		if f.name != name {
@@ -136,11 +134,11 @@ func (a *QueuePairAddress) set(name, value string) error {
 	return fmt.Errorf("there is no field %q", name)
 }
 
-// addressField is one number of an address.
+// addressField is one numeric field of an address.
 type addressField struct {
 	name string
 	bits int
-	hex  bool // as people write it
+	hex  bool // for String; both forms are parsed
 	get  func(*QueuePairAddress) uint64
 	put  func(*QueuePairAddress, uint64)
 }

@@ -1,9 +1,9 @@
 package dataplane
 
-// ConditionCode is the stable code of a condition, in kebab case.
+// ConditionCode identifies a kind of condition, for programs and for alerts. Codes do not change between versions.
 type ConditionCode string
 
-// The codes of all conditions. docs/conditions.md describes them.
+// The codes of all conditions. docs/conditions.md says what each means and how to end it.
 const (
 	CodeInterfaceMissing     ConditionCode = "interface-missing"
 	CodeInterfaceRefused     ConditionCode = "interface-refused"
@@ -44,16 +44,16 @@ const (
 	CodePluginUnconfined ConditionCode = "plugin-unconfined"
 )
 
-// conditionInfo describes every condition of one code. A raised [Condition] has a text and a fix of its own, which
-// name the object and the cause.
+// conditionInfo documents one code. A raised [Condition] has a more specific text and fix, which name the object and the
+// cause.
 type conditionInfo struct {
 	Code     ConditionCode
 	Severity Severity
-	Text     string // the state that the code stands for
-	Fix      string // the next step, for every object
+	Text     string
+	Fix      string
 }
 
-// conditionInfos is the registry of conditions, worst first. docs/conditions.md is generated from it.
+// conditionInfos documents every code, worst first. "make generate" writes docs/conditions.md from it.
 var conditionInfos = []conditionInfo{
 	{CodeInterfaceMissing, High,
 		"A configured interface that is not optional does not exist, or was renamed, or no interface matches a configured " +

@@ -13,13 +13,13 @@ import (
 
 var update = flag.Bool("update", false, "write docs/conditions.md")
 
-//go:generate go test -run TestConditionsDocument -update
+//go:generate go test -run TestConditionsDocumentHasEveryCode -update
 
 // docs/conditions.md is generated from the registry.
-func TestConditionsDocument(t *testing.T) {
+func TestConditionsDocumentHasEveryCode(t *testing.T) {
 	const path = "../docs/conditions.md"
 	var want strings.Builder
-	want.WriteString("<!-- Generated from dataplane/conditions.go: go test ./dataplane -run TestConditionsDocument -update -->\n# Conditions\n\n" +
+	want.WriteString("<!-- Generated from dataplane/conditions.go: go test ./dataplane -run TestConditionsDocumentHasEveryCode -update -->\n# Conditions\n\n" +
 		wrap("This page is for operators. A condition is a state that needs attention. Each has a stable code. The log of `flowtally run` shows it when it is "+
 			"raised (`condition raised`, with the fix) and when it ends (`condition gone`). `flowtally flows list` lists conditions "+
 			"below the flows, and `Service.Conditions` returns them to an embedder. `run --strict` ends with 3 if one of high "+
@@ -53,7 +53,7 @@ func TestConditionsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want.String() {
-		t.Error("docs/conditions.md is not that of the registry: go test ./dataplane -run TestConditionsDocument -update")
+		t.Error("docs/conditions.md is not that of the registry: go test ./dataplane -run TestConditionsDocumentHasEveryCode -update")
 	}
 }
 

@@ -10,30 +10,30 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Config is the configuration of an instance. The zero value works with at least one interface, one queue pair or
-// Backend "sim".
+// Config is the configuration of an instance. The zero value of every field is a usable default. An instance must have
+// something to count on: at least one interface, one queue pair, one name in Words, or Backend [flow.Sim].
 type Config struct {
-	// Instance names the mirror, the pins and the control socket:
+	// Instance names the mirror, the pins and the control socket. Two instances on one host need two names:
 	// 1 to 32 bytes of [a-z0-9-]. Empty means "default".
 	Instance string
 
-	// Backend of flows that name no backend. Empty means [flow.Auto].
+	// Backend of the flows without a backend of their own. Empty means [flow.Auto].
 	Backend flow.Backend
 
-	// Interfaces on which flows are counted, and patterns of their names.
+	// Interfaces to count on, by name or by pattern.
 	Interfaces []Interface
 
-	// Start says how the instance starts where an interface or a flow is refused: [StartStrict], the default, or
-	// [StartDegraded].
+	// Start decides whether one interface or flow that cannot be counted fails the whole start. Empty means
+	// [StartStrict].
 	Start StartMode
 
-	// Flows present from the start.
+	// Flows to count from the start. [Service.AddFlows] and [Service.SetFlows] change them later.
 	Flows []flow.Flow
 
-	// QueuePairs that the instance makes and counts.
+	// QueuePairs of RDMA devices that the instance creates, owns and counts.
 	QueuePairs []QueuePair
 
-	// Words are the names of counters whose values other programs write. [ReservedWords] describes them.
+	// Words names counters whose values other programs write. See [ReservedWords].
 	Words []string
 
 	Mirror MirrorConfig
@@ -42,33 +42,33 @@ type Config struct {
 	RDMA   RDMAConfig
 }
 
-// StartMode says how an instance starts where an interface or a flow is refused.
+// StartMode says what a start does about an interface or a flow that cannot be counted.
 type StartMode string
 
 // The modes of a start.
 const (
-	// StartStrict: the start fails.
+	// StartStrict fails the start.
 	StartStrict StartMode = "strict"
-	// StartDegraded: the instance counts the other flows on the other interfaces. A refused interface or flow is
-	// the condition [CodeInterfaceRefused] or [CodeFlowRefused] until its cause is gone.
-	// A flow that is counted later wins over no other flow of its priority.
+	// StartDegraded starts with the other interfaces and flows. The condition [CodeInterfaceRefused] or
+	// [CodeFlowRefused] reports the rest, and ends when the cause goes away and counting begins. A flow that is counted
+	// late comes after the other flows of its priority.
 	StartDegraded StartMode = "degraded"
 )
 
 // MirrorConfig shapes the shared-memory file.
 type MirrorConfig struct {
-	// Path of the file. Empty means INSTANCE.mirror in shm.Dir of the process that counts.
+	// Path of the file. Empty means INSTANCE.mirror in the directory that shm.Dir returns to the counting process.
 	Path string
 
-	// Counters bounds the number of counters, also for queue pairs. 0 means no limit: the mirror grows by segments of
-	// 4096 while its file system has room.
+	// Counters limits the number of counters of flows and queue pairs together. 0 means no limit: the mirror grows by
+	// segments of 4096 counters until its file system is full.
 	Counters int
 
-	// LatencyCounters bounds the number of counters of flows with Latency.
+	// LatencyCounters limits the number of counters for flows with Latency. 0 means no limit.
 	LatencyCounters int
 
-	// History is the capacity of the history ring in records, rounded up to a
-	// power of two. 0 means 65536; -1 means none. A mirror of an earlier run keeps its own.
+	// History is the capacity of the history ring in records, rounded up to a power of two. 0 means 65536; -1 means no
+	// history. A mirror left by an earlier run keeps its capacity.
 	History int
 
 	// HistoryPeriod is how often changes are written to the ring. 0 means 1 s.
@@ -77,37 +77,43 @@ type MirrorConfig struct {
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
 
-	// WaitGroup is the group, by name or number, whose members may sleep until a counter changes, on the page of
-	// waiters beside the mirror. Empty means no group: only the user of the process that counts, and root. Other
-	// processes look once per cycle.
+	// WaitGroup is the group, by name or number, whose members may sleep until a counter changes. Empty means no
+	// group: only root and the user of the counting process may. Every other process polls once per cycle.
 	WaitGroup string
 
-	// LiveMode is the mode of the socket INSTANCE.live beside the mirror, which hands out the memory in which the kernel
-	// counts: the right to write is the right to connect. 0 means no socket, or 0660 where LiveGroup is set.
+	// LiveMode is the mode of the socket INSTANCE.live beside the mirror. A process with write permission may connect
+	// and gets the memory in which the kernel counts, read-only. 0 means no socket, or 0660 if LiveGroup is set.
 	LiveMode fs.FileMode
 
-	// LiveGroup is the group of that socket, by name or number. Empty means the group of the process that counts.
+	// LiveGroup is the group of that socket, by name or number. Empty means the group of the counting process.
 	LiveGroup string
 
-	// WordsMode is the mode of the socket INSTANCE.words beside the mirror, which hands out reserved words: the right to
-	// write is the right to take and to read them. 0 means 0600, or 0660 where WordsGroup is set. The socket is there
-	// when words are reserved.
+	// WordsMode is the mode of the socket INSTANCE.words beside the mirror. A process with write permission may take
+	// reserved words and read them. 0 means 0600, or 0660 if WordsGroup is set. The socket exists only while words are
+	// reserved.
 	WordsMode fs.FileMode
 
-	// WordsGroup is the group of that socket, by name or number. Empty means the group of the process that counts.
+	// WordsGroup is the group of that socket, by name or number. Empty means the group of the counting process.
 	WordsGroup string
 }
 
-// PollConfig has the period at which the poller reads the backends and publishes to the mirror.
+// The poll periods of a configuration that names none.
+const (
+	DefaultPollPeriod = 10 * time.Millisecond
+	DefaultIdlePeriod = 100 * time.Millisecond
+)
+
+// PollConfig says how often the poller reads the backends and publishes the values to the mirror.
 type PollConfig struct {
-	// Period of a poll cycle. 0 means 10 ms; at least 100 µs.
+	// Period of a poll cycle, at least 100 µs. 0 means [DefaultPollPeriod].
 	Period time.Duration
 
-	// IdlePeriod is the period after 10 s without a change of a counter and without a woken waiter. 0 means 100 ms, or
-	// Period where that is longer; at least Period, and equal to Period means that it does not change.
+	// IdlePeriod replaces Period after 10 s in which no counter changed and no waiter was woken. It must not be shorter
+	// than Period; set both to the same value to poll at one rate. 0 means [DefaultIdlePeriod], or Period if that is
+	// longer.
 	IdlePeriod time.Duration
 
-	// Busy polls without pause on CPU, in place of Period.
+	// Busy polls without pause on CPU and ignores Period.
 	Busy bool
 	CPU  int
 }
@@ -117,59 +123,59 @@ type XDPConfig struct {
 	// PinDir is a directory on a bpffs. Empty means /sys/fs/bpf/flowtally/INSTANCE.
 	PinDir string
 
-	// MaxFlows the tables hold, at most [MostFlows]. 0 means 65536.
+	// MaxFlows is the capacity of the tables in flows, at most [MostFlows]. 0 means 65536.
 	MaxFlows int
 
-	// WorstCost is the most nodes and rules that one packet may touch, whoever sends it. New flows that would make it more
-	// are refused with ErrCostly; flows that are counted already never are. 0 means [DefaultWorstCost].
+	// WorstCost limits how many nodes and rules a packet can make XDP look at, whoever sends it. Adding flows beyond
+	// the limit fails with ErrCostly. Flows already counted stay. 0 means [DefaultWorstCost].
 	WorstCost int
 
-	// KeepPins leaves programs attached and maps pinned on Close, so that
-	// counting goes on until the next start.
+	// KeepPins leaves programs attached and maps pinned on Close: counting, and dropping, continues until the next
+	// start.
 	KeepPins bool
 
-	// TCX is the place of flowtally's TCX programs among the TCX programs of an interface: "first" (the default) or "last".
-	// An attached program keeps its place.
+	// TCX places a new TCX program before ("first", the default) or after ("last") the others of its interface. Programs
+	// already attached do not move.
 	TCX string
 
-	// Beside lists the ways to count the received packets of an interface whose XDP hook another program holds, best
-	// first. Empty means [Besides].
+	// Beside lists, best first, the ways to count received packets if another program occupies the XDP hook of the
+	// interface. Empty means [Besides].
 	Beside []Beside
 }
 
 // Limits of a configuration.
 const (
-	// MostFlows is the greatest MaxFlows: a slot of the tables has 20 bits for its counter.
+	// MostFlows is the largest MaxFlows. Table slots store the number of a counter in 20 bits.
 	MostFlows = 1 << 20
-	// DefaultWorstCost is the WorstCost of a configuration that names none. 10,000 rules of a firewall take 400, and
-	// 60,000 take 1,700.
+	// DefaultWorstCost is the default of WorstCost. For scale: 10,000 firewall rules cost 400, and 60,000 cost 1,700.
 	DefaultWorstCost = 2048
-	// MostWorstCost is the greatest WorstCost. No set of flows reaches it.
+	// MostWorstCost is the largest WorstCost. No set of flows costs as much.
 	MostWorstCost = 16384
-	// MaxWords is the most reserved words of an instance. The words of its configuration count too.
-	MaxWords = 128
+	// MostWords is how many reserved words an instance can have, those of its configuration included.
+	MostWords = 128
 )
 
-// Beside is a way to count beside an XDP program of another owner.
+// Beside is a way to count received packets on an interface whose XDP hook another program occupies.
 type Beside string
 
-// The ways to count beside another program. They are for [ModeAuto]: an interface of [ModeNative] or [ModeGeneric] is
-// refused, and one of [ModeTCX] counts by TCX.
+// The ways to count beside another program. They apply to [ModeAuto] alone: in [ModeNative] and [ModeGeneric] an occupied
+// hook always raises [CodeInterfaceRefused], and [ModeTCX] does not need the hook.
 const (
-	// BesideDispatcher: by XDP, in front of the other programs, as a component of the libxdp dispatcher that holds the hook.
-	// It takes CAP_SYS_ADMIN. Another program, and a process without that privilege, leave it to the next way.
+	// BesideDispatcher counts by XDP, before the other programs, as a component of their libxdp dispatcher. It needs
+	// CAP_SYS_ADMIN. Without that privilege, or if the hook has no dispatcher, the next way is tried.
 	BesideDispatcher Beside = "dispatcher"
-	// BesideTCX: by TCX ingress, behind the other program. Packets that it drops, redirects or sends back are not
-	// counted.
+	// BesideTCX counts by TCX ingress, after the other program. It misses the packets that program drops, redirects or
+	// sends back.
 	BesideTCX Beside = "tcx"
-	// BesideRefuse: not at all. The interface is refused, with the condition [CodeInterfaceRefused].
+	// BesideRefuse does not count on the interface and raises [CodeInterfaceRefused].
 	BesideRefuse Beside = "refuse"
 )
 
-// Besides returns the words for [XDPConfig.Beside], in the order that an empty list means.
+// Besides returns every way, best first: the default of [XDPConfig.Beside].
 func Besides() []Beside { return []Beside{BesideDispatcher, BesideTCX, BesideRefuse} }
 
-// CountsBeside reports whether received packets may be counted in a way where another program holds the XDP hook.
+// CountsBeside reports whether the configuration allows this way to count beside another program. Ways listed after
+// [BesideRefuse] are never tried.
 func (c XDPConfig) CountsBeside(by Beside) bool {
 	list := c.Beside
 	if len(list) == 0 {
@@ -182,8 +188,7 @@ func (c XDPConfig) CountsBeside(by Beside) bool {
 	return slices.Contains(list, by)
 }
 
-// RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and the rules for counting in flow
-// tables.
+// RDMAConfig has the libraries of RDMA devices, and limits for counting in their flow tables.
 type RDMAConfig struct {
 	// Library is the path of libibverbs. Empty means the loader's libibverbs.so.1.
 	Library string
@@ -191,30 +196,28 @@ type RDMAConfig struct {
 	// MLX5 is the path of libmlx5. Empty means the loader's libmlx5.so.1.
 	MLX5 string
 
-	// EFA is the path of libefa, whose completion counters can count in the mirror's own
-	// memory. Empty means the loader's libefa.so.1.
+	// EFA is the path of libefa. Its completion counters can count directly in the mirror. Empty means the loader's
+	// libefa.so.1.
 	EFA string
 
-	// CommandsPerSecond bounds the firmware commands that reading counters costs, over
-	// all devices: of n counters each is read every n/CommandsPerSecond seconds, in
-	// bulk where the device can. 0 means 10000.
+	// CommandsPerSecond limits the firmware commands for reading counters, over all devices together. Each of n counters
+	// is then read every n/CommandsPerSecond seconds, or more often on a device that reads in bulk. 0 means 10000.
 	CommandsPerSecond int
 
-	// Steal allows flows that take their packets away from the kernel, where a device
-	// can count in no other way.
+	// Steal allows a device to count a flow by taking its packets away from the kernel, if it has no other way.
 	Steal bool
 
-	// Audit lets XDP count beside the device from the start, so that no packet is lost when the device fails. It
-	// costs as much as counting by XDP.
+	// Audit makes XDP count the same flows beside the device from the start, at the full cost of XDP. If the device
+	// fails, XDP takes over without missing a packet.
 	Audit bool
 }
 
-// PinDir is the directory of the instance's pins.
+// PinDir returns the directory of the instance's pins.
 func (c Config) PinDir() string {
 	return cmp.Or(c.XDP.PinDir, "/sys/fs/bpf/flowtally/"+cmp.Or(c.Instance, "default"))
 }
 
-// MirrorPath is the file of the instance's mirror, as a process of this user writes it.
+// MirrorPath returns the path of the instance's mirror if a process of the current user counts.
 func (c Config) MirrorPath() string {
 	return cmp.Or(c.Mirror.Path, shm.DefaultPath(cmp.Or(c.Instance, "default")))
 }

@@ -1,24 +1,28 @@
 package dataplane
 
-// Cost is what XDP's search for the flow of a packet takes. Nodes and rules are counts, the same on every host. NS is an
-// estimate in nanoseconds, above a program that returns at once.
+// Cost is the work of XDP to find the flow of one packet. Nodes and rules are the same on every host. NS is an estimate in
+// nanoseconds, in addition to the cost of an XDP program that does nothing.
 type Cost struct {
-	Nodes, Rules, NS float64 // means over packets that the flows match
-	// Worst cases of a frame of each kind: no packet touches more.
+	// Means over packets that match the flows.
+	Nodes, Rules, NS float64
+
+	// Upper limits for each kind of frame.
 	IPv4, IPv6, Other WorstCost
-	Bound             int // xdp.worst_cost
+
+	// Bound is [XDPConfig.WorstCost].
+	Bound int
 }
 
-// WorstCost is the most that one packet touches: nodes of trees and of hash tables, and rules that it is compared with.
+// WorstCost limits the work for one packet: the nodes of trees and hash tables to visit, and the rules to compare.
 type WorstCost struct {
 	Nodes, Rules int
 	NS           float64
 }
 
-// Steps is the number that xdp.worst_cost bounds.
+// Steps returns the number that [XDPConfig.WorstCost] limits.
 func (w WorstCost) Steps() int { return w.Nodes + w.Rules }
 
-// Worst is the worst of all kinds of frames.
+// Worst returns the cost of the most expensive kind of frame.
 func (c *Cost) Worst() WorstCost {
 	worst := c.IPv4
 	for _, w := range []WorstCost{c.IPv6, c.Other} {

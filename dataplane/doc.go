@@ -1,16 +1,19 @@
-// Package dataplane has the types of an instance, which counts flows. A program describes the instance by a [Config],
-// starts it by plugin.Launch in a process of its own or by engine.New in this process, and calls it through a [Service]:
+// Package dataplane describes an instance: what it counts ([Config]) and how to talk to it while it runs ([Service]).
+//
+// To start an instance in a process of its own, call plugin.Launch. To run it inside this process, call engine.New. Both
+// return a Service:
 //
 //	svc, err := plugin.Launch(ctx, plugin.Options{Config: dataplane.Config{
 //		Interfaces: []dataplane.Interface{{Name: "eth0"}},
 //		Flows:      []flow.Flow{flow.MustParse("web", "tcp dport 443")},
 //	}})
 //
-// Package flow makes the flows. [Service.AddFlows], [Service.RemoveFlows] and [Service.SetFlows] change them while the
-// instance counts. [Service.Conditions] and [Service.Events] say what needs attention, and what has changed.
+// Flows are made by package flow, and change by [Service.AddFlows], [Service.RemoveFlows] and [Service.SetFlows] while the
+// instance counts. [Service.Conditions] lists what needs attention; [Service.Events] streams what changes.
 //
-// No counter value passes through a Service: programs read values from the mirror (package shm) at [Info].Mirror.
+// A Service carries no counter values. Programs read them from the shared-memory mirror: shm.Open opens it by the name of the
+// instance.
 //
-// A program that imports this package and plugin pulls in neither cgo nor eBPF. Errors satisfy errors.Is with the
-// sentinels below, also behind the plugin.
+// Importing this package and plugin pulls in neither cgo nor eBPF. Compare errors with the sentinels of this package by
+// errors.Is, on either side of the plugin.
 package dataplane

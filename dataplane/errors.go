@@ -2,45 +2,45 @@ package dataplane
 
 import "errors"
 
-// Sentinels. Each survives the plugin's wire: errors.Is returns the same on both sides.
+// The errors of a [Service]. Compare with errors.Is, also on the other side of the plugin. The texts have the details.
 var (
-	// ErrClosed: the instance was closed.
+	// ErrClosed means that Close was called.
 	ErrClosed = errors.New("instance closed")
-	// ErrExists: a flow of that name exists.
+	// ErrExists means that a flow or a counter already has the name.
 	ErrExists = errors.New("flow exists")
-	// ErrNotFound: no flow, or no queue pair, has that name.
+	// ErrNotFound means that no flow, queue pair or counter has the name.
 	ErrNotFound = errors.New("not found")
-	// ErrNotConnected: the queue pair has no other end yet, or has lost it; the text says which.
+	// ErrNotConnected means that the queue pair has no peer yet, or has lost it.
 	ErrNotConnected = errors.New("queue pair not connected")
-	// ErrInvalid: a flow or a configuration breaks a rule; the text says which.
+	// ErrInvalid means that a flow or a configuration breaks a rule. Another attempt cannot succeed.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnplaced: no backend can count the flow, or no source the queue pair. The text has the reason of each.
+	// ErrUnplaced means that no backend can count the flow, or no source the queue pair.
 	ErrUnplaced = errors.New("nothing here can count it")
-	// ErrInUse: another instance owns the mirror, the pins or the socket.
+	// ErrInUse means that another instance owns the mirror, the pins or the socket.
 	ErrInUse = errors.New("in use by another instance")
-	// ErrPermission: the process lacks a capability; the text names it.
+	// ErrPermission means that the process lacks a capability or the right to a file.
 	ErrPermission = errors.New("missing privilege")
-	// ErrFull: a table, the mirror or a file system is full.
+	// ErrFull means that a table, the mirror or a file system is full.
 	ErrFull = errors.New("full")
-	// ErrDense: so many flows match one packet that the programs of XDP would compare more of them than they can.
+	// ErrDense means that more flows match one packet than an XDP program can compare with it.
 	ErrDense = errors.New("too many flows match one packet")
-	// ErrCostly: with these flows some packet would cost XDP more than xdp.worst_cost. The text names the flows that cause it.
+	// ErrCostly means that some packet would cost XDP more than [XDPConfig.WorstCost] allows.
 	ErrCostly = errors.New("too costly for one packet")
-	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
-	// names the files to remove.
+	// ErrIncompatible means that files or pins come from another version or configuration and must be removed first.
 	ErrIncompatible = errors.New("incompatible with the existing files")
-	// ErrRestart: only a restart of the instance changes the setting; the text names the setting.
+	// ErrRestart means that a setting cannot change while the instance runs.
 	ErrRestart = errors.New("needs a restart")
-	// ErrUnavailable: the plugin process is gone and is being restarted.
+	// ErrUnavailable means that the plugin has died and is being restarted. Try again.
 	ErrUnavailable = errors.New("plugin unavailable")
 )
 
-// UnfinishedError is the error of SetFlows when its caller leaves after the instance has decided on the change, and
-// before the change is complete. The change goes on. Outcome receives its result once: nil, or the error after which
-// every flow is counted as before. It satisfies errors.Is(err, context.Canceled) or context.DeadlineExceeded, like the
-// context of the call.
+// UnfinishedError is returned by SetFlows if its context ends after the instance has decided on the change, but before
+// the change is complete. The change continues, and Outcome receives its result exactly once. After an error in Outcome
+// every flow is counted as before.
+//
+// It satisfies errors.Is for the error of the context: context.Canceled or context.DeadlineExceeded.
 type UnfinishedError struct {
-	Cause   error // of the end of the context, with a description of the call
+	Cause   error // the error of the context, with a description of the call
 	Outcome <-chan error
 }
 

@@ -10,32 +10,32 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Interface is a network interface to count on, or a pattern of their names.
+// Interface is a network interface to count on, or a pattern for several.
 type Interface struct {
-	// Name is a name, or a pattern of path.Match: "eth*", "en[op]*". An interface that a pattern matches is counted on
-	// from the moment at which the instance takes it: at the start, or when the interface is made or gets its name. An
-	// entry with the whole name goes before a pattern, and of patterns the first one that matches is taken.
+	// Name is the name of one interface, or a pattern for path.Match: "eth*", "en[op]*". Counting on a matching
+	// interface begins at the start, or as soon as the interface appears or gets its name. If several entries match, an
+	// exact name wins over patterns, and the first pattern over later ones.
 	Name string
 
-	// Mode in which received packets are counted: [ModeAuto], the default, [ModeNative], [ModeGeneric] or [ModeTCX].
+	// Mode for received packets: [ModeAuto], [ModeNative], [ModeGeneric] or [ModeTCX]. Empty means ModeAuto.
 	Mode Mode
 
-	// Optional: the host may lack the interface, or every interface of the pattern. Without it that is the
-	// condition [CodeInterfaceMissing], and an instance that finds none of its interfaces does not start.
+	// Optional allows the host to lack the interface, or every interface of the pattern. A missing interface otherwise
+	// raises [CodeInterfaceMissing], and the start fails if all are missing.
 	Optional bool
 
-	// Direction in which flows are counted: [DirectionBoth], the default, [DirectionIngress] or [DirectionEgress].
+	// Direction of the flows to count. Empty means [DirectionBoth].
 	Direction InterfaceDirection
 }
 
-// InterfaceDirection is the direction in which flows are counted on an interface.
+// InterfaceDirection is the direction of the flows counted on an [Interface].
 type InterfaceDirection string
 
-// The directions of an [Interface].
+// The words for [Interface.Direction].
 const (
 	DirectionBoth    InterfaceDirection = "both"
-	DirectionIngress InterfaceDirection = "ingress" // received packets alone
-	DirectionEgress  InterfaceDirection = "egress"  // sent packets alone
+	DirectionIngress InterfaceDirection = "ingress" // received packets only
+	DirectionEgress  InterfaceDirection = "egress"  // sent packets only
 )
 
 // InterfaceDirections returns the words for [Interface.Direction].
@@ -43,16 +43,16 @@ func InterfaceDirections() []InterfaceDirection {
 	return []InterfaceDirection{DirectionBoth, DirectionIngress, DirectionEgress}
 }
 
-// mostInterfaces bounds the entries of a list, which is searched for each flow and at each event of a link.
+// mostInterfaces limits the entries of Config.Interfaces. The list is searched for each flow and on each netlink event.
 const mostInterfaces = 1024
 
-// maxPattern bounds the length of a pattern, which may be longer than the names that it matches.
-const maxPattern = 64
+// mostPattern is the longest pattern. A pattern can be longer than a name: "[ab]" matches one letter.
+const mostPattern = 64
 
-// IsPattern reports whether the name is a pattern.
+// IsPattern reports whether Name is a pattern.
 func (i Interface) IsPattern() bool { return strings.ContainsAny(i.Name, `*?[\`) }
 
-// Matches reports whether the interface of that name is this one, or is one of the pattern.
+// Matches reports whether the entry is for the named interface.
 func (i Interface) Matches(name string) bool {
 	if i.Name == name || !i.IsPattern() {
 		return i.Name == name
@@ -61,15 +61,15 @@ func (i Interface) Matches(name string) bool {
 	return is && err == nil
 }
 
-// Counts reports whether flows of a direction are counted on the interface.
+// Counts reports whether the interface counts flows of this direction.
 func (i Interface) Counts(d flow.Direction) bool {
 	return i.Direction == "" || i.Direction == DirectionBoth || (i.Direction == DirectionEgress) == (d == flow.Egress)
 }
 
-// Waits reports whether the interface may come later: it is optional, or a pattern.
+// Waits reports whether it is normal for the interface to appear only after the start, because it is optional or a pattern.
 func (i Interface) Waits() bool { return i.Optional || i.IsPattern() }
 
-// FindInterface returns the entry of a list for the interface of that name: the whole name goes before a pattern.
+// FindInterface returns the entry for the named interface. An exact name wins over patterns.
 func FindInterface(list []Interface, name string) (found Interface, ok bool) {
 	for _, i := range list {
 		if i.Name == name {
@@ -82,8 +82,8 @@ func FindInterface(list []Interface, name string) (found Interface, ok bool) {
 	return found, ok
 }
 
-// Validate reports every rule that the interface breaks by itself, in an error that satisfies
-// errors.Is(err, ErrInvalid).
+// Validate reports every invalid field, in an error that satisfies errors.Is(err, ErrInvalid). [Config.Validate] also
+// checks the interfaces against each other.
 func (i Interface) Validate() error {
 	var errs problems
 	if !i.IsPattern() {
@@ -100,14 +100,14 @@ func (i Interface) Validate() error {
 	return errs.err()
 }
 
-// badPattern returns why a pattern can match no interface, or "".
+// badPattern says why a pattern cannot match any interface, or returns "".
 func badPattern(pattern string) string {
 	_, err := path.Match(pattern, "")
 	switch {
 	case err != nil:
 		return "the pattern is not complete: close each [, and write a character behind each \\"
-	case len(pattern) > maxPattern:
-		return fmt.Sprintf("the pattern is longer than %d bytes", maxPattern)
+	case len(pattern) > mostPattern:
+		return fmt.Sprintf("the pattern is longer than %d bytes", mostPattern)
 	case !utf8.ValidString(pattern):
 		return "the pattern is not UTF-8"
 	case strings.ContainsAny(pattern, "/: \t\n\v\f\r\x00"):
@@ -116,9 +116,9 @@ func badPattern(pattern string) string {
 	return ""
 }
 
-// ReachesInterface returns an error that satisfies errors.Is(err, ErrInvalid) if a flow is counted on no interface of
-// the list, whatever interfaces exist: the flow's interface is not in the list, or its direction is not counted
-// there. A list without entries is an error for flows that name an interface alone.
+// ReachesInterface checks that at least one interface of the list can count a flow: its own interface must be in the list
+// and count its direction. The error satisfies errors.Is(err, ErrInvalid). It does not matter which interfaces the host
+// has now. An empty list suits every flow without an interface of its own.
 func ReachesInterface(list []Interface, f flow.Flow) error {
 	if f.Interface == "" {
 		if len(list) == 0 || slices.ContainsFunc(list, func(i Interface) bool { return i.Counts(f.Direction) }) {

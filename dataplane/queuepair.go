@@ -5,34 +5,34 @@ import (
 	"context"
 )
 
-// QueuePairs are the queue pairs of a running instance. All methods may be called from any goroutine.
-// They return soon after their ctx has ended, as the methods of [Service] do.
+// QueuePairs controls the queue pairs of a running instance. All methods may be called from any goroutine. Like the methods
+// of [Service], they return soon after their ctx ends.
 type QueuePairs interface {
 	// List returns the configured queue pairs, ordered by name.
 	List(ctx context.Context) ([]QueuePairState, error)
 
-	// Connect tells a queue pair its peer and brings it to RTS. The zero address stands for the
-	// peer that the configuration names; Connect returns ErrInvalid if it names none. If that peer is
-	// a queue pair of this instance, Connect connects both. A queue pair that is
-	// connected, or in state ERR, is connected anew and keeps its number: its outstanding
-	// operations end with errors first. Connect returns ErrNotConnected while either device is
-	// gone; the instance makes the configured connection when the device is back.
+	// Connect connects a queue pair to a peer and brings it to RTS. The zero address means the configured peer; if that
+	// is a queue pair of this instance, both ends are connected. Without a configured peer it fails with ErrInvalid.
+	//
+	// A queue pair already connected, or in state ERR, is reset first: its outstanding operations end with errors, and
+	// it keeps its number. Connect fails with ErrNotConnected while a device of either end is gone. When the device
+	// returns, the instance connects to the configured peer by itself.
 	Connect(ctx context.Context, name string, peer QueuePairAddress) error
 
-	// Post posts count operations of MessageSize bytes from the queue pair's own buffer,
-	// at most SendDepth at a time, and waits until all have completed, with or without
-	// an error: the operator's proof that the instance counts. op is Send, RDMAWrite or RDMARead.
-	// Calls on one queue pair take turns. Post returns ErrNotConnected if the queue pair is not
-	// in RTS. It stops posting when the queue pair goes to ERR or ctx ends; operations that are
-	// outstanding then are still counted. Beside an error, and when ctx ends, Posted holds the
-	// operations that had completed, if their number is known.
+	// Post lets an operator see that the instance counts. It posts count operations of MessageSize bytes from the buffer
+	// of the queue pair, with at most SendDepth outstanding, and waits for their completions. op must be Send, RDMAWrite
+	// or RDMARead. Concurrent calls for one queue pair take turns.
+	//
+	// Post fails with ErrNotConnected if the queue pair is not in RTS. It stops early if the queue pair goes to ERR or
+	// ctx ends. Operations outstanding at that moment are still counted, and Posted has those completed by then, if
+	// their number is known.
 	Post(ctx context.Context, name string, op Operation, count int) (Posted, error)
 }
 
-// QueuePair is a queue pair that the instance makes, owns and counts. It lives as
-// long as the instance. Its buffers are memory of the instance.
+// QueuePair describes a queue pair for the instance to create, own and count. It lives as long as the instance, which
+// also owns its buffers.
 type QueuePair struct {
-	// Name among the queue pairs of the instance, with the letters of a flow's name.
+	// Name of the queue pair, by the rule for names of flows.
 	Name string
 
 	// Device as `rdma dev` lists it: "mlx5_0", "rdmap0s6", "rxe0".
@@ -41,44 +41,42 @@ type QueuePair struct {
 	// Port of the device. 0 means 1.
 	Port uint8
 
-	// GIDIndex is the row of the port's GID table that is the queue pair's own address.
+	// GIDIndex selects the local address from the GID table of the port.
 	GIDIndex int
 
-	// Type of its service. Empty means [RC].
+	// Type of service. Empty means [RC].
 	Type QueuePairType
 
-	// Counters that its completions feed. A queue pair without counters is a peer for another one.
+	// Counters for its completions. A queue pair needs none if it only serves as the peer of another one.
 	Counters []CompletionCounter
 
-	// Source that is to count. Empty means [SourceAuto]; any other is refused where the
-	// device has it not.
+	// Source selects how to count. Empty means [SourceAuto]. It is an error if the device lacks the selected source.
 	Source CompletionSource
 
-	// SendDepth bounds the send operations that are outstanding at a time. 0 means 256.
+	// SendDepth limits the outstanding send operations. 0 means 256.
 	SendDepth int
 
-	// Receives is the number of buffers that are kept posted for messages that arrive. 0 means 256, -1 none.
+	// Receives is the number of buffers kept posted for incoming messages. 0 means 256; -1 means none.
 	Receives int
 
-	// MessageSize is the size in bytes of a message that is posted, and of a buffer for
-	// one that arrives. 0 means 4096, or the size of the port's datagrams if that is less.
+	// MessageSize is the size in bytes of a posted message and of a receive buffer. 0 means 4096, or the size of a
+	// datagram if the port allows less.
 	MessageSize int
 
-	// Peer is the other end, in another process or on another host. [QueuePairs].Connect
-	// can set it later, because an address is known only when its queue pair exists.
+	// Peer is the other end, in another process or on another host. Often its address is not known before that end
+	// exists; call [QueuePairs].Connect then.
 	Peer *QueuePairAddress
 
-	// Connect names a queue pair of this instance as the other end, in place of Peer;
-	// it may be the queue pair itself. Of two queue pairs of type [RC] it is enough that one
-	// names the other.
+	// Connect, instead of Peer, names a queue pair of this instance as the other end, possibly this queue pair itself.
+	// For two of type [RC], one must name the other, and both may.
 	Connect string
 }
 
 // defaultDepth is the default of SendDepth and Receives.
 const defaultDepth = 256
 
-// WithDefaults returns the queue pair with the defaults of empty fields. MessageSize stays
-// 0, because its default depends on the port. Receives stays -1 for a queue pair without buffers.
+// WithDefaults returns a copy with the defaults of empty fields filled in. MessageSize stays 0, because its default
+// depends on the port.
 func (q QueuePair) WithDefaults() QueuePair {
 	q.Port = cmp.Or(q.Port, 1)
 	q.Type = cmp.Or(q.Type, RC)
@@ -88,20 +86,18 @@ func (q QueuePair) WithDefaults() QueuePair {
 	return q
 }
 
-// CompletionCounter is a counter of the mirror that a queue pair feeds: its first value
-// is the number of completions, its second the number of completions in error. One counter
-// belongs to one queue pair.
+// CompletionCounter is a counter of the mirror for completions of one queue pair. Its first value counts completions, its
+// second value completions in error.
 type CompletionCounter struct {
-	// Name in the mirror, in one name space with the flows.
+	// Name in the mirror. No flow and no other counter may have it.
 	Name string
 
-	// Operations that are counted, at least one. An operation feeds at most one counter
-	// of its queue pair.
+	// Operations to count, at least one. Each operation can be in at most one counter of the queue pair.
 	Operations []Operation
 }
 
-// Operation is a kind of operation whose completions can be counted, by the words of
-// ibv_qp_attach_comp_cntr's op mask (IBV_QP_ATTACH_COMP_CNTR_OP_*).
+// Operation is a kind of RDMA operation. The words are those of the op mask of ibv_qp_attach_comp_cntr
+// (IBV_QP_ATTACH_COMP_CNTR_OP_*).
 type Operation string
 
 const (
@@ -113,16 +109,16 @@ const (
 	RemoteRDMAWrite Operation = "remote_rdma_write" // written by the peer: no completion in a queue
 )
 
-// Remote reports whether the operation is the peer's and leaves no completion in a queue of this end, so that only a
-// completion counter of the device can count it.
+// Remote reports whether the peer performs the operation. It leaves no completion in a queue on this side, so only
+// [SourceCompCntr] can count it.
 func (o Operation) Remote() bool { return o == RemoteRDMARead || o == RemoteRDMAWrite }
 
-// Operations returns every operation, in the order of the bits of the op mask.
+// Operations returns every operation, in the order of the bits in the op mask.
 func Operations() []Operation {
 	return []Operation{Send, Recv, RDMARead, RemoteRDMARead, RDMAWrite, RemoteRDMAWrite}
 }
 
-// QueuePairType is a queue pair's service, by the words of verbs.h (IBV_QPT_*).
+// QueuePairType is the transport service of a queue pair. The words are those of verbs.h (IBV_QPT_*).
 type QueuePairType string
 
 const (
@@ -132,35 +128,35 @@ const (
 	RawPacket QueuePairType = "raw_packet" // Ethernet frames; needs CAP_NET_RAW. Nothing is posted, and it has no other end
 )
 
-// Datagrams reports whether every message names its destination, so that a queue pair of that type has no connection and
-// several can send to one.
+// Datagrams reports whether each message has its own destination. Such queue pairs are not connected, and several can send
+// to one.
 func (t QueuePairType) Datagrams() bool { return t == UD || t == SRD }
 
-// RDMA reports whether a queue pair of that type has rdma_read and rdma_write, and a buffer that its peer reads and writes.
+// RDMA reports whether the type supports rdma_read and rdma_write.
 func (t QueuePairType) RDMA() bool { return t == RC || t == SRD }
 
-// QueuePairTypes returns every type of a queue pair, the default first.
+// QueuePairTypes returns every type, the default first.
 func QueuePairTypes() []QueuePairType { return []QueuePairType{RC, UD, SRD, RawPacket} }
 
-// CompletionSource counts the completions of a queue pair.
+// CompletionSource is a way to count the completions of a queue pair.
 type CompletionSource string
 
 const (
-	// SourceAuto is the best source that the device has.
+	// SourceAuto uses the best source of the device.
 	SourceAuto CompletionSource = "auto"
-	// SourceCompCntr: completion counters of the device (ibv_create_comp_cntr), in memory
-	// of the mirror where the device can write it. Alone in counting remote operations.
+	// SourceCompCntr uses completion counters of the device (ibv_create_comp_cntr). If it can, the device writes them
+	// directly into the mirror. No other source can count remote operations.
 	SourceCompCntr CompletionSource = "comp_cntr"
-	// SourceCollapsedCQ: one entry of a completion queue that the device overwrites (mlx5).
-	// Always refused for now, with the reason: ibv_create_qp takes no such queue. [SourceCQRing] is in its place.
+	// SourceCollapsedCQ reads a completion queue of a single entry that the device keeps overwriting (mlx5). It is always
+	// an error for now, because ibv_create_qp cannot use such a queue. Use [SourceCQRing].
 	SourceCollapsedCQ CompletionSource = "collapsed_cq"
-	// SourceCQRing: the entries of a completion queue, read from its memory (mlx5).
+	// SourceCQRing reads the entries of a completion queue from its memory (mlx5).
 	SourceCQRing CompletionSource = "cq_ring"
-	// SourcePollCQ: ibv_poll_cq, which every device has.
+	// SourcePollCQ calls ibv_poll_cq. It works on every device.
 	SourcePollCQ CompletionSource = "poll_cq"
 )
 
-// CompletionSources returns [SourceAuto], the default, then the sources, best first.
+// CompletionSources returns [SourceAuto], the default, followed by the real sources, best first.
 func CompletionSources() []CompletionSource {
 	return []CompletionSource{SourceAuto, SourceCompCntr, SourceCollapsedCQ, SourceCQRing, SourcePollCQ}
 }
@@ -171,27 +167,24 @@ type QueuePairState struct {
 	Type         QueuePairType
 	Port         uint8
 
-	// State as libibverbs names it, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD",
-	// "SQE" or "ERR". Empty while the device is gone.
+	// State as in libibverbs, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR". Empty while the
+	// device is gone.
 	State string
 
-	// Local is the address that the peer must be told. Peer is the peer's address, or the zero
-	// address until the queue pair is connected.
+	// Local is the address to give to the peer. Peer is the zero address until the queue pair is connected.
 	Local, Peer QueuePairAddress
 
-	// Source counts its completions now: Backend "rdma", Mode the word of a
-	// [CompletionSource] other than [SourceAuto], or "comp_cntr+external" where the device
-	// writes into the mirror. Zero while nothing does.
+	// Source counts the completions now. Its Backend is [flow.RDMA]; its Mode is a [CompletionSource] other than
+	// [SourceAuto], or "comp_cntr+external" if the device writes directly into the mirror. It is zero while nobody counts.
 	Source Source
 
 	// Counters in the order of the configuration.
 	Counters []CountedOperations
 
-	// Rejected is why the better sources do not count: Backend is the source's word.
+	// Rejected has the better sources and why they cannot count. Backend is the [CompletionSource].
 	Rejected []Rejection
 
-	// Outstanding is the number of operations that were posted and have not completed,
-	// without the posted receives.
+	// Outstanding is the number of send operations posted and not completed.
 	Outstanding int
 }
 
@@ -201,5 +194,5 @@ type CountedOperations struct {
 	Counter Handle
 }
 
-// Posted is how operations that were posted ended. The two add up to their number.
+// Posted is the result of [QueuePairs].Post: how many operations succeeded, and how many failed.
 type Posted struct{ Completed, Errors uint64 }

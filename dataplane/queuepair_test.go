@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestQueuePairErrors(t *testing.T) {
+func TestEachBrokenRuleOfAQueuePairIsReported(t *testing.T) {
 	peer := dataplane.QueuePairAddress{GID: netip.MustParseAddr("fe80::1"), QPN: 17, PSN: 1}
 	sends := []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}
 	rc := func(edit func(*dataplane.QueuePair)) dataplane.QueuePair {
@@ -115,7 +115,7 @@ func TestQueuePairErrors(t *testing.T) {
 	}
 }
 
-func TestQueuePairDefaults(t *testing.T) {
+func TestWithDefaultsFillsOnlyEmptyFields(t *testing.T) {
 	for _, c := range []struct{ have, want dataplane.QueuePair }{
 		{dataplane.QueuePair{}, dataplane.QueuePair{Port: 1, Type: dataplane.RC, Source: dataplane.SourceAuto, SendDepth: 256, Receives: 256}},
 		{
@@ -158,7 +158,7 @@ func TestQueuePairsNeedNoInterface(t *testing.T) {
 	}
 }
 
-func TestAddressText(t *testing.T) {
+func TestAddressTextParsesToTheSameAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := dataplane.QueuePairAddress{
 			LID: rapid.Uint16Range(0, 0xbfff).Draw(t, "lid"), QPN: rapid.Uint32Range(2, 1<<24-2).Draw(t, "qpn"), PSN: rapid.Uint32Range(0, 1<<24-1).Draw(t, "psn"),

@@ -8,78 +8,83 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Service is a running instance: flows go in, counts come out in the mirror. All methods may be called from any
-// goroutine. After Close every method returns an error that satisfies errors.Is(err, ErrClosed).
+// Service is a running instance: flows go in, and counts come out in the mirror. All methods may be called from any
+// goroutine. After Close they return [ErrClosed].
 //
-// A method outlasts its ctx by about a second at most, however long a device takes for a command. Its error then satisfies
-// errors.Is(err, ctx.Err()). An AddFlows or a SetFlows whose ctx has ended is undone. A RemoveFlows goes on, as does a
-// SetFlows that returns an [UnfinishedError]. The next change waits for their end.
+// # Contexts
 //
-// Info, Interfaces, Placements, Conditions, Events and ReservedWords wait for no change. Until a change has ended,
-// Interfaces and Placements have the set before it. When its call has returned, they have the set after it.
+// A method returns at most about a second after its ctx ends, even if a device is still busy with a command, and its
+// error satisfies errors.Is(err, ctx.Err()). What then happens to a change depends on the method. AddFlows and SetFlows
+// undo it. RemoveFlows completes it in the background, and so does a SetFlows that returns an [UnfinishedError]. The next
+// change waits until that is done.
+//
+// # Consistency
+//
+// Changes run one at a time. Info, Interfaces, Placements, Conditions, Events and ReservedWords do not wait for them:
+// they show the state before a change until it ends, and the state after it once its call has returned.
 type Service interface {
-	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
-	// which change with the process that counts.
+	// Info describes the instance. Version, PID and Started describe the counting process, and change when the plugin
+	// restarts. Everything else is constant.
 	Info(ctx context.Context) (Info, error)
 
-	// AddFlows adds all of flows or none, and returns their placements, in the order of flows. A name
-	// that exists is refused with ErrExists.
+	// AddFlows adds all flows or, on error, none. It returns their placements in the order of the arguments. It fails
+	// with ErrExists if a name is in use.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
 
-	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
+	// RemoveFlows removes all named flows or, on error, none. It fails with ErrNotFound if a name does not exist.
 	RemoveFlows(ctx context.Context, names ...string) error
 
-	// SetFlows makes the set of flows the given flows, all or none, and returns the difference. After an error
-	// every flow is counted as before, except after an [UnfinishedError], with which it returns the difference. Flows
-	// are added before others are removed: ErrFull says that the tables or the mirror have no room for both. Remove
-	// flows in a call before then.
+	// SetFlows replaces all flows of the instance with the given flows and returns the difference. On error nothing
+	// changes, except that an [UnfinishedError] comes with the difference of a change still under way.
 	//
-	// Each flow changes at one instant on each hook and device, and different hooks and devices change at different
-	// instants. The rules of a flow that needs several (a range, both IP families) change one after the other.
-	// A flow that does not change is counted without a gap, and each of its packets once, where XDP counts it. Where a
-	// device counts it and a flow that wins over it changes, it is counted by XDP meanwhile, which is a
-	// discontinuity (Event.Uncounted).
+	// New flows are added before old ones are removed. SetFlows fails with ErrFull if the tables or the mirror cannot
+	// hold both; call RemoveFlows first then.
 	//
-	// A flow whose match, direction or interface changes counts anew, from 0. Any other change leaves the total. The
-	// counter of a flow that counts anew, or whose name, latency or labels change, gets another handle:
-	// its readers find it by name, absent until the next poll cycle.
+	// An unchanged flow does not miss or repeat a packet where XDP counts it. Where a device counts it, and a flow that
+	// wins over it changes, XDP counts it meanwhile; an [Event] reports this move with the packets it missed.
+	// On each hook and device, a flow changes in one step, but hooks and devices change one after the other.
+	// If a flow needs several rules, for a port range or for both IP versions, its rules change one after the other, too.
 	//
-	// Of flows of equal priority that overlap, the first one in flows wins, in any order of the set before. With
-	// KeepOthers the flows of the set keep their order, and added flows come behind them.
+	// A flow starts again from 0 if its match, direction or interface changes. Its total continues after any other
+	// change. A flow that starts again, or whose name, latency or labels change, gets a new handle. Readers must
+	// look it up by name again, and find it after the next poll cycle.
+	//
+	// If flows of equal priority overlap, the first in the list wins, whatever the order was before. With KeepOthers,
+	// existing flows keep their order and win over added ones.
 	SetFlows(ctx context.Context, flows []flow.Flow, opts SetOptions) (Difference, error)
 
-	// Placements lists the flows of these names, or all flows without names, each with its source. The list is
-	// ordered by name and leaves out names that no flow has.
+	// Placements describes the flows of the given names, or every flow if there are none, and who counts each. The list
+	// is ordered by name. Unknown names are left out.
 	Placements(ctx context.Context, names ...string) ([]Placement, error)
 
-	// Interfaces returns the names and patterns of the interfaces to count on. SetFlows changes them
-	// ([SetOptions.Config]).
+	// Interfaces returns the configured interfaces, including patterns. To change them, call SetFlows with
+	// [SetOptions.Config].
 	Interfaces(ctx context.Context) ([]Interface, error)
 
 	// Conditions lists the states that need attention, worst first.
 	Conditions(ctx context.Context) ([]Condition, error)
 
-	// Events streams changes from now on until ctx ends or the instance closes;
-	// the channel is closed then. A receiver that lags loses the oldest events,
-	// and the next one it gets says how many in Lost.
+	// Events streams changes from now on. The channel is closed when ctx ends or the instance closes. A slow receiver
+	// loses the oldest events; Lost in its next event says how many.
 	Events(ctx context.Context) (<-chan Event, error)
 
 	// QueuePairs returns the queue pairs of the instance.
 	QueuePairs() QueuePairs
 
-	// ReserveWords makes a counter of that name whose value another program writes: it takes the words on the socket
-	// beside the mirror. A name that a flow or another counter has is refused with ErrExists. A configuration that
-	// SetFlows is to apply later names the words too ([Config.Words]).
+	// ReserveWords creates a counter whose value another program writes. That program takes the words from the socket
+	// beside the mirror. ReserveWords fails with ErrExists if a flow or another counter has the name.
+	//
+	// The reservation survives SetFlows, whether or not [Config.Words] of the applied configuration lists the name.
 	ReserveWords(ctx context.Context, name string) (ReservedWords, error)
 
-	// ReleaseWords removes the counter of reserved words. A program that has them goes on without a counter. A name
-	// that no words have is refused with ErrNotFound.
+	// ReleaseWords removes the counter of reserved words. A program that has taken the words can still write to them,
+	// but nobody reads them. ReleaseWords fails with ErrNotFound if no reserved words have the name.
 	ReleaseWords(ctx context.Context, name string) error
 
 	// ReservedWords lists the reserved words, ordered by name.
 	ReservedWords(ctx context.Context) ([]ReservedWords, error)
 
-	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
+	// Close publishes the last values and stops counting, unless [XDPConfig.KeepPins] is set. It is idempotent.
 	Close() error
 }
 
@@ -87,33 +92,32 @@ type Service interface {
 type Info struct {
 	Instance string
 	Mirror   string    // path of the mirror file
-	Version  string    // of the program that counts
-	PID      int       // of the process that counts, in its own PID namespace; 0 while no process runs: do not signal it then
-	Started  time.Time // when that process started
-	File     string    // the configuration file that the instance was started with, as its host says; "": none
+	Version  string    // of the counting program
+	PID      int       // of the counting process, in its PID namespace; 0 while none runs, which must not reach kill(2)
+	Started  time.Time // when the counting process started
+	File     string    // the configuration file that the host was started with; empty if there is none
 }
 
-// Placement has the source of a flow, and the reasons against other backends.
+// Placement says who counts a flow, and why nobody better does.
 type Placement struct {
 	Flow flow.Flow
 
-	// Order is the place of the flow: of flows of equal priority that match a packet, the lowest counts it.
-	// 0: the instance is of an earlier version, which does not tell it.
+	// Order decides between flows of equal priority: the matching flow with the lowest Order counts the packet.
+	// Instances of earlier versions do not report it and leave it 0.
 	Order uint32
 
 	Source   Source
 	Counter  Handle
-	Rejected []Rejection
+	Rejected []Rejection // the backends that cannot count the flow
 }
 
-// Handle names a counter of the mirror.
+// Handle identifies a counter of the mirror, for shm.Reader. It is never reused for another counter.
 type Handle = shm.Handle
 
-// Rejection is one backend's reason not to count a flow, or one completion source's not
-// to count a queue pair.
+// Rejection says why a backend cannot count a flow, or why a completion source cannot count a queue pair.
 type Rejection struct {
 	Backend, Reason string
-	// Always: the reason holds for every flow of the instance, since the backend is not open.
+	// Always is set if the reason applies to every flow of the instance, because the backend did not open.
 	Always bool
 }
 
@@ -126,10 +130,10 @@ const (
 	High                   // some flows are not counted, or counts may be wrong
 )
 
-// Condition is a state that needs attention. It is raised once, and ends with its cause.
+// Condition is a state that needs attention. It lasts as long as its cause.
 type Condition struct {
 	Code     ConditionCode
-	Severity Severity // of the code; [CodeTCXBefore] can also be Low
+	Severity Severity // fixed for each code, except that [CodeTCXBefore] and [CodeXDPGenericSCTP] can be Low
 	Object   string   // the interface, device, flow, queue pair or file
 	Text     string   // the state and its cause, for a person
 	Fix      string   // the next step, a command if possible
@@ -140,21 +144,21 @@ type Condition struct {
 type Event struct {
 	Time   time.Time
 	Kind   EventKind
-	Code   ConditionCode // of the condition that was raised or is gone; else empty
+	Code   ConditionCode // of the condition, for ConditionRaised and ConditionGone
 	Object string
 	Text   string
-	Lost   uint64 // events that this receiver missed before this one
-	// Uncounted has, with SourceChanged, the packets that no source counted during the change.
+	Lost   uint64 // events this receiver missed before this one
+	// Uncounted has the packets nobody counted during a SourceChanged.
 	Uncounted Uncounted
 }
 
-// Uncounted is the number of packets, or completions, that passed while the source of a counter changed and that its
-// total lacks. The zero value: nothing.
+// Uncounted is what the total of a counter lacks because packets or completions passed while its source changed. The
+// zero value means that nothing is missing.
 type Uncounted struct {
-	// Packets and Bytes are exact unless Unknown. For completions only Unknown is set.
+	// Packets and Bytes are exact unless Unknown is set. They are 0 for completions.
 	Packets, Bytes uint64
-	// Unknown: packets or completions may have passed uncounted, in an unknown number. A move between XDP and TCX
-	// may have counted packets twice.
+	// Unknown is set if an unknown number may have passed uncounted. After a move between XDP and TCX, it also means
+	// that some packets may have been counted twice.
 	Unknown bool
 }
 

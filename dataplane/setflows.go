@@ -11,57 +11,58 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// SetOptions are the options of [Service.SetFlows]. The zero value makes the set exactly the given flows.
+// SetOptions modify [Service.SetFlows]. With the zero value the instance has exactly the given flows afterwards.
 type SetOptions struct {
-	// DryRun returns the difference and changes nothing. It checks the flows against the rules and
-	// against each other, and asks no backend and no device.
+	// DryRun returns the difference without changing anything. It validates the flows, but cannot tell whether a
+	// backend or a device would accept them.
 	DryRun bool
 
-	// Cost makes a DryRun compute the cost of a packet after the change ([Difference.Cost]), and refuse flows with
-	// ErrCostly that the change would refuse. It takes as long as the search structure of the flows takes to build.
+	// Cost makes a DryRun also compute [Difference.Cost], and fail with ErrCostly if the change would. It takes as long
+	// as building the search tables of all flows.
 	Cost bool
 
-	// KeepOthers keeps the flows of the set that are not among the given ones.
+	// KeepOthers keeps all existing flows. Those not given stay as they are.
 	KeepOthers bool
 
-	// Keep names flows of the set that stay although they are not among the given ones. They keep their order and
-	// come behind the given flows. Names that no flow has are ignored.
+	// Keep names existing flows that stay although they are not given. They keep their order and come after the given
+	// flows. Unknown names are ignored.
 	Keep []string
 
-	// KeepAdded keeps the flows that AddFlows has added and that no SetFlows was given since, like Keep.
+	// KeepAdded keeps, like Keep, every flow that came by AddFlows and was in no SetFlows since.
 	KeepAdded bool
 
-	// Config is the configuration that the instance is to have, without regard to its Flows. nil leaves the settings.
-	// The settings change with the flows, all or none. If a setting differs that only a restart changes, the call
-	// returns ErrRestart and changes nothing. An interface that refuses to be counted on is an error, unless the
-	// instance was started with [StartDegraded]; one that does not exist is waited for. Packets of interfaces that
-	// stay are counted without a gap. A list that leaves a flow no interface ([ReachesInterface]) is refused.
+	// Config also changes the settings of the instance, together with the flows: both change, or on error neither. nil
+	// leaves the settings alone. Config.Flows is ignored.
+	//
+	// The call fails with ErrRestart if a setting cannot change at run time. An interface that cannot be counted on is an
+	// error unless the instance was started with [StartDegraded], and a missing interface is waited for. Interfaces that
+	// stay do not miss a packet. Every flow must still have an interface ([ReachesInterface]).
 	Config *Config
 
-	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
-	// among the given flows and must be free; the old name must not be among them. A rename that was made
-	// before, so that a flow has the new name and none has the old one, is ignored.
+	// Renames has the new name of a flow by its old name. A renamed flow keeps its total. The flow must be given under
+	// its new name, which no other flow may have, and not under its old one. Renames already made are ignored, so a
+	// call can be repeated.
 	Renames map[string]string
 }
 
-// Difference is a change of the set of flows. Its lists are ordered by name.
+// Difference is what SetFlows changes. Its lists are ordered by name.
 type Difference struct {
-	// Settings are the settings that change, by their names in a configuration file, such as "poll.period". It is
-	// empty without SetOptions.Config.
+	// Settings has the changed settings by their names in a configuration file, such as "poll.period". It is empty
+	// without [SetOptions.Config].
 	Settings []FieldChange
 	Added    []string
 	Removed  []string
 
-	// Renamed are flows that got another name. One that changed beside is in Changed too.
+	// Renamed has the flows with a new name. If other fields changed too, the flow is also in Changed.
 	Renamed []Rename
 
-	// Changed are flows that were in the set and are in it still, by their new names.
+	// Changed has the flows with other fields than before, by their new names.
 	Changed []FlowChange
 
-	// Unchanged is the number of the other flows.
+	// Unchanged counts the other flows.
 	Unchanged int
 
-	// Cost is what a packet costs after the change; nil without SetOptions.Cost, and where XDP counts no flow.
+	// Cost is the cost of a packet after the change. It is nil without [SetOptions.Cost], or if XDP counts no flow.
 	Cost *Cost
 }
 
@@ -72,16 +73,16 @@ type Rename struct{ From, To string }
 type FlowChange struct {
 	Name   string
 	Fields []FieldChange // in the order of the fields of flow.Flow
-	// Anew: the total begins at 0, as the flow counts other packets than before. Else the total goes on.
+	// Anew is set if the flow now matches other packets, so that its total starts again from 0.
 	Anew bool
 }
 
-// FieldChange is the change of one field of a flow.
+// FieldChange is the change of one field of a flow, or of one setting.
 type FieldChange struct {
-	// Field is "match", "priority", "direction", "action", "interface", "latency", "backend", "labels",
-	// or "order": the flow comes behind another one of its priority that it overlaps. Of a setting it is its name.
+	// Field is the name of the setting, or of the field as in a configuration file. It is "order" if the flow now comes
+	// after another flow of its priority, and both can match one packet.
 	Field string
-	// From and To are the values as text; of "order", To is "behind" and the name of the other flow.
+	// From and To are the old and the new value as text. For "order", To is "behind " and the name of the other flow.
 	From, To string
 }
 
@@ -90,8 +91,7 @@ func (d Difference) Empty() bool {
 	return len(d.Settings)+len(d.Added)+len(d.Removed)+len(d.Renamed)+len(d.Changed) == 0
 }
 
-// String returns a line for each setting that changes, then a line for each flow that changes, each with its newline
-// and ordered by name:
+// String returns one line for each changed setting, followed by one line for each changed flow, ordered by name:
 //
 //	~ setting poll.period: 10ms -> 5ms
 //	~ dns: count -> drop
@@ -100,7 +100,7 @@ func (d Difference) Empty() bool {
 //	~ ssh: match "tcp dport 22" -> "tcp dport 2222", counts anew
 //	+ web2
 //
-// The difference without changes is the empty string.
+// It is empty if nothing changes.
 func (d Difference) String() string {
 	lineByName := make(map[string]string)
 	for _, name := range d.Added {
@@ -157,9 +157,8 @@ func (f FieldChange) String() string {
 	return fmt.Sprintf("%s %s -> %s", f.Field, f.From, f.To)
 }
 
-// DiffFlows returns the difference between the flows of a set, current, and those that SetFlows is to make of it.
-// An error satisfies errors.Is(err, ErrInvalid), ErrExists or ErrNotFound. The order of flows of one priority is
-// not compared.
+// DiffFlows returns what SetFlows(flows, opts) would change in an instance with the current flows. It does not compare the
+// order of flows of equal priority. It fails with [ErrInvalid], or because of a rename with [ErrExists] or [ErrNotFound].
 func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) {
 	wanted, broken := names(flows)
 	old := relevant(current, wanted, opts.Renames)
@@ -173,7 +172,7 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 
 	var d Difference
 	var errs problems
-	kept := make(map[string]bool, len(flows)) // by the old name
+	kept := make(map[string]bool, len(flows)) // given flows that exist, by their old names
 	for i := range flows {
 		f := &flows[i]
 		name := cmp.Or(oldName[f.Name], f.Name)
@@ -223,8 +222,8 @@ func names(flows []flow.Flow) (map[string]bool, error) {
 	return wanted, errs.err()
 }
 
-// relevant returns those flows of the set that are among the given ones, or are renamed, by name. It leaves the others
-// out, since one flow of 100,000 may be given.
+// relevant returns the current flows that are given or renamed, by name. The map is small even if one flow of 100,000
+// changes.
 func relevant(current []flow.Flow, wanted map[string]bool, renames map[string]string) map[string]*flow.Flow {
 	out := make(map[string]*flow.Flow, min(len(current), len(wanted)+len(renames)))
 	for i := range current {
@@ -236,7 +235,7 @@ func relevant(current []flow.Flow, wanted map[string]bool, renames map[string]st
 	return out
 }
 
-// rest sorts the flows of the set that are not among the given ones into those that stay and those that go.
+// rest decides which of the flows not given stay, and which are removed.
 func (d *Difference) rest(current []flow.Flow, kept map[string]bool, opts SetOptions) {
 	stays := make(map[string]bool, len(opts.Keep))
 	for _, name := range opts.Keep {
@@ -254,7 +253,7 @@ func (d *Difference) rest(current []flow.Flow, kept map[string]bool, opts SetOpt
 	}
 }
 
-// renamed returns the old name of each flow that gets another one, by the new name.
+// renamed checks the renames and returns the old name of each renamed flow by its new one.
 func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[string]string) (map[string]string, error) {
 	oldName := make(map[string]string, len(renames))
 	for _, from := range slices.Sorted(maps.Keys(renames)) {
@@ -271,7 +270,7 @@ func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[stri
 			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name too; choose another one", to, ErrInvalid, other)
 		case was[from] == nil && was[to] == nil:
 			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q; leave the rename out to add that flow", from, ErrNotFound, to)
-		case was[from] == nil: // an earlier call has renamed it
+		case was[from] == nil: // already renamed by an earlier call
 			continue
 		case was[to] != nil:
 			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name; rename it, or remove it in a call before", to, ErrExists, from)
@@ -283,7 +282,7 @@ func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[stri
 
 // changes lists the fields in which two flows differ. anew says whether they may count different packets.
 func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
-	// Make texts only of fields that differ: in a large set few flows do.
+	// Format only fields that differ. Most flows of a large set do not change.
 	note := func(field string, differs bool, text func(*flow.Flow) string) bool {
 		if differs {
 			out = append(out, FieldChange{Field: field, From: text(from), To: text(to)})

@@ -24,7 +24,7 @@ func with(f flow.Flow, edit func(*flow.Flow)) flow.Flow {
 	return f
 }
 
-func TestDiffFlows(t *testing.T) {
+func TestDiffFlowsNamesEachChange(t *testing.T) {
 	web, dns, old := parsed(t, "web", "tcp dport 80"), parsed(t, "dns", "udp dport 53"), parsed(t, "old", "icmp")
 	drop := func(f *flow.Flow) { f.Action = flow.Drop }
 	named := func(name string) func(*flow.Flow) { return func(f *flow.Flow) { f.Name = name } }

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestSourceText(t *testing.T) {
+func TestSourceTextIsThatOfTheMirror(t *testing.T) {
 	nic := dataplane.Device{Backend: flow.RDMA, Name: "mlx5_1", Mode: dataplane.ModeDevX}
 	eth := dataplane.Device{Backend: flow.XDP, Name: "eth0", Mode: dataplane.ModeNative}
 	for _, c := range []struct {

@@ -20,16 +20,13 @@ var (
 	xdpModes     = []Mode{"", ModeAuto, ModeNative, ModeGeneric, ModeTCX}
 )
 
-// minPeriod is the shortest poll period. Busy is for shorter ones.
-const minPeriod = 100 * time.Microsecond
+// leastPeriod is the shortest poll period. To poll faster, use Busy.
+const leastPeriod = 100 * time.Microsecond
 
-// defaultPeriod is the poll period where none is configured.
-const defaultPeriod = 10 * time.Millisecond
-
-// mostCommands is the largest budget: a command per microsecond, more than a device takes.
+// mostCommands is the largest CommandsPerSecond. No device processes a command per microsecond.
 const mostCommands = 1_000_000
 
-// problems has an error for each rule that a configuration breaks.
+// problems collects the mistakes of a configuration, to report all of them at once.
 type problems []error
 
 func (p problems) Error() string { return errors.Join(p...).Error() }
@@ -40,10 +37,10 @@ func (p problems) Is(target error) bool { return target == ErrInvalid }
 // Unwrap lets errors.Is and errors.As see each of them.
 func (p problems) Unwrap() []error { return p }
 
-// add notes a broken rule.
+// add appends a mistake.
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
 
-// note notes the rules that a check has found broken. nil: none.
+// note appends the mistakes that another check returned, if any.
 func (p *problems) note(err error) {
 	if several, ok := err.(problems); ok {
 		*p = append(*p, several...)
@@ -60,7 +57,7 @@ func (p problems) err() error {
 	return p
 }
 
-// ValidateInstance reports an invalid name of an instance. The name becomes part of paths. The error satisfies
+// ValidateInstance checks the name of an instance, which becomes part of paths. The error satisfies
 // errors.Is(err, ErrInvalid).
 func ValidateInstance(name string) error {
 	if !instanceName.MatchString(name) {
@@ -69,9 +66,9 @@ func ValidateInstance(name string) error {
 	return nil
 }
 
-// Validate reports every rule that the configuration breaks, joined, in an error
-// that satisfies errors.Is(err, ErrInvalid). Each part names the field, the cause
-// and the next step; errors.As finds a *flow.FieldError in those about a flow.
+// Validate reports every mistake of the configuration in one joined error that satisfies errors.Is(err, ErrInvalid). Each
+// part names the field, the cause and the next step. Mistakes in flows are *flow.FieldError, and mistakes in queue pairs
+// *QueuePairError.
 func (c Config) Validate() error {
 	var errs problems
 	if c.Instance != "" {
@@ -84,7 +81,7 @@ func (c Config) Validate() error {
 	}
 	errs.checkInterfaces(c.Interfaces)
 	if len(c.Interfaces) > mostInterfaces {
-		return errs // the list would be searched for each flow
+		return errs // checkFlows would search the long list for each flow
 	}
 
 	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
@@ -102,7 +99,7 @@ func (c Config) Validate() error {
 	return errs.err()
 }
 
-// checkInterfaces checks each entry, and the entries against each other.
+// checkInterfaces checks each interface, and that none is listed twice.
 func (p *problems) checkInterfaces(list []Interface) {
 	if len(list) > mostInterfaces {
 		p.add("interfaces: %d entries: at most %d; a pattern stands for many interfaces", len(list), mostInterfaces)
@@ -118,7 +115,7 @@ func (p *problems) checkInterfaces(list []Interface) {
 	}
 }
 
-// checkFlows checks each flow by itself, and against the other flows and the interfaces.
+// checkFlows checks each flow, that its name is unique, and that an interface can count it.
 func (p *problems) checkFlows(c Config) {
 	defined := make(map[string]bool, len(c.Flows))
 	for _, f := range c.Flows {
@@ -166,15 +163,15 @@ func (p *problems) checkMirror(m MirrorConfig) {
 	}
 }
 
-// isAccessMode reports whether a mode has no bits but those for reading and writing, and the owner's for writing among
-// them. 0 is the default.
+// isAccessMode reports whether a mode lets the owner write and has no bits other than read and write. 0 is valid: it means
+// the default.
 func isAccessMode(m fs.FileMode) bool {
 	return m == 0 || m&^0o666 == 0 && m&0o200 != 0
 }
 
 func (p *problems) checkPoll(c PollConfig) {
-	if d := c.Period; d != 0 && d < minPeriod {
-		p.add("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
+	if d := c.Period; d != 0 && d < leastPeriod {
+		p.add("poll.period %s: at least %s; for less use poll.busy", d, leastPeriod)
 	}
 	if err := c.ValidateIdle(); err != nil {
 		p.add("%w", err)
@@ -222,8 +219,8 @@ func (p *problems) checkRDMA(c RDMAConfig) {
 	}
 }
 
-// needsInterface reports whether a flow may need an interface: a configured flow, or a later one if there is nothing
-// else to count.
+// needsInterface reports whether the configuration makes no sense without interfaces: a flow needs one, or there is nothing
+// else to count and flows are expected later.
 func (c Config) needsInterface() bool {
 	if c.Backend != "sim" && len(c.QueuePairs)+len(c.Words) == 0 {
 		return true
@@ -233,9 +230,9 @@ func (c Config) needsInterface() bool {
 	})
 }
 
-// ValidateIdle returns an error if IdlePeriod is shorter than Period.
+// ValidateIdle checks that IdlePeriod is not shorter than Period.
 func (p PollConfig) ValidateIdle() error {
-	if period := cmp.Or(p.Period, defaultPeriod); p.IdlePeriod != 0 && p.IdlePeriod < period {
+	if period := cmp.Or(p.Period, DefaultPollPeriod); p.IdlePeriod != 0 && p.IdlePeriod < period {
 		return fmt.Errorf("poll.idle_period %s: at least poll.period, which is %s", p.IdlePeriod, period)
 	}
 	return nil

@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// Bounds of a queue pair's own numbers. The device itself checks its limits.
+// The largest numbers that any queue pair can have. Each device checks its own, lower limits.
 const (
 	mostDeviceName = 63 // IBV_SYSFS_NAME_MAX without its NUL
 	mostGIDIndex   = 255
@@ -34,11 +35,10 @@ func (e *QueuePairError) Error() string {
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *QueuePairError) Is(target error) bool { return target == ErrInvalid }
 
-// QueuePairErrors returns every rule that the queue pairs break, each by itself and among the other queue pairs and
-// the flows: part of Validate, for a caller that knows the line of each field.
+// QueuePairErrors returns the part of [Config.Validate] about QueuePairs, for callers that show the place of each mistake.
 func (c Config) QueuePairErrors() []*QueuePairError {
 	if len(c.QueuePairs) == 0 {
-		return nil // the names of 100,000 flows are not gathered for that
+		return nil // spare the map of all flow names: there may be 100,000
 	}
 
 	v := queuePairRules{cfg: c, names: make(map[string]bool), taken: make(map[string]string)}
@@ -48,7 +48,7 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 	for i, q := range c.QueuePairs {
 		v.index = i
 		v.q = q.WithDefaults()
-		v.words()
+		v.identity()
 		v.depths()
 		v.counters()
 		v.connection()
@@ -60,9 +60,9 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 type queuePairRules struct {
 	cfg    Config
 	index  int
-	q      QueuePair         // the queue pair under check, with its defaults
-	names  map[string]bool   // of queue pairs
-	taken  map[string]string // names in the mirror, and the kind of object that has each
+	q      QueuePair         // the one being checked, with its defaults
+	names  map[string]bool   // queue pairs checked so far
+	taken  map[string]string // what owns a name in the mirror ("a flow"), by name
 	broken []*QueuePairError
 }
 
@@ -70,7 +70,7 @@ func (v *queuePairRules) bad(field, cause, fix string) {
 	v.broken = append(v.broken, &QueuePairError{Index: v.index, QueuePair: v.q.Name, Field: field, Cause: cause, Fix: fix})
 }
 
-// name applies the rule of a flow's name, which holds for every name of the mirror.
+// name checks a name by the rule for flow names. It applies to every counter of the mirror.
 func (v *queuePairRules) name(field, name string) {
 	var broken *flow.FieldError
 	if errors.As(flow.ValidateName(name), &broken) {
@@ -78,13 +78,13 @@ func (v *queuePairRules) name(field, name string) {
 	}
 }
 
-// word refuses a word that is not among the given ones.
+// word checks that a setting has one of its known words.
 func (v *queuePairRules) word(field, word string, words []string) {
 	if slices.Contains(words, word) {
 		return
 	}
 	fix := "use " + strings.Join(words, ", ")
-	if near := flow.Nearest(word, words); near != "" {
+	if near := spelling.Nearest(word, words); near != "" {
 		fix = fmt.Sprintf("did you mean %q?", near)
 	}
 	v.bad(field, fmt.Sprintf("%q is not one of its words", word), fix)
@@ -96,8 +96,8 @@ func (v *queuePairRules) number(field string, n, least, most int) {
 	}
 }
 
-// words checks the names of the queue pair and of its device, and its type and source.
-func (v *queuePairRules) words() {
+// identity checks the name of the queue pair, its device, its type and its source.
+func (v *queuePairRules) identity() {
 	v.name("name", v.q.Name)
 	if v.names[v.q.Name] {
 		v.bad("name", fmt.Sprintf("%q is there already", v.q.Name), "rename one of them")
@@ -182,7 +182,7 @@ func (v *queuePairRules) connect() {
 	at := slices.IndexFunc(v.cfg.QueuePairs, func(o QueuePair) bool { return o.Name == q.Connect })
 	if at < 0 {
 		fix := "name one that is listed"
-		if near := flow.Nearest(q.Connect, v.queuePairNames()); near != "" {
+		if near := spelling.Nearest(q.Connect, v.queuePairNames()); near != "" {
 			fix = fmt.Sprintf("did you mean %q?", near)
 		}
 		v.bad("connect", fmt.Sprintf("there is no queue pair %q", q.Connect), fix)
@@ -194,7 +194,7 @@ func (v *queuePairRules) connect() {
 		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, other.Type, q.Type), "connect two of one type")
 		return
 	}
-	if other.MessageSize != q.MessageSize { // the longer message of the two ends in error at the other
+	if other.MessageSize != q.MessageSize { // a message longer than the receive buffer of the peer fails
 		v.bad("connect", fmt.Sprintf("%q has message_size %d, and this one %d (0: the default)", other.Name, other.MessageSize, q.MessageSize), "give both ends one message_size")
 		return
 	}
@@ -203,7 +203,7 @@ func (v *queuePairRules) connect() {
 	}
 }
 
-// oneToOne: a reliable connection has two ends, and each has one other.
+// oneToOne checks that neither end of a reliable connection has a second peer.
 func (v *queuePairRules) oneToOne(other QueuePair) {
 	if other.Peer != nil || other.Connect != "" && other.Connect != v.q.Name && other.Name != v.q.Name {
 		v.bad("connect", fmt.Sprintf("%q has another end already", other.Name), "connect each to one other")
@@ -225,7 +225,7 @@ func (v *queuePairRules) queuePairNames() []string {
 	return names
 }
 
-// texts are words as text.
+// texts returns words of any string type as strings.
 func texts[W ~string](words []W) []string {
 	out := make([]string, len(words))
 	for i, w := range words {

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestConfigValidate(t *testing.T) {
+func TestConfigValidateReportsEveryMistake(t *testing.T) {
 	eth0 := []dataplane.Interface{{Name: "eth0"}}
 	for _, c := range []struct {
 		name string
@@ -87,7 +87,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-func TestValidateInstance(t *testing.T) {
+func TestInstanceNamesAreSafeInPaths(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"default": true, "a": true, "0-9": true, strings.Repeat("x", 32): true,
 		"": false, strings.Repeat("x", 33): false, "A": false, "a/b": false, "..": false, "a\n": false,
@@ -98,8 +98,8 @@ func TestValidateInstance(t *testing.T) {
 	}
 }
 
-// TestManyInterfaces: a list that is too long is refused before each flow is compared with each of its entries.
-func TestManyInterfaces(t *testing.T) {
+// TestTooManyInterfacesFailBeforeFlowsAreCompared: a list that is too long is refused before each flow is compared with each of its entries.
+func TestTooManyInterfacesFailBeforeFlowsAreCompared(t *testing.T) {
 	list := make([]dataplane.Interface, 1024)
 	for i := range list {
 		list[i].Name = fmt.Sprintf("eth%d*", i)

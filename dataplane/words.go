@@ -7,35 +7,35 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// ReservedWords are words in shared memory that a program of another owner feeds: its RDMA device writes the
-// completions of its own queue pairs there, or the program itself does. They are the value of one counter of the mirror.
-// The program takes them by words.Take of shm/words, or by ft_words_take in C, on the socket beside the mirror
-// ([MirrorConfig.WordsMode]). It can write those words and no others.
+// ReservedWords is a counter whose value another program writes. That program has queue pairs of its own, and it or its
+// RDMA device counts their completions in words of shared memory.
+//
+// The program takes the words from the socket beside the mirror ([MirrorConfig.WordsMode]): in Go by words.Take of package
+// shm/words, in C by ft_words_take. It can write these words and nothing else of the mirror.
 type ReservedWords struct {
-	// Name of the counter in the mirror, in one name space with the flows.
-	Name    string
+	Name    string // of the counter; no flow may have it
 	Counter Handle
 	State   WordsState
 	Since   time.Time // of the state
 }
 
-// WordsState says whether a program has reserved words.
+// WordsState says whether a program has taken reserved words.
 type WordsState string
 
 const (
-	// WordsFree: no program has them. The counter has no value, or the last one of a program that gave them back.
+	// WordsFree: any program may take them. The counter keeps the value of the last program that gave them back, if any.
 	WordsFree WordsState = "free"
-	// WordsTaken: a program has them.
+	// WordsTaken: a program has taken them.
 	WordsTaken WordsState = "taken"
-	// WordsAbandoned: the program ended without giving them back. Its last values stay. After the cool-down of the
-	// mirror (1 s) another program can take words of the counter, in other memory.
+	// WordsAbandoned: the program ended without giving them back, so the counter keeps its last value. Its device may
+	// still write. Therefore the next program gets other memory, after a cool-down of 1 s.
 	WordsAbandoned WordsState = "abandoned"
 )
 
-// WordsErrors returns every rule that the names of reserved words break: part of Validate.
+// WordsErrors returns the part of [Config.Validate] about Words.
 func (c Config) WordsErrors() (errs []error) {
 	if len(c.Words) == 0 {
-		return nil // the names of 100,000 flows are not gathered for that
+		return nil // spare the map of all flow names: there may be 100,000
 	}
 
 	taken := make(map[string]string, len(c.Flows))
@@ -48,8 +48,8 @@ func (c Config) WordsErrors() (errs []error) {
 		}
 	}
 
-	if len(c.Words) > MaxWords {
-		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MaxWords))
+	if len(c.Words) > MostWords {
+		errs = append(errs, fmt.Errorf("words: %d names: at most %d", len(c.Words), MostWords))
 	}
 	for _, name := range c.Words {
 		if err := flow.ValidateName(name); err != nil {

@@ -16,30 +16,30 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// Client is an instance in a plugin process that is supervised: when the process ends, it is started again with the
-// flows of that moment. Client implements [dataplane.Service], and all methods may be called from any goroutine.
-// docs/plugin.md describes a restart as a caller sees it.
+// Client is an instance in a plugin. If the plugin dies, Client starts a new one with the current flows; docs/plugin.md
+// describes what callers see of that. All methods may be called from any goroutine.
 type Client struct {
 	opts    Options // without Config.Flows
 	log     *slog.Logger
 	crashes *child.Crashes
 
-	life     context.Context // ends when Close is called
+	life     context.Context // canceled by Close
 	end      context.CancelFunc
-	patience context.Context // of Close; ends when Kill is called
+	patience context.Context // of Close, canceled by Kill
 	hurry    context.CancelCauseFunc
 
-	finished chan struct{} // closed when supervise has returned, and result is set
+	finished chan struct{} // closed when supervise returns; result is valid afterwards
 	result   error
 	reapers  sync.WaitGroup
 
-	// changing is full while a change of the flows is under way: until its outcome is known and noted, which may take
-	// longer than the caller waits. Who fills it may use the fields below, which the next process is started from.
+	// changing is a lock, a channel of capacity 1 that is full while a change is under way. The change holds it until its
+	// outcome is known and noted below, which may be after its caller has left. The fields below are what the next
+	// process is started with.
 	changing chan struct{}
 	flows    flowList
-	added    map[string]bool  // flows that AddFlows has added, by name; a new process does not know them from the others
+	added    map[string]bool  // flows that came by AddFlows, for SetOptions.KeepAdded; a new process cannot tell them apart
 	base     *pluginv1.Config // without flows
-	words    map[string]bool  // that calls have reserved (true) or released, by name
+	words    map[string]bool  // words reserved (true) or released (false) by calls
 
 	mu        sync.Mutex
 	current   *session // nil while the plugin is down
@@ -51,8 +51,8 @@ type Client struct {
 
 var _ dataplane.Service = (*Client)(nil)
 
-// Info implements dataplane.Service. While the plugin is down it returns the last information, with a PID of 0: the
-// mirror is still at its path.
+// Info implements dataplane.Service. While the plugin is down, it returns the last known information with a PID of 0, so
+// that readers still find the mirror.
 func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
 	if err := ctx.Err(); err != nil {
 		return dataplane.Info{}, err
@@ -72,7 +72,7 @@ func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
 	return info, nil
 }
 
-// Restarts counts how often the plugin was started again.
+// Restarts returns how often the plugin was started again.
 func (c *Client) Restarts() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 	return list, c.sessionError(ctx, s, err)
 }
 
-// Placements implements dataplane.Service. It waits for no change.
+// Placements implements dataplane.Service. It does not wait for a change under way.
 func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	s, err := c.session()
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	return placed, c.sessionError(ctx, s, err)
 }
 
-// Conditions implements dataplane.Service. While the plugin is down the one condition is
+// Conditions implements dataplane.Service. While the plugin is down, the only condition is
 // [dataplane.CodePluginRestarting].
 func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
 	c.mu.Lock()
@@ -116,8 +116,8 @@ func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 	return conditions, c.sessionError(ctx, s, err)
 }
 
-// Close implements dataplane.Service: it ends the instance in order, then the process. Calls under way return
-// ErrClosed.
+// Close implements dataplane.Service. It closes the instance and then ends the plugin. Calls under way return
+// [dataplane.ErrClosed].
 func (c *Client) Close() error {
 	c.end()
 	<-c.finished
@@ -133,14 +133,14 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// Kill is Close without an orderly end: the process is killed, and its programs may stay attached until the next
-// instance of this name adopts them. It also hurries a Close under way.
+// Kill is like Close, but ends the plugin by SIGKILL, for hosts that cannot wait. Programs may stay attached until the next
+// instance of this name adopts them. Kill also hurries a Close under way.
 func (c *Client) Kill() error {
 	c.hurry(errKilled)
 	return c.Close()
 }
 
-// session returns the running session, or the reason for its absence.
+// session returns the current session, or the reason why there is none.
 func (c *Client) session() (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,8 @@ func (c *Client) session() (*session, error) {
 	return c.current, nil
 }
 
-// sessionError returns the error of a call on s. If the session has ended, that is the cause of every error that the
-// instance did not return itself.
+// sessionError returns the error of a call on s, given the error of the connection. If the plugin has died, that explains
+// every error except those of the instance itself.
 func (c *Client) sessionError(ctx context.Context, s *session, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -169,7 +169,7 @@ func (c *Client) sessionError(ctx context.Context, s *session, err error) error 
 	select {
 	case <-s.child.Exited:
 		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.Cause)
-	case <-time.After(50 * time.Millisecond): // the connection ends before the process does
+	case <-time.After(50 * time.Millisecond): // a dying process loses its connection first
 		return err
 	}
 }
@@ -178,8 +178,8 @@ func isSentinel(err error) bool {
 	return slices.ContainsFunc(sentinels, func(s sentinel) bool { return errors.Is(err, s.err) })
 }
 
-// config returns the configuration, with the flows of now, for the next process. It waits for a change under way, which
-// ends soon when the process is dead.
+// config returns the configuration with the current flows, for the next process. It waits for a change under way, which
+// fails soon because the process is dead.
 func (c *Client) config() (*pluginv1.Config, error) {
 	c.changing <- struct{}{}
 	defer c.endChange()

@@ -42,7 +42,7 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return placementsFromProto(placed)
 }
 
-// RemoveFlows implements dataplane.Service. When ctx ends before the plugin has returned, it goes on.
+// RemoveFlows implements dataplane.Service. It continues after the end of ctx.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	return c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) error {
@@ -57,17 +57,18 @@ func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	})
 }
 
-// SetFlows implements dataplane.Service. After a restart the plugin has the flows from before the call or from after it.
+// SetFlows implements dataplane.Service. If the plugin dies meanwhile, the next one has either all flows from before the
+// call or all from after it.
 func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, error) {
 	req, err := setToProto(flows, opts)
 	if err != nil {
 		return dataplane.Difference{}, err
 	}
-	req.Renames = maps.Clone(req.Renames) // the caller's
+	req.Renames = maps.Clone(req.Renames) // the caller may change its map while the change continues
 	return c.relaySet(ctx, req)
 }
 
-// relaySet implements relay: it is SetFlows of a request in the form of the wire.
+// relaySet implements relay: it is SetFlows for a request as it came over the wire.
 func (c *Client) relaySet(ctx context.Context, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
 	if req.Config != nil {
 		req.Config.Flows = nil
@@ -92,13 +93,13 @@ func (c *Client) relaySet(ctx context.Context, req *pluginv1.SetFlowsRequest) (d
 		note: func() { c.noteSet(req, encoded) },
 	})
 	if err != nil {
-		return dataplane.Difference{}, err // a call that goes on may still write to got
+		return dataplane.Difference{}, err // not got: the goroutine of a change that continues may still write to it
 	}
 	return got, nil
 }
 
-// dryRun asks the plugin for the difference. Only the request has to wait for a change under way; the answer does not
-// keep others waiting.
+// dryRun asks the plugin for the difference. It waits for a change under way to prepare the request, and then lets other
+// changes begin.
 func (c *Client) dryRun(ctx context.Context, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
 	s, err := c.beginChange(ctx)
 	if err != nil {
@@ -114,14 +115,14 @@ func (c *Client) dryRun(ctx context.Context, req *pluginv1.SetFlowsRequest) (dat
 	return d, c.sessionError(ctx, s, err)
 }
 
-// prepare completes a request of SetFlows by what only the host knows. A change is under way.
+// prepare completes a SetFlows request with what only the host knows. The caller holds changing.
 func (c *Client) prepare(req *pluginv1.SetFlowsRequest) error {
 	c.keepAdded(req)
 	c.keepWords(req.Config)
 	return c.sendLess(req)
 }
 
-// keepAdded names the flows that AddFlows has added in the request, if it asks for that. A change is under way.
+// keepAdded replaces KeepAdded by the names of the added flows. The caller holds changing.
 func (c *Client) keepAdded(req *pluginv1.SetFlowsRequest) {
 	if req.KeepAdded {
 		req.Keep = append(req.Keep, slices.Sorted(maps.Keys(c.added))...)
@@ -129,17 +130,17 @@ func (c *Client) keepAdded(req *pluginv1.SetFlowsRequest) {
 	}
 }
 
-// sendLess makes a request one of the flows that it changes, beside all others, where that has the same outcome: then
-// the plugin reads one flow of 100,000. A change is under way.
+// sendLess reduces the request to the flows that differ, with KeepOthers for the rest, if the outcome is the same. The
+// plugin then parses one flow instead of 100,000. The caller holds changing.
 func (c *Client) sendLess(req *pluginv1.SetFlowsRequest) error {
 	if req.KeepOthers || len(req.Renames) > 0 {
 		return nil
 	}
-	// A plugin that goes on without refused flows tries those again that it is given.
+	// In degraded mode the plugin tries given flows again that it could not count, even if they have not changed.
 	if c.base.GetStart() == string(dataplane.StartDegraded) {
 		return nil
 	}
-	// A flow that AddFlows has added is not added any more once it was given.
+	// An added flow counts as added no longer once it is given.
 	if slices.ContainsFunc(req.Flows, func(f *pluginv1.Flow) bool { return c.added[f.Name] }) {
 		return nil
 	}
@@ -156,7 +157,7 @@ func (c *Client) sendLess(req *pluginv1.SetFlowsRequest) error {
 	return nil
 }
 
-// noteSet notes a SetFlows for a restart. A change is under way.
+// noteSet records a successful SetFlows for restarts. The caller holds changing.
 func (c *Client) noteSet(req *pluginv1.SetFlowsRequest, encoded []string) {
 	c.flows.set(req.Flows, encoded, req.KeepOthers, req.Renames, req.Keep)
 
@@ -172,17 +173,19 @@ func (c *Client) noteSet(req *pluginv1.SetFlowsRequest, encoded []string) {
 
 // change is a change of the flows, or of the reserved words.
 type change struct {
-	rpc  func(context.Context, *session) error // returns the outcome, also after the end of its context
-	note func()                                // notes the change for a restart
+	rpc  func(context.Context, *session) error // must return the outcome even if its context has ended
+	note func()                                // records the success for restarts
 }
 
-// grace is how long a caller waits for the outcome of a change after the end of its context: somewhat longer than
-// the instance needs to undo the change where no device holds it up.
+// grace is how long a caller waits for the outcome after the end of its context. The instance usually needs less to undo
+// the change, unless a device is slow.
 const grace = 1500 * time.Millisecond
 
-// change makes a call that changes the flows, one at a time, and notes it when it succeeded. The end of ctx makes
-// the instance undo the change; this package undoes nothing. The goroutine waits for the outcome even without the
-// caller, because a restart would otherwise undo or repeat the change.
+// change performs one change at a time and records it if it succeeds. If ctx ends, the instance undoes the change; this
+// package undoes nothing.
+//
+// The caller may leave before the outcome is known, but the goroutine always waits for it. Otherwise a restart could undo
+// a complete change, or repeat an undone one.
 func (c *Client) change(ctx context.Context, ch change) error {
 	s, err := c.beginChange(ctx)
 	if err != nil {
@@ -213,7 +216,7 @@ func (c *Client) change(ctx context.Context, ch change) error {
 	}
 }
 
-// beginChange waits until no change is under way, and begins one in the running session. The caller ends it by endChange.
+// beginChange waits for a change under way and begins the next one in the current session. The caller must call endChange.
 func (c *Client) beginChange(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -233,7 +236,7 @@ func (c *Client) beginChange(ctx context.Context) (*session, error) {
 		return nil, dataplane.ErrClosed
 	}
 
-	// The session may have ended during the wait.
+	// The plugin may have died during the wait.
 	if now, err := c.session(); err != nil || now != s {
 		c.endChange()
 		return nil, c.sessionError(ctx, s, dataplane.ErrUnavailable)

@@ -9,14 +9,14 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/queue"
 )
 
-// receiver is one stream of events, which outlives sessions.
+// receiver is one stream of events. It outlives sessions.
 type receiver struct {
 	q  *queue.Queue
-	on *session // the last one that it was attached to; guarded by Client.mu
+	on *session // the session it was last attached to; guarded by Client.mu
 }
 
-// Events implements dataplane.Service. The stream goes on over restarts, each of which it
-// shows as condition-raised, plugin-restarted and condition-gone.
+// Events implements dataplane.Service. The stream survives restarts, and shows each as condition-raised, plugin-restarted
+// and condition-gone.
 func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	c.mu.Unlock()
 	context.AfterFunc(r.q.Context(), func() { c.drop(r) })
 	if s == nil {
-		return r.q.Out, nil // the next session attaches it
+		return r.q.Out, nil // cameUp attaches it to the next session
 	}
 	if err := c.attach(r, s); err != nil {
 		if err = c.sessionError(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
@@ -45,8 +45,8 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return r.q.Out, nil
 }
 
-// attach subscribes r on s and returns when the plugin has confirmed the subscription. When s ends without the
-// instance, the next session attaches r again.
+// attach subscribes r in the session s, and returns when the plugin has confirmed that. r is dropped if the instance
+// closes. If the plugin dies, cameUp attaches r to the next session.
 func (c *Client) attach(r *receiver, s *session) error {
 	next, err := s.svc.subscribe(r.q.Context())
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Client) attach(r *receiver, s *session) error {
 	}
 	go func() {
 		select {
-		case <-s.ready: // events of s follow the event of its start
+		case <-s.ready: // the first event must be the one about the start of s
 		case <-s.child.Exited:
 		}
 		for {
@@ -78,7 +78,7 @@ func (c *Client) drop(r *receiver) {
 	r.q.Close()
 }
 
-// broadcast sends an event of the supervisor itself. The caller holds c.mu; push never waits.
+// broadcast sends an event of the supervisor itself. The caller holds c.mu, which is safe because Push does not block.
 func (c *Client) broadcast(ev dataplane.Event) {
 	for r := range c.receivers {
 		r.q.Push(ev)

@@ -14,14 +14,13 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
-// Confine keeps this process, for good, to the files of the instance for which the host has started it: the mirror, the
-// pins, the devices and the libraries. The main function of a plugin whose process is the instance's alone calls it before
-// it opens anything. Without a host it does nothing. Where the kernel cannot confine, the instance runs and has the
-// condition [dataplane.CodePluginUnconfined].
+// Confine restricts this process, irreversibly, to the files of its instance: the mirror, the pins, the devices and the
+// libraries. Call it first in the main function of a plugin, unless the process also does other work. It does nothing in a
+// process without a host. If the kernel cannot confine, the instance raises [dataplane.CodePluginUnconfined].
 //
-// The process executes itself once more. Landlock gives each thread credentials of its own, and an RDMA device takes
-// commands only from the credentials that have opened it (ib_safe_file_access, include/rdma/ib.h). After the execution
-// there is one thread, and all others inherit from it.
+// Confine executes the binary a second time. The reason: Landlock gives each thread its own credentials, and an RDMA device
+// only accepts commands from the credentials that have opened it (ib_safe_file_access, include/rdma/ib.h). After the
+// execution there is one thread, and all later threads inherit its credentials.
 func Confine() {
 	text := os.Getenv(child.ConfineEnv)
 	if text == "" {
@@ -46,7 +45,7 @@ func Confine() {
 	os.Exit(1)
 }
 
-// confineEnvironment tells the plugin's process for which files it is started.
+// confineEnvironment returns the environment variable that tells Confine the files of the instance.
 func confineEnvironment(cfg dataplane.Config) (string, error) {
 	text, err := json.Marshal(confine.Instance{
 		Mirror:    cfg.MirrorPath(),

@@ -32,7 +32,7 @@ func status(t *testing.T, path string) map[string]string {
 
 // No thread of a plugin keeps privileges that counting does not need, or can gain any by executing a
 // program. The privileges of the host process do not change.
-func TestCapabilities(t *testing.T) {
+func TestNoThreadKeepsPrivilegesThatCountingDoesNotNeed(t *testing.T) {
 	need.Root(t)
 	const bpf, netAdmin, perfmon, netRaw = 1 << unix.CAP_BPF, 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_PERFMON, 1 << unix.CAP_NET_RAW
 	before := status(t, "/proc/self/status")
@@ -116,7 +116,7 @@ func TestCapabilities(t *testing.T) {
 
 // The plugin may give its files to the groups of their readers, for which it must be a member without CAP_CHOWN. Other
 // groups stay.
-func TestMirrorGroups(t *testing.T) {
+func TestPluginIsMemberOfTheReadersGroupsAndKeepsItsOwn(t *testing.T) {
 	need.Root(t)
 	for setting, set := range map[string]func(*dataplane.MirrorConfig, string){
 		"wait_group":  func(m *dataplane.MirrorConfig, name string) { m.WaitGroup = name },

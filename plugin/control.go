@@ -18,30 +18,22 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// ServeControl serves svc on the unix socket at path until ctx ends. The calls of root and of this process's own user
-// are accepted. svc is not closed.
-func ServeControl(ctx context.Context, path string, svc dataplane.Service) error {
-	c, err := ListenControl(path, nil)
-	if err != nil {
-		return err
-	}
-	return c.Serve(ctx, svc)
-}
-
-// Control is a control socket that is listening. Connections wait until Serve.
+// Control is a listening control socket. Clients can connect before Serve is called, and wait for it.
 type Control struct {
 	path string
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	socket  socket // in use; another one after the file was removed
-	madeDir bool   // the directory was made for the socket, and goes with it when nothing else is in it
+	socket  socket // replaced whenever somebody removes its file
+	madeDir bool   // ListenControl made the directory, so Close removes it if it is empty
 	closed  bool
 }
 
-// ListenControl makes the socket. It makes the socket's directory (0700) if it is missing, and refuses a directory
-// that another user owns or can write to. It replaces the socket of a dead process; the socket of a live process is
-// ErrInUse. A nil log discards.
+// ListenControl opens a control socket at path, such as [ControlPath]; call [Control.Serve] to answer. A program that
+// listens before it starts its instance learns early that another process already serves the path ([dataplane.ErrInUse]).
+//
+// A missing directory is made with mode 0700. A directory that another user owns or can write to is an error. The
+// socket left behind by a dead process is replaced. A nil log discards.
 func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -57,8 +49,9 @@ func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	return c, nil
 }
 
-// Serve passes calls to svc until ctx ends or Close is called. Then it cuts off calls under way and closes the
-// socket, and not svc. It makes a socket that is removed meanwhile again.
+// Serve passes the calls of clients to svc until ctx ends or Close is called. It then aborts the calls under way and
+// closes the socket. The caller still owns svc and must close it. If somebody removes the file of the socket meanwhile,
+// Serve makes a new one.
 func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 	defer c.Close()
 
@@ -82,7 +75,7 @@ func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 		served, closed := c.current()
 		err := s.Serve(served)
 		if now, _ := c.current(); now.credListener != served.credListener && !closed && ctx.Err() == nil {
-			continue // the socket was made again
+			continue // keepName has replaced the socket
 		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return nil
@@ -98,7 +91,7 @@ func (c *Control) current() (s socket, closed bool) {
 	return c.socket, c.closed
 }
 
-// Close stops listening and removes the socket. Idempotent; Serve does it too.
+// Close stops listening and removes the socket. It is idempotent, and Serve calls it.
 func (c *Control) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +101,7 @@ func (c *Control) Close() error {
 	c.closed = true
 
 	err := c.socket.Close()
-	if errors.Is(err, net.ErrClosed) { // Serve closes it too
+	if errors.Is(err, net.ErrClosed) { // the gRPC server of Serve has closed it
 		err = nil
 	}
 	if c.socket.hasName() {
@@ -117,7 +110,7 @@ func (c *Control) Close() error {
 
 	lock := c.socket.lock
 	if isNameOf(lock.Name(), lock.Stat) {
-		_ = os.Remove(lock.Name()) // while it is held
+		_ = os.Remove(lock.Name()) // before the lock is released: afterwards the file may be another process's lock
 	}
 	lock.Close()
 	if c.madeDir {
@@ -126,7 +119,8 @@ func (c *Control) Close() error {
 	return err
 }
 
-// asked logs who asks for a change of the instance over the control socket.
+// asked logs which user and process requested a change over the control socket. Calls of the host, which come over the
+// plugin's own connection, are not logged.
 func (s *server) asked(ctx context.Context, change string) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -11,16 +11,16 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// controlDir holds the sockets of root's instances. It is not below the mirrors' /run/flowtally: a
-// container that is given that directory to read the mirrors gets no socket with it.
+// controlDir has the sockets of root's instances. It is outside /run/flowtally, so that a container with that directory
+// can read the mirrors but not change the flows.
 const controlDir = "/run/flowtally-control"
 
-// ControlPath returns the control socket of an instance that this process serves; "" means "default".
+// ControlPath returns the path for [ListenControl]: the usual control socket of an instance served by this process. An
+// empty name means "default".
 //
-// It is in /run/flowtally-control. For a user who is not root, has a runtime directory
-// ($XDG_RUNTIME_DIR) and does not own /run/flowtally-control, it is in flowtally-control in that directory.
-// A set-user-ID or set-group-ID program ignores the variable. One with file capabilities does not: it runs as its caller,
-// and that user cannot make /run/flowtally-control.
+// The socket is in /run/flowtally-control. Users other than root have it in $XDG_RUNTIME_DIR/flowtally-control, if they
+// have such a directory and do not own /run/flowtally-control. Set-user-ID and set-group-ID programs ignore the variable.
+// Programs with file capabilities use it, because they run as a user who cannot create /run/flowtally-control.
 func ControlPath(instance string) string {
 	dir, uid := trust.RuntimeDirUnlessSetID("flowtally-control"), os.Geteuid()
 	if uid != 0 && dir != "" && ownedBy(filepath.Dir(dir), uid) && !ownedBy(controlDir, uid) {
@@ -29,8 +29,8 @@ func ControlPath(instance string) string {
 	return socketIn(controlDir, instance)
 }
 
-// FindControl returns the control socket of an instance, for Dial: the socket of this user's instance, or of root's
-// instance if this user runs no instance of that name.
+// FindControl returns the path for [Dial]: the control socket of the user's own instance, or of root's instance if the user
+// has none of that name.
 func FindControl(instance string) string {
 	path := ControlPath(instance)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func ownedBy(path string, uid int) bool {
 	return known && owner == uid
 }
 
-// privateDir makes dir, or checks that no other user can change its files.
+// privateDir creates dir, or checks that no other user can change the files in an existing one.
 func privateDir(dir string) (made bool, err error) {
 	if err := trustDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -74,7 +74,7 @@ func privateDir(dir string) (made bool, err error) {
 
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return privateDir(dir) // an instance that ended has removed it
+		return privateDir(dir) // another instance has removed it on its way out
 	}
 	if err != nil {
 		return false, err
@@ -88,7 +88,7 @@ func privateDir(dir string) (made bool, err error) {
 	return false, nil
 }
 
-// checkPrivate returns an error if a user other than this process's own can change the files of the directory.
+// checkPrivate checks that only the user of this process can change the files of the directory.
 func checkPrivate(dir string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%w: %s is not a directory (%s): remove it, or name a socket elsewhere", dataplane.ErrPermission, dir, info.Mode().Type())

@@ -18,7 +18,7 @@ import (
 
 // A program that runs as the user or the group of its file does not put its socket where its caller says, and does not
 // look for one there. A program with file capabilities does: it runs as its caller.
-func TestControlPathOfPrivileges(t *testing.T) {
+func TestControlPathIgnoresTheCallersDirectoryOnlyUnderSetID(t *testing.T) {
 	need.Root(t)
 	need.Cap(t, "sys_admin")
 	base, err := os.MkdirTemp("", "flowtally-place-") // t.TempDir cannot be entered by others

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// credListener accepts connections of root and of this process's own user. The socket's mode already keeps other
-// users from connecting.
+// credListener accepts connections of root and of the user of this process. The mode of the socket already excludes others,
+// except for the moment before chmod.
 type credListener struct {
 	net.Listener
 	log *slog.Logger
@@ -23,13 +23,13 @@ func (l *credListener) Accept() (net.Conn, error) {
 		if err == nil && (peer.uid == 0 || int(peer.uid) == os.Geteuid()) {
 			return callerConn{conn, peer}, nil
 		}
-		l.log.Warn("refused a connection to the control socket", "uid", peer.uid, "error", err)
+		l.log.Warn("closed a connection of another user to the control socket", "uid", peer.uid, "error", err)
 		conn.Close()
 	}
 }
 
-// caller is the process at the other end of a connection, as the kernel recorded it at connect(2). It stands in place of
-// the peer's address, which a unix socket does not have.
+// caller is the process at the other end of a connection, as the kernel recorded it at connect(2). Calls see it as the
+// address of the peer, which a unix socket does not have.
 type caller struct {
 	net.Addr
 	uid uint32

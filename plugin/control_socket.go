@@ -14,18 +14,18 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// socket is a listening socket, with the lock that allows it.
+// socket is a listening socket and the lock for its path.
 type socket struct {
 	*credListener
-	info fs.FileInfo // the file that the path named when the socket was made
+	info fs.FileInfo // of the socket's file, to notice when another file takes its place
 	lock *os.File
 }
 
-// socketPeriod is the period at which Serve checks that the socket still has its name.
+// socketPeriod is how often Serve checks that the path still leads to the socket.
 const socketPeriod = time.Second
 
-// takeLock makes the socket's directory and takes the lock in it. Another instance that ends removes the directory that
-// it made, perhaps between the two steps: takeLock then begins anew.
+// takeLock creates the directory of the socket and takes the lock in it. It tries again if another instance that is ending
+// removes the directory between the two steps.
 func (c *Control) takeLock() (*os.File, error) {
 	for {
 		made, err := privateDir(filepath.Dir(c.path))
@@ -40,14 +40,13 @@ func (c *Control) takeLock() (*os.File, error) {
 	}
 }
 
-// listen makes the socket, under the lock that is held or, where that lost its name, under another one.
+// listen creates the socket. It needs the lock of the path, and takes a new one if held is nil or its file was removed.
 func (c *Control) listen(held *os.File) (_ socket, err error) {
 	if err := peerCredentials(); err != nil {
 		return socket{}, err
 	}
 
-	// The lock, which the kernel drops when its holder dies in whatever way,
-	// decides between two that start at once.
+	// The lock decides between two processes that start at once. The kernel releases it however its holder dies.
 	lock := held
 	if held != nil && isNameOf(held.Name(), held.Stat) {
 		if _, err := privateDir(filepath.Dir(c.path)); err != nil {
@@ -74,8 +73,7 @@ func (c *Control) listen(held *os.File) (_ socket, err error) {
 	}
 	lis.SetUnlinkOnClose(false) // the path may name another socket by then
 
-	// Until here the umask sets the mode. Accept checks the credentials of a client that connects meanwhile, as of
-	// every client.
+	// Before chmod the umask decides on the mode. A client that connects in this moment still has to pass Accept.
 	err = os.Chmod(c.path, 0o600)
 	info, statErr := os.Lstat(c.path)
 	if err = errors.Join(err, statErr); err != nil {
@@ -89,8 +87,8 @@ func (c *Control) listen(held *os.File) (_ socket, err error) {
 	}, nil
 }
 
-// removeStale removes a socket on which no process listens. The caller holds the lock, so that only a process of
-// another program could be listening.
+// removeStale removes a socket that no process listens on. The caller holds the lock, so a listening process must belong to
+// another program.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,12 +110,12 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// hasName reports whether the path still names the socket.
+// hasName reports whether the path still leads to the socket.
 func (s socket) hasName() bool {
 	return isNameOf(s.Addr().String(), func() (fs.FileInfo, error) { return s.info, nil })
 }
 
-// isNameOf reports whether the path names the file that stat describes.
+// isNameOf reports whether the path leads to the file that stat describes.
 func isNameOf(path string, stat func() (fs.FileInfo, error)) bool {
 	atPath, err := os.Lstat(path)
 	if err != nil {
@@ -127,7 +125,7 @@ func isNameOf(path string, stat func() (fs.FileInfo, error)) bool {
 	return err == nil && os.SameFile(atPath, info)
 }
 
-// remake makes the socket again if it has lost its name. Accepted connections stay.
+// remake replaces the socket if somebody has removed its file. Accepted connections stay open.
 func (c *Control) remake() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +146,7 @@ func (c *Control) remake() error {
 	return old.Close()
 }
 
-// keepName makes the socket again when it has lost its name, until ctx ends. It logs each new error once.
+// keepName calls remake until ctx ends. It logs an error only when it changes.
 func (c *Control) keepName(ctx context.Context) {
 	tick := time.NewTicker(socketPeriod)
 	defer tick.Stop()

@@ -64,7 +64,7 @@ func dial(t testing.TB, path string) dataplane.Service {
 	return svc
 }
 
-func TestControl(t *testing.T) {
+func TestControlSocketServesSeveralClients(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "test.sock")
 	fake, control := controlled(t, path)
 	for p, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
@@ -108,9 +108,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// A socket that is removed under a running instance is made again, whatever went with it; a
-// client that was connected stays so.
-func TestControlSocketIsMadeAgain(t *testing.T) {
+// The socket comes back whatever else was removed with it, and connected clients stay connected.
+func TestRemovedControlSocketIsMadeAgain(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"the socket":    os.Remove,
 		"the lock too":  func(path string) error { return errors.Join(os.Remove(path), os.Remove(path+".lock")) },
@@ -154,7 +153,7 @@ func TestControlSocketIsMadeAgain(t *testing.T) {
 			if err := control.Close(); err != nil {
 				t.Error(err)
 			}
-			// The directory was made for the socket.
+			// Close also removes the directory, which was made for the socket.
 			if left, err := os.ReadDir(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("left are %v, %v", left, err)
 			}
@@ -162,8 +161,8 @@ func TestControlSocketIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A path that another instance took meanwhile is left to it.
-func TestControlSocketOfAnother(t *testing.T) {
+// The first socket loses its directory, and another instance takes the path. The first must not take it back.
+func TestListenFailsOnAPathThatAnotherInstanceTook(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
 	}
@@ -187,8 +186,8 @@ func TestControlSocketOfAnother(t *testing.T) {
 	}
 }
 
-// Of many that start and stop at one path, one at a time holds it, and the last leaves nothing.
-func TestControlTurns(t *testing.T) {
+// Several goroutines listen on one path and close again. There is never more than one socket.
+func TestOneListenerAtATimeHoldsAPathAndTheLastLeavesNothing(t *testing.T) {
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "d", "s.sock")
 	var holders, turns atomic.Int32
@@ -220,14 +219,13 @@ func TestControlTurns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The directory goes with a holder that made it, where it is empty then.
+	// A holder that made the directory removes it, but only if it is empty.
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) != 0 || turns.Load() != 100 {
 		t.Errorf("after %d turns there is left %v, %v", turns.Load(), left, err)
 	}
 }
 
-// A client of the control socket can neither configure nor end the instance.
-func TestWhoAskedForAChangeIsInTheLog(t *testing.T) {
+func TestLogNamesUserAndProcessThatAskedForAChange(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the control socket is Linux's")
 	}
@@ -275,7 +273,8 @@ func TestWhoAskedForAChangeIsInTheLog(t *testing.T) {
 	ask(svc.ReleaseWords(t.Context(), "words"), "releasing words")
 }
 
-func TestControlRefusesConfigureAndClose(t *testing.T) {
+// A client of the control socket can change flows, but the instance belongs to its host.
+func TestControlClientsCannotConfigureOrClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c", "test.sock")
 	fake, _ := controlled(t, path)
 	cc, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -295,7 +294,7 @@ func TestControlRefusesConfigureAndClose(t *testing.T) {
 	}
 }
 
-func TestControlSockets(t *testing.T) {
+func TestListenFailsWhereOtherUsersCouldChangeTheSocket(t *testing.T) {
 	need.Root(t) // to give directories away
 	listen := func(path string) error {
 		c, err := plugin.ListenControl(path, nil)
@@ -425,7 +424,7 @@ func TestControlSockets(t *testing.T) {
 	})
 }
 
-func TestDialErrors(t *testing.T) {
+func TestDialWithoutASocketSaysHowToStartAnInstance(t *testing.T) {
 	if _, err := plugin.Dial(t.Context(), filepath.Join(t.TempDir(), "s.sock")); !errors.Is(err, dataplane.ErrUnavailable) || !strings.Contains(err.Error(), "flowtally run") {
 		t.Errorf("no socket: %v", err)
 	}
@@ -434,8 +433,8 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// The modes keep another user out, and the check of the peer's user does if the modes are changed.
-func TestControlOfAnotherUser(t *testing.T) {
+// Modes keep other users out. Should somebody loosen the modes, the check of the peer's credentials still does.
+func TestAnotherUserIsKeptOutByModesAndByCredentials(t *testing.T) {
 	need.Root(t)
 	base, err := os.MkdirTemp("", "flowtally-peer-") // t.TempDir cannot be entered by others
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// What the conversions between the types of the wire and those of package dataplane share.
+// Helpers for the conversions between protobuf messages and the types of package dataplane.
 
-// invalid makes an error that satisfies ErrInvalid.
+// invalid returns an error that satisfies ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", dataplane.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// keyOf returns the key of a value in a map that is one to one.
+// keyOf looks up a key by its value, in a map with unique values.
 func keyOf[K, V comparable](m map[K]V, v V) (K, bool) {
 	for k, w := range m {
 		if w == v {
@@ -28,7 +28,7 @@ func keyOf[K, V comparable](m map[K]V, v V) (K, bool) {
 	return zero, false
 }
 
-// text replaces invalid UTF-8 in a string of the plugin, which protobuf could not carry.
+// text replaces invalid UTF-8, which protobuf cannot encode.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func timeToProto(t time.Time) *timestamppb.Timestamp {
@@ -38,7 +38,7 @@ func timeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// timeFromProto returns the zero time for an absent or invalid time.
+// timeFromProto returns the zero time for a missing or invalid time.
 func timeFromProto(t *timestamppb.Timestamp) time.Time {
 	if t.CheckValid() != nil {
 		return time.Time{}
@@ -46,7 +46,7 @@ func timeFromProto(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// texts returns words of a configuration as the protocol has them.
+// texts converts words of any type to strings.
 func texts[W ~string](list []W) (out []string) {
 	for _, w := range list {
 		out = append(out, string(w))
@@ -54,7 +54,7 @@ func texts[W ~string](list []W) (out []string) {
 	return out
 }
 
-// words is the reverse of texts.
+// words is the inverse of texts.
 func words[W ~string](list []string) (out []W) {
 	for _, w := range list {
 		out = append(out, W(w))

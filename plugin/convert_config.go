@@ -11,7 +11,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// configToProto refuses texts that are not UTF-8, which protobuf could not carry.
+// configToProto fails on texts that are not UTF-8, which protobuf cannot encode.
 func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	flows, err := flowsToProto(c.Flows)
 	if err != nil {
@@ -82,7 +82,8 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	return out, nil
 }
 
-// configFromProto checks the ranges that the types of the wire do not. The instance validates the configuration.
+// configFromProto checks that numbers fit the types of package dataplane. It does not validate the configuration; the
+// instance does.
 func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	if p == nil {
 		return dataplane.Config{}, invalid("no configuration in the message")

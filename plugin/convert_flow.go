@@ -13,10 +13,10 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// maxMatchText bounds the text of one match; the longest valid one is far shorter.
+// maxMatchText limits the text of one match. The longest valid match is far shorter.
 const maxMatchText = 16 << 10
 
-// maxName is far above the limit for names. flow.Validate reports shorter names that are too long.
+// maxName limits the names that errors quote. It is far above the limit of flow.Validate, which gives a better error.
 const maxName = 1024
 
 var (
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// flowsToProto validates first: the text of an invalid match could parse as another match.
+// flowsToProto validates the flows first, because the text of an invalid match could parse as a different match.
 func flowsToProto(flows []flow.Flow) ([]*pluginv1.Flow, error) {
 	out := make([]*pluginv1.Flow, len(flows))
 	var errs []error
@@ -47,7 +47,7 @@ func flowsToProto(flows []flow.Flow) ([]*pluginv1.Flow, error) {
 	return out, nil
 }
 
-// checkFlow is flow.Validate, and also checks that strings are UTF-8, as protobuf requires.
+// checkFlow validates a flow and checks that its strings are UTF-8, as protobuf requires.
 func checkFlow(f *flow.Flow) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func flowToProto(f *flow.Flow) *pluginv1.Flow {
 	}
 }
 
-// flowsFromProto reports every invalid flow, not only the first one.
+// flowsFromProto validates the flows, and its error reports every invalid one.
 func flowsFromProto(in []*pluginv1.Flow) ([]flow.Flow, error) {
 	out := slices.Grow([]flow.Flow(nil), len(in))
 	var errs []error

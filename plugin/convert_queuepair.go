@@ -10,7 +10,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// queuePairsToProto writes the queue pairs of a configuration.
+// queuePairsToProto converts the queue pairs of a configuration.
 func queuePairsToProto(in []dataplane.QueuePair) ([]*pluginv1.QueuePair, error) {
 	var out []*pluginv1.QueuePair
 	for _, q := range in {
@@ -48,8 +48,7 @@ func queuePairsToProto(in []dataplane.QueuePair) ([]*pluginv1.QueuePair, error) 
 	return out, nil
 }
 
-// queuePairsFromProto checks the ranges that the types of the wire do not, as configFromProto does. num converts a
-// number and collects the ones out of range.
+// queuePairsFromProto is part of configFromProto. num converts a number and collects an error if it does not fit.
 func queuePairsFromProto(in []*pluginv1.QueuePair, num func(field string, v int64) int) ([]dataplane.QueuePair, error) {
 	var out []dataplane.QueuePair
 	for i, p := range in {
@@ -117,7 +116,7 @@ func addressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
 	return p
 }
 
-// knownAddressToProto writes the zero address as absent.
+// knownAddressToProto returns nil for the zero address.
 func knownAddressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddress {
 	if a == (dataplane.QueuePairAddress{}) {
 		return nil
@@ -127,7 +126,7 @@ func knownAddressToProto(a dataplane.QueuePairAddress) *pluginv1.QueuePairAddres
 	return p
 }
 
-// addressFromProto reads an absent address as the zero one.
+// addressFromProto returns the zero address for nil.
 func addressFromProto(p *pluginv1.QueuePairAddress) (dataplane.QueuePairAddress, error) {
 	if p.GetLid() > math.MaxUint16 {
 		return dataplane.QueuePairAddress{}, invalid("lid %d is above %d", p.GetLid(), math.MaxUint16)

@@ -53,7 +53,7 @@ func drawQueuePair(t *rapid.T) dataplane.QueuePair {
 	return q
 }
 
-func TestQueuePairStatesCross(t *testing.T) {
+func TestQueuePairStatesCrossTheWireUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := []dataplane.QueuePairState{{
 			Name: rapid.StringN(0, 5, 20).Draw(t, "name"), Device: "rxe0", Type: dataplane.RC, Port: rapid.Uint8().Draw(t, "port"),
@@ -77,7 +77,7 @@ func TestQueuePairStatesCross(t *testing.T) {
 }
 
 // A value out of range is refused, and not truncated.
-func TestQueuePairsThatDoNotFit(t *testing.T) {
+func TestQueuePairNumbersOutOfRangeAreErrorsAndNotTruncated(t *testing.T) {
 	for name, p := range map[string]*pluginv1.QueuePair{
 		"nothing": nil, "port": {Name: "a", Port: 256},
 		"lid": {Name: "a", Peer: &pluginv1.QueuePairAddress{Lid: 1 << 16}}, "gid": {Name: "a", Peer: &pluginv1.QueuePairAddress{Gid: "fe80"}},

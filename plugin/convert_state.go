@@ -8,7 +8,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// The results of a Service, in both directions. The plugin writes them from valid flows. The host trusts no field.
+// Conversions for the results of a Service. The host does not trust any field: the plugin may be faulty or hostile.
 
 var severities = map[dataplane.Severity]pluginv1.Severity{
 	dataplane.Low:    pluginv1.Severity_SEVERITY_LOW,

@@ -56,7 +56,7 @@ func overWire[M proto.Message](t interface{ Fatal(...any) }, in, out M) M {
 	return out
 }
 
-func TestConfigCrosses(t *testing.T) {
+func TestConfigCrossesTheWireUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := dataplane.Config{
 			Instance: rapid.StringN(0, 5, 20).Draw(t, "instance"),
@@ -108,7 +108,7 @@ func TestConfigCrosses(t *testing.T) {
 	})
 }
 
-func TestAnswersCross(t *testing.T) {
+func TestAnswersCrossTheWireUnchanged(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 30, 0, 123456789, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		placed := []dataplane.Placement{{
@@ -140,7 +140,7 @@ func TestAnswersCross(t *testing.T) {
 }
 
 // Text of the plugin's that is no UTF-8 is mended: protobuf would refuse the whole message.
-func TestBadTextIsMended(t *testing.T) {
+func TestTextsThatAreNotUTF8AreMendedBeforeTheWire(t *testing.T) {
 	bad := "a\xffb"
 	overWire(t, conditionsMsg(dataplane.Condition{Code: dataplane.ConditionCode(bad), Object: bad, Text: bad, Fix: bad}), &pluginv1.ConditionsResponse{})
 	overWire(t, eventToProto(dataplane.Event{Kind: dataplane.EventKind(bad), Object: bad, Text: bad}), &pluginv1.Event{})
@@ -156,7 +156,7 @@ func conditionsMsg(c ...dataplane.Condition) *pluginv1.ConditionsResponse {
 }
 
 // The sending side refuses values that could not be sent or would arrive as others.
-func TestUnsendable(t *testing.T) {
+func TestValuesThatWouldArriveChangedAreErrors(t *testing.T) {
 	for name, f := range map[string]flow.Flow{
 		"label":     {Name: "a", Labels: map[string]string{"k": "\xff"}},
 		"interface": {Name: "a", Interface: "\xff"},
@@ -178,7 +178,7 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-func TestHostileMessages(t *testing.T) {
+func TestHostileMessagesAreErrorsAndDoNotPanic(t *testing.T) {
 	good := &pluginv1.Flow{Name: "a", Match: "any", Direction: 1, Action: 1}
 	with := func(change func(*pluginv1.Flow)) *pluginv1.Flow {
 		f := proto.CloneOf(good)

@@ -14,14 +14,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Dial connects to the control socket at path. Close of the Service ends the connection, and the instance runs on.
-// Calls return ErrUnavailable when the instance has ended.
+// Dial connects to the control socket at path, usually from [FindControl]. Closing the Service ends the connection; the
+// instance keeps running. Calls return [dataplane.ErrUnavailable] after the instance has ended.
 func Dial(ctx context.Context, path string) (dataplane.Service, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}
-	// gRPC does not report the cause of a failed connection.
+	// Connect once by hand, because gRPC does not report why a connection failed.
 	conn, err := dial(ctx, "")
 	if err != nil {
 		return nil, dialError(path, err)

@@ -1,5 +1,5 @@
-// Package plugin runs an instance in a process of its own. [Launch] starts the process and returns a [Client], which is
-// a [dataplane.Service]:
+// Package plugin runs an instance in a process of its own, the plugin. [Launch] starts it and returns a [Client], which
+// implements [dataplane.Service]:
 //
 //	c, err := plugin.Launch(ctx, plugin.Options{Config: cfg, Logger: log})
 //	if err != nil {
@@ -7,40 +7,41 @@
 //	}
 //	defer c.Close()
 //
-// The plugin process holds the privileges and the kernel's objects. The host needs neither, and is built without cgo
-// and eBPF. No counter value crosses the boundary: readers take values from the mirror at [dataplane.Info].Mirror.
-//
-// The other calls are for other programs:
-//   - A program that changes an instance of another process connects by [Dial] to the socket that [FindControl] names.
-//   - A host opens that socket for its instance by [ListenControl].
-//   - The main function of a plugin of your own calls [Serve].
+// The plugin holds the privileges and the kernel objects. The host that launches it needs no privileges, no cgo and no
+// eBPF. Counter values do not pass through the plugin API. Read them from the mirror with package shm.
 //
 // # Supervision
 //
-// [Launch] starts one process at a time, and [Client.Close] ends it. The process also ends with its host, in whatever way.
-// When the plugin dies, or fails health checks for Options.Watchdog, it is started again with the flows of that moment. Until the new process runs, calls return [dataplane.ErrUnavailable], also the calls under way. A change
-// under way either happened and is kept, or failed and is not. A device in whose verb two processes died is left out.
-// Totals of the mirror go on over a restart.
+// If the plugin dies, or does not answer health checks for [Options].Watchdog, the Client starts a new one with the current
+// flows. Calls return [dataplane.ErrUnavailable] until it runs; so do the calls that were under way. A change under way is
+// either complete or undone after the restart, never half. Totals continue.
 //
-// On Linux the plugin of root, or of a host with ambient capabilities, has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON,
-// and CAP_NET_RAW where a device may count. It has no other capability and cannot get one by executing a file. It is
-// not dumpable. flowtally-plugin confines itself to its files by [Confine]. No plugin confines its host.
+// After two crashes in the same verb of an RDMA device, the plugin no longer uses the device.
+//
+// The plugin ends with [Client.Close], and also when the host dies, for whatever reason.
+//
+// # Privileges
+//
+// On Linux, if the host is root or has ambient capabilities, the plugin gets CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and
+// CAP_NET_RAW if an RDMA device may count. It drops all other capabilities, cannot regain them by executing a file, and is
+// not dumpable. flowtally-plugin also calls [Confine], so that it can open only the files of its instance.
 //
 // # Errors
 //
-// The sentinels of package dataplane, probe.ErrNotSupported with its UnsupportedError, and the two errors of package
-// context cross the wire: errors.Is returns the same on both sides. The text is the same up to 32 KiB. Launch adds
-// [ErrStart], [ErrIncompatible] and [ErrUntrusted].
-//
-// # A plugin of your own
-//
-// A plugin is a main function that calls [Serve] with a [Factory], which makes the instance that the plugin serves.
+// errors.Is returns the same on both sides for the errors of package dataplane, for probe.ErrNotSupported, and for the two
+// errors of package context. Texts longer than 32 KiB are cut. [Launch] adds [ErrStart], [ErrIncompatible] and
+// [ErrUntrusted].
 //
 // # The control socket
 //
-// [ListenControl] serves a Service of this process on a unix socket, and [Dial] connects to it: `flowtally flows add`
-// changes the flows of a running `flowtally run` that way. Only root and the user of the serving process may connect.
-// The socket refuses Configure and Close.
+// A host can serve its instance to other processes of its user and of root: call [ListenControl], then [Control.Serve].
+// They connect with [Dial] to the path that [FindControl] returns. This is how `flowtally flows add` reaches a running
+// `flowtally run`. Such a client cannot close the instance.
+//
+// # A plugin of your own
+//
+// To launch your own binary instead of flowtally-plugin, call [Serve] in its main function, with a [Factory] that makes
+// the instance.
 //
 // docs/plugin.md describes restarts, versions of the protocol, and the handshake.
 package plugin

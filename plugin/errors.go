@@ -16,21 +16,20 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Errors of [Launch] and [Client.Close], beside those of package dataplane.
+// Errors of [Launch] and [Client.Close], in addition to those of package dataplane.
 var (
-	// ErrStart: the plugin process failed before it served the protocol. The text has the cause and the last lines of
-	// its output.
+	// ErrStart means that the plugin process failed before it was ready. The text has the cause and its last output.
 	ErrStart = errors.New("plugin did not start")
-	// ErrIncompatible: the plugin speaks no protocol version of this program. The text names the side to upgrade.
+	// ErrIncompatible means that plugin and host have no protocol version in common. The text says which one to upgrade.
 	ErrIncompatible = errors.New("incompatible plugin")
-	// ErrUntrusted: root starts no binary that another user could have written. The text names the file and the
-	// change that makes it trusted.
+	// ErrUntrusted means that this process runs as root, and another user could have written the binary. The text has the
+	// command that makes it trusted.
 	ErrUntrusted = errors.New("untrusted plugin")
-	// ErrLeft: a plugin is dead, and what it left in the kernel could not be removed.
+	// ErrLeft means that the plugin is dead and its programs or pins could not be removed from the kernel.
 	ErrLeft = errors.New("removing what the plugin left attached and pinned")
 )
 
-// stepError is an error that a command mends.
+// stepError is an error with a command that fixes its cause.
 type stepError struct {
 	error
 	step string
@@ -38,14 +37,13 @@ type stepError struct {
 
 func (e *stepError) Unwrap() error { return e.error }
 
-// NextStep returns the command that mends the cause, or "".
+// NextStep returns the command.
 func (e *stepError) NextStep() string { return e.step }
 
-// domain marks the ErrorInfo details of flowtally.
+// domain identifies the ErrorInfo details of flowtally.
 const domain = "flowtally"
 
-// maxErrorText bounds the text of an error on the wire, in bytes: gRPC sends it in a header, whose size both ends
-// bound. A cut text says how many bytes are missing.
+// maxErrorText limits the text of an error in bytes. gRPC sends it in a header, and both ends limit the size of headers.
 const maxErrorText = 32 << 10
 
 type sentinel struct {
@@ -54,8 +52,8 @@ type sentinel struct {
 	code   codes.Code
 }
 
-// sentinels in the order in which they choose the status code: when an error
-// satisfies several, the first gives the code and all travel as details.
+// sentinels lists the errors that cross the wire. If an error satisfies several, all are sent as details, and the first in
+// this list determines the status code.
 var sentinels = []sentinel{
 	{dataplane.ErrClosed, "CLOSED", codes.FailedPrecondition},
 	{dataplane.ErrUnavailable, "UNAVAILABLE", codes.Unavailable},
@@ -76,7 +74,7 @@ var sentinels = []sentinel{
 	{context.Canceled, "CANCELED", codes.Canceled},
 }
 
-// remoteError is an error that crossed the wire: its text, and the sentinels that it satisfied on the other side.
+// remoteError is an error from the other side: its text, and the sentinels it satisfied there.
 type remoteError struct {
 	text   string
 	causes []error
@@ -85,8 +83,7 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.causes }
 
-// toStatus converts an error of a Service to a status with its text and its sentinels. An error that satisfies no
-// sentinel travels as codes.Unknown with its text.
+// toStatus converts an error of a Service for the wire. Without a sentinel it becomes codes.Unknown with its text.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +108,7 @@ func toStatus(err error) error {
 	return st.Err()
 }
 
-// unsupported returns the fields of an UnsupportedError, so that errors.As finds it on the other side.
+// unsupported returns the fields of an UnsupportedError, so that errors.As finds it again on the other side.
 func unsupported(sentinel, err error) map[string]string {
 	var u *probe.UnsupportedError
 	if sentinel != probe.ErrNotSupported || !errors.As(err, &u) {
@@ -122,8 +119,8 @@ func unsupported(sentinel, err error) map[string]string {
 	}
 }
 
-// fromStatus is the inverse of toStatus. An error of gRPC itself has only a code: a broken connection becomes
-// ErrUnavailable, and an unknown call ErrNotSupported.
+// fromStatus is the inverse of toStatus. Errors of gRPC itself have only a code: a lost connection becomes ErrUnavailable,
+// and a call that the other side does not know becomes ErrNotSupported.
 func fromStatus(err error) error {
 	if err == nil {
 		return nil
@@ -178,7 +175,7 @@ func causeOf(info *errdetails.ErrorInfo) error {
 	return nil
 }
 
-// clip returns s as valid UTF-8, which protobuf requires, and of bounded size.
+// clip makes s valid UTF-8, which protobuf requires, and cuts a long text. A cut text says how many bytes are missing.
 func clip(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxErrorText {

@@ -32,7 +32,7 @@ func cross(t testing.TB, err error) error {
 	return fromStatus(status.FromProto(&p).Err())
 }
 
-func TestSentinelsCross(t *testing.T) {
+func TestEverySentinelCrossesTheWireWithItsText(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range sentinels {
 		if seen[s.reason] {
@@ -67,7 +67,7 @@ func TestSentinelsCross(t *testing.T) {
 	}
 }
 
-func TestOtherErrorsCross(t *testing.T) {
+func TestErrorsWithoutOrWithSeveralSentinelsCrossTheWire(t *testing.T) {
 	if toStatus(nil) != nil || fromStatus(nil) != nil {
 		t.Error("no error became one")
 	}
@@ -94,7 +94,7 @@ func TestOtherErrorsCross(t *testing.T) {
 }
 
 // Errors that no server of ours made.
-func TestForeignStatus(t *testing.T) {
+func TestStatusOfGRPCItselfBecomesASentinel(t *testing.T) {
 	for _, test := range []struct {
 		code codes.Code
 		is   error

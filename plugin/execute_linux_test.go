@@ -9,7 +9,7 @@ import (
 )
 
 // ps, pgrep and the plugin itself find the plugin by its file, though a descriptor was executed.
-func TestProcessNames(t *testing.T) {
+func TestProcessIsNamedAfterItsFile(t *testing.T) {
 	c := launch(t, options(t, "fake"))
 	self, err := os.Executable()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Find returns the path of the plugin's binary: path itself if it is not empty, else BinaryName beside this program's
-// executable, else in $PATH. For root it fails with ErrUntrusted if another user could have written the binary.
+// Find returns the path of the plugin's binary, as [Launch] finds it: path, if it is not empty; [BinaryName] in the
+// directory of this program; [BinaryName] in $PATH. For root, Find fails with [ErrUntrusted] if another user could have
+// written the binary.
 func Find(path string) (string, error) {
 	found, file, err := find(path)
 	if err != nil {
@@ -24,8 +25,8 @@ func Find(path string) (string, error) {
 	return found, nil
 }
 
-// find is Find. It also returns the descriptor of the checked binary, to execute in place of the path, or nil for
-// users other than root.
+// find is like Find, but for root it also returns the open binary. Execute that instead of the path, which might lead to
+// another file by then. For other users file is nil.
 func find(path string) (found string, file *os.File, err error) {
 	if found, err = locate(path); err != nil {
 		return "", nil, err
@@ -36,7 +37,7 @@ func find(path string) (found string, file *os.File, err error) {
 	return found, file, nil
 }
 
-// locate returns the absolute path of the binary, without looking at who could have written it.
+// locate returns the absolute path of the binary. It does not check who could have written it.
 func locate(path string) (string, error) {
 	if path != "" {
 		abs, err := filepath.Abs(path)

@@ -11,16 +11,16 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// flowList is the flows of an instance in the order of addition, which breaks ties of priority: the next process gets
-// them. The list is large and read only when a process has died, so each flow is kept as the bytes of its message. A
-// change costs the same however long the list is.
+// flowList has the flows of an instance for the next plugin, in the order of addition, which decides between flows of equal
+// priority. It can be long but is only read after a crash. So it stores the encoded message of each flow, and the cost of
+// a change does not depend on the length.
 type flowList struct {
-	flows []string          // encoded, in order; "" where one was removed
-	at    map[string]uint32 // place in flows by name, which is a part of the encoded flow
+	flows []string          // encoded; "" in the place of a removed flow
+	at    map[string]uint32 // index into flows by name; the key shares memory with the encoded flow
 }
 
-// encodeFlows prepares add, which cannot fail. The flows of one call share one piece of memory: with a
-// piece for each flow, the garbage of encoding between the pieces would take as much memory again.
+// encodeFlows encodes flows ahead of add, so that add cannot fail. The flows of one call share one allocation. With many
+// small ones, the garbage of the encoder between them would double the memory.
 func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
 	var all []byte
 	ends := make([]int, len(flows))
@@ -34,7 +34,7 @@ func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
 	return cut(string(all), ends), nil
 }
 
-// appendFlow appends the message of a flow. Equal flows have equal messages.
+// appendFlow appends the encoded flow. Equal flows have equal encodings.
 func appendFlow(to []byte, f *pluginv1.Flow) ([]byte, error) {
 	to, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(to, f)
 	if err != nil {
@@ -43,7 +43,7 @@ func appendFlow(to []byte, f *pluginv1.Flow) ([]byte, error) {
 	return to, nil
 }
 
-// cut divides s at ends.
+// cut splits s at the given ends.
 func cut(s string, ends []int) []string {
 	out := make([]string, len(ends))
 	from := 0
@@ -54,7 +54,7 @@ func cut(s string, ends []int) []string {
 	return out
 }
 
-// add appends flows, given as messages and encoded. None of their names is in the list.
+// add appends new flows, given both as messages and encoded.
 func (l *flowList) add(flows []*pluginv1.Flow, encoded []string) {
 	if l.at == nil {
 		l.at = make(map[string]uint32, len(flows))
@@ -65,13 +65,13 @@ func (l *flowList) add(flows []*pluginv1.Flow, encoded []string) {
 	}
 }
 
-// has reports whether a flow of that name is in the list.
+// has reports whether the list has a flow of that name.
 func (l *flowList) has(name string) bool {
 	_, listed := l.at[name]
 	return listed
 }
 
-// remove takes flows out by name. Names that are not in the list are ignored.
+// remove removes flows by name. It ignores unknown names.
 func (l *flowList) remove(names []string) {
 	for _, name := range names {
 		if i, ok := l.at[name]; ok {
@@ -84,7 +84,7 @@ func (l *flowList) remove(names []string) {
 	}
 }
 
-// set makes the list flows, given as messages and encoded, as dataplane.Service.SetFlows does.
+// set changes the list as [dataplane.Service.SetFlows] changes the instance.
 func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool, renames map[string]string, keep []string) {
 	if keepOthers {
 		l.replace(flows, encoded, renames)
@@ -96,8 +96,7 @@ func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool
 	l.keep(was, renames, keep)
 }
 
-// replace puts flows in the places of those with their names, or with the names from which they are renamed, and appends
-// the others.
+// replace puts each flow in the place of its former version, under its old name if it was renamed, and appends new flows.
 func (l *flowList) replace(flows []*pluginv1.Flow, encoded []string, renames map[string]string) {
 	oldName := make(map[string]string, len(renames))
 	for from, to := range renames {
@@ -118,12 +117,12 @@ func (l *flowList) replace(flows []*pluginv1.Flow, encoded []string, renames map
 	}
 }
 
-// changed returns those of flows that differ from the list, or that it lacks. inPlace says that setting these alone, beside
-// the others, makes the list what setting all of flows makes it: flows are the list from its beginning, new ones come
-// last, and whatever of the list is not among them is in keep.
+// changed returns the flows that differ from the list or are new. inPlace reports whether it is enough to set these and keep
+// all others. That is so if flows and list agree in their order from the beginning, new flows come last, and keep has the
+// flows of the list that are not given.
 func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pluginv1.Flow, inPlace bool, err error) {
 	var encoded []byte
-	next := 0 // place of the flow of the list that is to come next
+	next := 0 // index of the list's flow to compare with
 	for _, f := range flows {
 		for next < len(l.flows) && l.flows[next] == "" {
 			next++
@@ -131,7 +130,7 @@ func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pl
 		if encoded, err = appendFlow(encoded[:0], f); err != nil {
 			return nil, false, err
 		}
-		if next < len(l.flows) && string(encoded) == l.flows[next] { // as nearly all are: no name is looked up
+		if next < len(l.flows) && string(encoded) == l.flows[next] { // the common case, without a map lookup
 			next++
 			continue
 		}
@@ -161,8 +160,8 @@ func (l *flowList) changed(flows []*pluginv1.Flow, keep []string) (changed []*pl
 	return changed, len(kept) == rest, nil
 }
 
-// keep appends the flows of was that names lists and that were not renamed, in their order, unless the list has flows of
-// their names.
+// keep appends the named flows of was, the list before a change, in their order. It leaves out renamed flows, and names that
+// the list has already.
 func (l *flowList) keep(was flowList, renames map[string]string, names []string) {
 	type place struct {
 		name string
@@ -183,7 +182,7 @@ func (l *flowList) keep(was flowList, renames map[string]string, names []string)
 	}
 }
 
-// compact drops the places and the memory of removed flows. It costs as much as the removals that led to it.
+// compact frees the memory of removed flows. Its cost is proportional to the number of removals since the last time.
 func (l *flowList) compact() {
 	names := make([]string, len(l.flows))
 	for name, i := range l.at {
@@ -208,7 +207,7 @@ func (l *flowList) compact() {
 	}
 }
 
-// put notes that the flow of that name has place i. The key is a part of the encoded flow, so that no name is kept twice.
+// put records index i for a name. The map key is a substring of the encoded flow, so that the name is not stored twice.
 func (l *flowList) put(name string, i int) {
 	start := strings.Index(l.flows[i], name)
 	l.at[l.flows[i][start:start+len(name)]] = uint32(i)

@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	// BinaryName is the name of the plugin that flowtally ships.
+	// BinaryName is the file name of the plugin that comes with flowtally.
 	BinaryName = "flowtally-plugin"
-	// ProtocolVersion is the newest major version that this package speaks: flowtally.plugin.v1.
+	// ProtocolVersion is the newest supported major version of the protocol: flowtally.plugin.v1.
 	ProtocolVersion = 1
 )
 
-// handshake tells a plugin started by a host from one started by hand. It is no secret. Its values never change: with
-// another value, an incompatible plugin could not report its version.
+// handshake lets a plugin notice that somebody started it by hand. It is not a secret. Never change its values: an
+// incompatible plugin could not even report its version then.
 var handshake = goplugin.HandshakeConfig{
 	MagicCookieKey:   "FLOWTALLY_PLUGIN_COOKIE",
 	MagicCookieValue: "8b1f6c2de0a94c57b3e2f4a9d7c815f60e3ba2917d4c4be8a6f05d913c7e2ab4",
 }
 
-// dispensed is the name of the one service that a plugin of flowtally has.
+// dispensed is go-plugin's name for the only service of a plugin.
 const dispensed = "dataplane"
 
-// glue connects the two ends to go-plugin: server is set in the plugin, and
-// the host is handed *ends.
+// glue connects both sides to go-plugin. In the plugin, server is set. The host gets an *ends.
 type glue struct {
 	goplugin.NetRPCUnsupportedPlugin
 	server *server
@@ -48,13 +47,13 @@ func (g *glue) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, cc *grpc.Cl
 	return &ends{svc: newRemote(cc, nil), cc: cc}, nil
 }
 
-// ends has the client of the instance, and the connection for health checks. go-plugin hands it to the host.
+// ends is what go-plugin gives to the host: the client of the instance, and the connection for health checks.
 type ends struct {
 	svc *remote
 	cc  *grpc.ClientConn
 }
 
-// versions lists every major version that this side speaks.
+// versions lists every supported major version of the protocol.
 func versions(s *server) map[int]goplugin.PluginSet {
 	return map[int]goplugin.PluginSet{ProtocolVersion: {dispensed: &glue{server: s}}}
 }

@@ -51,7 +51,7 @@ func alive(pid int) bool {
 }
 
 // However the host dies, the plugin closes its instance and goes.
-func TestKilledHost(t *testing.T) {
+func TestPluginClosesIfItsHostIsKilled(t *testing.T) {
 	host, plugin, marker, tmp := startHost(t)
 	if !alive(plugin) {
 		t.Fatal("the plugin is not there")
@@ -69,7 +69,7 @@ func TestKilledHost(t *testing.T) {
 }
 
 // Ctrl-C goes to the foreground process group: the host decides how the plugin ends.
-func TestInterruptOfTheForegroundGroup(t *testing.T) {
+func TestInterruptSparesThePlugin(t *testing.T) {
 	host, plugin, marker, _ := startHost(t)
 	group, err := syscall.Getpgid(plugin)
 	if err != nil {

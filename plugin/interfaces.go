@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The call about interfaces: of the client without supervision, and of the server.
+// The call Interfaces, in the client and in the server.
 
 // Interfaces implements dataplane.Service.
 func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
@@ -23,8 +23,8 @@ func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 	return interfacesFromProto(resp.GetInterfaces())
 }
 
-// knowsInterfaces refuses a plugin that is older than these calls if the configuration has a setting that such a
-// plugin does not know, and so ignores.
+// knowsInterfaces returns ErrIncompatible if the plugin is too old to know a setting of the configuration, which it would
+// silently ignore.
 func (r *remote) knowsInterfaces(ctx context.Context, cfg *pluginv1.Config) error {
 	list, err := interfacesFromProto(cfg.GetInterfaces())
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *remote) knowsInterfaces(ctx context.Context, cfg *pluginv1.Config) erro
 	}
 	isNew := func(i dataplane.Interface) bool { return i.Waits() || i.Direction != "" }
 	if cfg.GetStart() == "" && !slices.ContainsFunc(list, isNew) {
-		return nil // every plugin knows these settings
+		return nil // even the first release knows these settings
 	}
 
 	if _, err = r.Interfaces(ctx); errors.Is(err, probe.ErrNotSupported) {
@@ -70,7 +70,7 @@ func interfacesToProto(list []dataplane.Interface) ([]*pluginv1.Interface, error
 	return out, nil
 }
 
-// interfacesFromProto does not apply the rules of dataplane.Interface.
+// interfacesFromProto does not validate the interfaces.
 func interfacesFromProto(list []*pluginv1.Interface) (out []dataplane.Interface, err error) {
 	for n, i := range list {
 		if i == nil {

@@ -13,10 +13,11 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// Launch starts the plugin and configures it. ctx bounds the launch alone: [Client.Close] ends the plugin.
+// Launch starts a plugin with the given configuration. ctx applies to the launch only. The caller must call [Client.Close]
+// to end the plugin.
 //
-// After an error no process is left, and nothing is attached or pinned. A configuration that keeps pins keeps those that
-// the start has found.
+// After an error, Launch leaves no process behind and nothing attached or pinned. With [dataplane.XDPConfig].KeepPins, the
+// pins of an earlier run stay.
 func Launch(ctx context.Context, opts Options) (*Client, error) {
 	o := opts.withDefaults()
 
@@ -33,7 +34,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	crashes := child.NewCrashes()
 	s, err := startPastCrashes(ctx, &o, cfg, crashes)
 	if errors.Is(err, dataplane.ErrInUse) {
-		return nil, err // what is attached and pinned is the other instance's
+		return nil, err // programs and pins belong to the other instance
 	}
 	if err != nil {
 		if l, any := before.leavings(); any {
@@ -58,7 +59,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.patience, c.hurry = context.WithCancelCause(context.Background())
 
-	// The flows are kept once, encoded.
+	// Only the encoded flows stay in memory.
 	c.flows.add(cfg.Flows, encoded)
 	cfg.Flows = nil
 	c.opts.Config.Flows = nil
@@ -68,13 +69,13 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// startPastCrashes starts the plugin. A plugin that crashes in a verb of an RDMA device is started again: crashes leaves
-// the device out after its second crash in one verb.
+// startPastCrashes starts a plugin, again if it crashes in a verb of an RDMA device. After the second crash in one verb,
+// crashes excludes the device.
 func startPastCrashes(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes) (*session, error) {
 	s, err := start(ctx, o, cfg, crashes)
 	for starts := 1; err != nil && ctx.Err() == nil && starts < child.MaxLaunchCrashes; starts++ {
 		if crashes.Count() < starts {
-			break // the last start has failed otherwise, and would again
+			break // the last start failed for another reason, and would fail again
 		}
 		o.Logger.Warn("the plugin died in a verb of an RDMA device, and is started again", "error", err)
 		s, err = start(ctx, o, cfg, crashes)
@@ -82,51 +83,51 @@ func startPastCrashes(ctx context.Context, o *Options, cfg *pluginv1.Config, cra
 	return s, err
 }
 
-// Options of Launch. The zero value starts flowtally-plugin with an empty configuration. Most callers set Config.
+// Options for [Launch]. Only Config is required.
 type Options struct {
 	// Config of the instance.
 	Config dataplane.Config
 
-	// File is the path of the file that Config was read from, which Info tells. Optional.
+	// File is the path of the file that Config was read from, for [dataplane.Info]. Optional.
 	File string
 
-	// Logger gets the log of the plugin and of the supervisor. nil discards.
+	// Logger receives the log of the plugin and of its supervision. nil discards it.
 	Logger *slog.Logger
 
-	// Path of the plugin's binary. Empty means BinaryName beside this program's executable, else in $PATH.
+	// Path of the plugin's binary. If it is empty, [Find] looks for [BinaryName].
 	Path string
 
-	// Args are handed to the binary. flowtally-plugin takes none.
+	// Args for the binary. flowtally-plugin has none.
 	Args []string
 
-	// Env is added to this process's environment, as "KEY=value".
+	// Env has variables to add to the environment of this process, as "KEY=value".
 	Env []string
 
-	// Stderr gets a copy of the plugin's stderr, byte by byte. One goroutine at a time writes to it, and none after a
-	// write has failed. Optional.
+	// Stderr receives a copy of the plugin's standard error. Writes come from one goroutine at a time, and stop after
+	// the first error. Optional.
 	Stderr io.Writer
 
-	// StartTimeout bounds the time from the start of the process to its handshake. 0 means 15 s.
+	// StartTimeout limits the time from the start of the process to its handshake. 0 means 15 s.
 	StartTimeout time.Duration
 
-	// ConfigureTimeout bounds the start of the instance in the process. 0 means 60 s, half a second more for each
-	// interface that is counted on, and a millisecond more for each flow.
+	// ConfigureTimeout limits the start of the instance in the process. 0 means 60 s, plus 0.5 s for each interface to
+	// count on and 1 ms for each flow.
 	ConfigureTimeout time.Duration
 
-	// CloseTimeout bounds the orderly end, after which the process is killed. A process that fails health checks is
-	// killed after a third of it. 0 means 30 s.
+	// CloseTimeout limits Close. After it the plugin is killed; if it fails health checks, already after a third of it.
+	// 0 means 30 s.
 	CloseTimeout time.Duration
 
-	// Watchdog is how long a plugin may take to reply to a health check before it is killed and started again. A sixth
-	// of it passes between two checks. 0 means DefaultWatchdog; a negative value, for debuggers, means for ever.
+	// Watchdog is how long a plugin may leave health checks unanswered before it is killed and started again. Checks are
+	// a sixth of it apart. 0 means [DefaultWatchdog]. A negative value disables the checks, for debuggers.
 	Watchdog time.Duration
 
-	// RestartMin and RestartMax bound the pause before a restart, which doubles as long as the plugin dies soon.
+	// RestartMin and RestartMax limit the pause before a restart, which doubles each time the plugin dies soon.
 	// 0 means 100 ms and 10 s.
 	RestartMin, RestartMax time.Duration
 }
 
-// DefaultWatchdog stands for an Options.Watchdog of 0.
+// DefaultWatchdog is the default of [Options].Watchdog.
 const DefaultWatchdog = 30 * time.Second
 
 func (o Options) withDefaults() Options {
@@ -152,7 +153,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// sharedWriter serialises the writes of several streams and several processes.
+// sharedWriter serializes the writes of several streams and processes.
 type sharedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

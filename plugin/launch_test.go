@@ -34,8 +34,8 @@ func TestProcessQueuePairsConform(t *testing.T) {
 	})
 }
 
-// Each way in which a plugin can fail to come up: the error and its text.
-func TestLaunchErrors(t *testing.T) {
+// A plugin can fail to start in many ways. Each error must have the right sentinel and help the user.
+func TestEachFailedLaunchNamesItsCause(t *testing.T) {
 	for _, test := range []struct {
 		role string
 		is   error
@@ -83,7 +83,7 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
-// TestHostDialsOnlyItsPluginsSocket: a plugin that names another address in its handshake has nobody called there.
+// A hostile plugin could name the address of another service in its handshake, to make a privileged host connect there.
 func TestHostDialsOnlyItsPluginsSocket(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -123,7 +123,7 @@ func TestHostDialsOnlyItsPluginsSocket(t *testing.T) {
 	}
 }
 
-func TestLaunchCancelled(t *testing.T) {
+func TestLaunchEndsSoonAfterItsContext(t *testing.T) {
 	for _, role := range []string{"silent", "dawdles"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -139,7 +139,7 @@ func TestLaunchCancelled(t *testing.T) {
 	}
 }
 
-func TestLaunchRefusesInvalidFlow(t *testing.T) {
+func TestLaunchFailsOnAnInvalidFlow(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Config.Flows = []flow.Flow{{Name: "ok"}, {Name: "not ok"}}
 	if _, err := plugin.Launch(t.Context(), opts); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "not ok") {
@@ -147,7 +147,7 @@ func TestLaunchRefusesInvalidFlow(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindNamesWhyABinaryCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plugin")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o644); err != nil {
@@ -172,7 +172,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer that a logger and a test share.
+// syncBuffer is a buffer for a logger in one goroutine and a test in another.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -190,8 +190,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// A non-string "@message" panics a host that lets go-plugin read the log.
-func TestHostileLog(t *testing.T) {
+// go-plugin panics on a log line whose "@message" is not a string, unless its own logger is off.
+func TestHostileLogDoesNotPanicTheHost(t *testing.T) {
 	var log, raw syncBuffer // raw is written by goroutines of the client and read here
 	opts := options(t, "hostile-log")
 	opts.Logger = slog.New(slog.NewJSONHandler(&log, nil))
@@ -218,8 +218,8 @@ func TestHostileLog(t *testing.T) {
 	}
 }
 
-// The host's level reaches the plugin, so that it formats nothing in vain.
-func TestLogLevel(t *testing.T) {
+// The plugin knows the level of the host, so that it does not format messages nobody wants.
+func TestPluginLogsAtTheLevelOfItsHost(t *testing.T) {
 	var log syncBuffer
 	opts := options(t, "fake")
 	opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -236,8 +236,8 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// As many flows as the tables hold cross in one message, both ways.
-func TestManyFlows(t *testing.T) {
+// 65,536 flows, the capacity of the tables, must fit into one message in either direction.
+func TestAsManyFlowsAsTheTablesHoldCrossInOneMessage(t *testing.T) {
 	const n = 65536
 	opts := options(t, "fake")
 	for i := range n {

@@ -15,22 +15,22 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
-// releaseBound bounds the process that removes what a dead plugin has left. It takes a tenth of a second, and longer
-// only while the dead plugin's pins are locked.
+// releaseBound limits the process that cleans up after a dead plugin. It usually takes 0.1 s. It takes longer only while
+// something still locks the pins.
 const releaseBound = 10 * time.Second
 
-// site is where an instance leaves pins and a mirror, and what was there before it started.
+// site records the pins and the mirror that existed before a start, to tell afterwards what the start has left behind.
 type site struct {
 	instance string
 	pins     string
 	before   []string // names in pins
-	known    bool     // before is known: this process may look
+	known    bool     // this process was able to list pins
 	mirror   string
-	mirrored bool // the mirror was there
-	keeps    bool // the configuration keeps pins
+	mirrored bool // the mirror existed
+	keeps    bool // KeepPins
 }
 
-// look returns the site of a configuration as it is before a start.
+// look records the site of a configuration before a start.
 func look(cfg dataplane.Config) site {
 	s := site{instance: cfg.Instance, pins: cfg.PinDir(), mirror: cfg.MirrorPath(), keeps: cfg.XDP.KeepPins}
 	entries, err := os.ReadDir(s.pins)
@@ -42,17 +42,17 @@ func look(cfg dataplane.Config) site {
 	return s
 }
 
-// there reports whether a path exists, or may exist.
+// there reports whether a path exists. In doubt it returns true.
 func there(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// leavings returns what a process that was killed in a start may have left. any is false if there is nothing.
+// leavings returns what a process killed during its start may have left behind. any is false if nothing is there.
 func (s site) leavings() (l hosted.Leavings, any bool) {
 	if there(s.pins) && (s.known || !s.keeps) {
 		l.Pins = s.pins
-		if s.keeps && slices.Contains(s.before, "meta") { // without a meta map the pins are of no use
+		if s.keeps && slices.Contains(s.before, "meta") { // without the map "meta" no start can adopt the pins
 			l.Keep = s.before
 		}
 	}
@@ -62,8 +62,8 @@ func (s site) leavings() (l hosted.Leavings, any bool) {
 	return l, l.Pins != "" || l.Mirror != ""
 }
 
-// release removes leavings by their paths, in a process of the plugin's binary: it has the privileges that the plugin
-// had, which its host may lack. It loads no program, so it works where the plugin did not. The plugin has ended.
+// release removes leavings in another process of the plugin's binary, which has privileges that the host may lack. It works
+// even if the plugin cannot start, because it loads no BPF program. The plugin must have ended.
 func release(o *Options, l hosted.Leavings, instance string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseBound)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// lockFile takes the lock at path, which lives as long as the file is open. The holder may remove the file, so the
-// locked file must still be the one that path names.
+// lockFile creates and locks the file at path until it is closed. The previous holder may have removed the file just before
+// it was locked, so lockFile checks that the path still leads to it.
 func lockFile(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -35,7 +35,7 @@ func lockFile(path string) (*os.File, error) {
 		if there, err := os.Lstat(path); err == nil && os.SameFile(locked, there) {
 			return f, nil
 		}
-		f.Close() // removed meanwhile by the one that held it
+		f.Close() // the previous holder has removed it: try again with a new file
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Whatever the order of pushes and reads: events arrive in order, each one either arrives or is counted as lost by
 // the next that does, and the oldest queued one is dropped first.
-func TestQueueModel(t *testing.T) {
+func TestQueueDropsTheOldestAndCountsThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -90,7 +90,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 	q.Close()
 }
 
-func TestBackoff(t *testing.T) {
+func TestBackoffDoublesThenStartsOverAfterALongLife(t *testing.T) {
 	b := backoff{min: 100 * time.Millisecond, max: 2 * time.Second}
 	for i, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000, 2000} {
 		want *= time.Millisecond
@@ -109,7 +109,7 @@ func TestBackoff(t *testing.T) {
 }
 
 // A flow may ask for a device by itself.
-func TestMayUseRDMA(t *testing.T) {
+func TestRDMAIsAllowedIfTheConfigurationOrAFlowAsksForIt(t *testing.T) {
 	flows := func(backends ...string) (flows []*pluginv1.Flow) {
 		for _, b := range backends {
 			flows = append(flows, &pluginv1.Flow{Backend: b})
@@ -136,7 +136,7 @@ func TestMayUseRDMA(t *testing.T) {
 
 // The variables by which this program knows its own host do not reach its plugin: the plugin would take the other
 // host's socket directory, keys and descriptors for its own.
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentLeavesOutTheVariablesOfAnotherHost(t *testing.T) {
 	for _, name := range []string{"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, logwire.LevelEnv} {
 		t.Setenv(name, "of another")
 	}
@@ -161,7 +161,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestByHand(t *testing.T) {
+func TestPluginStartedByHandSaysWhatToRun(t *testing.T) {
 	var out bytes.Buffer
 	byHand(&out, "")
 	for _, s := range []string{"This binary is a plugin", "`flowtally run`"} {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerCredentials returns an error if the system does not report the user of a peer.
+// peerCredentials returns an error on systems where peerOf cannot work.
 func peerCredentials() error { return nil }
 
-// peerOf returns the peer of a connection.
+// peerOf returns the user and the process at the other end of a connection.
 func peerOf(conn net.Conn) (caller, error) {
 	uc, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -34,7 +34,7 @@ func (p *patient) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckReques
 
 // A plugin that replies in time is not ended however long it runs. One that does not is given up after the limit, and
 // at most a sixth of it more, and its silence is said once. The clock is the test's own.
-func TestPulse(t *testing.T) {
+func TestPulseGivesUpOnSilenceAndNeverOnSlowReplies(t *testing.T) {
 	const limit = 30 * time.Second
 	for name, c := range map[string]struct {
 		takes func(since time.Duration) time.Duration

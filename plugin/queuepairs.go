@@ -14,12 +14,12 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The calls about queue pairs: of the supervised client, of the bare one, and of the server.
+// The calls about queue pairs, in the Client, in remote and in the server.
 
 // QueuePairs implements dataplane.Service.
 func (c *Client) QueuePairs() dataplane.QueuePairs { return clientQueuePairs{c} }
 
-// clientQueuePairs sends each call to the plugin process that runs now.
+// clientQueuePairs sends each call to the current plugin.
 type clientQueuePairs struct{ c *Client }
 
 func (q clientQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState, error) {
@@ -31,8 +31,7 @@ func (q clientQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState,
 	return pairs, q.c.sessionError(ctx, s, err)
 }
 
-// Connect is not repeated after a restart of the plugin: the queue pair has another number
-// then, which its peer must learn.
+// Connect is not repeated after a restart. The queue pair then has another number, which its peer must learn.
 func (q clientQueuePairs) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
 	s, err := q.c.session()
 	if err != nil {
@@ -63,8 +62,8 @@ func (q remoteQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState,
 	return queuePairStatesFromProto(resp.GetQueuePairs())
 }
 
-// knowsQueuePairs refuses a plugin that is older than the calls about queue pairs: such a plugin
-// ignores the queue pairs of its configuration, as it ignores every field that it does not know.
+// knowsQueuePairs returns ErrIncompatible if the plugin is too old to know queue pairs. It would silently ignore those of
+// the configuration.
 func (r *remote) knowsQueuePairs(ctx context.Context) error {
 	_, err := r.QueuePairs().List(ctx)
 	if errors.Is(err, probe.ErrNotSupported) {
@@ -85,15 +84,15 @@ func (q remoteQueuePairs) Connect(ctx context.Context, name string, peer datapla
 	return err
 }
 
-// Post returns the completed operations beside the error of ctx, too.
+// Post returns the completed operations together with an error, including that of ctx.
 func (q remoteQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	if text(name) != name {
 		return dataplane.Posted{}, fmt.Errorf("posting: %w: queue pair %q", dataplane.ErrNotFound, name)
 	}
-	resp, beside, err := ask(ctx, q.r, q.r.stopBound, fmt.Sprintf("queue pair %q: posting %s", name, op), q.r.rpc.PostOperations,
+	resp, raw, err := ask(ctx, q.r, q.r.stopBound, fmt.Sprintf("queue pair %q: posting %s", name, op), q.r.rpc.PostOperations,
 		&pluginv1.PostOperationsRequest{Name: name, Operation: text(string(op)), Count: int64(count)})
 	if err != nil {
-		return postedBeside(beside), err
+		return postedBeside(raw), err
 	}
 	return postedFromProto(resp), nil
 }
@@ -145,7 +144,7 @@ func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostO
 	})
 }
 
-// withPosted puts the operations that ended before an error into the error: gRPC returns either a response or an error.
+// withPosted adds the completed operations to an error, because gRPC cannot return both a response and an error.
 func withPosted(err error, posted *pluginv1.PostOperationsResponse) error {
 	with, derr := status.Convert(err).WithDetails(protoadapt.MessageV1Of(posted))
 	if derr != nil {

@@ -39,7 +39,7 @@ func (p *posting) QueuePairs() dataplane.QueuePairs {
 }
 
 // The number of operations that completed before an error crosses the wire beside the error, over two wires too.
-func TestPostedBesideAnError(t *testing.T) {
+func TestCompletedOperationsCrossTheWireWithAnError(t *testing.T) {
 	svc := &posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}
 	svc.err = fmt.Errorf("posting: %w", dataplane.ErrNotConnected)
 	serve := func(svc dataplane.Service) *remote {
@@ -74,7 +74,7 @@ func (s *stopped) QueuePairs() dataplane.QueuePairs {
 }
 
 // The number of operations that completed before their caller gave up crosses the wire, over two wires too.
-func TestPostedBesideTheEndOfAContext(t *testing.T) {
+func TestCompletedOperationsReachACallerThatGaveUp(t *testing.T) {
 	svc := &stopped{posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}, make(chan struct{}, 1)}
 	serve := func(svc dataplane.Service) *remote {
 		return newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
@@ -107,7 +107,7 @@ func TestPostedBesideTheEndOfAContext(t *testing.T) {
 
 // The wait for an instance that does not stop is bounded, and an unknown number of completions is an
 // error, not zero.
-func TestPostingThatDoesNotStop(t *testing.T) {
+func TestPostGivesUpOnAnInstanceThatDoesNotStop(t *testing.T) {
 	svc := &unstoppable{begun: make(chan struct{}, 1), life: t.Context()}
 	r := newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
 	r.stopBound = time.Millisecond
@@ -168,7 +168,7 @@ func (older) QueuePairs(context.Context, *pluginv1.QueuePairsRequest) (*pluginv1
 
 // A plugin that ignores queue pairs is refused with a configuration that has some, and serves one
 // without.
-func TestOlderPluginAndQueuePairs(t *testing.T) {
+func TestOlderPluginIsIncompatibleOnlyWithQueuePairs(t *testing.T) {
 	configure := func(cfg *pluginv1.Config) error {
 		s := &server{life: t.Context(), log: slog.New(slog.DiscardHandler), factory: func(context.Context, dataplane.Config, *slog.Logger) (dataplane.Service, error) {
 			return &stub{}, nil

@@ -19,15 +19,15 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// remote turns the calls of a Service into RPCs, without supervision: a call over a broken connection returns
-// ErrUnavailable. Its Close calls hangUp and leaves the instance running.
+// remote is a Service that makes an RPC of each call. It does not reconnect: calls return ErrUnavailable after the
+// connection is lost. Close calls hangUp and does not close the instance.
 type remote struct {
 	rpc    pluginv1.DataplaneClient
-	hangUp func() error // nil: the caller keeps the connection
+	hangUp func() error // closes the connection; nil if somebody else owns it
 
-	stopBound time.Duration // see the constant
+	stopBound time.Duration // the constant of that name, except in tests
 
-	life     context.Context // ends with Close
+	life     context.Context // canceled by Close
 	end      context.CancelFunc
 	once     sync.Once
 	closeErr error // of hangUp
@@ -45,12 +45,12 @@ func newRemote(cc grpc.ClientConnInterface, hangUp func() error) *remote {
 	return r
 }
 
-// callOptions lift gRPC's bound of 4 MiB to maxMessage.
+// callOptions raises gRPC's limit of 4 MiB to maxMessage.
 func callOptions() []grpc.CallOption {
 	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)}
 }
 
-// call makes one RPC, and maps the end of the client and of the connection to their errors.
+// call makes one RPC and converts its error.
 func call[Req, Resp any](
 	ctx context.Context, r *remote, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
 ) (Resp, error) {
@@ -65,8 +65,7 @@ func call[Req, Resp any](
 	return resp, nil
 }
 
-// failed returns the error of a call. A call that was cancelled before the end of ctx has lost its connection, by
-// Close or by the end of the process.
+// failed converts the error of an RPC. A cancellation that did not come from ctx means that the connection is gone.
 func (r *remote) failed(ctx context.Context, err error) error {
 	if r.life.Err() != nil {
 		return dataplane.ErrClosed
@@ -77,7 +76,7 @@ func (r *remote) failed(ctx context.Context, err error) error {
 	return fromStatus(err)
 }
 
-// configure makes the instance in the plugin. It refuses a plugin that is too old for the configuration.
+// configure starts the instance in the plugin. It fails with ErrIncompatible if the plugin is too old for the configuration.
 func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane.Info, error) {
 	resp, err := call(ctx, r, r.rpc.Configure, &pluginv1.ConfigureRequest{Config: cfg})
 	if err == nil && len(cfg.GetQueuePairs()) > 0 {
@@ -112,7 +111,7 @@ func (r *remote) addFlows(ctx context.Context, bound time.Duration, flows []*plu
 }
 
 func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
-	// A name that protobuf cannot carry names no flow.
+	// Protobuf cannot encode names that are not UTF-8. No flow has such a name.
 	if i := slices.IndexFunc(names, func(s string) bool { return text(s) != s }); i >= 0 {
 		return fmt.Errorf("removing flows: %w: %q", dataplane.ErrNotFound, names[i])
 	}
@@ -123,7 +122,7 @@ func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
 func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	req := &pluginv1.PlacementsRequest{Names: carried(names)}
 	if len(names) > 0 && len(req.Names) == 0 {
-		req.Names = []string{""} // no flow has this name; without names the request would be for all flows
+		req.Names = []string{""} // matches no flow; an empty list would mean all of them
 	}
 
 	resp, err := call(ctx, r, r.rpc.Placements, req)
@@ -132,7 +131,7 @@ func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	}
 
 	list := resp.GetPlacements()
-	if len(names) > 0 { // a server that does not know the field sends all
+	if len(names) > 0 { // older plugins ignore Names and return all flows
 		asked := make(map[string]bool, len(names))
 		for _, name := range names {
 			asked[name] = true
@@ -142,7 +141,7 @@ func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	return placementsFromProto(list)
 }
 
-// carried returns the names that are valid UTF-8. Protobuf carries no others, and no flow has another name.
+// carried returns the names that protobuf can encode, which are those in UTF-8. No flow has another name.
 func carried(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return text(s) != s })
 }
@@ -171,8 +170,8 @@ func (r *remote) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return q.Out, nil
 }
 
-// subscribe returns when the plugin has confirmed the subscription. next blocks for one event. The caller calls next
-// until it returns an error, which is io.EOF when the instance closed.
+// subscribe returns after the plugin has confirmed the subscription, so that no later event is missed. next waits for the
+// next event. The caller must call it until it returns an error: io.EOF after the instance has closed.
 func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, error), err error) {
 	sctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.life, cancel)
@@ -188,7 +187,7 @@ func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, e
 	}
 	header, err := stream.Header()
 	if err == nil && len(header.Get(subscribedKey)) == 0 {
-		// The call ended before it began. The stream has the reason.
+		// The plugin ended the call instead of confirming it. The stream has the reason.
 		if _, err = stream.Recv(); err == nil || errors.Is(err, io.EOF) {
 			err = errors.New("subscribing to events: the plugin did not confirm the subscription")
 		}

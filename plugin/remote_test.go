@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestRemoteHangsUp: Close of a remote ends the use of its connection once, and
+// TestRemoteHangsUpOnceAndReturnsItsErrorEachTime: Close of a remote ends the use of its connection once, and
 // returns the error of that each time.
-func TestRemoteHangsUp(t *testing.T) {
+func TestRemoteHangsUpOnceAndReturnsItsErrorEachTime(t *testing.T) {
 	cc, err := grpc.NewClient("unix:///nowhere", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

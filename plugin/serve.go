@@ -22,22 +22,22 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/logwire"
 )
 
-// closeGrace bounds the closing of an instance whose host is gone or which was
-// signalled: longer than any orderly close, short enough for a service manager.
+// closeGrace limits the closing of an instance after a signal or the death of its host. Every orderly close takes less, and
+// a service manager waits longer before it kills.
 const closeGrace = 30 * time.Second
 
-// ServeOptions make a plugin.
+// ServeOptions for [Serve].
 type ServeOptions struct {
-	// Factory makes the instance when the host configures it. Required.
+	// Factory creates the instance when the host configures it. Required.
 	Factory Factory
-	// Program to name to a user who starts the plugin by hand. Empty means "flowtally run".
+	// Program to recommend to a user who starts the plugin by hand. Empty means "flowtally run".
 	Program string
 }
 
-// Serve is the main function of a plugin: it serves until the host ends it,
-// the host dies, or SIGTERM or SIGINT arrives; each of these closes the
-// instance first. The result is the exit code of the process. It is called once, from main, and owns
-// stdout: nothing may be written there before.
+// Serve is the main function of a plugin. It runs until the host ends the plugin, the host dies, or SIGTERM or SIGINT
+// arrives. In each case it closes the instance before it returns the exit code for the process.
+//
+// Call it once, from main. Nothing may be written to standard output, which belongs to the protocol.
 //
 //	func main() { os.Exit(plugin.Serve(plugin.ServeOptions{Factory: newInstance})) }
 func Serve(opts ServeOptions) int {
@@ -88,7 +88,8 @@ func Serve(opts ServeOptions) int {
 	return p.finish()
 }
 
-// hostOf returns what the host has told this process. It opens the inherited page of verbs, so it is called once.
+// hostOf returns what the host has told this process by its environment. It takes over an inherited descriptor, so call it
+// only once.
 func hostOf() (hosted.Host, error) {
 	verbs, verbsErr := child.Verbs()
 	excluded, excludedErr := child.Excluded()
@@ -104,7 +105,7 @@ func hostOf() (hosted.Host, error) {
 	return h, nil
 }
 
-// byHand tells a person who has started the plugin what to run.
+// byHand tells a user who started the plugin by hand what to run instead.
 func byHand(w io.Writer, program string) {
 	if program == "" {
 		program = "flowtally run"
@@ -113,7 +114,7 @@ func byHand(w io.Writer, program string) {
 		"it is started by the program that uses it. To count flows, run `%s`.\n", program)
 }
 
-// process ends the plugin's process in order, once, whatever the cause.
+// process closes the instance exactly once and then ends the process, whatever the reason.
 type process struct {
 	log    *slog.Logger
 	server *server
@@ -125,7 +126,7 @@ type process struct {
 	closeErr error
 }
 
-// newGRPC is called by go-plugin once, before it serves.
+// newGRPC makes the gRPC server. go-plugin calls it once, before it serves.
 func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	s := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))...)
 	p.mu.Lock()
@@ -134,8 +135,8 @@ func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	return s
 }
 
-// watchHost waits in the background for the end of file on the descriptor that the host holds open as long as it
-// lives, however it dies. Without a descriptor it does nothing.
+// watchHost stops the plugin when the host dies. The host keeps the other end of a pipe open, and the kernel closes it
+// however the host dies. Without such a pipe watchHost does nothing.
 func (p *process) watchHost(variable string) error {
 	pipe, err := child.Inherited(variable)
 	if pipe == nil || err != nil {
@@ -151,8 +152,8 @@ func (p *process) watchHost(variable string) error {
 	return nil
 }
 
-// stop closes the instance, then the server, which ends goplugin.Serve. An instance that does not close in time is
-// abandoned: the process exits, and the kernel cleans up as after any process that dies.
+// stop closes the instance and then the server, which makes goplugin.Serve return. If the instance takes too long, the
+// process exits without it, as if it had been killed.
 func (p *process) stop(why string) {
 	p.log.Info("plugin is ending", "reason", why)
 	abandon := time.AfterFunc(closeGrace, func() {
@@ -166,13 +167,13 @@ func (p *process) stop(why string) {
 	s := p.grpc
 	p.mu.Unlock()
 	if s == nil {
-		// go-plugin is between its start and the server; there is nothing to lose.
+		// go-plugin has not made the server yet, so there is no instance either.
 		os.Exit(0)
 	}
 	s.Stop()
 }
 
-// close closes the instance, and logs an error of that, once.
+// close closes the instance once and logs an error.
 func (p *process) close() {
 	p.once.Do(func() {
 		p.closeErr = p.server.close()
@@ -182,11 +183,11 @@ func (p *process) close() {
 	})
 }
 
-// finish closes the instance after the server has ended, and returns the exit code.
+// finish returns the exit code after the server has ended. It closes the instance if nothing else has.
 func (p *process) finish() int {
 	p.close()
 
-	// The host made the directory of the socket. A host that died cannot remove it.
+	// The host has made the directory of the socket, but a dead host cannot remove it.
 	if dir := os.Getenv(goplugin.EnvUnixSocketDir); dir != "" {
 		_ = os.Remove(dir)
 	}

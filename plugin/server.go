@@ -19,29 +19,28 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// maxMessage bounds one message in either direction. 65,536 flows with long
-// matches, labels and rejections take about 40 MB.
+// maxMessage limits one message in either direction. For scale: 65,536 flows with long matches, labels and rejections take
+// about 40 MB.
 const maxMessage = 256 << 20
 
-// subscribedKey is in the header of an Events stream once the subscription stands.
+// subscribedKey is a header of an Events stream. The plugin sends it to confirm the subscription.
 const subscribedKey = "flowtally-subscribed"
 
-// Factory makes the instance that a plugin serves. ctx ends with the plugin's process, or when the host cancels the
-// call before the instance is made. It also tells engine.New what the host knows, such as the RDMA devices in which the
-// plugin has crashed. l writes to the host's log.
+// Factory creates the instance of a plugin. Pass ctx on to engine.New, because it has values from the host, such as the
+// RDMA devices to avoid. ctx ends with the process, or if the host gives up during the call. l writes to the host's log.
 type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
 
-// server passes calls to a Service: to a given one, or to the one that Configure makes.
+// server passes calls to a Service. In a plugin, Configure creates it. On a control socket, it is a running one.
 type server struct {
 	pluginv1.UnimplementedDataplaneServer
 
-	factory Factory         // nil: svc was handed in, Configure and Close are refused
+	factory Factory         // nil on a control socket, where Configure and Close fail
 	life    context.Context // ends with the process
 	log     *slog.Logger
 	host    hosted.Host
-	hostErr error // why host is not known
+	hostErr error // from reading host
 
-	// making is held over a call of factory, so that Close waits for it.
+	// making is locked during a call of factory, so that Close waits for it.
 	making sync.Mutex
 
 	mu     sync.Mutex
@@ -83,26 +82,26 @@ func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) 
 	return &pluginv1.ConfigureResponse{Info: infoToProto(info)}, nil
 }
 
-// A call of manyFlows flows or more leaves megabytes of garbage. relieve returns them to the system
-// relieveAfter the call, when the response has been sent.
+// A call with manyFlows flows or more leaves megabytes of garbage. relieve waits for relieveAfter, until the response has
+// been sent.
 const (
 	manyFlows    = 1024
 	relieveAfter = time.Second
 )
 
-// relieve returns the memory that a call took to the system, in a process that is the plugin's alone. Without
-// it the Go runtime keeps the memory for the next call, which may never come.
+// relieve returns the memory of a large call to the system. The Go runtime would keep it for the next such call, which may
+// never come. Only a plugin does this: on a control socket the process belongs to somebody else.
 func (s *server) relieve(flows int) {
 	if s.factory != nil && flows >= manyFlows {
 		time.AfterFunc(relieveAfter, func() {
-			runtime.GC() // the second collection frees pooled memory
+			runtime.GC() // and FreeOSMemory collects again, which frees the sync.Pools
 			debug.FreeOSMemory()
 		})
 	}
 }
 
-// collectLess has the garbage collector run half as often, until the result is called, while a process that is the
-// plugin's alone takes many flows: its heap grows to what the instance keeps, and relieve collects the rest.
+// collectLess makes the garbage collector run half as often during a large call, until the caller calls asBefore. The heap
+// grows mostly by what the instance keeps, and relieve frees the rest. Like relieve, it does nothing on a control socket.
 func (s *server) collectLess(flows int) (asBefore func()) {
 	if s.factory == nil || flows < manyFlows || os.Getenv("GOGC") != "" {
 		return func() {}
@@ -111,7 +110,7 @@ func (s *server) collectLess(flows int) (asBefore func()) {
 	return func() { debug.SetGCPercent(was) }
 }
 
-// configure has the factory make the instance, once.
+// configure creates the instance. It fails if there is one already.
 func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -128,8 +127,7 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 		return nil, s.hostErr
 	}
 
-	// The factory may keep its context for the life of the instance, so the
-	// call's own end must not reach it once the instance stands.
+	// The instance may keep its context. The end of the call must cancel it only while the factory runs.
 	life, cancel := context.WithCancel(s.life)
 	stop := context.AfterFunc(ctx, cancel)
 	svc, err := s.factory(hosted.With(life, s.host), cfg, s.log)
@@ -137,11 +135,11 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}
 
-	if !stop() { // the host gave up while the instance was being made
+	if !stop() { // the host has given up meanwhile
 		switch {
-		case err == nil: // the host has no client of it
+		case err == nil: // nobody would ever close this instance
 			err = errors.Join(context.Cause(ctx), svc.Close())
-		case errors.Is(err, context.Canceled): // cancelled above; the end of the call is the cause
+		case errors.Is(err, context.Canceled): // by AfterFunc above; report the reason instead
 			err = context.Cause(ctx)
 		}
 	}
@@ -234,7 +232,7 @@ func (s *server) Events(_ *pluginv1.EventsRequest, stream grpc.ServerStreamingSe
 		return toStatus(err)
 	}
 
-	// The client returns to its caller when it has the header.
+	// Confirm the subscription: the client's Events returns once it has the header.
 	if err := stream.SendHeader(metadata.Pairs(subscribedKey, "1")); err != nil {
 		return err
 	}
@@ -256,8 +254,8 @@ func (s *server) Close(_ context.Context, _ *pluginv1.CloseRequest) (*pluginv1.C
 	return &pluginv1.CloseResponse{}, nil
 }
 
-// close ends the instance, if it was made, and makes a later Configure fail. It waits for a Configure under way. The
-// Service stays in place: its methods return ErrClosed.
+// close closes the instance, if there is one, and makes later Configure calls fail. It waits for one under way. svc stays
+// set, so that later calls reach it and return ErrClosed.
 func (s *server) close() error {
 	s.making.Lock()
 	defer s.making.Unlock()

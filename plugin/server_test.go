@@ -56,7 +56,7 @@ func (s *stub) AddFlows(context.Context, ...flow.Flow) ([]dataplane.Placement, e
 }
 func (s *stub) Events(context.Context) (<-chan dataplane.Event, error) { return nil, s.err }
 
-func TestServerLifecycle(t *testing.T) {
+func TestServerServesOneInstanceBetweenConfigureAndClose(t *testing.T) {
 	svc := &stub{}
 	var given []dataplane.Config
 	s := &server{life: t.Context(), log: slog.New(slog.DiscardHandler), factory: func(_ context.Context, cfg dataplane.Config, _ *slog.Logger) (dataplane.Service, error) {
@@ -93,7 +93,7 @@ func TestServerLifecycle(t *testing.T) {
 
 // A host that cancels Configure leaves no instance behind, and the end of a completed call does not reach the
 // instance.
-func TestConfigureAndContexts(t *testing.T) {
+func TestCanceledConfigureLeavesNoInstance(t *testing.T) {
 	svc := &stub{}
 	lives := make(chan context.Context, 2)
 	release := make(chan struct{})
@@ -128,7 +128,7 @@ func TestConfigureAndContexts(t *testing.T) {
 }
 
 // hostile calls methods with messages that no client of ours sends.
-func TestHostileCalls(t *testing.T) {
+func TestHostileCallsAreErrorsAndDoNotPanic(t *testing.T) {
 	svc := &stub{}
 	cc := wire(t, func(gs *grpc.Server) { Register(gs, svc) })
 	rpc := pluginv1.NewDataplaneClient(cc)
@@ -155,7 +155,7 @@ func TestHostileCalls(t *testing.T) {
 }
 
 // A newer client meets an older plugin, whose server knows fewer calls.
-func TestUnknownCall(t *testing.T) {
+func TestCallThatAnOlderPluginLacksIsNotSupported(t *testing.T) {
 	r := newRemote(wire(t, func(gs *grpc.Server) {
 		pluginv1.RegisterDataplaneServer(gs, pluginv1.UnimplementedDataplaneServer{})
 	}), nil)

@@ -21,7 +21,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// killGrace is how long a process whose instance is closed may take to exit, as in go-plugin.
+// killGrace is how long a process may take to exit after its instance is closed, as in go-plugin.
 const killGrace = 2 * time.Second
 
 // session is one life of the plugin process.
@@ -32,11 +32,12 @@ type session struct {
 	health  grpc_health_v1.HealthClient
 	info    dataplane.Info
 	started time.Time
-	ready   chan struct{} // closed when calls and events may use the session: when cameUp has ended
+	ready   chan struct{} // closed by cameUp, when calls and events may use the session
 }
 
-// kill ends the process, in order if it still listens, and returns when its output was read. go-plugin waits without
-// a bound for a process that a signal has stopped, and keeps the directory of a process that never started.
+// kill ends the process, orderly if it still answers, and returns after all its output was read. It makes up for two
+// faults of go-plugin, which waits forever for a process stopped by a signal, and leaves the directory of a process that
+// never started.
 func (s *session) kill() {
 	hurry := time.AfterFunc(killGrace, func() { _ = s.child.Kill(context.Background()) })
 	defer hurry.Stop()
@@ -46,8 +47,7 @@ func (s *session) kill() {
 	}
 }
 
-// start runs one plugin process and configures it. After an error, which has the last lines of the process's output, no
-// process is left.
+// start starts one plugin and configures it. On error it leaves no process behind, and the error has the last output.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes, env ...string) (_ *session, err error) {
 	path, file, err := find(o.Path)
 	if err != nil {
@@ -90,7 +90,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 
 	protocol, err := s.gp.Client()
 	if err != nil {
-		s.kill() // lines has the whole output then
+		s.kill() // afterwards lines has the whole output
 		return nil, startError(ctx, path, process, lines, err)
 	}
 	raw, err := protocol.Dispense(dispensed)
@@ -108,7 +108,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	return s, nil
 }
 
-// clientConfig makes go-plugin run the process, and read its stderr to lines.
+// clientConfig configures go-plugin to start the process and to write its standard error to lines.
 func clientConfig(o *Options, process *child.Process, lines *logwire.Lines) *goplugin.ClientConfig {
 	synced := logwire.NewLines(o.Logger, o.Stderr)
 	return &goplugin.ClientConfig{
@@ -123,24 +123,24 @@ func clientConfig(o *Options, process *child.Process, lines *logwire.Lines) *gop
 		SyncStderr:       synced,
 		SkipHostEnv:      true,                                                    // environment filters it
 		GRPCDialOptions:  []grpc.DialOption{grpc.WithContextDialer(process.Dial)}, // in place of go-plugin's own
-		// Off, and nothing else: go-plugin parses the plugin's stderr for any other
-		// logger, and panics on a line of JSON whose "@message" is no string.
+		// The level must be Off. For any other logger, go-plugin parses the plugin's stderr and panics on a JSON line
+		// whose "@message" is not a string.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
 	}
 }
 
-// configure has the process make its instance. When the process dies in it, configure waits for the cause of its end.
+// configure makes the plugin create its instance. If the process dies, configure waits until the cause is known.
 func (s *session) configure(ctx context.Context, cfg *pluginv1.Config, bound time.Duration) (dataplane.Info, error) {
 	callCtx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	info, err := s.svc.configure(callCtx, cfg)
 
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		// The host has not cancelled: the plugin saw the timeout first.
+		// It is the timeout, and the plugin has noticed it before this side.
 		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	if errors.Is(err, dataplane.ErrUnavailable) {
-		select { // the connection ends before the process does
+		select { // a dying process loses its connection first
 		case <-s.child.Exited:
 		case <-time.After(child.DrainTime):
 		}
@@ -148,7 +148,7 @@ func (s *session) configure(ctx context.Context, cfg *pluginv1.Config, bound tim
 	return info, err
 }
 
-// mayUseRDMA reports whether the configuration lets an RDMA device count.
+// mayUseRDMA reports whether an RDMA device may count with this configuration.
 func mayUseRDMA(cfg *pluginv1.Config) bool {
 	allowed := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
 	if allowed(cfg.Backend) || len(cfg.QueuePairs) > 0 {
@@ -157,13 +157,13 @@ func mayUseRDMA(cfg *pluginv1.Config) bool {
 	return slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && allowed(f.Backend) })
 }
 
-// ownVariables are those by which a host talks to its plugin. A host may itself be the plugin of another one.
+// ownVariables lists the variables from a host to its plugin. A plugin that is itself a host must not pass on its own.
 var ownVariables = []string{
 	child.RestartEnv, child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, child.ConfineEnv, child.UnconfinedEnv,
 }
 
-// environment returns this process's environment without the variables of another pair of host and plugin, and with
-// the level of the log.
+// environment returns the environment for the plugin: that of this process without ownVariables, plus Options.Env and the
+// log level.
 func environment(o *Options) []string {
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
@@ -176,7 +176,7 @@ func environment(o *Options) []string {
 	return append(env, logwire.LevelEnv+"="+logwire.Level(o.Logger))
 }
 
-// startError returns the error of a process that ended before the handshake.
+// startError returns the error for a process that ended before the handshake.
 func startError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
@@ -202,11 +202,11 @@ func startError(ctx context.Context, path string, c *child.Process, lines *logwi
 	return fmt.Errorf("starting plugin %s: %w: %s; %s%s", path, ErrStart, why, next, quoted(lines))
 }
 
-// configureError adds the last output of a plugin that died during Configure. It returns an error that the plugin
-// itself reported unchanged. The process has ended.
+// configureError returns the error of Configure. If the plugin has died, it adds the last output. An error of the plugin
+// itself is returned unchanged. The process must have ended.
 func configureError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		// The end of the context kills the process, and the call may see that first.
+		// The context killed the process, and the call failed because of that.
 		return fmt.Errorf("configuring plugin %s: %w: %w", path, ctx.Err(), err)
 	}
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
@@ -223,7 +223,7 @@ func configureError(ctx context.Context, path string, c *child.Process, lines *l
 	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
 }
 
-// quoted returns the last lines of the output for the end of an error, or "".
+// quoted returns the last output of the plugin, to append to an error.
 func quoted(lines *logwire.Lines) string {
 	tail := lines.Last()
 	if tail == "" {

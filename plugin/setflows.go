@@ -36,7 +36,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 
 		if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
 			select {
-			case err = <-unfinished.Outcome: // the host notes it for a restart
+			case err = <-unfinished.Outcome: // the host must know, to restart with the right flows
 			case <-stream.Context().Done():
 			}
 		}
@@ -48,7 +48,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 	})
 }
 
-// relay is a service that hands the request on to another process, which reads it.
+// relay is a Service that passes a request on to another process without decoding it.
 type relay interface {
 	relaySet(ctx context.Context, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error)
 }
@@ -75,7 +75,7 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 		return nil, fmt.Errorf("setting flows: %w", err)
 	}
 	for from := range opts.Renames {
-		if text(from) != from { // the new name is one of flows
+		if text(from) != from { // protobuf cannot encode it, and no flow has such a name
 			return nil, fmt.Errorf("setting flows: renaming: %w: flow %q", dataplane.ErrNotFound, from)
 		}
 		if to := opts.Renames[from]; text(to) != to {

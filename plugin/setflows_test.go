@@ -10,7 +10,7 @@ import (
 
 // A rename with a name that is no UTF-8 has the error that an instance returns for it: protobuf would refuse the
 // message.
-func TestRenameThatIsNotUTF8(t *testing.T) {
+func TestRenameThatIsNotUTF8HasTheErrorOfAnInstance(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		want     error

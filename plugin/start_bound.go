@@ -9,24 +9,24 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// The bound of a start grows with its work. A start takes far less of each: it is to end one that hangs, and none that goes
-// on, on a host that is busy.
+// The time limit for a start grows with the work. The limits are generous: they must catch a start that hangs, but never
+// one that progresses slowly on a busy host.
 const (
 	boundOfStart     = time.Minute
-	boundOfInterface = 500 * time.Millisecond // two programs are attached, each behind an RCU grace period
+	boundOfInterface = 500 * time.Millisecond // for two programs, each of which waits for an RCU grace period
 	boundOfFlow      = time.Millisecond
 )
 
-// configureTimeout is the bound of the start of an instance.
+// configureTimeout returns the time limit for Configure.
 func (o *Options) configureTimeout(cfg *pluginv1.Config) time.Duration {
 	if o.ConfigureTimeout != 0 {
 		return o.ConfigureTimeout
 	}
-	links, _ := net.Interfaces() // without a list the entries are counted
+	links, _ := net.Interfaces() // on error, startBound counts the entries of the configuration instead
 	return startBound(cfg, links)
 }
 
-// startBound counts the interfaces of the host that the configuration names, patterns too.
+// startBound returns the default time limit. links are the interfaces of the host, to see how many match a pattern.
 func startBound(cfg *pluginv1.Config, links []net.Interface) time.Duration {
 	entries := make([]dataplane.Interface, len(cfg.GetInterfaces()))
 	for i, e := range cfg.GetInterfaces() {

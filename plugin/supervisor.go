@@ -15,11 +15,11 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
-// objectPlugin is the object of the supervisor's events and conditions.
+// objectPlugin is the Object of events and conditions about the plugin itself.
 const objectPlugin = "plugin"
 
-// supervise keeps one plugin running until Close. It alone starts and ends
-// processes, so that there is never more than one.
+// supervise keeps a plugin running until Close. After Launch, only this goroutine starts and ends processes, so there is
+// never more than one.
 func (c *Client) supervise(s *session) {
 	defer close(c.finished)
 	pause := backoff{min: c.opts.RestartMin, max: c.opts.RestartMax}
@@ -45,8 +45,8 @@ func (c *Client) supervise(s *session) {
 	c.result = c.cleanUp(ctx)
 }
 
-// awaitEnd returns when the plugin has ended by itself, or was killed because it failed health checks, and the cause;
-// or when Close was called (ended is false).
+// awaitEnd waits for the end of the plugin and returns the cause. It kills a plugin that fails health checks. ended is
+// false if Close was called first.
 func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
@@ -72,21 +72,21 @@ func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 	}
 }
 
-// logSilence returns a function that logs the beginning of the wait of pulse.
+// logSilence returns a callback for pulse that warns about the silence.
 func (c *Client) logSilence(s *session, limit time.Duration) func() {
 	return func() {
 		c.log.Warn("plugin does not reply to a health check: it is killed unless it does", "pid", s.info.PID, "within", limit.String())
 	}
 }
 
-// pulse checks the plugin's health, six times in limit. It returns true when a check had no good reply for limit, and
-// false when ctx ends. It calls silent once in each silence, a fifteenth of limit after its beginning.
+// pulse checks the health of the plugin every limit/6. It returns true after no check has succeeded for limit, and false
+// when ctx ends. It calls silent once per silence, when a check has waited for limit/15 or failed.
 func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration, silent func()) bool {
 	tick := time.NewTicker(max(limit/6, time.Millisecond))
 	defer tick.Stop()
 
 	lastReply := time.Now()
-	report := new(sync.Once) // of this silence
+	report := new(sync.Once) // replaced after each good reply
 	for time.Since(lastReply) < limit {
 		select {
 		case <-ctx.Done():
@@ -137,11 +137,11 @@ func (c *Client) wentDown(why string) {
 	})
 }
 
-// reap frees go-plugin's resources of a dead process in the background. It waits for the end of the pipes, which a
-// child of the plugin may keep open for a while. Close waits for it.
+// reap frees go-plugin's resources of a dead process in the background, because a child of the plugin may keep the pipes
+// open for a while. Close waits for it.
 func (c *Client) reap(s *session) { c.reapers.Go(s.kill) }
 
-// restart tries until a plugin runs with the flows of now. It returns nil when Close was called.
+// restart starts plugins until one runs with the current flows. It returns nil after Close.
 func (c *Client) restart(pause *backoff, why string) *session {
 	cfg, configErr := c.config()
 	for attempt := 1; ; attempt++ {
@@ -159,7 +159,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 			s, err = start(c.life, &c.opts, cfg, c.crashes, child.RestartEnv+"=1")
 		}
 		if err == nil {
-			go c.cameUp(s, why, attempt) // s may stand still in it: awaitEnd watches s meanwhile
+			go c.cameUp(s, why, attempt) // s may hang in there, so let awaitEnd watch it already
 			return s
 		}
 		if c.life.Err() != nil {
@@ -173,8 +173,8 @@ func (c *Client) restart(pause *backoff, why string) *session {
 	}
 }
 
-// cameUp attaches every receiver of events to the new session before any call
-// can reach it, so that no change made through it is missed. It returns soon after the end of s.
+// cameUp attaches all receivers of events to the new session, and only then lets calls use it. So no receiver misses the
+// event of a change. It returns soon after s ends.
 func (c *Client) cameUp(s *session, why string, attempts int) {
 	defer close(s.ready)
 	for {
@@ -193,15 +193,15 @@ func (c *Client) cameUp(s *session, why string, attempts int) {
 		}
 		c.mu.Unlock()
 		for _, r := range pending {
-			// An error here is the end of s, which is noticed next, or of r.
+			// On error either s has died, which supervise notices, or r has ended.
 			_ = c.attach(r, s)
 		}
 	}
 	c.log.Info("plugin restarted", "pid", s.info.PID, "attempts", attempts)
 }
 
-// arrived lets calls use s. The caller holds c.mu, so that a caller that sees the new state also gets its events, and
-// no event of an earlier state.
+// arrived makes s the current session and announces it. The caller holds c.mu over both, so that nobody sees the new session
+// before its events.
 func (c *Client) arrived(s *session, why string) {
 	c.current = s
 	c.info = s.info
@@ -223,16 +223,16 @@ func (c *Client) arrived(s *session, why string) {
 	})
 }
 
-// finish ends the instance in order, then the process. A process that fails health checks, for example because a
-// SIGSTOP stopped it, is killed after a third of CloseTimeout. cleanUp has the rest of the time.
+// finish closes the instance and then ends the process. If the process fails health checks, for example because of SIGSTOP,
+// finish kills it after a third of CloseTimeout and leaves the rest of the time to cleanUp.
 func (c *Client) finish(s *session) error {
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()
 	closing, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	go func() {
-		// A check begins a sixth of the limit after the last reply, and waits for the limit: less than a third of
-		// CloseTimeout in all.
+		// In the worst case the process stops just after a reply. Then pulse takes limit/6 until the next check, and
+		// limit for it: less than a third of CloseTimeout.
 		limit := c.opts.CloseTimeout / 4
 		if pulse(closing, s.health, limit, c.logSilence(s, limit)) {
 			giveUp(errSilent)
@@ -258,7 +258,7 @@ func (c *Client) finish(s *session) error {
 		return errors.Join(fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err), c.releasePins())
 	case errors.Is(err, errKilled):
 		return errors.Join(fmt.Errorf("closing: %w", err), c.releasePins())
-	case err != nil: // it ended without closing its instance, for example because a call did not return
+	case err != nil: // the instance did not close, for example because a system call hangs
 		return errors.Join(err, c.releasePins())
 	}
 	return nil
@@ -269,9 +269,9 @@ var (
 	errKilled = errors.New("the plugin was killed before it had closed")
 )
 
-// cleanUp is Close while the plugin is down. The programs of a dead plugin, with drop rules perhaps, stay attached.
-// Unless the configuration keeps pins, cleanUp starts one more plugin, which adopts them with their counts, and closes it.
-// Where that fails, or takes too long, it detaches them by the paths of their pins.
+// cleanUp is Close for a dead plugin, whose programs are still attached and may drop packets. Unless the configuration keeps
+// pins, cleanUp starts one more plugin, which adopts programs and counts, and closes it. If that fails or takes too long,
+// it detaches the programs by the paths of their pins, and the last counts are lost.
 func (c *Client) cleanUp(ctx context.Context) error {
 	if c.keepsPins() {
 		return nil
@@ -286,7 +286,7 @@ func (c *Client) cleanUp(ctx context.Context) error {
 	return errors.Join(err, c.releasePins())
 }
 
-// startAndClose starts a plugin to have it close the instance in order.
+// startAndClose starts a plugin just to close its instance.
 func (c *Client) startAndClose(ctx context.Context) error {
 	cfg, err := c.config()
 	if err != nil {
@@ -301,8 +301,7 @@ func (c *Client) startAndClose(ctx context.Context) error {
 	return err
 }
 
-// releasePins detaches what a dead plugin has left attached, by the paths of its pins. A configuration that keeps pins
-// keeps them.
+// releasePins detaches the programs of a dead plugin by the paths of their pins, unless the configuration keeps pins.
 func (c *Client) releasePins() error {
 	pins := c.opts.Config.PinDir()
 	if c.keepsPins() || !there(pins) {
@@ -311,7 +310,7 @@ func (c *Client) releasePins() error {
 	return release(&c.opts, hosted.Leavings{Pins: pins}, c.opts.Config.Instance)
 }
 
-// keepsPins reports the setting of now: a change of the configuration may have changed it.
+// keepsPins returns the current setting, which SetFlows can change.
 func (c *Client) keepsPins() bool {
 	c.changing <- struct{}{}
 	defer c.endChange()

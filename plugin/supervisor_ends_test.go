@@ -21,8 +21,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// A plugin that stands still is killed and replaced. TestPulse shows that a plugin that replies is not.
-func TestWatchdog(t *testing.T) {
+// TestPulseGivesUpOnSilenceAndNeverOnSlowReplies has the other side: a slow plugin survives.
+func TestWatchdogReplacesAStoppedPlugin(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Watchdog = 2 * time.Second
 	opts.Config.Flows = []flow.Flow{{Name: "a"}}
@@ -39,8 +39,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// Close removes the programs of a dead plugin, unless pins are kept.
-func TestCloseWhileDown(t *testing.T) {
+// To remove the programs of a dead plugin, Close starts one more plugin.
+func TestCloseWhileDownRemovesProgramsUnlessPinsAreKept(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
 			opts, marker := marked(t, "fake")
@@ -69,7 +69,7 @@ func TestCloseWhileDown(t *testing.T) {
 	}
 }
 
-// standStill stops a process by a signal, and returns when none of its threads runs.
+// standStill stops a process by SIGSTOP and waits until all its threads have stopped.
 func standStill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -84,9 +84,9 @@ func standStill(t *testing.T, pid int) {
 	})
 }
 
-// Close does not wait the whole CloseTimeout for a plugin that a signal has stopped. It kills the plugin, and
-// the next plugin removes the programs that the killed one left attached.
-func TestCloseOfOneThatStandsStill(t *testing.T) {
+// Close must not wait the whole CloseTimeout for a plugin stopped by a signal. It kills the plugin and starts another one
+// to remove the programs.
+func TestCloseKillsAStoppedPluginEarly(t *testing.T) {
 	opts, marker := marked(t, "fake")
 	opts.CloseTimeout = 40 * time.Second
 	opts.Watchdog = -1
@@ -105,9 +105,9 @@ func TestCloseOfOneThatStandsStill(t *testing.T) {
 	}
 }
 
-// A plugin that stands still while a restart subscribes to its events is killed: by Close, by Kill, and by the watchdog,
-// which has it started again.
-func TestRestartOfOneThatStandsStill(t *testing.T) {
+// A restart subscribes to the events of the new plugin. If the plugin is stopped just then, Close, Kill and the watchdog must
+// still be able to end it.
+func TestPluginStoppedDuringItsRestartIsKilled(t *testing.T) {
 	for name, end := range map[string]func(*plugin.Client) error{
 		"Close":    (*plugin.Client).Close,
 		"Kill":     (*plugin.Client).Kill,
@@ -161,8 +161,7 @@ func TestRestartOfOneThatStandsStill(t *testing.T) {
 	}
 }
 
-// Kill ends a Close that waits.
-func TestKill(t *testing.T) {
+func TestKillEndsACloseThatWaits(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = time.Hour
 	c := launch(t, opts)
@@ -185,8 +184,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// What a plugin leaves attached that ends without closing its instance is removed, unless pins are kept.
-func TestCloseOfOneThatFailsToCloseLeavesNothing(t *testing.T) {
+// The plugin ends without closing its instance, so its programs stay attached. Close removes them unless pins are kept.
+func TestCloseDetachesProgramsOfAPluginThatFailsToClose(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {
 			opts := options(t, "fails-to-close")
@@ -206,7 +205,7 @@ func TestCloseOfOneThatFailsToCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseOfOneThatNeverCloses(t *testing.T) {
+func TestCloseKillsAPluginThatNeverCloses(t *testing.T) {
 	opts := options(t, "never-closes")
 	opts.CloseTimeout = 500 * time.Millisecond
 	c := launch(t, opts)
@@ -228,9 +227,9 @@ func TestCloseOfOneThatNeverCloses(t *testing.T) {
 	}
 }
 
-// A binary that is replaced by a broken one while it runs: the supervisor goes on trying, says
-// so, and takes the next one that works.
-func TestRestartFailsForAWhile(t *testing.T) {
+// An upgrade may replace the binary by a broken one. The condition must report the failed attempts, until somebody repairs
+// the binary.
+func TestSupervisorTriesUntilTheBinaryWorksAgain(t *testing.T) {
 	opts := options(t, "fake")
 	come := away(t, &opts)
 	c := launch(t, opts)
@@ -245,8 +244,8 @@ func TestRestartFailsForAWhile(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// Close at any moment of a restart leaves no process and no goroutine.
-func TestCloseDuringRestart(t *testing.T) {
+// Close at random moments of a restart must not leave a process, a file or a goroutine behind.
+func TestCloseInRestartLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -279,9 +278,9 @@ func TestCloseDuringRestart(t *testing.T) {
 	}
 }
 
-// Calls from many goroutines while the plugin is killed over and over: each
-// change either succeeded and is there at the end, or failed and is not.
-func TestChangesUnderKills(t *testing.T) {
+// Many goroutines change flows while the test kills the plugin again and again. In the end the flows of successful calls
+// exist, and those of failed calls do not.
+func TestEachChangeUnderKillsHappensWhollyOrNotAtAll(t *testing.T) {
 	opts := options(t, "fake")
 	opts.RestartMin, opts.RestartMax = time.Millisecond, 5*time.Millisecond
 	opts.Logger = nil

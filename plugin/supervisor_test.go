@@ -19,8 +19,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// kill ends the plugin's process as nothing in it can notice, and returns when
-// the client can have seen it.
+// kill sends a signal to the plugin and waits until the Client can see its end.
 func kill(t testing.TB, c *plugin.Client, sig syscall.Signal) {
 	t.Helper()
 	exited := c.ChildExited()
@@ -35,7 +34,7 @@ func restarted(t testing.TB, c *plugin.Client, n int) {
 	eventually(t, fmt.Sprintf("restart %d", n), func() bool { return c.Restarts() >= n })
 }
 
-// inOrder lists the flows in the order in which the instance got them: a Fake numbers its counters so.
+// inOrder lists the flows in the order of their addition, by the numbers that a Fake gives to counters.
 func inOrder(t testing.TB, c *plugin.Client) []string {
 	t.Helper()
 	placed, err := c.Placements(context.Background())
@@ -57,7 +56,7 @@ func wantOrder(t testing.TB, c *plugin.Client, want ...string) {
 	}
 }
 
-// awaitOutcome returns when the change under way has ended.
+// awaitOutcome waits for the end of the change under way.
 func awaitOutcome(t testing.TB, c *plugin.Client) {
 	t.Helper()
 	if err := c.RemoveFlows(t.Context()); err != nil {
@@ -65,7 +64,7 @@ func awaitOutcome(t testing.TB, c *plugin.Client) {
 	}
 }
 
-func TestKilledPluginComesBack(t *testing.T) {
+func TestKilledPluginComesBackWithItsFlows(t *testing.T) {
 	opts := options(t, "fake")
 	come := away(t, &opts) // so that there is time to look around meanwhile
 	opts.Config.Flows = []flow.Flow{{Name: "zeta"}, {Name: "gone"}, {Name: "alpha"}}
@@ -87,7 +86,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Unread events of the plugin die with it, so read them first.
+	// Read the events of the plugin before the kill: unread ones are lost with it.
 	wantEvents(t, ctx, events, []string{"flow-added mid", "flow-added also-gone", "flow-removed gone", "flow-removed also-gone"})
 
 	come(false)
@@ -136,8 +135,8 @@ func TestKilledPluginComesBack(t *testing.T) {
 	wantEvents(t, ctx, whileDown, want[1:])
 }
 
-// away has the plugin started by a name that comes and goes: while it is gone a plugin that ended
-// is not started again.
+// away lets the Client start its plugin through a link. The test calls the returned function to remove or restore the link,
+// and without it no restart succeeds.
 func away(t testing.TB, opts *plugin.Options) (come func(there bool)) {
 	t.Helper()
 	self := opts.Path
@@ -180,9 +179,8 @@ func wantEvents(t testing.TB, ctx context.Context, events <-chan dataplane.Event
 	}
 }
 
-// A change that was under way when the plugin died is reported as unavailable
-// and did not happen.
-func TestKilledDuringChange(t *testing.T) {
+// The caller learns ErrUnavailable, and the next plugin does not have the change.
+func TestChangeOfAKilledPluginIsUnavailableAndUndone(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	come := away(t, &opts)
 	c := launch(t, opts)
@@ -212,8 +210,7 @@ func TestKilledDuringChange(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// giveUpAdding stops waiting for a flow that the instance is adding, after amid, and then has the
-// instance go on.
+// giveUpAdding begins to add a flow, calls amid, cancels the call, and then lets the instance continue.
 func giveUpAdding(t *testing.T, c *plugin.Client, marker, name string, amid func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -234,9 +231,9 @@ func giveUpAdding(t *testing.T, c *plugin.Client, marker, name string, amid func
 	}
 }
 
-// Flows that were being added for a caller that stopped waiting do not stay, and no restart brings
-// them back. A list of the flows meanwhile has the flows of before.
-func TestImpatientCaller(t *testing.T) {
+// The instance undoes the change of a caller that gave up, and a restart does not bring its flows back. Until then, a list
+// of the flows shows those from before the change.
+func TestFlowsOfACallerThatGaveUpDoNotStay(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-one", func() {
@@ -255,8 +252,8 @@ func TestImpatientCaller(t *testing.T) {
 	wantOrder(t, c, "next")
 }
 
-// A flow that the instance had decided to keep when its caller gave up stays, over a restart too.
-func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
+// If the instance has already decided to keep the flow, it stays, and the next plugin has it, too.
+func TestFlowKeptDespiteItsCallersLeaveSurvivesARestart(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-kept", func() {})
@@ -267,8 +264,8 @@ func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
 	wantOrder(t, c, "slow-kept")
 }
 
-// A process that dies while it undoes the adding of a flow has none of it, and its successor neither.
-func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
+// If the plugin dies while it undoes the change, the next one does not have the flow.
+func TestFlowWhoseUndoKillsThePluginIsGoneAfterTheRestart(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
 	giveUpAdding(t, c, marker, "slow-deadly", func() {})
@@ -276,9 +273,9 @@ func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// A plugin that is killed while it sets flows comes back with the flows of before, and with the new ones when the call
-// had succeeded: the set is never a mixture.
-func TestKilledWhileFlowsAreSet(t *testing.T) {
+// After a crash in SetFlows, the next plugin has all old flows, or all new ones if the call had succeeded. It never has a
+// mixture.
+func TestPluginKilledInSetFlowsHasAllOldOrAllNewFlows(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	opts.Config.Flows = []flow.Flow{{Name: "a"}, {Name: "b"}}
 	c := launch(t, opts)
@@ -305,7 +302,7 @@ func TestKilledWhileFlowsAreSet(t *testing.T) {
 	wantOrder(t, c, "c", "front", "d")
 }
 
-// TestADecidedChangeIsNotedForARestart: the caller of a change leaves before the end of the change, which succeeds then.
+// The caller leaves before the end of a change that then succeeds. The next plugin must have the change.
 func TestADecidedChangeIsNotedForARestart(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	opts.Config.Flows = []flow.Flow{{Name: "old"}}
@@ -331,8 +328,8 @@ func TestADecidedChangeIsNotedForARestart(t *testing.T) {
 	wantOrder(t, c, "decided")
 }
 
-// TestAddedFlowsAreKnownOverARestart: SetFlows keeps the flows of AddFlows, and no others, also in a process that has got
-// all of them in its configuration; and the next process has the settings that changed.
+// KeepAdded must keep the flows of AddFlows, and no others, even after a restart. The new process got all flows in its
+// configuration and cannot tell them apart. It also has the changed settings.
 func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 	opts, _ := marked(t, "slow")
 	opts.Config.Flows = []flow.Flow{{Name: "file1"}, {Name: "file2"}}
@@ -369,9 +366,8 @@ func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 	wantOrder(t, c, "hand1")
 }
 
-// TestWordsAreKnownOverARestart: words that calls have reserved or released, also after a configuration with the words
-// of the start was set.
-func TestWordsAreKnownOverARestart(t *testing.T) {
+// Calls that reserve or release words outlast a restart, and a SetFlows with the original configuration.
+func TestReservedWordsSurviveARestart(t *testing.T) {
 	opts, _ := marked(t, "slow")
 	opts.Config.Words = []string{"file", "gone"}
 	c := launch(t, opts)
@@ -394,7 +390,7 @@ func TestWordsAreKnownOverARestart(t *testing.T) {
 	}
 }
 
-func TestKilledTenTimes(t *testing.T) {
+func TestTenKillsLeaveNoProcess(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -422,7 +418,7 @@ func TestKilledTenTimes(t *testing.T) {
 	}
 }
 
-// SIGTERM from a service manager, or a hand, ends the plugin in order.
+// A service manager or a user may send SIGTERM to the plugin itself.
 func TestSignalsCloseTheInstance(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {

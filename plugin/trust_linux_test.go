@@ -16,7 +16,7 @@ import (
 )
 
 // The target of a link counts, and the users that could have made the link.
-func TestTrust(t *testing.T) {
+func TestRootTrustsOnlyBinariesThatNoOtherUserCouldWrite(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "plugin"), filepath.Join(t.TempDir(), "link")
@@ -82,7 +82,7 @@ func TestNextStepMakesThePluginUsable(t *testing.T) {
 }
 
 // Another user turns a link in a directory like /tmp to and fro between root's file and one of their own.
-func TestLinkOfAnother(t *testing.T) {
+func TestLinkThatAnotherUserFlipsNeverRunsTheirBinary(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -145,7 +145,7 @@ func TestLinkOfAnother(t *testing.T) {
 
 // The child executes the file that was checked, even if the path names another file by then. The file may be
 // a script.
-func TestCheckedFileRuns(t *testing.T) {
+func TestCheckedFileRunsEvenIfItsPathChanges(t *testing.T) {
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "plugin")
 	write := func(says string) {

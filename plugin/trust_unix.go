@@ -10,9 +10,8 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// openTrusted opens the binary at path if this process is root. It refuses a binary that a user other
-// than root and the owner of this very program could have written or put there. For other users it
-// checks nothing, and returns no descriptor.
+// openTrusted opens the binary at path, for root. It fails with ErrUntrusted if any user but root and the owner of this
+// program could have written the binary or put it there. For other users it returns nil without a check.
 func openTrusted(path string) (*os.File, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -35,8 +34,7 @@ func openTrusted(path string) (*os.File, error) {
 	return f, nil
 }
 
-// trustDir refuses a directory if a user other than root and this process's own could put another in
-// its place.
+// trustDir returns an error if any user but root and the user of this process could replace the directory.
 func trustDir(dir string) error {
 	f, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
 	switch {

@@ -9,9 +9,9 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// The calls about reserved words: of the supervised client, of the bare one, and of the server.
+// The calls about reserved words, in the Client, in remote and in the server.
 
-// ReserveWords implements dataplane.Service. After a restart the plugin has the words again, and programs take them anew.
+// ReserveWords implements dataplane.Service. A restarted plugin reserves the words again, and programs must take them again.
 func (c *Client) ReserveWords(ctx context.Context, name string) (dataplane.ReservedWords, error) {
 	got := make(chan dataplane.ReservedWords, 1)
 	err := c.change(ctx, change{
@@ -38,13 +38,13 @@ func (c *Client) ReleaseWords(ctx context.Context, name string) error {
 	})
 }
 
-// keepWords takes the words that ReleaseWords has released out of a configuration, which may be nil, and adds the words that
-// ReserveWords has reserved. A change is under way.
+// keepWords applies the calls of ReserveWords and ReleaseWords to a configuration, which may be nil. The caller holds
+// changing.
 func (c *Client) keepWords(cfg *pluginv1.Config) {
 	if cfg == nil {
 		return
 	}
-	cfg.Words = slices.Clone(cfg.Words) // the caller's
+	cfg.Words = slices.Clone(cfg.Words) // the backing array belongs to the caller
 	for name, reserved := range c.words {
 		cfg.Words = slices.DeleteFunc(cfg.Words, func(s string) bool { return s == name })
 		if reserved {
@@ -63,8 +63,7 @@ func (c *Client) ReservedWords(ctx context.Context) ([]dataplane.ReservedWords, 
 	return list, c.sessionError(ctx, s, err)
 }
 
-// reservedWords makes the one call of the wire about reserved words. Which of the three calls of a Service it is, its
-// request says.
+// reservedWords makes the only RPC about reserved words. The request says whether to reserve, to release or to list.
 func (r *remote) reservedWords(ctx context.Context, req *pluginv1.ReservedWordsRequest) ([]dataplane.ReservedWords, error) {
 	resp, err := call(ctx, r, r.rpc.ReservedWords, req)
 	out := make([]dataplane.ReservedWords, len(resp.GetWords()))
@@ -80,7 +79,7 @@ func (r *remote) reservedWords(ctx context.Context, req *pluginv1.ReservedWordsR
 }
 
 func (r *remote) ReserveWords(ctx context.Context, name string) (dataplane.ReservedWords, error) {
-	name = text(name) // a name that protobuf cannot carry becomes one that is as invalid
+	name = text(name) // protobuf needs UTF-8; the replaced name is just as invalid
 	out, err := r.reservedWords(ctx, &pluginv1.ReservedWordsRequest{Reserve: &name})
 	if err == nil && len(out) != 1 {
 		err = fmt.Errorf("reserving words %q: %w: the plugin returned %d", name, ErrIncompatible, len(out))

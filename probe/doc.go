@@ -1,13 +1,11 @@
-// Package probe has the results of capability probes. It holds no state and imports only the
-// standard library.
+// Package probe describes whether a host supports a feature.
 //
 // A function that probes a feature returns an error:
 //
 //	err == nil                         yes
-//	errors.Is(err, ErrNotSupported)    no; an *[UnsupportedError] has the reason and the remedy
+//	errors.Is(err, ErrNotSupported)    no; an *[UnsupportedError] has the reason and the next step
 //	any other err                      inconclusive: the probe could not run
 //
-// Only the first two are conclusive, and only they may be remembered. A yes is no promise: the
-// feature may still be refused when it is used. [Ask] makes a [Result] of the error, for people
-// and for reports.
+// Only yes and no are conclusive. Callers must not cache an inconclusive result. Note that a supported feature can still
+// fail when it is used. [Ask] turns the error into a [Result], for reports.
 package probe

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrNotSupported is satisfied by every conclusive "no".
+// ErrNotSupported means that the probe has run and the feature is not supported.
 var ErrNotSupported = errors.New("not supported")
 
-// UnsupportedError is a conclusive "no".
+// UnsupportedError is an [ErrNotSupported] with details.
 type UnsupportedError struct {
-	Feature string // the probed feature: "native XDP"
-	Object  string // its object: "eth0"; may be empty
-	Reason  string // why not: "driver has no ndo_bpf"
+	Feature string // such as "native XDP"
+	Object  string // such as "eth0"; may be empty
+	Reason  string // such as "driver has no ndo_bpf"
 	Fix     string // the next step; may be empty
 }
 
@@ -27,13 +27,13 @@ func (e *UnsupportedError) Error() string {
 // Is makes errors.Is(err, ErrNotSupported) true.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSupported }
 
-// Answer is the value of a Result.
+// Answer is the outcome of a probe.
 type Answer uint8
 
 const (
-	Inconclusive Answer = iota // the question could not be asked: ask again
-	Yes                        // it is supported
-	No                         // Reason says why not
+	Inconclusive Answer = iota // the probe could not run
+	Yes                        // the feature is supported
+	No                         // it is not, because of Result.Reason
 )
 
 func (a Answer) String() string {
@@ -49,14 +49,13 @@ type Result struct {
 	Feature string
 	Object  string
 	Answer  Answer
-	Reason  string // why not, or why the question could not be asked; detail for yes
+	Reason  string // why not, or why the probe could not run; for Yes, a detail
 	Fix     string
-	// Backend of the probe, by its name in the configuration; empty for the host.
+	// Backend that needs the feature, by its name in the configuration. Empty if the whole host does.
 	Backend string
 }
 
-// Ask turns a probe's error into a Result: nil is yes, an error that satisfies
-// ErrNotSupported is no, any other is inconclusive.
+// Ask turns the error of a probe into a Result.
 func Ask(feature, object string, err error) Result {
 	r := Result{Feature: feature, Object: object}
 	var u *UnsupportedError

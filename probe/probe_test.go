@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-func TestAsk(t *testing.T) {
+func TestAskMakesOnlySupportErrorsConclusive(t *testing.T) {
 	no := &probe.UnsupportedError{Feature: "native XDP", Object: "eth0", Reason: "the driver has no ndo_bpf", Fix: "use mode generic"}
 	for _, c := range []struct {
 		name string
@@ -33,7 +33,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func TestUnsupportedError(t *testing.T) {
+func TestUnsupportedErrorSatisfiesItsSentinelAlone(t *testing.T) {
 	for _, c := range []struct {
 		err  *probe.UnsupportedError
 		want string
@@ -50,7 +50,7 @@ func TestUnsupportedError(t *testing.T) {
 	}
 }
 
-func TestAnswer(t *testing.T) {
+func TestZeroAnswerIsInconclusive(t *testing.T) {
 	var zero probe.Answer
 	for answer, want := range map[probe.Answer]string{zero: "inconclusive", probe.Yes: "yes", probe.No: "no", 7: "Answer(7)"} {
 		if answer.String() != want {

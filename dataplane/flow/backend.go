@@ -9,19 +9,18 @@ import (
 type Backend string
 
 const (
-	Auto Backend = "auto" // RDMA where a device can count the flow, else XDP; no flow is counted by it
+	Auto Backend = "auto" // RDMA if a device can count the flow, else XDP
 	RDMA Backend = "rdma" // flow tables of RDMA NICs
 	XDP  Backend = "xdp"  // XDP or TCX programs on network interfaces
-	Sim  Backend = "sim"  // a simulation, which needs no kernel and no privilege
+	Sim  Backend = "sim"  // made-up counts, for tests and demos; needs no privilege
 )
 
 var backends = [...]Backend{Auto, RDMA, XDP, Sim}
 
-// Backends returns every backend, best first.
+// Backends returns every valid backend, [Auto] first.
 func Backends() []Backend { return slices.Clone(backends[:]) }
 
-// Validate reports a word that names no backend. The empty one is valid: it leaves the choice to the
-// configuration. The error is a *FieldError.
+// Validate returns a *FieldError if b is not a known backend. The empty Backend is valid.
 func (b Backend) Validate() error {
 	if cause, fix := b.check(); cause != "" {
 		return &FieldError{Field: "backend", Cause: cause, Fix: fix}

@@ -2,8 +2,8 @@ package flow
 
 import "fmt"
 
-// check returns the errors of a match. path leads to the match: "" or "vxlan.inner."; an inner
-// match holds no tunnel.
+// check returns the mistakes of a match. path leads to it, for the errors: "" or "vxlan.inner.". inside says that it is the
+// match inside a tunnel, which cannot have another tunnel.
 func (m *Match) check(path string, inside bool) []*FieldError {
 	var broken []*FieldError
 	bad := func(field, cause, fix string) {
@@ -29,7 +29,7 @@ func (m *Match) check(path string, inside bool) []*FieldError {
 	return broken
 }
 
-// checkFields checks each field on its own: width, mask, range.
+// checkFields checks the width, the mask and the range of each field.
 func (m *Match) checkFields(bad func(field, cause, fix string)) {
 	for i := range clauses {
 		c := &clauses[i]
@@ -58,7 +58,7 @@ func (m *Match) checkFields(bad func(field, cause, fix string)) {
 	}
 }
 
-// check checks one field on its own.
+// check checks one field.
 func (f *field) check(ref any) (cause, fix string) {
 	switch p := ref.(type) {
 	case *Fragment:
@@ -126,7 +126,8 @@ func within(addr, mask []byte) bool {
 	return true
 }
 
-// fixAddr explains an address that is not within its mask. It corrects addr, which lies in fixed.
+// fixAddr reports an address outside its mask and proposes the masked one. addr must be the address in fixed, a copy of
+// the field that fixAddr may change.
 func (f *field) fixAddr(fixed any, addr, mask []byte) (cause, fix string) {
 	for i := range addr {
 		addr[i] &= mask[i]
@@ -134,8 +135,7 @@ func (f *field) fixAddr(fixed any, addr, mask []byte) (cause, fix string) {
 	return "the address has bits outside its mask", didYouMeanValue(f.format(fixed))
 }
 
-// didYouMeanValue proposes a value; one that is written as nothing matches
-// everything.
+// didYouMeanValue proposes a value. An empty text means a field that matches everything, which is better left out.
 func didYouMeanValue(text string) string {
 	if text == "" {
 		return "a mask of 0 matches everything: leave the field out"

@@ -1,18 +1,17 @@
-// Package flow has the type [Flow]: a name, the packets to count, and what to do with them. [Parse] makes one from the
-// text of its match, and [MustParse] from a text that stands in the program:
+// Package flow describes which packets to count. A [Flow] has a name, a [Match] on packet headers, and options such as a
+// priority. [Parse] makes one from text; [MustParse] does so for text that is part of the program:
 //
 //	web := flow.MustParse("web", "ipv4 dst 192.0.2.10 tcp dport 443")
 //	block := flow.MustParse("block", "ipv4 src 198.51.100.0/24", flow.Options{Action: flow.Drop})
 //
-// A program can also fill in a [Match] itself. [Flow.Validate] checks either, and every error satisfies
+// A program can also build the structs itself and call [Flow.Validate]. Every error of this package satisfies
 // errors.Is(err, ErrInvalid).
 //
-// The package holds no state, touches no kernel and imports only the standard library, so that every other package may
-// use it. docs/flows.md defines the match of a flow, to the bit.
+// docs/flows.md defines, to the bit, which packets a match selects.
 //
 // # Text form
 //
-// [ParseMatch] reads it, [Match.String] writes it in canonical form, without loss.
+// [ParseMatch] parses this grammar, and [Match.String] prints it. Parsing the printed text returns an equal match.
 //
 //	match  = "any" | { clause } .
 //	clause = "eth"   { "src" mac | "dst" mac | "type" number }
@@ -37,10 +36,10 @@
 //	names  = "none" | name { ( "," | "|" ) name } .  fin, syn, rst, psh, ack, urg, ece, cwr, ae
 //	digits = decimal, without leading zeros, or "0x" hexadecimal .
 //
-// Words are separated by white space. Each clause stands once, in any order, and each field
-// once; "vlan" stands up to twice, the outermost tag first. The clauses behind "inner" describe
-// the headers inside the tunnel, all others the outer headers. Numbers have the width of their
-// field: id 12 bits, pcp 3, dei 1, label 20, vni 24, key and spi 32, type of eth 16,
-// tc 3, bos 1, the rest 8. A value
-// has no bit outside its mask.
+// White space separates words. Clauses may come in any order, each at most once, and so may the fields of a clause. Only
+// "vlan" may come twice, for the outermost tag and the next one. Clauses after "inner" describe the headers inside the
+// tunnel.
+//
+// Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key and spi 32, the type of eth 16,
+// tc 3, bos 1, and all others 8. A value must not have bits outside its mask.
 package flow

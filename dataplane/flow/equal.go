@@ -15,7 +15,7 @@ func sameMatch(m, n *Match) bool {
 		sameVXLAN(m.VXLAN, n.VXLAN) && sameGRE(m.GRE, n.GRE)
 }
 
-// same reports whether a clause is in both matches with the same values, or in neither.
+// same reports whether both matches lack a clause, or have it with equal values.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func sameVXLAN(a, b *VXLAN) bool {

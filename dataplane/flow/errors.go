@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is satisfied by every error of this package.
+// ErrInvalid is what every error of this package wraps or is.
 var ErrInvalid = errors.New("invalid flow")
 
-// FieldError is one broken rule of a flow or a match.
+// FieldError is one mistake in a flow or a match.
 type FieldError struct {
-	Flow  string // the flow's name; empty when a Match was checked on its own
+	Flow  string // name of the flow; empty if only a Match was checked
 	Field string // "ipv4.src", "vxlan.inner.tcp.dport", "vlan[1].id", "name"; empty for the whole match
-	Cause string // the reason
+	Cause string
 	Fix   string // the next step; may be empty
 }
 
@@ -39,10 +39,10 @@ func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
 // ParseError is one mistake in the text of a match.
 type ParseError struct {
-	Offset     int    // of Word in the text, in bytes; the text's length when it ends too early
-	Index      int    // of Word among the words; their number when the text ends too early
-	Word       string // the offending word; empty when the text ends too early
-	Message    string // the error, and the expected words
+	Word       string // the wrong word; empty if the text ends too early
+	Offset     int    // of Word in bytes, or the length of the text
+	Index      int    // of Word among the words, or their number
+	Message    string // what is wrong, and what the parser expected
 	Suggestion string // "did you mean …"; may be empty
 }
 
@@ -61,8 +61,8 @@ func (e *ParseError) Error() string {
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *ParseError) Is(target error) bool { return target == ErrInvalid }
 
-// ParseErrors is every mistake in the text of a match, in the order of the
-// text. ParseMatch and ParseWords return nothing else.
+// ParseErrors has every mistake in the text of a match, in the order of the text. It is the type of all errors of
+// [ParseMatch] and [ParseWords].
 type ParseErrors []*ParseError
 
 func (e ParseErrors) Error() string {
@@ -82,7 +82,7 @@ func (e ParseErrors) Unwrap() []error {
 	return errs
 }
 
-// clip keeps an error readable when a word is not. It cuts no character in two.
+// clip shortens a long word for an error, at a character boundary.
 func clip(s string) string {
 	most := 60
 	if len(s) <= most {

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// mostExpanded is the largest number of matches that Expand returns.
+// mostExpanded limits the result of Expand.
 const mostExpanded = 1024
 
-// Expand writes every port range as masked values: no match of the result holds a range, no two of
-// them select one packet, and together they select the packets of m. A range becomes the fewest
-// masks that cover it, at most 30. A match with several ranges becomes their product; more than 1024
-// matches are an error that satisfies errors.Is(err, ErrInvalid). The UDP port that VXLAN requires
-// stands in UDP too. The result shares no memory with m.
+// Expand replaces port ranges by masked values, for hardware without ranges. Together the returned matches select the same
+// packets as m, and no packet matches two of them. They share no memory with m.
+//
+// Each range becomes the fewest masks that cover it, at most 30. Several ranges multiply, and Expand fails with
+// [ErrInvalid] beyond 1024 matches. If m matches VXLAN, the result also has the port of VXLAN in UDP.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
@@ -53,7 +53,7 @@ func (m Match) Expand() ([]Match, error) {
 	return out, nil
 }
 
-// ports returns the ports of a match, those inside a tunnel last. A copy of the match has them in the same places.
+// ports returns the ports of a match, those inside a tunnel last. Their indexes are the same for every copy of the match.
 func (m *Match) ports() []*Port {
 	var all []*Port
 	if m.TCP != nil {
@@ -68,11 +68,10 @@ func (m *Match) ports() []*Port {
 	return all
 }
 
-// masks covers a range with the fewest aligned powers of two, in rising order.
+// masks returns the fewest masked values that cover a range, in ascending order. Each is an aligned power of two.
 func (p Port) masks() []Port {
 	if p.Value == 0 && p.Last == 0xffff {
-		// One mask of 0 would say that the port is not looked at, and a
-		// packet without ports would match.
+		// A single mask of 0 would also match packets without ports, such as later fragments.
 		return []Port{{Value: 0, Mask: 0x8000}, {Value: 0x8000, Mask: 0x8000}}
 	}
 	var out []Port
@@ -84,14 +83,14 @@ func (p Port) masks() []Port {
 	return out
 }
 
-// Clone returns a copy that shares no memory with f.
+// Clone returns a deep copy.
 func (f Flow) Clone() Flow {
 	f.Match = f.Match.Clone()
 	f.Labels = maps.Clone(f.Labels)
 	return f
 }
 
-// Clone copies a match; the copy shares no memory with m.
+// Clone returns a deep copy.
 func (m Match) Clone() Match {
 	c := m
 	c.Eth = copyOf(m.Eth)

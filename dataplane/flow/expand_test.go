@@ -62,7 +62,7 @@ func checkRange(t rapid.TB, first, last uint16) {
 	}
 }
 
-func TestExpandRange(t *testing.T) {
+func TestRangeExpandsToTheFewestMasks(t *testing.T) {
 	for _, r := range [][2]uint16{{0, 65535}, {1, 65534}, {0, 1}, {65534, 65535}, {1000, 2000}, {32767, 32768}, {1, 65535}, {0, 65534}} {
 		checkRange(t, r[0], r[1])
 	}
@@ -72,7 +72,7 @@ func TestExpandRange(t *testing.T) {
 	})
 }
 
-func TestExpand(t *testing.T) {
+func TestExpandedMatchesSelectTheSamePackets(t *testing.T) {
 	parse := func(text string) flow.Match {
 		m, err := flow.ParseMatch(text)
 		if err != nil {
@@ -124,7 +124,7 @@ func TestExpand(t *testing.T) {
 }
 
 // The result of Expand shares no memory with its argument, nor with itself.
-func TestExpandShares(t *testing.T) {
+func TestExpandSharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMatch(t)
 		text := m.String()

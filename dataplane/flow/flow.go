@@ -1,40 +1,41 @@
 package flow
 
-// Flow is a set of packets to count (Match), on one side of an interface, and the action on them.
+// Flow describes packets to count, and whether to drop them. On each interface a packet counts for one flow only: of all
+// matching flows, the one with the lowest Priority.
 type Flow struct {
-	// Name identifies the flow and its counter: 1 to 63 bytes of
-	// [A-Za-z0-9._:/-], starting with a letter or digit. Unique in an instance.
+	// Name of the flow and of its counter, unique in an instance: 1 to 63 bytes of [A-Za-z0-9._:/-], starting with a
+	// letter or a digit.
 	Name string
 
 	// Match selects packets. The zero Match selects every packet.
 	Match Match
 
-	// Priority orders overlapping flows: the lowest number wins, as in
-	// ibv_flow_attr. Of equal priorities the flow added first wins.
+	// Priority decides between overlapping flows. The lowest number wins, as in ibv_flow_attr. Between equal priorities,
+	// the flow added first wins.
 	Priority uint16
 
-	// Direction is the side of the interface on which packets are seen.
+	// Direction selects received or sent packets.
 	Direction Direction
 
-	// Action is the action on a matched packet.
+	// Action on a matching packet.
 	Action Action
 
-	// Interface restricts the flow to one interface; empty means every interface of the instance.
+	// Interface limits the flow to one interface. Empty means every interface of the instance.
 	Interface string
 
-	// Latency asks for a record of its own in the mirror, published at the
-	// lowest latency, in place of a column in a block of 64.
+	// Latency gives the counter a record of its own in the mirror, which readers see sooner than the usual blocks of 64
+	// counters.
 	Latency bool
 
-	// Backend that counts the flow. Empty means the backend of the configuration. If the named backend
-	// cannot count the flow, adding it fails: only [Auto] tries another.
+	// Backend to count the flow. Empty means the backend of the configuration. Only [Auto] tries several: adding a flow
+	// fails if the backend it names cannot count it.
 	Backend Backend
 
-	// Labels travel to the mirror with the name. Optional.
+	// Labels are published in the mirror together with the name. Optional.
 	Labels map[string]string
 }
 
-// Direction is the side of an interface: Ingress (received) or Egress (sent).
+// Direction selects the packets received or sent by an interface.
 type Direction uint8
 
 const (
@@ -42,7 +43,7 @@ const (
 	Egress                   // sent
 )
 
-// Action is the action on a matched packet.
+// Action is what happens to a matching packet.
 type Action uint8
 
 const (
@@ -52,43 +53,41 @@ const (
 	Drop
 )
 
-// Match is a masked match on the headers of a packet. A nil layer is not
-// looked at; a layer present with no field set asks that the header be there.
-// An Inner match describes the headers inside a tunnel and holds no tunnel itself.
+// Match selects packets by their headers. A nil layer matches any packet. A layer without fields matches every packet with
+// that header. The Inner match of a tunnel cannot contain another tunnel.
 type Match struct {
 	Eth  *Eth
-	VLAN []VLAN // outermost tag first, at most two; none: any tagging
-	// Untagged asks for an Ethernet header without a VLAN tag.
+	VLAN []VLAN // the outermost tag first, at most two; empty matches tagged and untagged packets
+	// Untagged matches only Ethernet headers without a VLAN tag.
 	Untagged bool
-	MPLS     *MPLS // nothing behind its first label stack entry is looked at
+	MPLS     *MPLS // cannot be combined with headers behind the label stack
 	IPv4     *IPv4
 	IPv6     *IPv6
 	TCP      *TCP
 	UDP      *Ports
-	ICMP     *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
+	ICMP     *ICMP // ICMP over IPv4 and ICMPv6 over IPv6
 	ESP      *ESP
 	VXLAN    *VXLAN
 	GRE      *GRE
-	// Incomplete asks that the headers be cut off, or too many to be walked to their end, so that
-	// a match above the place where the walk ended does not see the packet.
+	// Incomplete matches packets whose headers end early or are too many to walk. No match on a header beyond that point
+	// sees such a packet, so a firewall should drop them ([Unguarded]).
 	Incomplete bool
 }
 
-// Masked is a value under a mask: a field f matches when f&Mask == Value.
-// The zero Masked matches everything. Value has no bit outside Mask.
+// Masked matches a header field f if f&Mask == Value. The zero Masked matches everything. Value must not have bits outside
+// Mask.
 type Masked[T ~uint8 | ~uint16 | ~uint32] struct{ Value, Mask T }
 
-// MAC is an Ethernet address under a mask, in wire order.
+// MAC matches an Ethernet address, in wire order. Addr must not have bits outside Mask.
 type MAC struct{ Addr, Mask [6]byte }
 
-// Addr4 is an IPv4 address under a mask, in wire order.
+// Addr4 matches an IPv4 address, in wire order. Addr must not have bits outside Mask.
 type Addr4 struct{ Addr, Mask [4]byte }
 
-// Addr6 is an IPv6 address under a mask, in wire order.
+// Addr6 matches an IPv6 address, in wire order. Addr must not have bits outside Mask.
 type Addr6 struct{ Addr, Mask [16]byte }
 
-// Eth matches the Ethernet header. Type is the EtherType behind the VLAN tags
-// (at most two are looked behind), as ibv_flow_eth_filter has it.
+// Eth matches the Ethernet header. Type is the EtherType after up to two VLAN tags, as in ibv_flow_eth_filter.
 type Eth struct {
 	Src, Dst MAC
 	Type     Masked[uint16]
@@ -101,7 +100,7 @@ type VLAN struct {
 	DEI Masked[uint8]  // 1 bit
 }
 
-// IPv4 matches the IPv4 header (RFC 791), options allowed.
+// IPv4 matches the IPv4 header (RFC 791), with or without options.
 type IPv4 struct {
 	Src, Dst Addr4
 	Proto    Masked[uint8]
@@ -114,43 +113,41 @@ type IPv4 struct {
 type Fragment uint8
 
 const (
-	FragmentAny   Fragment = iota // not looked at
-	FragmentNo                    // a whole datagram
-	FragmentYes                   // any fragment
-	FragmentFirst                 // the fragment at offset 0, more follow
-	FragmentLater                 // a fragment at an offset above 0
+	FragmentAny   Fragment = iota // fragments and whole datagrams
+	FragmentNo                    // whole datagrams
+	FragmentYes                   // all fragments
+	FragmentFirst                 // the fragment at offset 0, with more to follow
+	FragmentLater                 // all fragments but the first
 )
 
-// IPv6 matches the fixed IPv6 header (RFC 8200). NextHeader is the field of
-// the fixed header; the protocol behind extension headers is matched by TCP,
-// UDP, ICMP and GRE.
+// IPv6 matches the fixed IPv6 header (RFC 8200). NextHeader is the field of that header, which may be the number of an
+// extension header. To match the protocol after the extension headers, set TCP, UDP, ICMP, ESP or GRE.
 type IPv6 struct {
 	Src, Dst     Addr6
 	FlowLabel    Masked[uint32] // 20 bits
 	NextHeader   Masked[uint8]
 	TrafficClass Masked[uint8]
 	HopLimit     Masked[uint8]
-	Fragment     Fragment // as the fragment header says, behind other extension headers too
+	Fragment     Fragment // by the fragment header, wherever it is among the extension headers
 }
 
-// Ports matches a TCP or UDP header. Without a port it matches every fragment
-// of the protocol; with one, never a fragment at an offset above 0.
+// Ports matches a UDP header, or the ports of a TCP header. Only the first fragment of a datagram has ports: with a port
+// set, later fragments do not match. Without, all fragments of the protocol do.
 type Ports struct{ Src, Dst Port }
 
-// TCP matches a TCP header. Without a port and a flag it matches every fragment; with one, never a fragment at an
-// offset above 0.
+// TCP matches a TCP header. With a port or a flag set, later fragments do not match, as for [Ports].
 type TCP struct {
 	Ports
 	Flags Masked[TCPFlags]
 }
 
-// TCPFlags are the 12 bits behind the data offset of a TCP header (RFC 9293). The highest three are reserved, and have
-// no names.
+// TCPFlags are the 12 bits after the data offset of a TCP header (RFC 9293). The highest three are reserved and have no
+// names.
 type TCPFlags uint16
 
 const (
 	FIN TCPFlags = 1 << iota // no more data from the sender
-	SYN                      // synchronise sequence numbers
+	SYN                      // synchronize sequence numbers
 	RST                      // reset the connection
 	PSH                      // push
 	ACK                      // the acknowledgment number is valid
@@ -160,34 +157,32 @@ const (
 	AE                       // accurate ECN (RFC 9768), once NS
 )
 
-// Port matches a port number: anything (the zero Port), a masked value, or,
-// when Last is not 0, the inclusive range Value..Last (Mask is 0 then).
+// Port matches a port number. The zero Port matches everything. If Last is not 0, Port matches the range from Value to Last,
+// both inclusive, and Mask must be 0. Otherwise it works like [Masked].
 type Port struct{ Value, Mask, Last uint16 }
 
-// ICMP matches the type and code of ICMP or ICMPv6. Without either it matches
-// every fragment.
+// ICMP matches the type and code of ICMP or ICMPv6. With one of them set, later fragments do not match.
 type ICMP struct{ Type, Code Masked[uint8] }
 
-// ESP matches an ESP header (RFC 4303). Without an SPI it matches every fragment.
+// ESP matches an ESP header (RFC 4303). With an SPI set, later fragments do not match.
 type ESP struct{ SPI Masked[uint32] }
 
-// MPLS matches the first label stack entry (RFC 3032) behind EtherType 0x8847 or 0x8848.
+// MPLS matches the first label stack entry (RFC 3032) of EtherType 0x8847 or 0x8848.
 type MPLS struct {
 	Label  Masked[uint32] // 20 bits
 	TC     Masked[uint8]  // 3 bits
-	Bottom Masked[uint8]  // 1 bit: the bottom of the stack
+	Bottom Masked[uint8]  // 1 bit: this entry is the bottom of the stack
 	TTL    Masked[uint8]
 }
 
-// VXLAN matches UDP to VXLAN's port (RFC 7348: 4789), and with a VNI or Inner the
-// header, whatever its flags, and the frame inside it.
+// VXLAN matches UDP to port 4789 (RFC 7348). VNI and Inner also match the VXLAN header, whatever its flags, and the frame
+// inside.
 type VXLAN struct {
 	VNI   Masked[uint32] // 24 bits
 	Inner *Match
 }
 
-// GRE matches a GRE header (RFC 2784, RFC 2890; version 0) and the packet
-// inside it. A key that is matched must be present.
+// GRE matches a GRE header of version 0 (RFC 2784, RFC 2890) and the packet inside. A match on Key needs a packet with a key.
 type GRE struct {
 	Key   Masked[uint32]
 	Inner *Match

@@ -8,17 +8,16 @@ import (
 	"strconv"
 )
 
-// String writes the match in its canonical text form: for a valid match,
-// ParseMatch reads the same match back.
+// String returns the canonical text form. For a valid match, [ParseMatch] turns it back into an equal match.
 func (m Match) String() string {
 	return string(m.append(make([]byte, 0, 64)))
 }
 
-// append appends the text form.
+// append appends the canonical text form.
 func (m *Match) append(text []byte) []byte { return m.appendClauses(text, false) }
 
-// appendClauses does not look into a tunnel inside a tunnel: no valid match has
-// one, and a match that holds itself must not hang its printer.
+// appendClauses stops at a tunnel inside a tunnel. Valid matches have none, and an invalid match that contains itself must
+// not recurse forever.
 func (m *Match) appendClauses(text []byte, inside bool) []byte {
 	start := len(text)
 	word := func(w string) {
@@ -56,7 +55,7 @@ func (m *Match) appendClauses(text []byte, inside bool) []byte {
 	return text
 }
 
-// looks reports whether a match looks at a field.
+// looks reports whether the field restricts the match.
 func (f *field) looks(ref any) bool {
 	switch p := ref.(type) {
 	case *MAC:
@@ -74,7 +73,7 @@ func (f *field) looks(ref any) bool {
 	return mask != 0
 }
 
-// format writes a field's value; empty when the field is not looked at.
+// format returns the value of a field as text, or "" if the field matches everything.
 func (f *field) format(ref any) string {
 	if !f.looks(ref) {
 		return ""
@@ -82,7 +81,7 @@ func (f *field) format(ref any) string {
 	return string(f.append(nil, ref))
 }
 
-// append appends the value of a field that is looked at.
+// append appends the value of a field. The field must restrict the match.
 func (f *field) append(text []byte, ref any) []byte {
 	switch p := ref.(type) {
 	case *MAC:
@@ -142,7 +141,7 @@ func appendMasked(text, addr, mask []byte, one func(text, b []byte) []byte, cidr
 	return one(append(text, '/'), mask)
 }
 
-// prefixLen counts the leading ones of a mask; ok when nothing follows them.
+// prefixLen returns the number of leading ones in a mask. ok is false if ones follow after a zero.
 func prefixLen(mask []byte) (n int, ok bool) {
 	for i, b := range mask {
 		lead := bits.LeadingZeros8(^b)

@@ -1,15 +1,15 @@
 package flow
 
-// The grammar is this table: parser, printer, checks and the YAML form are
-// driven by it, so that they cannot disagree on a word, a width or an order.
+// This table is the grammar. Parser, printer, checks and the YAML form all use it, so they cannot disagree on a word, a
+// width or an order.
 
-// clause is one protocol: a word, and the fields that may follow it.
+// clause is one protocol: its word, and the fields that may follow.
 type clause struct {
 	name   string
 	fields []field
 	has    func(*Match) bool
 	add    func(*Match)
-	// inner points at the inner match of a tunnel; nil for every other clause.
+	// inner returns a pointer to the Inner field of a tunnel. It is nil for other clauses.
 	inner func(*Match) **Match
 }
 
@@ -18,13 +18,12 @@ type field struct {
 	name string
 	bits int  // width of the header field
 	hex  bool // written in hexadecimal
-	// ref points at the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4,
-	// *Addr6, *Port or *Fragment. i is the tag among VLAN, 0 elsewhere. The
-	// clause is there.
+	// ref returns a pointer to the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4, *Addr6, *Port or
+	// *Fragment. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
 	ref func(m *Match, i int) any
 }
 
-// clauses stand in the order in which they are printed.
+// clauses has the order in which String prints them.
 var clauses = []clause{
 	{name: "eth", has: func(m *Match) bool { return m.Eth != nil }, add: func(m *Match) { m.Eth = new(Eth) }, fields: []field{
 		{"src", 48, true, func(m *Match, _ int) any { return &m.Eth.Src }},
@@ -94,7 +93,7 @@ const (
 	wordIncomplete = "incomplete"
 )
 
-// maxTags is the number of VLAN tags that are looked at.
+// maxTags is how many VLAN tags the backends parse.
 const maxTags = 2
 
 var fragmentWords = [...]string{FragmentAny: "any", FragmentNo: "no", FragmentYes: "yes", FragmentFirst: "first", FragmentLater: "later"}
@@ -117,7 +116,7 @@ func (c *clause) field(name string) *field {
 	return nil
 }
 
-// Clauses lists the protocol words of the text form, in canonical order.
+// Clauses returns the words for protocols in the text form, in the order of [Match.String].
 func Clauses() []string {
 	names := make([]string, len(clauses))
 	for i := range clauses {
@@ -126,8 +125,8 @@ func Clauses() []string {
 	return names
 }
 
-// Fields lists the field words of a clause, in canonical order, "inner" last for a tunnel; nil for
-// a word that is not a clause.
+// Fields returns the words for the fields of a clause, in the order of [Match.String]. For a tunnel, the last is "inner".
+// Fields returns nil for a word that is not a clause.
 func Fields(clause string) []string {
 	c := clauseNamed(clause)
 	if c == nil {
@@ -143,7 +142,7 @@ func Fields(clause string) []string {
 	return names
 }
 
-// number reads a *Masked as 32 bits; ok is false for any other field.
+// number returns a *Masked of any width as 32 bits. ok is false for other fields.
 func number(ref any) (value, mask uint32, ok bool) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -158,7 +157,7 @@ func number(ref any) (value, mask uint32, ok bool) {
 	return 0, 0, false
 }
 
-// setNumber is the way back. The caller has checked that both fit the field.
+// setNumber sets a *Masked of any width. The caller has checked that both numbers fit.
 func setNumber(ref any, value, mask uint32) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -172,5 +171,5 @@ func setNumber(ref any, value, mask uint32) {
 	}
 }
 
-// ones is the mask of a whole field of that many bits, at most 32.
+// ones returns the mask of a whole field of up to 32 bits.
 func ones(bits int) uint32 { return uint32(1)<<bits - 1 }

@@ -1,9 +1,10 @@
 package flow
 
-// Unguarded returns the flows that drop by headers above Ethernet and have no guard. If the headers of a packet are
-// incomplete, such a flow may miss the headers that it asks for, and the packet passes. A guard is a flow that drops
-// all packets with incomplete headers, in one direction of one interface or of all. The result keeps the order of
-// flows.
+// Unguarded returns the dropping flows that an attacker can evade with incomplete headers. A flow that drops by a header
+// above Ethernet does not see that header in, for example, a packet with nine IPv6 extension headers, and lets it pass.
+//
+// To guard it, add a flow that drops all "incomplete" packets in the same direction, on the same interface or on all.
+// The result is in the order of flows.
 func Unguarded(flows []Flow) []Flow {
 	type side struct {
 		direction Direction
@@ -11,7 +12,7 @@ func Unguarded(flows []Flow) []Flow {
 	}
 	guarded := make(map[side]bool)
 	for i := range flows {
-		// A flow that asks for more drops only some of them.
+		// A match on further headers is no guard: it drops only some incomplete packets.
 		if f := &flows[i]; f.Action == Drop && f.Match.Incomplete && f.Match.String() == wordIncomplete {
 			guarded[side{f.Direction, f.Interface}] = true
 		}
@@ -25,8 +26,8 @@ func Unguarded(flows []Flow) []Flow {
 	return out
 }
 
-// looksBehindEthernet reports whether incomplete headers can hide the matched headers. A match with
-// `incomplete` is not affected.
+// looksBehindEthernet reports whether incomplete headers can hide a matched header. A match on incomplete packets is not
+// affected.
 func (m *Match) looksBehindEthernet() bool {
 	return !m.Incomplete && (m.MPLS != nil || m.needsIP())
 }

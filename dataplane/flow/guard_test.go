@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestUnguarded(t *testing.T) {
+func TestUnguardedReturnsFlowsThatIncompleteHeadersEvade(t *testing.T) {
 	drop := func(name, text string) flow.Flow {
 		m, err := flow.ParseMatch(text)
 		if err != nil {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// anyInterface stands in an identity for every interface of the instance.
+// anyInterface means every interface of the instance, in an identity.
 const anyInterface = "any"
 
-// Identity returns the text of the flow's counter in the mirror: "DIRECTION on INTERFACE: MATCH", such as
-// "ingress on any: tcp dport 443". Flows of one name and one identity count the same packets, and so share a
-// total. The interface "any" is every interface of the instance.
+// Identity returns the description of the flow's counter in the mirror: "DIRECTION on INTERFACE: MATCH", such as
+// "ingress on any: tcp dport 443". A flow with the same name and identity as a flow of an earlier run counts the same
+// packets, so it continues the total of that flow.
 func (f Flow) Identity() string {
 	text := make([]byte, 0, 96)
 	if int(f.Direction) < len(directionWords) {
@@ -22,9 +22,9 @@ func (f Flow) Identity() string {
 	return string(f.Match.append(text))
 }
 
-// ParseIdentity returns the direction and the interface of the text of a flow's counter. The interface is empty for
-// every interface of the instance. It returns false for a text that [Flow.Identity] does not write. The mirror cuts
-// a long text behind the interface.
+// ParseIdentity returns the direction and the interface in the output of [Flow.Identity]. The interface is empty if the flow
+// counts on all of them. ok is false for any other text. It does not parse the match, because the mirror truncates long
+// texts.
 func ParseIdentity(text string) (d Direction, iface string, ok bool) {
 	word, rest, _ := strings.Cut(text, " on ")
 	iface, _, found := strings.Cut(rest, ": ")

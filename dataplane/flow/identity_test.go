@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestIdentity(t *testing.T) {
+func TestIdentityIsTheTextOfTheMirror(t *testing.T) {
 	for _, c := range []struct {
 		f    flow.Flow
 		want string
@@ -33,7 +33,7 @@ func TestIdentity(t *testing.T) {
 }
 
 // The direction and the interface of a flow are found in its text, also where the mirror cut the text.
-func TestIdentityIsParsed(t *testing.T) {
+func TestIdentityParsesEvenIfTheMirrorCutIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := flow.Flow{
 			Direction: rapid.SampledFrom([]flow.Direction{flow.Ingress, flow.Egress}).Draw(t, "direction"),

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// checkLayers finds layers that cannot be in one packet.
+// checkLayers reports link and network layers that exclude one another.
 func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	if m.IPv4 != nil && m.IPv6 != nil {
 		bad("ipv6", "the match asks for ipv4 and ipv6 at once", "make two flows of it")
@@ -31,10 +31,11 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	bad("eth.type", fmt.Sprintf("%#04x is not the type of the protocols that the match asks for", m.Eth.Type.Value), `leave "type" out: they ask for it themselves`)
 }
 
+// etherTypes returns the EtherTypes of packets that have the layers of the match, or nil for any.
 func (m *Match) etherTypes() []uint32 {
 	switch {
 	case m.IPv4 != nil && m.IPv6 != nil:
-		return nil // said already
+		return nil // checkLayers has reported it
 	case m.IPv4 != nil:
 		return []uint32{EtherIPv4}
 	case m.IPv6 != nil:
@@ -47,8 +48,7 @@ func (m *Match) etherTypes() []uint32 {
 	return nil
 }
 
-// checkUpper finds protocols above IP that exclude one another or contradict the IP header's
-// fields.
+// checkUpper reports protocols above IP that exclude one another, or contradict a field of the IP header.
 func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	first := ""
 	for i := range clauses {
@@ -95,14 +95,14 @@ func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 	m.checkLater(bad, "ipv6.frag", m.IPv6.Fragment)
 }
 
-// checkLater finds fields that no later fragment has.
+// checkLater reports matches on later fragments and on a header that only the first fragment has.
 func (m *Match) checkLater(bad func(field, cause, fix string), field string, f Fragment) {
 	if f == FragmentLater && m.looksAbove() {
 		bad(field, "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`)
 	}
 }
 
-// checkIncomplete finds clauses that no packet with incomplete headers matches.
+// checkIncomplete reports clauses that packets with incomplete headers never match.
 func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	switch {
 	case !m.Incomplete:
@@ -113,22 +113,22 @@ func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	}
 }
 
-// looksAbove says that the match looks at a header above IP beyond its number.
+// looksAbove reports whether the match needs the contents of a header above IP, not just its protocol number.
 func (m *Match) looksAbove() bool {
 	return m.TCP != nil && m.TCP.Ports != Ports{} || m.completeAbove()
 }
 
-// completeAbove says that every packet which the match selects has complete headers above IP. A TCP header may be cut
-// between its ports and its flags.
+// completeAbove reports whether only packets with complete headers above IP can match. TCP ports alone do not count: a
+// packet may end between the ports and the flags.
 func (m *Match) completeAbove() bool {
 	return m.TCP != nil && m.TCP.Flags.Mask != 0 || m.UDP != nil && *m.UDP != Ports{} || m.ICMP != nil && *m.ICMP != ICMP{} ||
 		m.ESP != nil && *m.ESP != ESP{} || m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
 }
 
-// needsIP says that the match asks for an IP header.
+// needsIP reports whether only IP packets can match.
 func (m *Match) needsIP() bool { return m.IPv4 != nil || m.IPv6 != nil || m.upper() != 0 }
 
-// fragment returns the kind of fragment that a match of one family asks for.
+// fragment returns the Fragment of the IPv4 or IPv6 layer.
 func (m *Match) fragment() Fragment {
 	switch {
 	case m.IPv4 != nil:
@@ -139,10 +139,10 @@ func (m *Match) fragment() Fragment {
 	return FragmentAny
 }
 
-// only reports whether a whole datagram is not of the kind.
+// only reports whether the kind excludes whole datagrams.
 func (f Fragment) only() bool { return f >= FragmentYes }
 
-// protoOver is the protocol number of a clause over IPv4 or IPv6.
+// protoOver returns the protocol number of a clause over IPv4 or IPv6.
 func protoOver(clause string, v6 bool) uint32 {
 	switch clause {
 	case "tcp":
@@ -164,10 +164,10 @@ func (f Masked[T]) holdsAny(values []uint32) bool {
 	return slices.ContainsFunc(values, f.admits)
 }
 
-// admits reports whether the field of a packet that f matches can be v.
+// admits reports whether f matches v.
 func (f Masked[T]) admits(v uint32) bool { return v&uint32(f.Mask) == uint32(f.Value) }
 
-// holds says that a port can be v.
+// holds reports whether p matches v.
 func (p Port) holds(v uint16) bool {
 	if p.Last != 0 {
 		return p.Value <= v && v <= p.Last

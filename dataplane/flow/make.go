@@ -2,7 +2,7 @@ package flow
 
 import "fmt"
 
-// Options are the fields of a [Flow] besides its name and its match.
+// Options has the other fields of a [Flow].
 type Options struct {
 	Priority  uint16
 	Direction Direction
@@ -13,8 +13,8 @@ type Options struct {
 	Labels    map[string]string
 }
 
-// Parse returns the flow of that name, with the match that [ParseMatch] reads from text. Without [Options] the flow
-// counts received packets, on every interface. The flow validates.
+// Parse returns a flow with the given name and the match of text, which [ParseMatch] parses. Without [Options] it counts
+// received packets on every interface. The returned flow is valid.
 func Parse(name, text string, options ...Options) (Flow, error) {
 	match, err := ParseMatch(text)
 	if err != nil {
@@ -42,7 +42,7 @@ func Parse(name, text string, options ...Options) (Flow, error) {
 	return f, nil
 }
 
-// MustParse is [Parse] for flows that are written in a program: it panics on an error.
+// MustParse is like [Parse] but panics on error. Use it for flows written in the program.
 func MustParse(name, text string, options ...Options) Flow {
 	f, err := Parse(name, text, options...)
 	if err != nil {

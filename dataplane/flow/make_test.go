@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-func TestParse(t *testing.T) {
+func TestParseReturnsAValidFlowWithItsOptions(t *testing.T) {
 	match, err := flow.ParseMatch("tcp dport 443")
 	if err != nil {
 		t.Fatal(err)

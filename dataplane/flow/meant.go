@@ -3,9 +3,11 @@ package flow
 import (
 	"fmt"
 	"strings"
+
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// A wish that no match can have gets one of these. The nearest word would ask for something else: "tcp" for "!tcp".
+// The suggestions for what no match can express. Proposing the nearest word would mislead: "tcp" for "!tcp".
 const (
 	excludesNothing = "a match excludes nothing: give the packets to exclude to a flow of a lower priority number"
 	hasOneValue     = "a field has one value: make a flow of each"
@@ -14,14 +16,14 @@ const (
 	hasNoRange      = "an address has no range: write a prefix, or make a flow of each address"
 )
 
-// operators are what other languages write before a value, the longer first.
+// operators of other languages and their meaning. The longest come first, for cutOperator.
 var operators = []struct{ text, meaning string }{
 	{"!=", "!="}, {"<>", "!="}, {"==", "="}, {">=", ">="}, {"<=", "<="}, {"!", "!="}, {">", ">"}, {"<", "<"}, {"=", "="},
 }
 
 var operatorWords = map[string]string{"ne": "!=", "not": "!=", "eq": "=", "is": "=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
-// cutOperator cuts the operator off the beginning of a word. It is empty if there is none.
+// cutOperator splits an operator from the beginning of a word. operator is empty if there is none.
 func cutOperator(text string) (operator, rest string) {
 	if operator := operatorWords[text]; operator != "" {
 		return operator, ""
@@ -34,43 +36,51 @@ func cutOperator(text string) (operator, rest string) {
 	return "", text
 }
 
-// services are the ports with a name that people write.
+// services has the ports of services that users write by name.
 var services = map[string]uint16{
 	"bgp": 179, "dhcp": 67, "dns": 53, "domain": 53, "ftp": 21, "http": 80, "https": 443, "imap": 143, "imaps": 993, "kerberos": 88, "ldap": 389,
 	"ldaps": 636, "mqtt": 1883, "mysql": 3306, "nfs": 2049, "ntp": 123, "postgresql": 5432, "quic": 443, "rdp": 3389, "redis": 6379,
 	"roce": 4791, "rocev2": 4791, "sip": 5060, "smtp": 25, "snmp": 161, "ssh": 22, "syslog": 514, "telnet": 23,
 }
 
-// datagrams are the services that use UDP.
+// datagrams lists the services that use UDP.
 var datagrams = []string{"dhcp", "dns", "domain", "ntp", "quic", "roce", "rocev2", "sip", "snmp", "syslog"}
 
-// protocols are those above IP that have a number and no clause, and etherTypes those above Ethernet.
+// protocols and etherTypes have the numbers of protocols without a clause, above IP and above Ethernet.
 var (
 	protocols  = map[string]uint8{"ah": 51, "dccp": 33, "eigrp": 88, "igmp": 2, "ipip": 4, "ospf": 89, "pim": 103, "rsvp": 46, "sctp": 132, "udplite": 136, "vrrp": 112}
 	etherTypes = map[string]uint16{"arp": 0x0806, "eapol": 0x888e, "lacp": 0x8809, "lldp": 0x88cc, "macsec": 0x88e5, "pppoe": 0x8864, "ptp": 0x88f7, "rarp": 0x8035}
 )
 
-// synonyms are the clauses with another name in other tools.
+// synonyms has the clauses by their names in other tools.
 var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan"}
 
-// aliases are names of the fields of addresses in other tools.
+// aliases has the address fields by their names in other tools.
 var aliases = map[string]string{
 	"saddr": "src", "srcip": "src", "src_ip": "src", "source": "src", "nw_src": "src", "ip_src": "src",
 	"daddr": "dst", "dstip": "dst", "dst_ip": "dst", "destination": "dst", "nw_dst": "dst", "ip_dst": "dst",
 }
 
-// namesake has the field of a clause that has another name in another clause.
+// namesake has, by clause, fields that users call by their name in another clause, such as "ttl" of ipv6.
 var namesake = map[string]map[string]string{
 	"eth":  {"proto": "type"},
 	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
 }
 
-// numbered are the clauses with a field that a number behind the clause most likely stands for.
+// numbered has the field that a number directly after a clause probably means: "vlan 100" is "vlan id 100".
 var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport"}
+
+// didYouMean asks for the known word that a misspelled one stands for, or is empty if no known word is close.
+func didYouMean(word string, known []string) string {
+	if near := spelling.Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}
 
 func meant(text string) string { return fmt.Sprintf("did you mean %q?", strings.TrimSpace(text)) }
 
-// behind writes a field of a clause, after the clause that is open.
+// behind proposes the field of a clause. It leaves the clause out if it is the open one.
 func behind(open *clause, clause, rest string) string {
 	if open != nil && open.name == clause {
 		return meant(rest)

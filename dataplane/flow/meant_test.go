@@ -125,11 +125,3 @@ func TestRangeOfOnePortIsThePort(t *testing.T) {
 		}
 	}
 }
-
-func TestNearestIsNoOpposite(t *testing.T) {
-	for _, c := range []struct{ word, of string }{{"!tcp", "tcp"}, {"tagged", "untagged"}, {"complete", "incomplete"}, {"non-strict", "strict"}} {
-		if near := flow.Nearest(c.word, []string{c.of}); near != "" {
-			t.Errorf("%q for %q", near, c.word)
-		}
-	}
-}

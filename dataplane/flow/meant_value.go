@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// foreignValue returns the suggestion for a value that a field does not take. next is the word behind it, and taken says
-// that next belongs to the value.
+// foreignValue proposes a translation for a value in the syntax of another tool. next is the word after it, and taken says
+// that next is part of the value.
 func (f *field) foreignValue(text, next string) (suggestion string, taken bool) {
 	operator, operand := cutOperator(text)
 	if operator != "" && operand == "" && next != "" {
@@ -31,10 +31,10 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 	return f.named(text), false
 }
 
-// accepts reports whether the field takes a value.
+// accepts reports whether the text is a value of the field.
 func (f *field) accepts(text string) bool { return f.parse(f.ref(newFull(), 0), text) == nil }
 
-// compared returns the range of ports that a comparison means.
+// compared proposes the port range for a comparison such as "> 1023".
 func (f *field) compared(operator, operand string) string {
 	port, err := strconv.ParseUint(operand, 10, 16)
 	if _, is := f.ref(full, 0).(*Port); !is || err != nil {
@@ -57,7 +57,7 @@ func (f *field) compared(operator, operand string) string {
 	return meant(fmt.Sprintf("%s %d-%d", f.name, lo, hi))
 }
 
-// named returns the suggestion for a name in place of a number, and for another notation of a range.
+// named proposes the number for a name, or first-last for a range in another notation.
 func (f *field) named(text string) string {
 	lower := strings.ToLower(text)
 	switch f.ref(full, 0).(type) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// unknown explains a word that is neither a protocol nor a field of the open one. value is the next
-// word; empty if it cannot be a value.
+// unknown explains a word that is neither a clause nor a field of the open clause. value is the next word, or empty if
+// that cannot be a value.
 func unknown(text, value string, open *clause) (message, suggestion string) {
 	known := Clauses()
 	expected := "a protocol (" + oneOf(known) + ")"
@@ -52,7 +52,7 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 	return message, suggestion
 }
 
-// elsewhere translates words of tcpdump's filters; "" for any other text.
+// elsewhere proposes a translation for words of tcpdump filters. It returns "" for other words.
 func elsewhere(text, value string) string {
 	addr, _, _ := strings.Cut(value, "/")
 	if ip, err := netip.ParseAddr(text); err == nil {
@@ -75,8 +75,8 @@ func elsewhere(text, value string) string {
 	return ""
 }
 
-// foreignWord returns the suggestion for a word of another language where a clause or a field stands. value is the next
-// word, or empty.
+// foreignWord proposes a translation for a word of another filter language in the place of a clause or a field. value is
+// the next word, or empty.
 func foreignWord(text, value string, open *clause) string {
 	lower := strings.ToLower(text)
 	if operator, _ := cutOperator(text); operator == "!=" {
@@ -135,7 +135,7 @@ func foreignWord(text, value string, open *clause) string {
 	return ""
 }
 
-// assignment returns the suggestion for "dport=80", "dport==80" and "dport!=80".
+// assignment proposes a translation for "dport=80", "dport==80" and "dport!=80".
 func assignment(left, right, value string, open *clause) string {
 	if strings.HasSuffix(left, "!") {
 		return excludesNothing
@@ -155,7 +155,7 @@ func assignment(left, right, value string, open *clause) string {
 	return ""
 }
 
-// aliased returns the suggestion for the field of an address that has another name here.
+// aliased proposes the address field name for one of its aliases, in the clause that fits the value.
 func aliased(name, value string, open *clause) string {
 	if open != nil && open.field(name) != nil {
 		return meant(name + " " + clip(value))
@@ -170,13 +170,13 @@ func aliased(name, value string, open *clause) string {
 	return meant(family + " " + name + " " + clip(value))
 }
 
-// codePoints are the values of DSCP that have a name.
+// codePoints has the DSCP values with a name.
 var codePoints = map[string]uint64{"ef": 46, "va": 44, "be": 0, "le": 1,
 	"af11": 10, "af12": 12, "af13": 14, "af21": 18, "af22": 20, "af23": 22, "af31": 26, "af32": 28, "af33": 30, "af41": 34, "af42": 36, "af43": 38,
 	"cs0": 0, "cs1": 8, "cs2": 16, "cs3": 24, "cs4": 32, "cs5": 40, "cs6": 48, "cs7": 56,
 }
 
-// trafficClass returns the suggestion for a part of the traffic class.
+// trafficClass proposes value/mask for DSCP or ECN, which are parts of tos and tclass.
 func trafficClass(part, value string, open *clause) string {
 	shift, mask := 2, uint64(0xfc)
 	if part == "ecn" {

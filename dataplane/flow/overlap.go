@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Overlap reports whether one packet, in one direction of one interface, can match both flows. It is exact on
-// masks, on ranges and on the headers that a match implies; where it is not exact it returns true. It is symmetric.
+// Overlap reports whether some packet can match both flows. It considers directions, interfaces, masks, ranges, and the
+// headers that a match implies. In doubt it returns true. The order of the arguments does not matter.
 func Overlap(a, b *Flow) bool {
 	return a.Direction == b.Direction &&
 		(a.Interface == "" || b.Interface == "" || a.Interface == b.Interface) &&
 		meet(&a.Match, &b.Match)
 }
 
-// meet says whether one packet, or one packet inside a tunnel, can match both.
+// meet reports whether some packet, or some packet inside a tunnel, can match both.
 func meet(a, b *Match) bool {
 	if a.Incomplete && (b.completeAbove() || b.MPLS != nil) || b.Incomplete && (a.completeAbove() || a.MPLS != nil) {
 		return false
@@ -22,12 +22,12 @@ func meet(a, b *Match) bool {
 		(meetIPv4(a, b) || meetIPv6(a, b) || meetOther(a, b))
 }
 
-// both says whether one value satisfies both.
+// both reports whether some value satisfies both.
 func both[T ~uint8 | ~uint16 | ~uint32](a, b Masked[T]) bool {
 	return (a.Value^b.Value)&a.Mask&b.Mask == 0
 }
 
-// bothBytes is both for an address.
+// bothBytes is like both, for addresses.
 func bothBytes(a, aMask, b, bMask []byte) bool {
 	for i := range a {
 		if (a[i]^b[i])&aMask[i]&bMask[i] != 0 {
@@ -58,7 +58,7 @@ func meetLink(a, b *Match) bool {
 			bothBytes(x.Dst.Addr[:], x.Dst.Mask[:], y.Dst.Addr[:], y.Dst.Mask[:])
 }
 
-// meetUpper compares the protocols above IP: a packet has one protocol there.
+// meetUpper compares the protocols above IP, of which a packet has only one.
 func meetUpper(a, b *Match) bool {
 	vxlan := Port{Value: PortVXLAN, Mask: 0xffff}
 	switch x, y := a.upper(), b.upper(); {
@@ -81,7 +81,7 @@ func meetPorts(a, b *Ports) bool {
 	return a == nil || b == nil || bothPorts(a.Src, b.Src) && bothPorts(a.Dst, b.Dst)
 }
 
-// meetTunnel compares two tunnels of one kind; of two kinds none are in one packet.
+// meetTunnel compares tunnels of the same kind. meetUpper has already excluded tunnels of different kinds.
 func meetTunnel(a, b *Match) bool {
 	if x, y := a.VXLAN, b.VXLAN; x != nil && y != nil {
 		return both(x.VNI, y.VNI) && meetInner(x.Inner, y.Inner)
@@ -94,7 +94,7 @@ func meetTunnel(a, b *Match) bool {
 
 func meetInner(a, b *Match) bool { return a == nil || b == nil || meet(a, b) }
 
-// meetIPv4 says whether an IPv4 packet can match both, the link layer apart.
+// meetIPv4 reports whether some IPv4 packet can match both. meetLink compares the link layer.
 func meetIPv4(a, b *Match) bool {
 	if a.IPv6 != nil || b.IPv6 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
 		return false
@@ -118,15 +118,15 @@ func meetIPv4(a, b *Match) bool {
 	return n&x.Proto.Mask == x.Proto.Value && n&y.Proto.Mask == y.Proto.Value
 }
 
-// The parts of a datagram that a match can ask for.
+// Kinds of packets for the fragment field, as a bit set.
 const (
 	partWhole = 1 << iota
 	partFirst
 	partLater
 )
 
-// parts returns the kinds of fragments that a match of one family allows: a match of fields above IP, other
-// than the protocol's number, never matches a later fragment.
+// parts returns which of a whole datagram, a first and a later fragment can match. Later fragments have no header above IP,
+// so they cannot match its fields.
 func parts(m *Match) int {
 	all := [...]int{
 		FragmentAny: partWhole | partFirst | partLater, FragmentNo: partWhole, FragmentYes: partFirst | partLater,
@@ -138,7 +138,7 @@ func parts(m *Match) int {
 	return all
 }
 
-// meetIPv6 says whether an IPv6 packet can match both, the link layer apart.
+// meetIPv6 reports whether some IPv6 packet can match both. meetLink compares the link layer.
 func meetIPv6(a, b *Match) bool {
 	if a.IPv4 != nil || b.IPv4 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
 		return false
@@ -158,7 +158,7 @@ func meetIPv6(a, b *Match) bool {
 	if upper == 0 {
 		return true
 	}
-	// The protocol stands behind the extension headers that are walked, if any.
+	// The next header is the protocol itself, or an extension header before it.
 	n := protocolNumber(upper, true)
 	fits := func(next uint32) bool {
 		return x.NextHeader.admits(next) && y.NextHeader.admits(next)
@@ -166,7 +166,7 @@ func meetIPv6(a, b *Match) bool {
 	return fits(uint32(n)) || slices.ContainsFunc(extensions, fits)
 }
 
-// meetOther says whether a packet without an IP header can match both.
+// meetOther reports whether some packet without an IP header can match both.
 func meetOther(a, b *Match) bool {
 	if a.MPLS != nil || b.MPLS != nil {
 		admits := func(typ uint16) bool { return a.AdmitsEtherType(typ) && b.AdmitsEtherType(typ) }
@@ -177,7 +177,7 @@ func meetOther(a, b *Match) bool {
 	return !a.needsIP() && !b.needsIP()
 }
 
-// bothPorts says whether one port number satisfies both.
+// bothPorts reports whether some port number satisfies both.
 func bothPorts(a, b Port) bool {
 	switch {
 	case a.Last == 0 && b.Last == 0:
@@ -191,13 +191,13 @@ func bothPorts(a, b Port) bool {
 	return ok && first <= b.Last
 }
 
-// firstFrom is the smallest number from lo on that equals value under mask, if there is one.
+// firstFrom returns the smallest number n >= lo with n&mask == value, if there is one.
 func firstFrom(lo, value, mask uint16) (uint16, bool) {
 	if lo&mask == value {
 		return lo, true
 	}
-	// Some bit is the lowest above which it equals lo; there it has a 1 where lo has
-	// a 0, and below the least that the mask allows.
+	// A number above lo agrees with lo down to some bit, where it has 1 and lo has 0. The lower that bit, the smaller the
+	// number. The bits below are as small as the mask allows.
 	for bit := range 16 {
 		one := uint16(1) << bit
 		above := ^(one<<1 - 1)

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFirstFrom(t *testing.T) {
+func TestFirstFromFindsTheSmallestMaskedNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lo, mask := rapid.Uint16().Draw(t, "lo"), rapid.Uint16().Draw(t, "mask")
 		value := rapid.Uint16().Draw(t, "value") & mask

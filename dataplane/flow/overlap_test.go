@@ -62,7 +62,7 @@ func TestNoPacketMatchesFlowsThatDoNotOverlap(t *testing.T) {
 	}
 }
 
-func TestOverlap(t *testing.T) {
+func TestOverlapConsidersImpliedHeaders(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool

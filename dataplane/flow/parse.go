@@ -7,26 +7,26 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
-// ParseMatch reads the text form of a match (see the package comment). Every mistake is reported at
-// once; the error is a ParseErrors. An accepted match validates, and String writes it in canonical
-// form.
+// ParseMatch parses the text form of a match, described in the package comment. The error is a [ParseErrors] with every
+// mistake of the text. The returned match is valid.
 func ParseMatch(text string) (Match, error) {
 	return parse(split(text), len(text))
 }
 
-// Word is one word of a match that was not written as text.
+// Word is one word for [ParseWords].
 type Word struct {
 	Text string
-	// Value says that the word is the value of a field and nothing else,
-	// whatever it looks like.
+	// Value marks the value of a field. The parser then never takes the word for a clause or a field, so that
+	// "dport: udp" is reported as a bad port.
 	Value bool
 }
 
-// ParseWords reads a match that is already split into words, for a form of another syntax (the YAML
-// mapping of package configs). Index in the errors is the index of the word; Offset is its offset
-// in the words joined by single spaces.
+// ParseWords parses a match from words, for programs with a syntax of their own. Package configs uses it for YAML
+// mappings. Index in its errors is the index of the word; Offset assumes single spaces between words.
 func ParseWords(words []Word) (Match, error) {
 	placed := make([]word, len(words))
 	at := 0
@@ -37,14 +37,14 @@ func ParseWords(words []Word) (Match, error) {
 	return parse(placed, max(0, at-1))
 }
 
-// word is one word of the text and where it stands.
+// word is one word of the text, with its position in bytes.
 type word struct {
 	text   string
 	offset int
 	value  bool
 }
 
-// mostErrors bounds the report on a text that is far from a match.
+// mostErrors limits the report on a text that is not a match at all.
 const mostErrors = 20
 
 type parser struct {
@@ -76,14 +76,14 @@ func parse(words []word, end int) (Match, error) {
 	return m, nil
 }
 
-// check gives the rules of Validate the place of the word that breaks them.
+// check applies the rules of Validate and reports each broken one at the word to blame.
 func (p *parser) check(m *Match) {
 	for _, broken := range m.check("", false) {
 		p.fail(p.wordOf(broken.Field), broken.Cause, broken.Fix)
 	}
 }
 
-// wordOf returns the index of the word at a field path, such as "vlan[0].id", and 0 where no word is.
+// wordOf returns the index of the word for a field path such as "vlan[0].id", or 0 if there is none.
 func (p *parser) wordOf(path string) int {
 	for _, s := range slices.Backward(p.spots) {
 		if s.clause == path && s.field == "" || s.clause+"."+s.field == path {
@@ -93,7 +93,7 @@ func (p *parser) wordOf(path string) int {
 	return 0
 }
 
-// given reports whether a field of a clause was read already.
+// given reports whether the text has had this field of the clause already.
 func (p *parser) given(clause, field string) bool {
 	return slices.ContainsFunc(p.spots, func(s spot) bool { return s.clause == clause && s.field == field })
 }
@@ -106,16 +106,16 @@ func (p *parser) fail(index int, message, suggestion string) {
 	p.errs = append(p.errs, e)
 }
 
-// fields is a clause whose fields are being read, and where they go.
+// fields is the clause whose fields come next.
 type fields struct {
 	clause *clause // nil between clauses
-	match  *Match
-	tag    int    // among VLAN
-	path   string // the way to the clause: "vlan[0]", "vxlan.inner.tcp"
+	match  *Match  // receives the values
+	tag    int     // index into VLAN
+	path   string  // of the clause, for errors: "vlan[0]", "vxlan.inner.tcp"
 }
 
-// match reads clauses up to the end of the words: an inner match is the last
-// thing in a text. path is the way to m: "" or "vxlan.inner.".
+// match parses clauses into m up to the end of the words, because an inner match ends the text. path leads to m: it is ""
+// or "vxlan.inner.".
 func (p *parser) match(path string, m *Match, inside bool) {
 	start := p.at
 	open := fields{match: m}
@@ -142,14 +142,14 @@ func (p *parser) match(path string, m *Match, inside bool) {
 	}
 }
 
-// clause opens the clause whose word was read last.
+// clause begins the clause c, whose word was just read.
 func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 	index := p.at - 1
 	open := fields{clause: c, match: m}
-	why, fix := c.refused(m, inside)
+	why, fix := c.misplaced(m, inside)
 	if why != "" {
 		p.fail(index, why, fix)
-		open.match = new(Match) // its fields are still read, for their own mistakes
+		open.match = new(Match) // parse its fields anyway, to report their mistakes, and throw them away
 	}
 	c.add(open.match)
 
@@ -169,7 +169,7 @@ func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 	return open
 }
 
-// inner reads the match behind the word "inner", which was read last.
+// inner parses the match after the word "inner", which was just read.
 func (p *parser) inner(path string, open fields, inside bool) {
 	index := p.at - 1
 	if inside || open.clause == nil || open.clause.inner == nil {
@@ -187,23 +187,24 @@ func (p *parser) inner(path string, open fields, inside bool) {
 	p.match(open.path+".inner.", m, true)
 }
 
-// unknown reports the word that was read last, and goes on with the clause that it most likely stands for.
+// unknown reports the word just read. It continues with the clause that was probably meant, so that the fields after it do
+// not cause further errors.
 func (p *parser) unknown(path string, open fields) fields {
 	index := p.at - 1
 	text := p.words[index].text
 	value, ok := p.nextValue()
 	if ok {
-		p.at++ // most likely the word's value
+		p.at++ // probably the value of the unknown word
 	}
 	message, suggestion := unknown(text, value, open.clause)
 	p.fail(index, message, suggestion)
 
 	lower := strings.ToLower(text)
 	if protocols[lower] != 0 || etherTypes[lower] != 0 {
-		p.skipFields() // of a protocol that has none here
+		p.skipFields() // this protocol has no clause, so none of its fields is known
 		return open
 	}
-	meant := clauseNamed(cmp.Or(synonyms[lower], Nearest(text, Clauses())))
+	meant := clauseNamed(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
 	if meant == nil {
 		return open
 	}
@@ -212,7 +213,7 @@ func (p *parser) unknown(path string, open fields) fields {
 	return open
 }
 
-// nextValue returns the next word, if it can be a value.
+// nextValue returns the next word if it can be a value.
 func (p *parser) nextValue() (value string, ok bool) {
 	if p.at == len(p.words) || keyword(p.words[p.at].text) {
 		return "", false
@@ -220,7 +221,7 @@ func (p *parser) nextValue() (value string, ok bool) {
 	return p.words[p.at].text, true
 }
 
-// field reads the value that follows the word of a field, which was read last.
+// field parses the value of f, whose word was just read.
 func (p *parser) field(open fields, f *field) {
 	index := p.at - 1
 	if p.at == len(p.words) {
@@ -257,8 +258,8 @@ func (p *parser) field(open fields, f *field) {
 	p.fail(at, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
 }
 
-// foreignValue returns the suggestion for a value that the field f does not take, and leaves behind the words that
-// belong to it: the operand of an operator, the rest of a list.
+// foreignValue returns a suggestion for a value in the syntax of another tool. It skips the other words of the value, such
+// as the operand of ">" or the rest of a list.
 func (p *parser) foreignValue(f *field, value string) string {
 	next, _ := p.nextValue()
 	suggestion, taken := f.foreignValue(value, next)
@@ -276,15 +277,15 @@ func (p *parser) foreignValue(f *field, value string) string {
 	return suggestion
 }
 
-// skipFields goes on to the next clause.
+// skipFields skips words up to the next clause.
 func (p *parser) skipFields() {
 	for p.at < len(p.words) && clauseNamed(p.words[p.at].text) == nil {
 		p.at++
 	}
 }
 
-// refused says why a clause cannot follow; empty when it can.
-func (c *clause) refused(m *Match, inside bool) (why, fix string) {
+// misplaced says why the clause cannot come here, or returns "" if it can.
+func (c *clause) misplaced(m *Match, inside bool) (why, fix string) {
 	switch {
 	case inside && c.inner != nil:
 		return fmt.Sprintf("%s inside a tunnel: headers inside two tunnels are not looked at", c.name), "leave it out"
@@ -302,7 +303,7 @@ func (c *clause) refused(m *Match, inside bool) (why, fix string) {
 	return "", ""
 }
 
-// keyword says that a word is never a value (but for `frag any`).
+// keyword reports whether the word is a clause or a field, which no value can be. The exception is "any" in "frag any".
 func keyword(text string) bool { return keywords()[text] }
 
 var keywords = sync.OnceValue(func() map[string]bool {
@@ -316,7 +317,7 @@ var keywords = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// split cuts a text at ASCII white space.
+// split splits a text at ASCII white space. Unlike strings.Fields it keeps the offset of each word.
 func split(text string) []word {
 	words := make([]word, 0, 8)
 	start := -1

@@ -1,7 +1,6 @@
 package flow
 
-// Numbers that the layers of a match imply: of protocols above IP and of EtherTypes, as IANA assigns them, and the UDP
-// port of VXLAN.
+// The protocol numbers, EtherTypes and ports implied by the layers of a match, as assigned by IANA.
 const (
 	ProtoICMP   = 1
 	ProtoTCP    = 6
@@ -18,7 +17,7 @@ const (
 	PortVXLAN = 4789
 )
 
-// extensions are the IPv6 next-header numbers that the parser walks.
+// extensions has the next-header numbers of the IPv6 extension headers that the backends skip.
 var extensions = []uint32{0, 43, 44, 51, 60, 135, 139, 140}
 
 // Inner returns the match on the headers inside the tunnel, or nil if m has none.
@@ -32,8 +31,7 @@ func (m *Match) Inner() *Match {
 	return nil
 }
 
-// WithInner returns m with inner in the place of its inner match. m asks for VXLAN or GRE. The result shares the
-// other layers with m.
+// WithInner returns a shallow copy of m with another inner match. m must have VXLAN or GRE.
 func (m Match) WithInner(inner Match) Match {
 	if m.VXLAN != nil {
 		m.VXLAN = &VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
@@ -43,12 +41,12 @@ func (m Match) WithInner(inner Match) Match {
 	return m
 }
 
-// AdmitsEtherType reports whether a packet that m matches may have this EtherType behind its VLAN tags.
+// AdmitsEtherType reports whether Eth.Type allows this EtherType.
 func (m *Match) AdmitsEtherType(typ uint16) bool {
 	return m.Eth == nil || typ&m.Eth.Type.Mask == m.Eth.Type.Value
 }
 
-// The protocols above IP that a match can ask for, as one number for both families.
+// The protocols above IP, numbered alike for IPv4 and IPv6. For ICMP the protocol numbers differ.
 const (
 	upperTCP = iota + 1
 	upperUDP
@@ -57,7 +55,7 @@ const (
 	upperESP
 )
 
-// upper returns the protocol above IP that m asks for, or 0.
+// upper returns the protocol above IP of the match, or 0 if it has none.
 func (m *Match) upper() int {
 	switch {
 	case m.TCP != nil:
@@ -74,7 +72,7 @@ func (m *Match) upper() int {
 	return 0
 }
 
-// protocolNumber returns the protocol number of a result of upper.
+// protocolNumber returns the protocol number for a result of upper.
 func protocolNumber(upper int, v6 bool) uint8 {
 	switch {
 	case upper == upperICMP && v6:

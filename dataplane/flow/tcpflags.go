@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// wordNone is the value of TCP flags that are all clear.
+// wordNone is the word for no TCP flag at all.
 const wordNone = "none"
 
-// flagWords are the names of TCP flags, the lowest bit first.
+// flagWords has the names of the TCP flags, from the lowest bit.
 var flagWords = [...]string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"}
 
-// plainFlags are the flags that a value without a mask compares. It also compares the other bits that it sets.
+// plainFlags is the default mask, in addition to the flags of the value. It leaves out AE and the reserved bits, so that
+// "flags syn" matches whatever they are.
 const plainFlags TCPFlags = 0xff
 
-// String returns the names of the flags, "syn,ack", or "none"; a number where a reserved bit is set.
+// String returns the names of the flags, such as "syn,ack" or "none". With a reserved bit set it returns a number.
 func (f TCPFlags) String() string {
 	if f>>len(flagWords) != 0 {
 		return fmt.Sprintf("0x%03x", uint16(f))
@@ -32,7 +33,7 @@ func (f TCPFlags) String() string {
 	return strings.Join(names, ",")
 }
 
-// parseFlags reads flags, or flags/mask.
+// parseFlags parses flags or flags/mask.
 func (f *field) parseFlags(p *Masked[TCPFlags], text string) error {
 	first, second, masked := strings.Cut(text, "/")
 	value, err := f.parseFlagNames(first)
@@ -49,7 +50,7 @@ func (f *field) parseFlags(p *Masked[TCPFlags], text string) error {
 	return nil
 }
 
-// parseFlagNames reads names that "," or nft's "|" separates, "none", or a number.
+// parseFlagNames parses names separated by "," or by nft's "|", the word "none", or a number.
 func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 	if text == wordNone {
 		return 0, nil
@@ -72,7 +73,7 @@ func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 	return flags, nil
 }
 
-// checkFlags finds flags outside their mask, as of a mask that is written before the flags.
+// checkFlags reports flags outside their mask. Its suggestion considers that the user may have swapped the two.
 func (f *field) checkFlags(p Masked[TCPFlags]) (cause, fix string) {
 	if uint32(p.Mask)&^ones(f.bits) != 0 {
 		return f.checkNumber(uint32(p.Value), uint32(p.Mask))

@@ -2,8 +2,8 @@ package flow
 
 import "slices"
 
-// Terms returns the parts of a match, each a match of its own: every clause without fields, and every field with its
-// clause, in the order of the text form. A packet matches m if and only if it matches all terms.
+// Terms splits a match into minimal ones, in the order of the text form: each clause without its fields, and each field
+// with its clause. A packet matches m if and only if it matches all of them, so they can tell why a packet does not match.
 func (m Match) Terms() []Match {
 	var terms []Match
 	for i := range clauses {
@@ -34,8 +34,8 @@ func (m Match) Terms() []Match {
 	return terms
 }
 
-// ValuesIn returns the fields of m with their values in packet, a match of exact values. It leaves out the
-// clauses that packet does not have.
+// ValuesIn returns the fields of m with the values that packet has for them. packet is a match on all headers of one packet.
+// Clauses missing from packet are left out.
 func (m Match) ValuesIn(packet Match) (values Match) {
 	for i := range clauses {
 		c := &clauses[i]
@@ -59,7 +59,7 @@ func (m Match) ValuesIn(packet Match) (values Match) {
 	return values
 }
 
-// times is how often the clause stands in m.
+// times returns how often the clause occurs in m.
 func (c *clause) times(m *Match) int {
 	if c.name == "vlan" {
 		return len(m.VLAN)
@@ -67,7 +67,7 @@ func (c *clause) times(m *Match) int {
 	return 1
 }
 
-// term is the clause alone, as often as its place among several asks.
+// term returns a match with only the clause, repeated up to the given place among several VLAN tags.
 func (c *clause) term(place int) (m Match) {
 	for range place + 1 {
 		c.add(&m)
@@ -75,7 +75,7 @@ func (c *clause) term(place int) (m Match) {
 	return m
 }
 
-// copyField copies the value of a field; both references are of one field.
+// copyField copies the value of a field. Both pointers must be from [field.ref] of the same field.
 func copyField(to, from any) {
 	switch p := from.(type) {
 	case *Masked[uint8]:

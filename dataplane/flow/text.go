@@ -22,8 +22,7 @@ var (
 	_ encoding.TextUnmarshaler = (*Fragment)(nil)
 )
 
-// MarshalText writes the canonical text form. A match that does not validate
-// is refused: its text would not read back.
+// MarshalText returns the canonical text form. It fails if the match is invalid, because the text could not be parsed again.
 func (m Match) MarshalText() ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("writing match: %w", err)
@@ -31,7 +30,7 @@ func (m Match) MarshalText() ([]byte, error) {
 	return []byte(m.String()), nil
 }
 
-// UnmarshalText reads the text form, as ParseMatch does. On error the match is unchanged.
+// UnmarshalText parses the text form like [ParseMatch]. On error the match does not change.
 func (m *Match) UnmarshalText(text []byte) error {
 	parsed, err := ParseMatch(string(text))
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 	all6 = [6]byte{255, 255, 255, 255, 255, 255}
 )
 
-func TestParseMatch(t *testing.T) {
+func TestParseMatchReadsAndWritesEveryClause(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		canon string // as text when empty
@@ -121,7 +121,7 @@ func TestParseMatch(t *testing.T) {
 	}
 }
 
-func TestParseMatchErrors(t *testing.T) {
+func TestParseMatchErrorsNameTheWordAndTheCure(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want []string // each error: "word@offset", then parts of it, split by |
@@ -278,7 +278,7 @@ func TestParseMatchBoundsItsReport(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestWordsOfFieldsRoundTripAsText(t *testing.T) {
 	for _, c := range []struct {
 		word string
 		make func() encoding.TextUnmarshaler
@@ -333,7 +333,7 @@ func checkRoundTrip(t *rapid.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) { rapid.Check(t, checkRoundTrip) }
+func TestPrintedMatchParsesToAnEqualOne(t *testing.T) { rapid.Check(t, checkRoundTrip) }
 
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkRoundTrip)) }
 

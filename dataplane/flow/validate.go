@@ -10,16 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a flow's own words; its match is bounded by its fields.
+// Limits in bytes.
 const (
 	maxName       = 63
 	maxInterface  = 15 // IFNAMSIZ without its NUL
 	maxLabelKey   = 63
-	maxLabelBytes = 255 // of all labels, as key=value, each with an end: the mirror's space for a flow
+	maxLabelBytes = 255 // the mirror's space for all labels of a flow, each stored as key=value and a separator
 )
 
-// Validate reports everything that is wrong with a flow, joined; every part is
-// a *FieldError that names the flow.
+// Validate reports every mistake of a flow in one joined error. Its parts are *FieldError and name the flow.
 func (f Flow) Validate() error {
 	broken := f.Match.check("", false)
 	bad := func(field, cause, fix string) {
@@ -51,7 +50,7 @@ func (f Flow) Validate() error {
 	return join(broken)
 }
 
-// checkLabels checks each label, in the order of the keys, and the space of all in the mirror.
+// checkLabels checks each label, and that all of them fit into the mirror.
 func checkLabels(labels map[string]string, bad func(field, cause, fix string)) {
 	total := 0
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -65,8 +64,7 @@ func checkLabels(labels map[string]string, bad func(field, cause, fix string)) {
 	}
 }
 
-// Validate reports everything that is wrong with a match, joined; every part
-// is a *FieldError.
+// Validate reports every mistake of a match in one joined error. Its parts are *FieldError.
 func (m Match) Validate() error { return join(m.check("", false)) }
 
 func join(broken []*FieldError) error {
@@ -80,8 +78,7 @@ func join(broken []*FieldError) error {
 	return errors.Join(errs...)
 }
 
-// ValidateName reports a name that neither a flow nor another object of the mirror can have; the
-// error is a *FieldError.
+// ValidateName checks the name of a flow, or of another counter of the mirror. The error is a *FieldError.
 func ValidateName(name string) error {
 	if cause, fix := checkName(name); cause != "" {
 		return &FieldError{Field: "name", Cause: cause, Fix: fix}
@@ -108,8 +105,7 @@ func checkName(name string) (cause, fix string) {
 	return "", ""
 }
 
-// ValidateInterface reports a name that no network interface can have, by the kernel's own rule;
-// the error is a *FieldError.
+// ValidateInterface checks that a network interface can have the name. The error is a *FieldError.
 func ValidateInterface(name string) error {
 	if cause := checkInterface(name); cause != "" {
 		return &FieldError{Field: "interface", Cause: cause, Fix: "name it as `ip link` does"}
@@ -117,7 +113,7 @@ func ValidateInterface(name string) error {
 	return nil
 }
 
-// checkInterface applies the kernel's own rule (dev_valid_name).
+// checkInterface applies the rule of the kernel (dev_valid_name).
 func checkInterface(name string) (cause string) {
 	switch {
 	case name == "":

@@ -29,7 +29,7 @@ func fieldErrors(t *testing.T, err error) map[string]*flow.FieldError {
 	return out
 }
 
-func TestMatchValidate(t *testing.T) {
+func TestMatchValidateNamesEachWrongField(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		match flow.Match
@@ -99,7 +99,7 @@ func TestMatchValidate(t *testing.T) {
 	}
 }
 
-func TestMatchThatHoldsItself(t *testing.T) {
+func TestMatchThatContainsItselfIsInvalidAndPrints(t *testing.T) {
 	m := flow.Match{VXLAN: &flow.VXLAN{}}
 	m.VXLAN.Inner = &m
 	if err := m.Validate(); err == nil || m.String() == "" {
@@ -107,7 +107,7 @@ func TestMatchThatHoldsItself(t *testing.T) {
 	}
 }
 
-func TestFlowValidate(t *testing.T) {
+func TestFlowValidateNamesEachWrongField(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		flow flow.Flow
@@ -149,7 +149,7 @@ func TestFlowValidate(t *testing.T) {
 	}
 }
 
-func TestValidateInterface(t *testing.T) {
+func TestValidateInterfaceFollowsTheKernelsRule(t *testing.T) {
 	for name, want := range map[string]string{
 		"eth0": "", "abcdefghijklmno": "", "é": "",
 		"": "empty", "abcdefghijklmnop": "longer than 15 bytes", ".": "no name", "..": "no name",
@@ -170,7 +170,7 @@ func TestValidateInterface(t *testing.T) {
 }
 
 // A text that is shortened to stay readable stays valid UTF-8.
-func TestLongWordsStayText(t *testing.T) {
+func TestShortenedWordsStayValidUTF8(t *testing.T) {
 	for pad := range 4 {
 		word := strings.Repeat("x", pad) + strings.Repeat("€", 40)
 		err := flow.Flow{Name: "a", Labels: map[string]string{word: ""}}.Validate()
@@ -181,7 +181,7 @@ func TestLongWordsStayText(t *testing.T) {
 }
 
 // The mirror keeps a flow's text: its longest form must be known to fit there.
-func TestLongestText(t *testing.T) {
+func TestLongestTextFitsTheMirror(t *testing.T) {
 	const (
 		addr6 = "2001:1111:1111:1111:1111:1111:1111:1111/bbbb:bbbb:bbbb:bbbb:bbbb:bbbb:bbbb:bbbb"
 		half  = "eth src 02:00:00:00:00:01/aa:aa:aa:aa:aa:ab dst 02:00:00:00:00:01/aa:aa:aa:aa:aa:ab type 0x86dc/0xfffe " +

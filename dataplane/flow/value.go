@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// valueError is the fault of a value, and the value to write in its place.
+// valueError says what is wrong with a value, and what to write instead.
 type valueError struct{ why, fix string }
 
 func (e *valueError) Error() string { return e.why }
 
 func (f *field) isFragment() bool { return f.name == "frag" }
 
-// expects describes a field's values, for a person.
+// expects describes the values of a field, for error messages.
 func (f *field) expects() string {
 	switch f.ref(full, 0).(type) {
 	case *MAC:
@@ -34,7 +34,7 @@ func (f *field) expects() string {
 	return fmt.Sprintf("a number or value/mask (%d bits, 0 to %d)", f.bits, ones(f.bits))
 }
 
-// full has every clause, so that a field's type can be asked for.
+// full has every clause, so that field.ref can tell the type of any field.
 var full = newFull()
 
 func newFull() *Match {
@@ -45,8 +45,7 @@ func newFull() *Match {
 	return m
 }
 
-// parse reads a value into the field that ref points at. Bits of the value
-// outside its mask are left for check to find.
+// parse parses a value into the field at ref. It does not report bits outside the mask; check does.
 func (f *field) parse(ref any, text string) error {
 	switch p := ref.(type) {
 	case *Fragment:
@@ -102,7 +101,7 @@ func (f *field) parsePort(p *Port, text string) error {
 	return err
 }
 
-// parseNumber reads value or value/mask.
+// parseNumber parses value or value/mask.
 func (f *field) parseNumber(text string) (value, mask uint32, err error) {
 	first, second, masked := strings.Cut(text, "/")
 	if value, err = f.parseDigits(first); err != nil || !masked {
@@ -112,7 +111,7 @@ func (f *field) parseNumber(text string) (value, mask uint32, err error) {
 	return value, mask, err
 }
 
-// parseDigits reads decimal or 0x-hexadecimal digits that fit the field.
+// parseDigits parses a decimal number, or a hexadecimal one with 0x, and checks that it fits the field.
 func (f *field) parseDigits(text string) (uint32, error) {
 	digits, base := text, 10
 	if hex, ok := strings.CutPrefix(text, "0x"); ok {
@@ -120,7 +119,7 @@ func (f *field) parseDigits(text string) (uint32, error) {
 	} else if len(text) > 1 && text[0] == '0' && strings.Trim(text, "0123456789") == "" {
 		return 0, &valueError{"a leading zero is neither decimal nor octal here", "write " + max(strings.TrimLeft(text, "0"), "0") + ", or 0x" + text + " if it is hexadecimal"}
 	}
-	if digits == "" || !isAlnum(digits) { // ParseUint takes a sign and underscores
+	if digits == "" || !isAlnum(digits) { // ParseUint would accept a sign and underscores
 		return 0, &valueError{quoted(text) + " is no number", ""}
 	}
 	v, err := strconv.ParseUint(digits, base, 64)
@@ -159,8 +158,7 @@ func parseMAC(p *MAC, text string) error {
 	return nil
 }
 
-// parseAddr reads addr, addr/bits or addr/mask into slices of 4 or 16 bytes;
-// they stay zero on error.
+// parseAddr parses addr, addr/bits or addr/mask into slices of 4 or 16 bytes. It clears them on error.
 func parseAddr(addr, mask []byte, text string) (err error) {
 	defer func() {
 		if err != nil {

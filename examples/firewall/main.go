@@ -1,11 +1,11 @@
-// Command firewall shows flowtally in a firewall: it drops and counts packets by rules, counts others, and bans a flow
-// that has had its share: from the end of the call that bans it, no packet of it passes, and each is counted still.
+// Command firewall shows flowtally in a firewall. It drops packets by rules, counts others, and bans a flow that exceeds its
+// limit. Once the banning call returns, no packet of the flow passes, and all are still counted.
 //
 //	make build
 //	PATH=$PWD/bin:$PATH go run ./examples/firewall -interface eth0 -limit 10000 \
 //		-drop 'scanner=ipv4 src 203.0.113.7' -watch 'guests=ipv4 src 198.51.100.0/24'
 //
-// as root. The plugin is looked for beside the program, then in PATH.
+// Run it as root. It looks for the plugin in its own directory, then in PATH.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	flag.Func("watch", "count these packets, and ban them at the limit: NAME=MATCH; may be repeated", rule(flow.Count))
 	flag.Parse()
 
-	svc, err := plugin.Launch(ctx, plugin.Options{ // the privileged process
+	svc, err := plugin.Launch(ctx, plugin.Options{ // starts the privileged process
 		Config: dataplane.Config{
 			Instance:   "firewall",
 			Interfaces: []dataplane.Interface{{Name: *name}},
@@ -65,13 +65,13 @@ func main() {
 	}
 }
 
-// due is a watched rule that has had its share.
+// due is a watched rule that has reached its limit.
 type due struct {
 	rule int
 	err  error
 }
 
-// run makes the rules the flows of an instance, and bans each watched flow that has had limit packets, until ctx ends.
+// run sets the rules as the flows of an instance and bans each watched flow after limit packets, until ctx ends.
 func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow.Flow, limit uint64) error {
 	if _, err := svc.SetFlows(ctx, rules, dataplane.SetOptions{}); err != nil {
 		return err
@@ -86,7 +86,7 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 	}
 	defer mirror.Close()
 
-	// A goroutine waits for each watched rule. At the end of run, end wakes those that still wait.
+	// One goroutine waits per watched rule. When run returns, end wakes those still waiting.
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -101,7 +101,7 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 			return err
 		}
 		waiting.Go(func() {
-			_, err := counter.Wait(ctx, limit) // sleeps until the writer of the mirror wakes it
+			_, err := counter.Wait(ctx, limit) // sleeps until the counting process wakes it
 			ready <- due{i, err}
 		})
 	}
@@ -115,7 +115,7 @@ func run(ctx context.Context, out io.Writer, svc dataplane.Service, rules []flow
 				return d.err
 			}
 			rules[d.rule].Action = flow.Drop
-			change, err := svc.SetFlows(ctx, rules, dataplane.SetOptions{}) // all rules, or none
+			change, err := svc.SetFlows(ctx, rules, dataplane.SetOptions{}) // changes all rules or, on error, none
 			if err != nil && ctx.Err() == nil {
 				return err
 			}

@@ -169,8 +169,8 @@ func TestABannedFlowIsOutWhenTheCallReturns(t *testing.T) {
 		total[1].Packets, early, late, total[0].Packets, scans, total[2].Packets, others)
 }
 
-// TestAnInterfaceThatDoesNotExist: the firewall ends with the reason, and does not run without a packet to look at.
-func TestAnInterfaceThatDoesNotExist(t *testing.T) {
+// TestFirewallEndsIfItsInterfaceDoesNotExist: the firewall ends with the reason, and does not run without a packet to look at.
+func TestFirewallEndsIfItsInterfaceDoesNotExist(t *testing.T) {
 	need.Netns(t)
 	need.BPF(t)
 	wire, err := lab.NewWire(lab.WireOptions{})

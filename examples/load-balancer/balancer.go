@@ -11,20 +11,19 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// server is one server, and the packets sent to it.
+// server is one server with the counter of packets sent to it.
 type server struct {
 	name string
 	sent *shm.Counter
 }
 
-// balancer picks the server with the fewest packets. It belongs to one goroutine, as the counters
-// that it reads do.
+// balancer picks the server with the fewest packets. Like its counters, only one goroutine at a time may use it.
 type balancer struct {
 	mirror  *shm.Instance
 	servers []server
 }
 
-// newBalancer declares a flow per address and opens the mirror that shows them.
+// newBalancer adds a flow per address and opens the mirror with their counters.
 func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr) (*balancer, error) {
 	flows := make([]flow.Flow, len(addrs))
 	for i, a := range addrs {
@@ -63,17 +62,17 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 	return b, nil
 }
 
-// pick returns the server that the fewest packets were sent to. This is the hot path:
-// three loads and a comparison per server, no system call, no lock, no allocation.
+// pick returns the server with the fewest packets. This is the hot path: three loads and a comparison per server, without a
+// system call, a lock or an allocation.
 //
-// When the process that counts is gone, its last values are still there. When a process makes the
-// mirror anew, Load follows. Until then it returns shm.ErrStale.
+// After the counting process has died, Load keeps returning the last values. If the mirror was removed, Load returns
+// shm.ErrStale until there is a new one, and then follows it.
 func (b *balancer) pick() (*server, error) {
 	var least *server
 	var fewest uint64
 	for i := range b.servers {
 		s := &b.servers[i]
-		v, err := s.sent.Load() // one that was never sampled is 0: it has had nothing
+		v, err := s.sent.Load() // 0 before the first poll cycle, which is right for a new server
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", s.name, err)
 		}
@@ -85,8 +84,8 @@ func (b *balancer) pick() (*server, error) {
 	return least, nil
 }
 
-// wait sleeps until a server was sent so many packets, woken by the process that counts.
-// It is for a goroutine with a balancer of its own, or for a moment without picks.
+// wait sleeps until a server has had the given number of packets. The counting process wakes it. Do not call pick at the
+// same time: use another balancer in another goroutine.
 func (b *balancer) wait(ctx context.Context, s *server, packets uint64) (shm.Value, error) {
 	return s.sent.Wait(ctx, packets)
 }

@@ -1,10 +1,10 @@
-// Command load-balancer shows flowtally in a load balancer: it declares a flow per server, reads
-// their counters where it decides about packets, and sleeps until a server has had its share.
+// Command load-balancer shows flowtally in a load balancer. It counts a flow per server, reads the counters to choose a
+// server for each new connection, and sleeps until a server has had its share.
 //
 //	make build
 //	PATH=$PWD/bin:$PATH go run ./examples/load-balancer -interface eth0 -share 100000 192.0.2.1 192.0.2.2
 //
-// as root. The plugin is looked for beside the program, then in PATH.
+// Run it as root. It looks for the plugin in its own directory, then in PATH.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 		servers = append(servers, a)
 	}
 
-	// The privileged process; this one needs no privilege but to start it.
+	// The plugin needs privileges to count. This process needs them only to start it.
 	opts := plugin.Options{
 		Config: dataplane.Config{Instance: "balancer", Interfaces: []dataplane.Interface{{Name: *name}}},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer, opts plugin.Options, servers []neti
 		fmt.Fprintf(out, "%s: counted by %s\n", p.Flow.Name, p.Source.Backend)
 	}
 
-	// As for a packet of a new connection.
+	// This is what a load balancer does for each new connection.
 	if _, err := b.pick(); err != nil {
 		return err
 	}

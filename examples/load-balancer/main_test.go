@@ -66,7 +66,7 @@ func patient(t *testing.T) context.Context {
 }
 
 // The whole program, with a plugin in a process of its own.
-func TestRun(t *testing.T) {
+func TestBalancerSpreadsPacketsByTheMirror(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func grow(t *testing.T, svc dataplane.Service) {
 
 // The server with the fewest packets is picked, without allocation: also when the mirror has grown,
 // and when the counting process has ended.
-func TestPick(t *testing.T) {
+func TestPickReturnsTheLeastLoadedServerWithoutAllocation(t *testing.T) {
 	b, svc := started(t)
 	wantPick(t, b, "to-192.0.2.1")
 	grow(t, svc)
@@ -183,7 +183,7 @@ func TestPick(t *testing.T) {
 }
 
 // A wait goes on in a mirror that has grown.
-func TestWaitGoesOn(t *testing.T) {
+func TestWaitContinuesInAGrownMirror(t *testing.T) {
 	b, svc := started(t)
 	grow(t, svc)
 	before, err := b.servers[0].sent.Load()
@@ -200,7 +200,7 @@ func TestWaitGoesOn(t *testing.T) {
 }
 
 // A mirror that is removed is made anew by the process that counts. Picks and waits go on there.
-func TestFollows(t *testing.T) {
+func TestPicksAndWaitsFollowAMirrorMadeAgain(t *testing.T) {
 	b, svc := started(t)
 	info, err := svc.Info(t.Context())
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command own-queue-pair counts the completions of its own queue pairs into words that a running instance has reserved.
-// Every reader of the mirror sees them, and flowtally has no part in the queue pairs. On EFA (rdma-core 65) the device
-// writes the words; on mlx5 this program counts the ring of its completion queue, compressed or not.
+// Command own-queue-pair counts the completions of its own queue pairs in words reserved by a running instance. Readers of
+// the mirror see them like any counter, although flowtally does not touch the queue pairs. On EFA (rdma-core 65) the
+// device writes the words. On mlx5 this program counts the entries of its completion queue, compressed or not.
 //
 //	flowtally queue-pairs reserve app
 //	go run ./examples/own-queue-pair -mirror /run/flowtally/default.mirror -words app -device rdmap0s6 -count 1000
@@ -49,15 +49,15 @@ func main() {
 	}
 }
 
-// run takes the words, makes the queue pairs, and has them write to each other.
+// run takes the words, creates two queue pairs, and lets them write to each other.
 func run(out io.Writer, in io.Reader, o options) (err error) {
 	lib, err := ibv.Load(o.lib)
 	if err != nil {
 		return err
 	}
 
-	// The device writes the words until its objects are destroyed: the queue pairs and the completion counter close
-	// before the words. The device and the library close after the words.
+	// The order of closing matters. The device writes the words until its queue pairs and its completion counter are
+	// destroyed, so these close first. Then close the words, and the device and the library last.
 	var closers []io.Closer
 	closing := func(c io.Closer) { closers = append(closers, c) }
 	defer func() {

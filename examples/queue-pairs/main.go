@@ -1,6 +1,5 @@
-// Command queue-pairs shows the engine inside a program: it makes two queue pairs of an
-// RDMA device, connects them to one another, posts operations and reads the counters of
-// their completions.
+// Command queue-pairs shows the engine inside a program. It creates two queue pairs of an RDMA device, connects them to each
+// other, posts operations, and reads the counters of their completions.
 //
 //	go run ./examples/queue-pairs -device rxe0 -count 1000
 package main
@@ -34,8 +33,8 @@ func main() {
 	}
 }
 
-// config has two queue pairs that are each other's peer. The one that posts counts its sends
-// and its writes, the other the messages that arrive.
+// config has two queue pairs connected to each other. One posts, and counts its sends and writes. The other counts the
+// messages it receives.
 func config(device string) dataplane.Config {
 	return dataplane.Config{
 		Instance: "pairs",
@@ -51,7 +50,7 @@ func config(device string) dataplane.Config {
 	}
 }
 
-// run posts count operations of each kind, and waits until their counters have them.
+// run posts count operations of each kind and waits until the counters show them.
 func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (err error) {
 	svc, err := engine.New(ctx, cfg, engine.Options{})
 	if err != nil {
@@ -90,8 +89,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 		if err != nil {
 			return err
 		}
-		// Published at the end of a poll cycle, so a moment after it happened. An
-		// operation that ends in error ends the wait: shm.ErrCompletion.
+		// The value appears with the next poll cycle. If an operation fails, Wait returns shm.ErrCompletion.
 		v, err := c.Wait(ctx, uint64(count))
 		if err != nil {
 			return fmt.Errorf("waiting for %s: %w", name, err)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // The whole program over a NIC in software, which takes no privilege: queue pairs need
 // none, and its netdev is the loopback.
-func TestRun(t *testing.T) {
+func TestExampleCountsOverASoftwareNIC(t *testing.T) {
 	libs := software.Get(t)
 	for _, tt := range []struct {
 		source  string

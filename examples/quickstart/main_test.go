@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestQuickstart(t *testing.T) {
+func TestQuickstartPrintsItsCount(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a rule permits below a directory. A file takes the rights among them that files have.
+// The rights for each list of Files. ruleOf removes those that only directories can have.
 const (
 	read  landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSExecute
 	write landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSTruncate |
@@ -22,10 +22,10 @@ const (
 	onFiles landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSExecute | ll.AccessFSIoctlDev
 )
 
-// Process confines this process to f and sets no_new_privs, with which no file that it executes gives it a privilege. It
-// returns ErrUnsupported, and the reason, if it can have no confinement.
+// Process confines this process to f. It also sets no_new_privs, so that the process cannot gain privileges by executing a
+// file. It fails with ErrUnsupported if the kernel cannot confine; no_new_privs is set even then.
 func Process(f Files) error {
-	// Landlock sets it too, where there is Landlock.
+	// Landlock would set it too, but may be missing.
 	if err := ll.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
@@ -48,14 +48,14 @@ func Process(f Files) error {
 			}
 		}
 	}
-	// Best effort: a kernel with an older Landlock restricts what it knows.
+	// An older Landlock enforces as much as it can.
 	if err := landlock.V11.BestEffort().Restrict(rules...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return nil
 }
 
-// ruleOf returns the rule that permits rights at a path. A path that nothing has gets none.
+// ruleOf returns the rule for a path. ok is false if the path does not exist.
 func ruleOf(path string, rights landlock.AccessFSSet) (rule landlock.Rule, ok bool) {
 	info, err := os.Stat(path)
 	if err != nil {

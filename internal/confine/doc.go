@@ -1,24 +1,24 @@
-// Package confine restricts this process, for good, to the files that it names. The kernel does it, by Landlock, in
-// every thread and in every process that this one starts: a process that was taken over cannot lift it. Root is
-// confined as any user is.
+// Package confine restricts this process to a list of files, irreversibly, by Landlock. The kernel enforces it for all
+// threads and for all processes started later, even those of root. Code that takes over the process cannot lift it.
 //
-// A confined process connects to no TCP or UDP port, sends signals to none but its own children, and traces none.
-// The kernel decides which of these it knows: Linux 5.13 has the files, 6.7 TCP, 6.10 commands to devices, 6.12 signals.
+// A confined process can also not connect to TCP or UDP ports, and can signal and trace only its own children. Older
+// kernels enforce less: Linux 5.13 restricts files, 6.7 TCP, 6.10 ioctl on devices and 6.12 signals.
 //
-// A rule holds for the directory that had the name when the rule was made. A directory that is removed and made again
-// is outside.
+// Note that a rule belongs to the directory that existed when the rule was made. If somebody removes the directory and
+// creates it again, the new one is out of reach.
 package confine
 
 import "errors"
 
-// ErrUnsupported: the kernel has no Landlock, or something keeps this process from using it.
+// ErrUnsupported means that the kernel has no Landlock, or that something, such as a seccomp filter, forbids its use.
 var ErrUnsupported = errors.New("no confinement")
 
-// Files are the files that a confined process keeps. Those that do not exist are left out.
+// Files has the files that a confined process may use, together with everything below directories. Missing files are
+// ignored.
 type Files struct {
-	Read    []string // to be read, listed and executed, with everything below them
-	Write   []string // to be read and written, with everything below them that is there or is made
-	Devices []string // to be read, written and commanded
-	Make    []string // directories in which directories may be made and empty ones removed, and nothing else
-	All     []string // to be used in every way, with everything below them
+	Read    []string // to read, list and execute
+	Write   []string // to read, write, create and remove
+	Devices []string // to read, write and control by ioctl
+	Make    []string // to create and remove subdirectories only
+	All     []string // to use in any way
 }

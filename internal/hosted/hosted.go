@@ -1,4 +1,4 @@
-// Package hosted tells an instance in a plugin what its host does for it.
+// Package hosted passes information from the host of a plugin to the instance inside, through a context.
 package hosted
 
 import (
@@ -7,29 +7,29 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// TrialWord is the only argument of a plugin's process that tries an RDMA device.
+// TrialWord is the argument that makes a plugin binary test an RDMA device instead of serving.
 const TrialWord = "rdma-trial"
 
-// Host is the supervisor of an instance. It removes what a failed start has left, so the instance itself leaves the
-// pins of an earlier process alone: the next attempt adopts them.
+// Host describes the host of an instance. An instance with a host must not remove pins after a failed start: the next
+// attempt adopts them, and the host cleans up after the last.
 type Host struct {
-	// Restart: the host has run this instance before, in another process.
+	// Restart is set if the host has already run this instance in an earlier process.
 	Restart bool
-	// Unconfined is the reason why the process is not kept to the files of the instance although it should be.
+	// Unconfined says why the process could not be confined to the files of the instance. Empty if it is, or need not be.
 	Unconfined string
-	// Verbs is the page in which the instance names each verb of an RDMA device before it calls it, so that the host
-	// knows the verb if the process dies. A nil page names nothing.
+	// Verbs is shared memory in which the instance notes each verb of an RDMA device before the call. After a crash the
+	// host reads there which verb it was. May be nil.
 	Verbs *verbpage.Page
-	// Excluded are RDMA devices that the instance must not use, and why; "" is libibverbs itself.
+	// Excluded has the RDMA devices that the instance must not use, with the reasons. The key "" is libibverbs itself.
 	Excluded map[string]string
 }
 
 type key struct{}
 
-// With returns a context for the start of an instance that has a host.
+// With returns a context for engine.New with a host.
 func With(ctx context.Context, h Host) context.Context { return context.WithValue(ctx, key{}, h) }
 
-// From returns the host of an instance, if it has one.
+// From returns the host in a context, if there is one.
 func From(ctx context.Context) (h Host, is bool) {
 	h, is = ctx.Value(key{}).(Host)
 	return h, is

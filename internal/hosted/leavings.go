@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// ReleaseWord is the first argument of a plugin's process that does nothing but remove what another one has left. The
-// second is Leavings as text.
+// ReleaseWord is the first argument that makes a plugin binary clean up after another process instead of serving. The second
+// is [Leavings.Text].
 const ReleaseWord = "release-leavings"
 
-// Leavings are what a dead process of an instance may have left, by their paths.
+// Leavings has the paths that a dead process may have left behind.
 type Leavings struct {
-	Pins   string   `json:"pins,omitempty"`   // the directory; "" for none
-	Keep   []string `json:"keep,omitempty"`   // names of pins that stay
-	Mirror string   `json:"mirror,omitempty"` // a file to remove; "" for none
+	Pins   string   `json:"pins,omitempty"`   // directory of pins to remove
+	Keep   []string `json:"keep,omitempty"`   // names of pins to keep
+	Mirror string   `json:"mirror,omitempty"` // file to remove
 }
 
-// Text is the argument for Parse.
+// Text encodes Leavings as an argument for [Parse].
 func (l Leavings) Text() (string, error) {
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -25,7 +25,7 @@ func (l Leavings) Text() (string, error) {
 	return string(b), nil
 }
 
-// Parse reads the text of Leavings.
+// Parse decodes the output of [Leavings.Text].
 func Parse(text string) (l Leavings, err error) {
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
 		return l, fmt.Errorf("decoding what a process has left: %w", err)

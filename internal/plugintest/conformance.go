@@ -15,12 +15,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// patience bounds every test of the suite, for hangs: a busy machine is no reason to fail.
+// patience ends a test that hangs. It is long, because a busy machine must not fail the suite.
 const patience = time.Minute
 
-// Conformance holds a Service against the contract of dataplane.Service. Every
-// call of open returns a new instance without flows, of its own name, which the suite
-// closes. The instance must be able to count any flow on no particular interface.
+// Conformance tests the contract of dataplane.Service. open must return a new instance without flows, under a new name. It
+// must be able to count any flow without an interface of its own. The suite closes it.
 func Conformance(t *testing.T, open func() dataplane.Service) {
 	t.Helper()
 	for _, test := range []struct {
@@ -60,7 +59,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 	}
 }
 
-// suite is an instance under test, with helpers for every test.
+// suite is the instance under test, with helpers.
 type suite struct {
 	dataplane.Service
 	t   *testing.T
@@ -103,7 +102,7 @@ func (s *suite) wantErr(what string, err, want error) {
 	}
 }
 
-// mustMatch parses a match that is known to be right.
+// mustMatch parses a match and panics on error.
 func mustMatch(t *testing.T, text string) flow.Match {
 	t.Helper()
 	m, err := flow.ParseMatch(text)

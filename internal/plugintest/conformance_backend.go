@@ -7,15 +7,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// testBackend: the backend that a flow names counts it, or adding the flow fails; the choice comes back with the
-// flow.
+// testBackend checks that the backend a flow names counts it, or adding the flow fails, and that placements return the
+// choice.
 func testBackend(t *testing.T, s *suite) {
 	counts := s.add(flow.Flow{Name: "free"})[0].Source.Backend
 	accepted := 1
 	for _, word := range flow.Backends() {
 		placed, err := s.AddFlows(s.ctx, flow.Flow{Name: "by-" + string(word), Backend: word})
 		if err != nil {
-			if word == counts || word == "auto" && counts != "sim" { // auto includes every backend that counts here, apart from sim
+			if word == counts || word == "auto" && counts != "sim" { // auto never chooses sim
 				t.Errorf("backend %q, where %s counts: %v", word, counts, err)
 			}
 			continue

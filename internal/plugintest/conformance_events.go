@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// until reads events up to the one of kind about object. It returns how many
-// there were with the lost ones, and whether any was about unwanted.
+// until receives events up to the one of this kind about object. It returns their number, lost ones included, and whether
+// one was about unwanted.
 func (s *suite) until(events <-chan dataplane.Event, kind dataplane.EventKind, object, unwanted string) (n uint64) {
 	s.t.Helper()
 	for {

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// testNoQueuePairs: an instance that was told of none has none, and says so of every name.
+// testNoQueuePairs checks an instance without queue pairs: the list is empty, and every name is unknown.
 func testNoQueuePairs(t *testing.T, s *suite) {
 	pairs, err := s.QueuePairs().List(s.ctx)
 	if err != nil || len(pairs) != 0 {
@@ -22,10 +22,8 @@ func testNoQueuePairs(t *testing.T, s *suite) {
 	}
 }
 
-// QueuePairConformance holds the queue pairs of a Service against the contract. Every call
-// of open returns a new instance with the queue pairs that it is given, of which
-// the suite closes it; device has reliable connections that reach themselves, and
-// gidIndex is the row of its GID table to use.
+// QueuePairConformance tests the contract of dataplane.QueuePairs. open must return a new instance with the given queue
+// pairs; the suite closes it. device must support reliable connections to itself over its GID gidIndex.
 func QueuePairConformance(t *testing.T, device string, gidIndex int, open func([]dataplane.QueuePair) dataplane.Service) {
 	t.Helper()
 	for _, test := range []struct {
@@ -144,7 +142,7 @@ func testConnect(t *testing.T, s *suite) {
 	if got := s.post("a-third", dataplane.Send, 10); got != (dataplane.Posted{Completed: 10}) {
 		t.Errorf("10 were sent as %+v", got)
 	}
-	// Anew, while it is connected, as the configuration says.
+	// Reconnect to the configured peer while connected.
 	for _, name := range []string{"near", "far"} {
 		if err := s.QueuePairs().Connect(s.ctx, name, dataplane.QueuePairAddress{}); err != nil {
 			t.Errorf("connecting %s again: %v", name, err)
@@ -157,7 +155,7 @@ func testConnect(t *testing.T, s *suite) {
 
 func testPost(t *testing.T, s *suite) {
 	for _, op := range []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite, dataplane.RDMARead} {
-		const n = 300 // more than are outstanding at a time
+		const n = 300 // more than SendDepth
 		if got := s.post("near", op, n); got != (dataplane.Posted{Completed: n}) {
 			t.Errorf("%d of %s ended as %+v", n, op, got)
 		}
@@ -170,8 +168,8 @@ func testPost(t *testing.T, s *suite) {
 	}
 }
 
-// testQueuePairError: a wrong key is the peer's to refuse. It ends the queue pair, and
-// connecting it as configured mends it.
+// testQueuePairError writes with a wrong key, which the peer rejects. That brings the queue pair to ERR, and connecting it to
+// the configured peer repairs it.
 func testQueuePairError(t *testing.T, s *suite) {
 	near := s.queuePair("near")
 	wrong := near.Peer

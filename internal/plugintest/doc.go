@@ -1,5 +1,5 @@
-// Package plugintest helps to test what runs or serves a [dataplane.Service]. [NewFake] makes an instance in memory,
-// and [Conformance] holds any Service to the contract that the comments of dataplane.Service state.
+// Package plugintest has helpers for tests with a [dataplane.Service]. [NewFake] returns an instance that exists only in
+// memory. [Conformance] tests whether a Service keeps the contract in the comments of dataplane.Service.
 //
 //	func TestMineConforms(t *testing.T) {
 //		plugintest.Conformance(t, func() dataplane.Service { return newMine(t) })

@@ -15,31 +15,31 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// fakeBuffer is how far a receiver of a Fake's events may lag.
+// fakeBuffer is how many events a receiver may lag behind.
 const fakeBuffer = 64
 
-// Fake is an instance in memory that counts nothing and keeps the contract of
-// dataplane.Service. Its methods may be called from any goroutine.
+// Fake is an instance in memory. It counts nothing, but keeps the contract of dataplane.Service. All methods may be called
+// from any goroutine.
 type Fake struct {
 	info dataplane.Info
 
-	period     time.Duration // of the configuration; mu guards it
+	period     time.Duration // the poll period; guarded by mu
 	mu         sync.Mutex
 	closed     bool
-	order      []string // of addition
+	order      []string // names in the order of addition
 	placed     map[string]dataplane.Placement
-	added      map[string]bool // by AddFlows; one that was removed may be among them
+	added      map[string]bool // flows added by AddFlows, perhaps removed since
 	next       uint32
 	conditions []dataplane.Condition
 	pairs      map[string]*fakePair
 	words      map[string]dataplane.ReservedWords
-	receivers  map[chan dataplane.Event]*uint64 // to the number lost
+	receivers  map[chan dataplane.Event]*uint64 // number of lost events by channel
 	interfaces []dataplane.Interface
 }
 
 var _ dataplane.Service = (*Fake)(nil)
 
-// NewFake starts a Fake with the flows of cfg. It satisfies plugin.Factory.
+// NewFake returns a Fake with the flows of cfg. It is a plugin.Factory.
 func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (dataplane.Service, error) {
 	if cfg.Instance == "" {
 		cfg.Instance = "default"
@@ -76,7 +76,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 	return f, nil
 }
 
-// enter locks f for a call, or returns the error of the call.
+// enter locks f, or returns the error for a call after Close or the end of ctx.
 func (f *Fake) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func placeable(fl flow.Flow) error {
 	return nil
 }
 
-// place gives a flow a counter of its own.
+// place returns a placement with a new counter.
 func (f *Fake) place(fl flow.Flow) dataplane.Placement {
 	fl.Labels = maps.Clone(fl.Labels)
 	f.next++
@@ -168,7 +168,7 @@ func (f *Fake) RemoveFlows(ctx context.Context, names ...string) error {
 	}
 	for _, name := range names {
 		if _, have := f.placed[name]; !have {
-			continue // named twice
+			continue // a name given twice
 		}
 		delete(f.placed, name)
 		f.order = slices.DeleteFunc(f.order, func(s string) bool { return s == name })
@@ -197,7 +197,7 @@ func (f *Fake) Placements(ctx context.Context, names ...string) ([]dataplane.Pla
 	return slices.DeleteFunc(all, func(p dataplane.Placement) bool { return !slices.Contains(names, p.Flow.Name) }), nil
 }
 
-// Order lists the names of the flows in the order of their addition.
+// Order returns the names of the flows in the order of addition.
 func (f *Fake) Order() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,7 +238,7 @@ func (f *Fake) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return ch, nil
 }
 
-// Emit sends an event to every receiver; its Time is now where it is zero.
+// Emit sends an event to every receiver. A zero Time becomes the current time.
 func (f *Fake) Emit(ev dataplane.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +252,7 @@ func (f *Fake) send(ev dataplane.Event) {
 	for ch, lost := range f.receivers {
 		if len(ch) == cap(ch) {
 			select {
-			case old := <-ch: // f.mu is held: no other sender can run, so there is room then
+			case old := <-ch: // now there is room, because f.mu excludes other senders
 				*lost += old.Lost + 1
 			default:
 			}

@@ -11,13 +11,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// fakePair is a queue pair of a Fake. It reaches the others of the same Fake.
+// fakePair is a queue pair of a Fake. It can connect to others of the same Fake.
 type fakePair struct {
 	cfg   dataplane.QueuePair
 	state dataplane.QueuePairState
 }
 
-// firstQPN is the number of a Fake's first queue pair; 0 and 1 are reserved.
+// firstQPN is the number of the first queue pair. 0 and 1 are reserved.
 const firstQPN = 17
 
 func (f *Fake) makePairs(pairs []dataplane.QueuePair) {
@@ -49,7 +49,7 @@ func (p *fakePair) connect(peer dataplane.QueuePairAddress) {
 	p.state.Peer, p.state.State = peer, "RTS"
 }
 
-// configured returns the address of the peer that the configuration names, at either of the two ends.
+// configured returns the address of the configured peer. Either end may name the other.
 func (f *Fake) configured(p *fakePair) (dataplane.QueuePairAddress, error) {
 	if p.cfg.Peer != nil {
 		return *p.cfg.Peer, nil
@@ -73,7 +73,7 @@ func (f *Fake) pair(name string) (*fakePair, error) {
 // QueuePairs implements dataplane.Service.
 func (f *Fake) QueuePairs() dataplane.QueuePairs { return fakeQueuePairs{f} }
 
-// fakeQueuePairs are the queue pairs of a Fake.
+// fakeQueuePairs implements dataplane.QueuePairs.
 type fakeQueuePairs struct{ *Fake }
 
 func (f fakeQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState, error) {
@@ -109,8 +109,7 @@ func (f fakeQueuePairs) Connect(ctx context.Context, name string, peer dataplane
 	return nil
 }
 
-// Post ends operations that write to, or read from, a peer whose key is wrong with errors, and brings
-// the queue pair to state ERR.
+// Post implements dataplane.QueuePairs. An rdma_write or rdma_read with the wrong key fails and brings the queue pair to ERR.
 func (f fakeQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	if err := f.enter(ctx); err != nil {
 		return dataplane.Posted{}, err

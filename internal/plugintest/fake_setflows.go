@@ -51,7 +51,7 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 	return d, nil
 }
 
-// settings returns the settings that change: the poll period alone can. A nil configuration changes none.
+// settings returns the changed settings. Only the poll period can change.
 func (f *Fake) settings(cfg *dataplane.Config) ([]dataplane.FieldChange, error) {
 	if cfg == nil {
 		return nil, nil
@@ -72,7 +72,7 @@ func (f *Fake) settings(cfg *dataplane.Config) ([]dataplane.FieldChange, error) 
 	}}, nil
 }
 
-// apply makes a change of the set, and sends its events.
+// apply makes the change and sends its events.
 func (f *Fake) apply(flows []flow.Flow, d dataplane.Difference) {
 	oldName := make(map[string]string)
 	for _, r := range d.Renamed {
@@ -107,7 +107,7 @@ func (f *Fake) apply(flows []flow.Flow, d dataplane.Difference) {
 	}
 }
 
-// reorder sets the order: the given flows, then the kept ones.
+// reorder puts the given flows first, followed by the kept ones.
 func (f *Fake) reorder(flows []flow.Flow, keep []string) {
 	names := make([]string, len(flows))
 	for i, fl := range flows {
@@ -121,7 +121,7 @@ func (f *Fake) reorder(flows []flow.Flow, keep []string) {
 	f.order = names
 }
 
-// keeps says whether a flow has the counter that it had.
+// keeps reports whether a flow keeps its counter.
 func keeps(d dataplane.Difference, name string) bool {
 	if slices.ContainsFunc(d.Renamed, func(r dataplane.Rename) bool { return r.To == name }) {
 		return false

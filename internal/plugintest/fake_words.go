@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// ReserveWords implements dataplane.Service. No program can take words of a Fake.
+// ReserveWords implements dataplane.Service. Programs cannot take the words of a Fake.
 func (f *Fake) ReserveWords(ctx context.Context, name string) (dataplane.ReservedWords, error) {
 	if err := f.enter(ctx); err != nil {
 		return dataplane.ReservedWords{}, err

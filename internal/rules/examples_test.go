@@ -10,7 +10,7 @@ import (
 
 // mainCalls are the calls of each public package that a user of the package begins with.
 var mainCalls = map[string][]string{
-	"configs":          {"Parse", "Load", "Marshal", "Default"},
+	"configs":          {"Parse", "Load", "Marshal", "Sample"},
 	"dataplane":        {"Service", "Service_Conditions", "Service_Events", "Service_SetFlows", "Difference", "Config_Validate", "Source", "ParseQueuePairAddress"},
 	"dataplane/engine": {"New", "Check", "Probe"},
 	"dataplane/flow":   {"ParseMatch", "MustParse", "Parse", "Flow_Validate", "Match_Expand", "Backends"},

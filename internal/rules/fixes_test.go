@@ -101,7 +101,7 @@ var carriedOut = map[string]string{
 	"ibv: set rdma.mlx5 to the … of the release that … is of: the system's own fits the system's libibverbs alone": "ibv.TestFixOfAnotherLibibverbs",
 
 	"plugin: chmod 0755 …": "plugin/trust_linux_test.go: func TestNextStepMakesThePluginUsable(",
-	"plugin: it is started again by itself; the log above has its last lines": "plugin.TestKilledPluginComesBack",
+	"plugin: it is started again by itself; the log above has its last lines": "plugin.TestKilledPluginComesBackWithItsFlows",
 
 	"xdp: count on the device that carries its traffic, or count egress only":                                                                             `xdp/layer3_linux_test.go: {device{link: "sit", kind: "sit"}, "no", "ip"}`,
 	"xdp: mount -t bpf -o mode=0700 bpf /sys/fs/bpf":                                                                                                      "dataplane/engine.TestFixOfPinsAtTheKernelsPlace",

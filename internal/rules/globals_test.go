@@ -13,7 +13,7 @@ import (
 // settled are the package-level variables that neither are sentinels, patterns
 // and tables nor have a value that is computed once, and why they may be.
 var settled = map[string]string{
-	"configs.defaultYAML":             "embedded; handed out as a copy",
+	"configs.sampleYAML":              "embedded; handed out as a copy",
 	"internal/bench/shmrows.readC":    "embedded",
 	"internal/bench/shmrows.crowdC":   "embedded",
 	"internal/bench/shmrows.hostileC": "embedded",

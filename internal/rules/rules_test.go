@@ -73,7 +73,7 @@ func TestImportDirections(t *testing.T) {
 	all := packages(t)
 	// Direct imports of our own packages.
 	allowed := map[string][]string{
-		"dataplane/flow":    {},
+		"dataplane/flow":    {"internal/spelling"},
 		"probe":             {},
 		"shm":               {"internal/space", "internal/trust", "shm/words"},
 		"shm/words":         {},
@@ -82,7 +82,7 @@ func TestImportDirections(t *testing.T) {
 		"xdp/dispatcher":    {"internal/trust"},
 		"xdp/links":         {},
 		"xdp/tree":          {},
-		"dataplane":         {"dataplane/flow", "probe", "shm"},
+		"dataplane":         {"dataplane/flow", "internal/spelling", "probe", "shm"},
 		"ibv":               {"probe", "ibv/internal/abi", "internal/trust"},
 		"ibv/ibvtest":       {"ibv/internal/abi"},
 		"ibv/internal/abi":  {},
@@ -98,6 +98,7 @@ func TestImportDirections(t *testing.T) {
 		"internal/inject":            {"dataplane/engine/backend", "internal/space", "internal/tick"},
 		"internal/kernel":            {"xdp/links"},
 		"internal/space":             {},
+		"internal/spelling":          {},
 		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/live", "dataplane/engine/poll", "internal/space", "shm"},
 		"dataplane/engine/live":      {"dataplane", "probe", "shm"},
 		"dataplane/engine/words":     {"dataplane", "dataplane/flow", "dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/live", "dataplane/engine/queuepair", "probe", "shm", "shm/words"},
@@ -113,7 +114,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/genl", "internal/kernel", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
 		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/confine", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
-		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
+		"configs":                    {"dataplane", "dataplane/flow", "internal/spelling", "internal/trust"}, // whose files root includes
 		"internal/oracle":            {"dataplane/flow"},
 		"internal/tick":              {},
 		"internal/trust":             {},
@@ -127,13 +128,13 @@ func TestImportDirections(t *testing.T) {
 		"plugin/internal/logwire": {},
 		"plugin/internal/queue":   {"dataplane"},
 		"cmd/internal/eventlog":   {"dataplane"},
-		"cmd/internal/usage":      {"dataplane/flow"},
+		"cmd/internal/usage":      {"internal/spelling"},
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
 		"cmd/internal/cost":       {"cmd/internal/format", "dataplane"},
 		"cmd/internal/format":     {},
 		"cmd/internal/instances":  {"dataplane", "shm"},
 		"cmd/internal/manual":     {"cmd/internal/usage"},
-		"cmd/internal/selection":  {"dataplane/flow", "shm"},
+		"cmd/internal/selection":  {"dataplane/flow", "internal/spelling", "shm"},
 		"cmd/internal/view":       {"cmd/internal/cost", "cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "probe", "shm"},
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/selection", "cmd/internal/view", "shm"},
 		"cmd/internal/hostcheck":  {"cmd/internal/format", "dataplane", "internal/trust", "plugin", "probe", "shm", "shm/words"},

@@ -1,3 +1,4 @@
-// Package trust reports whether an untrusted user could have changed a file that a privileged program is about to load, to
-// execute or to keep objects in. The caller says which users it trusts: a library and a program differ there.
+// Package trust protects privileged programs from files of other users. Before such a program loads a library, executes a
+// binary or creates objects in a directory, it must check that only trusted users could have changed the file. The caller
+// decides whom it trusts.
 package trust

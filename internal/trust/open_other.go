@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags open a file without a wait for a FIFO's other end.
+// openFlags opens a file without blocking on a FIFO.
 const openFlags = unix.O_RDONLY | unix.O_NONBLOCK
 
 func thisProgram() string {
@@ -22,11 +22,11 @@ func thisProgram() string {
 // hasAccessList returns false: on these systems an access control list only adds to the mode, or the owner has set it.
 func hasAccessList(*os.File) bool { return false }
 
-// OfKernel returns false: only on Linux is it known whether the kernel makes the text of a file.
+// OfKernel returns false, because this package knows the file systems of Linux only.
 func OfKernel(*os.File) (bool, error) { return false, nil }
 
-// OfUser returns false: only on Linux is it known whether a user's program answers for the filesystem.
+// OfUser returns false, because this package knows the file systems of Linux only.
 func OfUser(*os.File) bool { return false }
 
-// Reopen opens, for reading, the file of a descriptor that Open returned.
+// Reopen opens the file of a descriptor from Open for reading.
 func Reopen(f *os.File) (*os.File, error) { return reopenByPath(f) }

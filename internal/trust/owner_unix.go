@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// OwnsProgram reports whether that user owns the running program, and no other user can write it. Such an owner decides
-// which code runs here anyway, as of a build tree that is used with sudo.
+// OwnsProgram reports whether the user owns the running program and nobody else can write it. It is safe to trust such a
+// user, who could change the program itself. The common case is sudo in a build tree.
 func OwnsProgram(uid uint32) bool {
 	info, err := os.Stat(thisProgram())
 	if err != nil || info.Mode().Perm()&0o022 != 0 {

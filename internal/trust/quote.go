@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// plainPath matches a path that needs no quotes in a shell.
+// plainPath matches paths that need no quotes in a shell.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote writes a path for a shell, as the commands in reasons do.
+// Quote quotes a path for a shell if necessary.
 func Quote(path string) string {
 	if plainPath.MatchString(path) {
 		return path

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a user who must be able to read a file that a more privileged program opens. The zero value is a user who is not
-// known.
+// Reader is a user who chooses a file for a more privileged program to open, and therefore must be able to read it. The zero
+// value is an unknown user.
 type Reader struct {
 	Known  bool // UID is set
 	UID    uint32
-	Groups []uint32 // all groups of the user; nil if they are not known
+	Groups []uint32 // all groups of the user; nil if unknown
 }
 
 // String names the user in a message.
@@ -25,14 +25,14 @@ func (r *Reader) String() string {
 	return fmt.Sprintf("user %d", r.UID)
 }
 
-// may reports whether the mode lets the user read what st describes, or pass a directory on the way to it. As in the kernel,
-// the first class that the user is in decides. If the class is not known, each possible one must allow it. last says that
-// st is of the file to open.
+// may reports whether the mode in st lets the user read the file, if last is set, or pass through a directory on the way to
+// it. Like the kernel, it uses the bits of the owner, the group or others, whichever applies first. If it cannot tell,
+// all that might apply must allow it.
 func (r *Reader) may(st *unix.Stat_t, last bool) bool {
 	want := uint32(0o4)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		want = 0o1
-		if last { // the names in it are read, and the files that they name
+		if last { // the caller lists the directory and opens its files
 			want = 0o5
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // The first class that a user is in decides what he reads, and each possible one if the class is not known.
-func TestReaderMay(t *testing.T) {
+func TestFirstMatchingClassDecidesWhatAReaderMayRead(t *testing.T) {
 	const dir = unix.S_IFDIR
 	for _, c := range []struct {
 		reader   Reader

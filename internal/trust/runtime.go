@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// RuntimeDirUnlessSetID returns the path of name in $XDG_RUNTIME_DIR, or "" if the variable names no directory. It also
-// returns "" in a program that runs as the user or the group of its file: such a program does not go where its caller's
-// environment says.
+// RuntimeDirUnlessSetID returns the path of name in $XDG_RUNTIME_DIR. It returns "" if the variable is not an absolute path,
+// and in set-user-ID and set-group-ID programs, which must not trust the environment of their caller.
 func RuntimeDirUnlessSetID(name string) string {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() || !filepath.IsAbs(dir) {

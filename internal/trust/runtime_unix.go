@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RuntimeDir is RuntimeDirUnlessSetID, and returns "" also in a program with the capabilities of its file.
+// RuntimeDir is like RuntimeDirUnlessSetID, but also returns "" in programs with file capabilities.
 func RuntimeDir(name string) string {
 	if secure(unix.Auxv()) {
 		return ""
@@ -17,8 +17,8 @@ func RuntimeDir(name string) string {
 	return RuntimeDirUnlessSetID(name)
 }
 
-// secure reports whether the auxiliary vector says that this program has the privileges of its file. Only Linux says so: if
-// the vector cannot be read there, it may have said it.
+// secure reports whether the program got privileges from its file, according to AT_SECURE in the auxiliary vector. Only
+// Linux has AT_SECURE. If the vector cannot be read there, secure assumes the worst.
 func secure(vector [][2]uintptr, err error) bool {
 	if err != nil && runtime.GOOS == "linux" {
 		return true

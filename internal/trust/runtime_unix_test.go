@@ -9,7 +9,7 @@ import (
 )
 
 // A program on Linux that does not learn whether it has the privileges of its file counts as one that has.
-func TestSecure(t *testing.T) {
+func TestProgramCountsAsSetIDUnlessTheKernelSaysNo(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		vector [][2]uintptr

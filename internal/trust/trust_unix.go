@@ -14,29 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrIrregular says that a path ends at a FIFO, a device or a socket.
+// ErrIrregular means that a path leads to a FIFO, a device or a socket.
 var ErrIrregular = errors.New("it is neither a regular file nor a directory")
 
-// mostLinks is how many symbolic links a path may lead through, as in Linux.
+// mostLinks limits the symbolic links of a path, as in Linux.
 const mostLinks = 40
 
-// Open opens the file or directory at file once, and returns a descriptor, which the caller uses in place of the path. On
-// Linux it is an O_PATH descriptor. If a user that owner does not accept could have written or replaced the file, Open
-// returns no descriptor, and why names the fault and the command that mends it. An error means that Open could not examine
-// the path.
+// Open opens a file or directory if only trusted users could have written or replaced it. owner reports whether it trusts a
+// user. Callers must use the returned descriptor instead of the path, which may lead elsewhere by the next system call. On
+// Linux it is an O_PATH descriptor; see [Reopen].
 //
-// Open walks from the root by descriptors, and follows symbolic links itself. The file, each symbolic link on the way, and
-// each directory that holds one of them must belong to a trusted user. No other user may write the file. All users may
-// write a directory only if it has the sticky bit: then they cannot replace the entries of a trusted user. A directory's
-// group may write, as in Debian's /usr/local/bin, which is root:staff 2775.
+// If the file is not trusted, f is nil, and why has the reason and a command to fix it. An error means that Open could not
+// examine the path.
+//
+// Open walks the path from the root, one descriptor at a time, and follows symbolic links itself. The rules are:
+//   - The file, every symbolic link and every directory on the way must belong to a trusted user.
+//   - Only the owner may write the file.
+//   - Others may write a directory only if it has the sticky bit, which keeps them from replacing entries of trusted users.
+//   - The group may write a directory, as in Debian's /usr/local/bin, which is root:staff 2775.
 func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err error) {
 	w := &walk{owner: owner}
 	return w.open(file)
 }
 
-// OpenReadable is Open for a file that reader must be able to read: why also names the first directory or file on the way
-// that keeps reader out. A nil owner accepts every owner and every mode; a nil reader stands for root. ErrIrregular: the
-// path ends at neither a regular file nor a directory.
+// OpenReadable is like [Open], and also requires that reader can read the file. Otherwise why names the first directory or
+// file on the way that keeps reader out. A nil owner trusts everybody, and a nil reader can read everything. OpenReadable
+// fails with [ErrIrregular] if the path leads to neither a regular file nor a directory.
 func OpenReadable(file string, owner func(uid uint32) bool, reader *Reader) (f *os.File, why string, err error) {
 	w := &walk{owner: owner, reader: reader, regular: true}
 	return w.open(file)
@@ -67,15 +70,15 @@ func (w *walk) open(file string) (f *os.File, why string, err error) {
 
 // walk is the state of Open.
 type walk struct {
-	owner   func(uid uint32) bool // nil: every owner and every mode is accepted
-	reader  *Reader               // nil: nobody but root need read the file
-	regular bool                  // the path must end at a regular file or a directory
+	owner   func(uid uint32) bool // nil trusts every owner and mode
+	reader  *Reader               // nil can read everything
+	regular bool                  // fail with ErrIrregular
 
-	f     *os.File // where the walk is: a directory or the file, not looked at yet
-	links int      // symbolic links that were followed
+	f     *os.File // the current directory or file, not yet checked
+	links int      // number of symbolic links so far
 }
 
-// step looks at the directory that the walk is in, and enters the first of names. It returns the names that are left.
+// step checks the current directory and enters the first of names. It returns the remaining names.
 func (w *walk) step(names []string) (left []string, why string, err error) {
 	name, left := names[0], names[1:]
 	if name == "" || name == "." {
@@ -101,11 +104,9 @@ func (w *walk) step(names []string) (left []string, why string, err error) {
 	return append(target, left...), "", nil
 }
 
-// follow reads the symbolic link of that name, whose status is st, and returns the names in its target. If these begin at the
-// root, it enters the root.
+// follow returns the names in the target of a symbolic link. It enters the root if the target is absolute.
 func (w *walk) follow(name string, st *unix.Stat_t) (names []string, why string, err error) {
-	// The link belongs to a trusted user, and so does the directory. So others can neither remove nor rename the link after
-	// this check.
+	// Check the owner of the link. step has checked the directory, so nobody else can replace the link after this.
 	link := path.Join(w.f.Name(), name)
 	if w.owner != nil && !w.owner(st.Uid) {
 		return nil, belongs(link, "chown -h root "+Quote(link), st.Uid), nil
@@ -127,7 +128,7 @@ func (w *walk) follow(name string, st *unix.Stat_t) (names []string, why string,
 	return strings.Split(target, "/"), "", nil
 }
 
-// enter moves the walk to the entry of that name in its directory, or to the root.
+// enter moves to an entry of the current directory, or to the root.
 func (w *walk) enter(name string) error {
 	f, err := openAt(w.f, name)
 	if err != nil {
@@ -138,8 +139,8 @@ func (w *walk) enter(name string) error {
 	return nil
 }
 
-// look returns why the file where the walk is cannot be trusted, or not be read by the reader. last says that it is the file
-// to open, not a directory on the way to it.
+// look says why the current file is not trusted, or why the reader cannot read it. last says that it is the file to open,
+// and not a directory on the way.
 func (w *walk) look(last bool) (why string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
@@ -155,7 +156,7 @@ func (w *walk) look(last bool) (why string, err error) {
 		return fmt.Sprintf("%s (mode %04o) cannot be read by %s", w.f.Name(), mode, w.reader), nil
 	case w.reader != nil && hasAccessList(w.f):
 		return fmt.Sprintf("%s has an access control list, which may keep %s out", w.f.Name(), w.reader), nil
-	case w.owner == nil: // every owner and every mode will do
+	case w.owner == nil: // trusts everything
 	case !w.owner(st.Uid):
 		command := "chown root " + Quote(w.f.Name())
 		if mode&othersWrite(uint32(st.Mode)) != 0 {
@@ -168,12 +169,12 @@ func (w *walk) look(last bool) (why string, err error) {
 	return "", nil
 }
 
-// belongs returns the reason why a path of user uid is not trusted, with the command that mends it.
+// belongs returns the reason for a path of the wrong user, with a command to fix it.
 func belongs(path, command string, uid uint32) string {
 	return fmt.Sprintf("%s belongs to user %d, which root does not trust: %s", path, uid, command)
 }
 
-// Command returns the command in a reason from Open, or "" if no single command mends the fault.
+// Command extracts the command from a reason of [Open]. It returns "" if there is none.
 func Command(why string) string {
 	if at := strings.LastIndex(why, ": ch"); at >= 0 { // chown or chmod
 		return why[at+2:]
@@ -181,7 +182,7 @@ func Command(why string) string {
 	return ""
 }
 
-// othersWrite returns the bits of a mode that let others write and may not be set.
+// othersWrite returns the write bits that must not be set in a mode.
 func othersWrite(mode uint32) uint32 {
 	switch {
 	case mode&unix.S_IFMT != unix.S_IFDIR:
@@ -192,7 +193,7 @@ func othersWrite(mode uint32) uint32 {
 	return 0o002
 }
 
-// openAt opens name in dir, without following a symbolic link. dir is nil if name is the root.
+// openAt opens an entry of dir, or the root. It does not follow a symbolic link.
 func openAt(dir *os.File, name string) (*os.File, error) {
 	at, file := unix.AT_FDCWD, name
 	if dir != nil && name != "/" {
@@ -210,7 +211,7 @@ func openAt(dir *os.File, name string) (*os.File, error) {
 }
 
 func readLink(dir *os.File, name string) (string, error) {
-	b := make([]byte, 4096) // PATH_MAX, which no target reaches
+	b := make([]byte, 4096) // PATH_MAX, which is longer than any target
 	n, err := unix.Readlinkat(int(dir.Fd()), name, b)
 	if err != nil {
 		return "", err
@@ -218,7 +219,7 @@ func readLink(dir *os.File, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// reopenByPath opens the path of f for reading, and refuses any file but f's.
+// reopenByPath opens the path of f for reading, and fails if it leads to another file by now.
 func reopenByPath(f *os.File) (*os.File, error) {
 	again, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -231,7 +232,7 @@ func reopenByPath(f *os.File) (*os.File, error) {
 	return again, nil
 }
 
-// sameFile returns an error unless both descriptors are of one file.
+// sameFile returns an error if the descriptors are of different files.
 func sameFile(f, again *os.File) error {
 	before, err := f.Stat()
 	if err != nil {

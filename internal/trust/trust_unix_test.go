@@ -32,7 +32,7 @@ func why(t *testing.T, path string) string {
 }
 
 // Open refuses a file if the file, its directory or any directory above it is not trusted.
-func TestOpen(t *testing.T) {
+func TestOpenFailsIfAnythingOnThePathIsUntrusted(t *testing.T) {
 	need.Root(t) // to give files away
 	const sticky = os.ModeSticky
 	for _, test := range []struct {
@@ -80,7 +80,7 @@ func TestOpen(t *testing.T) {
 
 // A user who can create a link in a path that root resolves chooses the file that root finds, even
 // among root's own files.
-func TestOpenLinks(t *testing.T) {
+func TestOpenDistrustsLinksThatAnotherUserCouldMake(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -120,7 +120,7 @@ func TestOpenLinks(t *testing.T) {
 	}
 }
 
-func TestOwnsProgram(t *testing.T) {
+func TestOwnsProgramOnlyIfNobodyElseCouldWriteIt(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func (s socketFlag) dial(ctx context.Context, named string) (svc dataplane.Servi
 // unreached adds a next step to the error of a control socket on which no process listens.
 func (s socketFlag) unreached(err error) error {
 	if s.Socket == "" && s.counts() {
-		return withHint(err, "--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl", s.Instance)
+		return withHint(err, "--socket PATH # instance %s counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ListenControl", s.Instance)
 	}
 	return withHint(err, "flowtally run --config FILE # starts an instance; --instance NAME or --socket PATH reaches another")
 }

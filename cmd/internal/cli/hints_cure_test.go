@@ -243,9 +243,9 @@ var notCarriedOut = map[string]string{
 	"make build, or --plugin PATH":                                                           "needs a tree that was not built",
 	"install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded":             "needs a machine without the plugin",
 
-	"--interface NAME of an interface that is up; --peer ADDRESS tests its ingress, and --rdma-device NAME an RDMA device":       "the same",
-	"--socket PATH # instance … counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ServeControl": "flows.txtar has the cause; the program that embeds the instance knows the path",
-	"a longer --timeout; a plugin that stands still for … is started again":                                                      "TestACommandSaysWhomItWaitsForAndGivesUp has the cause: a plugin that stands still",
+	"--interface NAME of an interface that is up; --peer ADDRESS tests its ingress, and --rdma-device NAME an RDMA device":        "the same",
+	"--socket PATH # instance … counts, but listens elsewhere or not at all; a program that embeds it calls plugin.ListenControl": "flows.txtar has the cause; the program that embeds the instance knows the path",
+	"a longer --timeout; a plugin that stands still for … is started again":                                                       "TestACommandSaysWhomItWaitsForAndGivesUp has the cause: a plugin that stands still",
 
 	// Their causes last a moment, or are a defect.
 	"again in a moment": "the cause is over before a script sees it",

@@ -15,7 +15,7 @@ type manCmd struct {
 }
 
 func (c *manCmd) Run(env *Env) error {
-	for _, p := range manual.Pages(env.model, string(configs.Default())) {
+	for _, p := range manual.Pages(env.model, string(configs.Sample())) {
 		path := filepath.Join(c.Dir, p.File())
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("making a directory of man pages: %w", err)

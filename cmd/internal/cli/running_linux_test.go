@@ -14,7 +14,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/plugintest"
-	"github.com/flowtally/flowtally/plugin"
 )
 
 // newRunning returns an instance in memory, with a mirror that has values.
@@ -67,7 +66,7 @@ func TestListedFixesKeepTheSelection(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "run", "own.sock")
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- plugin.ServeControl(ctx, socket, fake) }()
+	go func() { served <- serveControl(ctx, socket, fake) }()
 	defer func() { stop(); <-served }()
 
 	for _, command := range []string{"flows list", "flows list -o json", "queue-pairs list"} {

@@ -73,12 +73,21 @@ func fakeInstance() {
 		{Name: "alone", Device: "rxe1"},
 	}}, nil)
 	if err == nil {
-		err = plugin.ServeControl(ctx, os.Args[1], slowInstance{svc, os.Args[1] + ".posting", new(atomic.Bool)})
+		err = serveControl(ctx, os.Args[1], slowInstance{svc, os.Args[1] + ".posting", new(atomic.Bool)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// serveControl serves svc on a control socket at path until ctx ends.
+func serveControl(ctx context.Context, path string, svc dataplane.Service) error {
+	control, err := plugin.ListenControl(path, nil)
+	if err != nil {
+		return err
+	}
+	return control.Serve(ctx, svc)
 }
 
 // slowInstance completes 300 operations of the queue pair slow. Then it creates the file begun, and waits until its

@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // warningJSON is a warning about a part of the configuration: valid, but probably a mistake.
@@ -135,7 +136,7 @@ func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 		}
 		if i.IsPattern() {
 			w.Text = "no interface of this host matches the pattern"
-		} else if near := flow.Nearest(i.Name, names); near != "" {
+		} else if near := spelling.Nearest(i.Name, names); near != "" {
 			w.Suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		out = append(out, w)

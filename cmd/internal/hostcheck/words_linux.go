@@ -69,5 +69,5 @@ func countWords(mirror string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d of %d reserved, %d in use, %d abandoned",
-		reserved, dataplane.MaxWords, countByMode[dataplane.ModeWords], countByMode[dataplane.ModeWordsAbandoned]), nil
+		reserved, dataplane.MostWords, countByMode[dataplane.ModeWords], countByMode[dataplane.ModeWordsAbandoned]), nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -22,7 +22,7 @@ func UnknownName(path, name string, entries []shm.Entry) *UnmetError {
 	if IsPattern(name) {
 		line = fmt.Sprintf("%s: no counter matches %q", path, name)
 	}
-	if near := flow.Nearest(name, CounterNames(entries)); near != "" {
+	if near := spelling.Nearest(name, CounterNames(entries)); near != "" {
 		line += fmt.Sprintf(", did you mean %q?", near)
 	}
 	return &UnmetError{line}
@@ -93,7 +93,7 @@ func (s *Selection) conditions() (out []string) {
 
 // nearLabel suggests a similar label, or else lists the keys of all labels.
 func nearLabel(label string, entries []shm.Entry) string {
-	if near := flow.Nearest(label, Labels(entries)); near != "" {
+	if near := spelling.Nearest(label, Labels(entries)); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	return nearKey("", LabelKeys(entries))
@@ -101,7 +101,7 @@ func nearLabel(label string, entries []shm.Entry) string {
 
 // nearKey suggests a similar key, or else lists the first keys.
 func nearKey(key string, keys []string) string {
-	if near := flow.Nearest(key, keys); key != "" && near != "" {
+	if near := spelling.Nearest(key, keys); key != "" && near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	if len(keys) == 0 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // Hint returns the next step after an error of the parser, or "" for any other error.
@@ -129,7 +129,7 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 // nearestCommand returns the command below node that the user probably meant by word, or "". It also knows words of other
 // tools, unless node has a command of exactly that name.
 func nearestCommand(node *kong.Node, word string) string {
-	if near := flow.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
+	if near := spelling.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
 		return near
 	}
 	if node.Parent != nil {
@@ -140,7 +140,7 @@ func nearestCommand(node *kong.Node, word string) string {
 		return command
 	}
 	for _, child := range node.Children {
-		if near := flow.Nearest(word, commandsOf(child)); near != "" {
+		if near := spelling.Nearest(word, commandsOf(child)); near != "" {
 			return child.Name + " " + near
 		}
 	}
@@ -190,7 +190,7 @@ func unknownFlag(err error, ctx *kong.Context, name string) error {
 			if f.Enum == "" {
 				continue
 			}
-			if near := flow.Nearest(name, strings.Split(f.Enum, ",")); near != "" {
+			if near := spelling.Nearest(name, strings.Split(f.Enum, ",")); near != "" {
 				return fmt.Errorf("%w, did you mean \"--%s %s\"?", err, f.Name, near)
 			}
 		}

@@ -3,10 +3,6 @@ package backend
 import "time"
 
 const (
-	// DefaultPeriod is the time between two polls, unless the configuration has another.
-	DefaultPeriod = 10 * time.Millisecond
-	// DefaultIdlePeriod is DefaultPeriod while nothing changes.
-	DefaultIdlePeriod = 100 * time.Millisecond
 	// DefaultCommandsPerSecond is the budget of commands for all devices, unless the configuration has another.
 	DefaultCommandsPerSecond = 10000
 	// ReadPeriodMin is the least time between two reads of a device's slot, however short the poll period.

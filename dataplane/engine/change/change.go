@@ -1,5 +1,5 @@
-// Package change plans a change of the set of flows: which flows are added, altered in their places and removed, and in
-// which order they win. It asks no backend and changes nothing.
+// Package change plans a SetFlows: which flows to add, alter and remove, and which settings to change. It only compares. The
+// engine asks the backends and makes the change.
 package change
 
 import (
@@ -12,25 +12,25 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Plan is a change of the set.
+// Plan is what a SetFlows has to do.
 type Plan struct {
 	Add    []backend.Placed
 	Alter  []Alteration
 	Remove []string // names
-	List   []string // the names of the set after the change, in the order of its flows
+	List   []string // names of all flows after the change, in their order
 }
 
-// Alteration is a flow of the set that becomes another one.
+// Alteration is the change of one flow.
 type Alteration struct {
-	Name   string // before the change
+	Name   string // the old name
 	To     backend.Placed
-	Rules  bool // its rules change
-	Relist bool // its entry in the mirror is made anew
-	Anew   bool // it counts other packets: its total begins at 0
+	Rules  bool // install other rules
+	Relist bool // make a new entry in the mirror
+	Anew   bool // the flow matches other packets, so its total starts again from 0
 }
 
-// New returns the difference between the flows of the set and the given flows, and the change that makes the set these.
-// current is the set in the order of its flows. A flow that is added behind them gets the [backend.Placed.Order] next.
+// New compares the current flows, in their order, with the given ones. It returns the difference for the caller of
+// SetFlows, and the plan for the engine. next is the [backend.Placed.Order] for a flow added at the end.
 func New(current []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, Plan, error) {
 	inSet := make([]flow.Flow, len(current))
 	for i := range current {
@@ -53,16 +53,16 @@ func New(current []backend.Placed, next uint32, flows []flow.Flow, opts dataplan
 	return d, p, nil
 }
 
-// wish is a flow of the set after the change.
+// wish is a flow that is to exist after the change.
 type wish struct {
 	flow *flow.Flow
-	was  *backend.Placed // the flow that it takes the place of; nil: it is added
-	at   int             // place of was in the set
+	was  *backend.Placed // the flow it replaces; nil for a new flow
+	at   int             // index of was in the current flows
 }
 
-// pair finds the flow of the set that each given flow takes the place of.
+// pair finds the current flow that each given flow replaces.
 func pair(current []backend.Placed, flows []flow.Flow, renames []dataplane.Rename) []wish {
-	oldName := make(map[string]string) // by the new one
+	oldName := make(map[string]string) // by new name
 	for _, r := range renames {
 		oldName[r.To] = r.From
 	}
@@ -81,8 +81,7 @@ func pair(current []backend.Placed, flows []flow.Flow, renames []dataplane.Renam
 	return wanted
 }
 
-// inPlace returns the whole set, with the wanted flows in the places of those that they replace, and those that are added
-// behind all.
+// inPlace returns all current flows, with wanted flows in the places of those they replace, and new ones at the end.
 func inPlace(current []backend.Placed, wanted []wish) []wish {
 	all := make([]wish, len(current), len(current)+len(wanted))
 	for at := range current {
@@ -98,7 +97,7 @@ func inPlace(current []backend.Placed, wanted []wish) []wish {
 	return all
 }
 
-// withKept returns the wanted flows, followed by the flows of the set that keep names and that are not among them.
+// withKept returns the wanted flows, followed by the other current flows that keep lists.
 func withKept(current []backend.Placed, wanted []wish, keep []string, renames []dataplane.Rename) []wish {
 	stays := make(map[string]bool, len(keep))
 	for _, name := range keep {
@@ -119,8 +118,8 @@ func withKept(current []backend.Placed, wanted []wish, keep []string, renames []
 	return wanted
 }
 
-// plan ranks the wanted flows and says how each comes to be. A flow that is ranked behind another one is a change too, which
-// plan adds to d.
+// plan gives the wanted flows their orders and decides what to do for each. If a flow must come after another one, that is a
+// change of the flow, which plan adds to d.
 func plan(wanted []wish, next uint32, d *dataplane.Difference) (p Plan) {
 	flows := make([]*flow.Flow, len(wanted))
 	orders := make([]int64, len(wanted))
@@ -137,12 +136,12 @@ func plan(wanted []wish, next uint32, d *dataplane.Difference) (p Plan) {
 	for i := range d.Changed {
 		changed[d.Changed[i].Name] = &d.Changed[i]
 	}
-	var behind []dataplane.FlowChange // flows whose order alone changes
+	var behind []dataplane.FlowChange // flows that change only in their order
 	for i, w := range wanted {
 		p.List = append(p.List, w.flow.Name)
 		to := backend.Placed{Flow: *w.flow, Order: ranked[i].Order}
 		if w.was == nil {
-			to.Flow = w.flow.Clone() // the caller may change its flows afterwards
+			to.Flow = w.flow.Clone() // the caller owns its flows and may change them later
 			p.Add = append(p.Add, to)
 			continue
 		}
@@ -172,7 +171,7 @@ func plan(wanted []wish, next uint32, d *dataplane.Difference) (p Plan) {
 	return p
 }
 
-// describe notes the fields that change. n is nil for a flow of which none does.
+// describe sets the actions for the changed fields. n is nil if no field changes.
 func (x *Alteration) describe(n *dataplane.FlowChange) {
 	x.Relist = x.Name != x.To.Name
 	if n == nil {

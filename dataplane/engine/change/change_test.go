@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// TestPlans has the plan of each kind of change of the set web, dns, old.
-func TestPlans(t *testing.T) {
+// TestPlanOfEachKindOfChange has the plan of each kind of change of the set web, dns, old.
+func TestPlanOfEachKindOfChange(t *testing.T) {
 	f := func(name, match string) flow.Flow { return flow.MustParse(name, match) }
 	web, dns, old := f("web", "tcp dport 443"), f("dns", "udp dport 53"), f("old", "tcp dport 80")
 	there := []backend.Placed{{Flow: web, Order: 0}, {Flow: dns, Order: 1}, {Flow: old, Order: 2}}
@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestSettingsListsChangesOrDemandsARestart(t *testing.T) {
 	from := dataplane.Config{
 		Interfaces: []dataplane.Interface{{Name: "eth0"}}, Mirror: dataplane.MirrorConfig{Mode: 0o644},
 		Flows: []flow.Flow{{Name: "a"}},
@@ -80,14 +80,14 @@ func TestSettings(t *testing.T) {
 	}{
 		{to: from},
 		{to: change(func(c *dataplane.Config) { // defaults that are written out, and no setting
-			c.Flows, c.Poll.Period, c.XDP.TCX, c.RDMA.CommandsPerSecond = nil, backend.DefaultPeriod, "first", 10000
+			c.Flows, c.Poll.Period, c.XDP.TCX, c.RDMA.CommandsPerSecond = nil, dataplane.DefaultPollPeriod, "first", 10000
 			c.Interfaces, c.QueuePairs = []dataplane.Interface{{Name: "eth0", Mode: "auto"}}, []dataplane.QueuePair{}
 		})},
 		{to: change(func(c *dataplane.Config) {
 			c.Poll.Period, c.XDP.KeepPins, c.Mirror.Counters = time.Millisecond, true, 7
 		}),
 			changes: "~ setting mirror.counters: 0 -> 7\n~ setting poll.period: 10ms -> 1ms\n~ setting xdp.keep_pins: false -> true\n"},
-		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = backend.DefaultIdlePeriod })},
+		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = dataplane.DefaultIdlePeriod })},
 		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = time.Second }), changes: "~ setting poll.idle_period: 100ms -> 1s\n"},
 		{to: change(func(c *dataplane.Config) {
 			c.Interfaces = []dataplane.Interface{{Name: "eth0", Mode: "native", Direction: "both"}, {Name: "en*", Direction: "egress", Optional: true}}

@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// live are the settings that change while an instance runs.
+// live has the settings that can change while an instance runs.
 var live = map[string]bool{
 	"interfaces":              true,
 	"mirror.counters":         true,
@@ -25,11 +25,11 @@ var live = map[string]bool{
 	"xdp.keep_pins":           true,
 }
 
-// Settings returns the settings in which two configurations differ, by their names in a configuration file and ordered
-// as there. Flows are no setting. Both have the defaults of the engine. An error is ErrRestart, and names all settings
-// that only a restart changes.
+// Settings returns the settings in which two configurations differ, without flows, named and ordered as in a configuration
+// file. The engine must have filled in its defaults in both. If some settings cannot change at run time, Settings fails
+// with ErrRestart and names all of them.
 func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
-	// Without an interface the backends are not open, so the first one takes a restart, as does the end of the last one.
+	// Backends open only if there is an interface. So adding the first one needs a restart, and so does removing the last.
 	interfacesLive := len(from.Interfaces) > 0 && len(to.Interfaces) > 0
 
 	var changes []dataplane.FieldChange
@@ -46,20 +46,20 @@ func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 	return changes, nil
 }
 
-// normal writes out the defaults that the parts of an instance know.
+// normal fills in the defaults that the engine leaves to its parts, and drops what does not count as a setting.
 func normal(c dataplane.Config) dataplane.Config {
-	c.Flows = nil // no setting
+	c.Flows = nil // not a setting
 	c.Words = slices.Sorted(slices.Values(c.Words))
 	c.Start = cmp.Or(c.Start, dataplane.StartStrict)
-	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
-	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, backend.DefaultIdlePeriod))
+	c.Poll.Period = cmp.Or(c.Poll.Period, dataplane.DefaultPollPeriod)
+	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, dataplane.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
 	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
 	if len(c.XDP.Beside) == 0 {
 		c.XDP.Beside = dataplane.Besides()
 	}
 
-	c.Interfaces = slices.Clone(c.Interfaces) // the caller's
+	c.Interfaces = slices.Clone(c.Interfaces) // the backing array belongs to the caller
 	for i := range c.Interfaces {
 		n := &c.Interfaces[i]
 		n.Mode = cmp.Or(n.Mode, dataplane.ModeAuto)
@@ -68,7 +68,7 @@ func normal(c dataplane.Config) dataplane.Config {
 	return c
 }
 
-// compare calls differ for each field of two structs that differs, with its values as text.
+// compare calls differ with the name and both values of each field that differs.
 func compare(prefix string, a, b reflect.Value, differ func(name, a, b string)) {
 	for i := range a.NumField() {
 		name := prefix + settingName(a.Type().Field(i).Name)
@@ -83,7 +83,7 @@ func compare(prefix string, a, b reflect.Value, differ func(name, a, b string)) 
 	}
 }
 
-// settingName returns the name in a configuration file of a field of dataplane.Config: "MaxFlows" is "max_flows".
+// settingName returns the name of a Config field in a configuration file: "max_flows" for "MaxFlows".
 func settingName(field string) string {
 	if strings.ToUpper(field) == field { // RDMA, CPU, MLX5
 		return strings.ToLower(field)
@@ -98,7 +98,7 @@ func settingName(field string) string {
 	return b.String()
 }
 
-// settingText returns a value as a configuration file has it.
+// settingText formats a value as in a configuration file.
 func settingText(v reflect.Value) string {
 	if v.Kind() == reflect.String {
 		return cmp.Or(v.String(), `""`)
@@ -124,7 +124,7 @@ func settingText(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// interfaceText returns an entry of the list of interfaces, without its defaults.
+// interfaceText formats an interface and leaves out defaults.
 func interfaceText(n dataplane.Interface) string {
 	text := n.Name
 	if n.Mode != dataplane.ModeAuto {

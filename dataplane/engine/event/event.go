@@ -1,5 +1,4 @@
-// Package event delivers the events of an instance. [Broadcaster.Publish] sends one to all receivers, and
-// [Broadcaster.Subscribe] adds a receiver.
+// Package event distributes the events of an instance to any number of receivers.
 package event
 
 import (
@@ -10,11 +9,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// buffer is the number of events by which a receiver may lag behind before it loses the oldest. A device of some
-// thousand flows sends as many when it goes, and only events declare the packets that a total lacks.
+// buffer is how many events a receiver may lag behind before it loses the oldest. A device with thousands of flows causes
+// one event per flow when it fails, and these must not get lost: only they say how many packets a total lacks.
 const buffer = 4096
 
-// Broadcaster delivers events to any number of receivers and does not wait for any.
+// Broadcaster delivers events to receivers and never waits for one. The zero value is ready to use.
 type Broadcaster struct {
 	mu     sync.Mutex
 	subs   map[*subscriber]struct{}
@@ -24,10 +23,10 @@ type Broadcaster struct {
 // subscriber is one receiver.
 type subscriber struct {
 	ch   chan dataplane.Event
-	lost uint64 // events since the last one that it was sent
+	lost uint64 // number of events dropped since the last one sent
 }
 
-// Subscribe returns a channel of the events from now on. It is closed when ctx ends or the broadcaster closes.
+// Subscribe returns a channel with all events from now on. The channel is closed when ctx ends or by Close.
 func (b *Broadcaster) Subscribe(ctx context.Context) <-chan dataplane.Event {
 	s := &subscriber{ch: make(chan dataplane.Event, buffer)}
 
@@ -55,13 +54,13 @@ func (b *Broadcaster) drop(s *subscriber) {
 	}
 }
 
-// Send delivers an event of a kind about an object.
+// Send publishes an event with only a kind, an object and a text.
 func (b *Broadcaster) Send(kind dataplane.EventKind, object, text string) {
 	b.Publish(dataplane.Event{Kind: kind, Object: object, Text: text})
 }
 
-// Publish delivers an event to every receiver, with the time if it has none. A receiver whose buffer is full loses its
-// oldest event, and the next event that it gets says how many it has lost.
+// Publish delivers an event to every receiver, and sets its time if it has none. A receiver with a full buffer loses the
+// oldest events; Lost in its next event says how many.
 func (b *Broadcaster) Publish(ev dataplane.Event) {
 	if ev.Time.IsZero() {
 		ev.Time = time.Now()
@@ -73,8 +72,8 @@ func (b *Broadcaster) Publish(ev dataplane.Event) {
 	}
 }
 
-// send puts an event into the buffer, and takes the oldest ones out until there is room. The receiver may take some at the
-// same time. No other goroutine sends: the caller holds Broadcaster.mu.
+// send puts an event into the buffer, and drops the oldest ones to make room. The caller holds Broadcaster.mu, so nobody
+// else sends. The receiver may receive at the same time, so both channel operations must have a default.
 func (s *subscriber) send(ev dataplane.Event) {
 	for {
 		ev.Lost = s.lost
@@ -93,7 +92,7 @@ func (s *subscriber) send(ev dataplane.Event) {
 	}
 }
 
-// Close ends all subscriptions.
+// Close closes the channels of all receivers, and of later ones.
 func (b *Broadcaster) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package overlap finds the flows of a large set that one packet can match together with a given flow: [Index]. [Rank]
-// gives flows that overlap the orders by which they win.
+// Package overlap finds, in a large set, the flows that overlap a given one ([Index]), and decides which of overlapping flows
+// wins ([Rank]). Two flows overlap if some packet matches both.
 package overlap

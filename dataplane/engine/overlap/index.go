@@ -6,40 +6,39 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// maxUndivided is the largest number of values that one node of an Index lists without dividing them.
+// maxUndivided is the largest number of values in a node without children.
 const maxUndivided = 32
 
-// Index finds, among many values, those whose flows overlap a given flow. It divides the values by addresses,
-// ports and interface, so that it compares few of them: comparing every two of 16384 flows (134 million pairs)
-// takes longer than a control call may. An Index has no lock of its own.
+// Index finds the values whose flows overlap a given flow. It is a tree that divides values by addresses, ports and
+// interface, so that few must be compared. Comparing each pair of 16,384 flows, 134 million, would take longer than a
+// call may. An Index is not safe for concurrent use.
 type Index[T comparable] struct {
 	flowOf func(T) *flow.Flow
 	root   node[T]
 }
 
-// NewIndex returns an empty index. flowOf returns the flow of a value; the flow does not change while the value
-// is in the index.
+// NewIndex returns an empty index. flowOf returns the flow of a value, which must not change while the value is in the index.
 func NewIndex[T comparable](flowOf func(T) *flow.Flow) *Index[T] { return &Index[T]{flowOf: flowOf} }
 
-// node is a set of values. Up to maxUndivided values are a list; more are divided by the key of the depth.
+// node is a set of values. It starts as a list. Beyond maxUndivided values, it is divided by the key for its depth.
 type node[T comparable] struct {
-	n       int
-	list    []T // where not divided
+	n       int // number of values
+	list    []T // if not divided
 	divided bool
-	open    *node[T] // values whose flows leave the key open
-	by      map[string]*node[T]
+	open    *node[T]            // values whose flows leave the key open
+	by      map[string]*node[T] // other values, by key
 }
 
-// Add adds v, which is not in the index.
+// Add adds v, which must not be in the index already.
 func (x *Index[T]) Add(v T) { x.insert(&x.root, 0, v) }
 
-// Remove removes v. A value that is not in the index is ignored.
+// Remove removes v if it is in the index.
 func (x *Index[T]) Remove(v T) { x.take(&x.root, 0, v) }
 
 // Len returns the number of values.
 func (x *Index[T]) Len() int { return x.root.n }
 
-// Overlapping calls visit with each value whose flow overlaps f, in no order.
+// Overlapping calls visit for each value whose flow overlaps f, in random order.
 func (x *Index[T]) Overlapping(f *flow.Flow, visit func(T)) {
 	x.candidates(&x.root, 0, f, func(v T) {
 		if flow.Overlap(f, x.flowOf(v)) {
@@ -48,7 +47,7 @@ func (x *Index[T]) Overlapping(f *flow.Flow, visit func(T)) {
 	})
 }
 
-// All calls visit with each value, in no order.
+// All calls visit for each value, in random order.
 func (x *Index[T]) All(visit func(T)) { x.root.each(visit) }
 
 func (x *Index[T]) insert(d *node[T], depth int, v T) {
@@ -68,7 +67,7 @@ func (x *Index[T]) insert(d *node[T], depth int, v T) {
 	}
 }
 
-// child returns the child of a divided node that v belongs in, and makes it if necessary.
+// child returns the child of a divided node for v. It creates the child if necessary.
 func (x *Index[T]) child(d *node[T], depth int, v T) *node[T] {
 	k := keys[depth](x.flowOf(v))
 	if k == "" {
@@ -83,7 +82,7 @@ func (x *Index[T]) child(d *node[T], depth int, v T) *node[T] {
 	return d.by[k]
 }
 
-// take removes v from d and reports whether it was there. Nodes that become empty are removed too.
+// take removes v from d, together with nodes that become empty. found says whether d had v.
 func (x *Index[T]) take(d *node[T], depth int, v T) (found bool) {
 	if !d.divided {
 		i := slices.Index(d.list, v)
@@ -115,7 +114,7 @@ func (x *Index[T]) take(d *node[T], depth int, v T) (found bool) {
 	return true
 }
 
-// candidates calls visit with the values of d that no key tells apart from f.
+// candidates calls visit for the values of d that may overlap f, because no key differs.
 func (x *Index[T]) candidates(d *node[T], depth int, f *flow.Flow, visit func(T)) {
 	for _, v := range d.list {
 		visit(v)

@@ -6,11 +6,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// key returns a property that each packet has once, as a flow names it. Two flows that name different values do
-// not overlap. "" stands for a flow that leaves the property open.
+// key returns the value that a flow requires for some property of a packet, or "" if the flow leaves it open. Flows that
+// require different values cannot overlap.
 type key func(*flow.Flow) string
 
-// keys are those by which an Index divides flows, in order of depth.
+// keys has the keys of an Index by depth.
 var keys = []key{destinationAddress, destinationPort, sourceAddress, sourcePort, networkInterface}
 
 func networkInterface(f *flow.Flow) string { return f.Interface }

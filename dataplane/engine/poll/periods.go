@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane"
 )
 
 // Cycles slow down once no value has changed and no waiter was woken for quietAfter.
@@ -19,10 +19,10 @@ type periods struct {
 
 // newPeriods returns the configured periods; 0 means the default. The idle period is at least the fast one.
 func newPeriods(fast, idle time.Duration) *periods {
-	fast = cmp.Or(fast, backend.DefaultPeriod)
+	fast = cmp.Or(fast, dataplane.DefaultPollPeriod)
 	return &periods{
 		fast:  fast,
-		idle:  max(fast, cmp.Or(idle, backend.DefaultIdlePeriod)),
+		idle:  max(fast, cmp.Or(idle, dataplane.DefaultIdlePeriod)),
 		quiet: quietAfter,
 	}
 }

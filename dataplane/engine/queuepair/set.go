@@ -82,9 +82,9 @@ func New(o Options) *Set {
 	return s
 }
 
-// SetPeriod sets the longest pause between two polls of an idle completion queue. 0 is backend.DefaultPeriod.
+// SetPeriod sets the longest pause between two polls of an idle completion queue. 0 is dataplane.DefaultPollPeriod.
 func (s *Set) SetPeriod(period time.Duration) {
-	pause := cmp.Or(period, backend.DefaultPeriod)
+	pause := cmp.Or(period, dataplane.DefaultPollPeriod)
 	pause = min(max(pause, pauseIdleLeast), pauseIdleMost)
 	s.idlePause.Store(int64(pause))
 }

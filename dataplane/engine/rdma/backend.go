@@ -64,7 +64,7 @@ type Options struct {
 	RDMA       dataplane.RDMAConfig
 	Interfaces []dataplane.Interface // names and patterns
 	// Period is the time between two reads of one counter, where the budget of commands allows it. 0 is
-	// backend.DefaultPeriod; less than backend.ReadPeriodMin is ReadPeriodMin.
+	// dataplane.DefaultPollPeriod; less than backend.ReadPeriodMin is ReadPeriodMin.
 	Period time.Duration
 	Guard  *trial.Guard // nil allows every device
 	Logger *slog.Logger

@@ -14,7 +14,7 @@ import (
 
 const (
 	// mostClients bounds the connections. Each program with words keeps one; others need one for a moment only.
-	mostClients = 2 * dataplane.MaxWords
+	mostClients = 2 * dataplane.MostWords
 	// mostSilent bounds the connections of one user without a request yet. A proper client sends its request at once.
 	mostSilent = 32
 	// requestTimeout bounds the wait for the request of a client.

@@ -114,7 +114,7 @@ func New(o Options) *Set {
 
 	s := &Set{
 		opts:    o,
-		slots:   2 * dataplane.MaxWords,
+		slots:   2 * dataplane.MostWords,
 		byName:  make(map[string]*reservation),
 		clients: make(map[*client]bool),
 	}
@@ -174,8 +174,8 @@ func (s *Set) giveID(r *reservation) {
 
 // room returns an error if the instance has the highest number of reserved words already.
 func (s *Set) room() error {
-	if len(s.byName) >= dataplane.MaxWords {
-		return fmt.Errorf("%d are reserved, the most of an instance: release some: %w", dataplane.MaxWords, dataplane.ErrFull)
+	if len(s.byName) >= dataplane.MostWords {
+		return fmt.Errorf("%d are reserved, the most of an instance: release some: %w", dataplane.MostWords, dataplane.ErrFull)
 	}
 	return nil
 }

@@ -1,23 +1,18 @@
-package flow
+// Package spelling guesses the word that a misspelled one stands for.
+package spelling
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
-// didYouMean proposes the nearest of words, or nothing when none is near.
-func didYouMean(word string, words []string) string {
-	if near := Nearest(word, words); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return ""
-}
+// maxWord bounds the length of a word to correct, because distance takes time and memory in proportion to it.
+const maxWord = 64
 
-// Nearest returns the one of words that was most likely meant by word: it differs in at most a
-// third of its letters, or only in case, or word is its beginning. Empty if no word is near, or if the
-// nearest is the opposite.
+// Nearest returns the known word closest to a misspelled one, for a "did you mean" hint, or "" if none is close. A
+// known word is close if at most a third of its letters differ, or if the misspelled word abbreviates it. Case does
+// not count.
+//
+// An opposite is never close: a user who wrote "tagged" does not want "untagged".
 func Nearest(word string, words []string) string {
-	if len(word) == 0 || len(word) > 64 || word[0] == '!' {
+	if len(word) == 0 || len(word) > maxWord || word[0] == '!' {
 		return ""
 	}
 	lower := strings.ToLower(word)
@@ -37,7 +32,7 @@ func Nearest(word string, words []string) string {
 	return best
 }
 
-// negates reports whether a word is the opposite of another one, however near: untagged of tagged.
+// negates reports whether word is other with a negating prefix, as in untagged and tagged.
 func negates(word, other string) bool {
 	for _, prefix := range []string{"un", "in", "not", "non", "no", "not-", "non-", "no-"} {
 		if word == prefix+other {
@@ -47,7 +42,8 @@ func negates(word, other string) bool {
 	return false
 }
 
-// distance is Levenshtein's, with a swap of neighbours counted once.
+// distance returns the edit distance of two words: the fewest letters to insert, delete, replace, or swap with the
+// next one, that turn a into b.
 func distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {
