@@ -247,6 +247,7 @@ func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) 
 		if !dp.inPlace() { // Repin makes this pin with the others that are gone
 			dp.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
 		} else if err := h.link.Pin(h.pin); err != nil {
+			copy(r, before)
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}

@@ -232,6 +232,35 @@ func TestAttachWithoutPins(t *testing.T) {
 	openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
 }
 
+// A directory lies where the link should be pinned.
+func TestFailedPinDetachesTheProgramAndRecordsNoMode(t *testing.T) {
+	w := testWire(t)
+	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
+	port, err := dp.Port(w.Near.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obstacle := dp.pinPath(site{hookKey: hookKey{port, HookIngress}})
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(obstacle)
+
+	err = w.Near.NS.Do(func() error {
+		_, err := dp.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
+		return err
+	})
+	if !errors.Is(err, os.ErrExist) {
+		t.Errorf("attaching: %v, want an error of the pin", err)
+	}
+	if mode := dp.meta.port(port).mode(HookIngress); mode != "" {
+		t.Errorf("the record of the interface has mode %q, and no program is attached", mode)
+	}
+	if got := held(t, w.Near); len(got) != 0 {
+		t.Errorf("programs are left on %q", got)
+	}
+}
+
 // stuck is a link that does not detach, and does not say so.
 type stuck struct{ link.Link }
 
