@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
@@ -117,7 +118,8 @@ func OtherBuild(dir string) (bool, error) {
 	}
 	defer m.Close()
 	if m.Type() != ebpf.Array || m.ValueSize() < 8*metaHeader {
-		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally", dir, ErrIncompatible)
+		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally; to remove it: flowtally clean --pin-dir %s",
+			dir, ErrIncompatible, trust.Quote(dir))
 	}
 	s := &sharedMap{name: "meta", m: hostMap{m}}
 	if err := s.mmap(); err != nil {

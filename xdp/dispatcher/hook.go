@@ -57,21 +57,28 @@ func (h *Hook) dir(id ebpf.ProgramID) string {
 	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
 }
 
-// read reads the dispatcher that holds the hook.
+// attachment is the program on a hook.
+type attachment struct {
+	program ebpf.ProgramID // 0: the hook is free
+	mode    uint32         // XDP_FLAGS_DRV_MODE or XDP_FLAGS_SKB_MODE; 0: another mode, such as hw
+	ifname  string
+}
+
+// read reads the dispatcher that holds the hook. The error is ErrNone if another program holds the hook, or none.
 func (h *Hook) read() (_ *dispatcher, err error) {
-	id, mode, err := h.attached()
+	a, err := h.attached()
 	if err != nil {
 		return nil, err
 	}
-	if id == 0 {
+	if a.program == 0 {
 		return nil, ErrNone
 	}
 
-	p, err := ebpf.NewProgramFromID(id)
+	p, err := ebpf.NewProgramFromID(a.program)
 	if err != nil {
 		return nil, fmt.Errorf("opening the program of the hook: %w", err)
 	}
-	d := &dispatcher{id: id, program: p, mode: mode}
+	d := &dispatcher{id: a.program, program: p, mode: a.mode}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -81,13 +88,14 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode == 0 {
-		return nil, errors.New("the dispatcher runs in the device, or in two modes")
+	if a.mode == 0 {
+		return nil, fmt.Errorf("reading the dispatcher of %s: it runs on the NIC (mode hw), where programs cannot be exchanged; "+
+			"load its programs in the driver: xdp-loader unload %s --all; xdp-loader load --mode native %s FILE", a.ifname, a.ifname, a.ifname)
 	}
 	d.version = c.Version
 
 	for i := range int(c.Programs) {
-		p, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(id), place(i)+"-prog"), nil)
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(d.id), place(i)+"-prog"), nil)
 		if err != nil {
 			return nil, fmt.Errorf("opening program %d of the dispatcher, which was not pinned by libxdp in %s: %w", i, Dir, err)
 		}

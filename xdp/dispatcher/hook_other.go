@@ -21,7 +21,7 @@ func NewHook(int, func() error) (*Hook, error) { return nil, errors.ErrUnsupport
 // Close implements io.Closer.
 func (h *Hook) Close() error { return nil }
 
-func (h *Hook) attached() (ebpf.ProgramID, uint32, error) { return 0, 0, errors.ErrUnsupported }
+func (h *Hook) attached() (attachment, error) { return attachment{}, errors.ErrUnsupported }
 
 func (h *Hook) exchange(*ebpf.Program, *dispatcher) error { return errors.ErrUnsupported }
 

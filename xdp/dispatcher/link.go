@@ -73,9 +73,9 @@ func (l *Link) others(members []Member) (others []Member, err error) {
 // Attached reports whether the component is in the dispatcher that holds the hook. libxdp takes it along when it exchanges
 // the dispatcher. After an error the component may be there or not.
 func (l *Link) Attached() (bool, error) {
-	// A look costs a few system calls if the hook holds the same dispatcher as last time.
-	if id, _, err := l.hook.attached(); err == nil && id == l.id && (id == 0 || exists(l.pin)) {
-		return id != 0, nil
+	// Two system calls are enough while the dispatcher is the one of the last look.
+	if a, err := l.hook.attached(); err == nil && a.program == l.id && (l.id == 0 || exists(l.pin)) {
+		return l.id != 0, nil
 	}
 
 	l.id = 0
@@ -123,7 +123,7 @@ func (l *Link) Update(p *ebpf.Program) error {
 
 // Detach implements link.Link.
 func (l *Link) Detach() error {
-	if _, _, err := l.hook.attached(); errors.Is(err, syscall.ENODEV) {
+	if _, err := l.hook.attached(); errors.Is(err, syscall.ENODEV) {
 		return locked(l.leave)
 	}
 	if attached, err := l.Attached(); err != nil || !attached {
@@ -234,11 +234,11 @@ func Holds(ifindex int) bool {
 		return false
 	}
 	defer h.Close()
-	id, _, err := h.attached()
-	if err != nil || id == 0 {
+	a, err := h.attached()
+	if err != nil || a.program == 0 {
 		return false
 	}
-	p, err := ebpf.NewProgramFromID(id)
+	p, err := ebpf.NewProgramFromID(a.program)
 	if err != nil {
 		return false
 	}

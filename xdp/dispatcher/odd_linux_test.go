@@ -108,8 +108,8 @@ func TestOddDispatchersAreLeftAlone(t *testing.T) {
 			if err := s.Update(p); err == nil {
 				t.Error("it was changed")
 			}
-			if id, _, err := s.hook.attached(); id == 0 || err != nil {
-				t.Errorf("program %d holds the hook, %v", id, err)
+			if a, err := s.hook.attached(); a.program == 0 || err != nil {
+				t.Errorf("program %d holds the hook, %v", a.program, err)
 			}
 		})
 	}
