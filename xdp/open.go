@@ -102,17 +102,17 @@ func (dp *Datapath) open(o Options) error {
 	}
 
 	if !found {
-		if err := dp.readMaps(); err != nil {
+		if err := dp.adoptContents(); err != nil {
 			return err
 		}
 		return dp.reload()
 	}
 
-	// Programs may still be in words and entries that the dead process had given up, and readMaps uses them again.
+	// Programs may still be in words and entries that the dead process had given up, and adoptContents uses them again.
 	if err := dp.wait(); err != nil {
 		return err
 	}
-	if err := dp.readMaps(); err != nil {
+	if err := dp.adoptContents(); err != nil {
 		return err
 	}
 	return dp.resume()
@@ -198,9 +198,9 @@ func (dp *Datapath) adoptMaps(want geometry) (found bool, err error) {
 	return true, nil
 }
 
-// readMaps builds this process's view of the maps: the counters in use, the ledger, and the rules. It completes a change of
+// adoptContents builds this process's view of the maps: the counters in use, the ledger, and the rules. It completes a change of
 // rules that the earlier process was in.
-func (dp *Datapath) readMaps() error {
+func (dp *Datapath) adoptContents() error {
 	dp.meta = metaOf(dp.maps.meta.words, dp.g)
 	dp.ledger = ledgerOf(dp.maps.ledger.words, dp.meta, dp.kernel)
 
