@@ -17,10 +17,10 @@ import (
 // Dir holds libxdp's pins, of every dispatcher of the host.
 const Dir = "/sys/fs/bpf/xdp"
 
-// ErrNone means that the hook holds no dispatcher.
+// ErrNone means that no dispatcher is on the hook.
 var ErrNone = errors.New("no libxdp dispatcher holds the hook")
 
-// ErrBusy means that other processes changed the dispatcher all the time, or held the lock of the pins.
+// ErrBusy means that other processes kept changing the dispatcher, or did not unlock the pins.
 var ErrBusy = errors.New("other processes change the dispatcher")
 
 // Member is a component of a dispatcher.
@@ -28,11 +28,11 @@ type Member struct {
 	Program  *ebpf.Program
 	Name     string // of the program
 	Priority uint32 // the lowest runs first
-	Actions  uint32 // bit v: behind verdict v the next component runs
-	Frags    bool   // takes frames of several buffers
+	Actions  uint32 // bit v is set if verdict v lets the next component run
+	Frags    bool   // supports frames of several buffers
 }
 
-// dispatcher is a dispatcher that holds a hook, and its components. close closes its programs.
+// dispatcher is the dispatcher on a hook, with its components. Callers must close it.
 type dispatcher struct {
 	id      ebpf.ProgramID
 	program *ebpf.Program
@@ -114,7 +114,7 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	return d, nil
 }
 
-// configured returns the configuration of a dispatcher, and ErrNone for another program.
+// configured returns the configuration of a dispatcher. The error is ErrNone for any other program.
 func configured(p *ebpf.Program) (config, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -136,11 +136,11 @@ func configured(p *ebpf.Program) (config, error) {
 	return decode(value)
 }
 
-// Edit returns another list of components. It may be called several times, and closes no program.
+// Edit turns the list of components into another one. It may be called several times, and must not close any program.
 type Edit func([]Member) ([]Member, error)
 
-// Change exchanges the dispatcher that holds the hook for one with the components that edit returns, and returns its id.
-// Without components the hook becomes free, and the id is 0. After an error the hook is as before.
+// Change replaces the dispatcher on the hook by one with the components returned by edit. It returns the id of the new dispatcher.
+// If edit returns no components, Change frees the hook and returns 0. After an error the hook is unchanged.
 func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
 	unlock, err := lock()
 	if err != nil {
@@ -151,7 +151,8 @@ func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
 		if id, err = h.change(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 			return id, err
 		}
-		time.Sleep(50 * time.Millisecond) // libxdp has exchanged it meanwhile: it pins without the lock
+		// libxdp has replaced the dispatcher under us. It makes some pins without taking the lock.
+		time.Sleep(50 * time.Millisecond)
 	}
 	return 0, fmt.Errorf("%w: %w", ErrBusy, err)
 }
@@ -204,15 +205,15 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// discard removes the pins of an old dispatcher when no packet runs through it any more: its places become empty then. If it cannot
-// wait for a grace period, it leaves the pins, which cost memory alone. libxdp leaves such pins too.
+// discard removes the pins of a replaced dispatcher, which detaches its components. So it first waits until no packet is in it. If it
+// cannot wait, it leaves the pins behind. That only costs memory, and libxdp does the same.
 func (h *Hook) discard(old *dispatcher) {
 	if h.grace() == nil {
 		os.RemoveAll(h.dir(old.id))
 	}
 }
 
-// pin attaches components to a dispatcher, and pins them as libxdp does.
+// pin attaches components to a dispatcher, and pins them the way libxdp does.
 func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("pinning a dispatcher: %w", err)
@@ -233,7 +234,7 @@ func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
 	return nil
 }
 
-// pinCopy pins a program that has another pin: [ebpf.Program.Pin] moves that one.
+// pinCopy makes a second pin for a program. [ebpf.Program.Pin] alone would move the first one.
 func pinCopy(p *ebpf.Program, path string) error {
 	c, err := p.Clone()
 	if err != nil {
@@ -243,8 +244,8 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook. If there is no interface or no dispatcher, it does nothing. It does not take
-// the lock of the pins, because a process that hangs with the lock would stop every look at every hook.
+// look calls f with the dispatcher on the hook, if there is one. It does not lock the pins. Otherwise a process hanging with the lock
+// would block us at every hook.
 func (h *Hook) look(f func(*dispatcher) error) error {
 	d, err := h.settled()
 	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
@@ -257,8 +258,8 @@ func (h *Hook) look(f func(*dispatcher) error) error {
 	return f(d)
 }
 
-// settled reads the dispatcher that holds the hook. If another process exchanges it meanwhile, the pins of the old one are gone, and
-// settled reads the new one. An exchange takes milliseconds, so three tries are enough.
+// settled reads the dispatcher on the hook. If another process replaces the dispatcher in that moment, its pins disappear, and settled
+// reads again. A replacement takes milliseconds, so three tries are enough.
 func (h *Hook) settled() (d *dispatcher, err error) {
 	pins, err := openTrusted()
 	if errors.Is(err, os.ErrNotExist) {
@@ -278,7 +279,7 @@ func (h *Hook) settled() (d *dispatcher, err error) {
 	return nil, err
 }
 
-// locked calls f under the lock of the pins, if the host has pins of libxdp.
+// locked calls f while it has libxdp's pins locked. It does nothing on a host without such pins.
 func locked(f func() error) error {
 	unlock, err := lock()
 	if errors.Is(err, os.ErrNotExist) {
@@ -291,7 +292,7 @@ func locked(f func() error) error {
 	return f()
 }
 
-// lock locks libxdp's pins. libxdp holds the lock for milliseconds.
+// lock locks libxdp's pins against libxdp, which never keeps them locked for more than milliseconds. After 5 seconds lock gives up.
 func lock() (unlock func(), err error) {
 	f, err := openTrusted()
 	if err != nil {

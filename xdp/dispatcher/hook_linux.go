@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Hook is the XDP hook of an interface. It keeps the network namespace in which it was made.
+// Hook is the XDP hook of an interface. It refers to the network namespace in which it was made.
 type Hook struct {
 	grace   func() error // waits for an RCU grace period
 	ifindex int
@@ -30,7 +30,7 @@ func NewHook(ifindex int, grace func() error) (*Hook, error) {
 	return &Hook{grace: grace, ifindex: ifindex, socket: s}, nil
 }
 
-// Close leaves the hook as it is.
+// Close releases the resources of h. The program on the hook stays.
 func (h *Hook) Close() error {
 	h.socket.Close()
 	return nil
@@ -111,7 +111,7 @@ func (h *Hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
 	return nil
 }
 
-// openTrusted opens the directory of the pins, if root alone can write it.
+// openTrusted opens the directory of the pins. It refuses if anybody but root can write to it.
 func openTrusted() (*os.File, error) {
 	path, why, err := trust.Open(Dir, func(uid uint32) bool { return uid == 0 })
 	if err == nil && why != "" {
