@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Most is the largest number of components of a dispatcher.
-const Most = 10
+// mostMembers is the largest number of components of a dispatcher.
+const mostMembers = 10
 
 // Values of config.Magic and config.Version. Version 3 adds a tail.
 const (
@@ -29,9 +29,9 @@ type config struct {
 	Version    uint8
 	Programs   uint8
 	Frags      uint8 // 1 if all components support frames of several buffers
-	Actions    [Most]uint32
-	Priorities [Most]uint32
-	Flags      [Most]uint32
+	Actions    [mostMembers]uint32
+	Priorities [mostMembers]uint32
+	Flags      [mostMembers]uint32
 }
 
 // tail is what version 3 appends to config.
@@ -57,7 +57,7 @@ func decode(value []byte) (config, error) {
 	switch {
 	case c.Magic != magic || c.Version < oldVersion || c.Version > newVersion:
 		return c, fmt.Errorf("%w: version %d, and versions %d and %d are", errConfig, c.Version, oldVersion, newVersion)
-	case len(value) != size || c.Programs > Most:
+	case len(value) != size || c.Programs > mostMembers:
 		return c, fmt.Errorf("%w: %d bytes and %d programs in version %d", errConfig, len(value), c.Programs, c.Version)
 	}
 	if c.Version == newVersion {
@@ -81,7 +81,7 @@ func (c *config) encode() []byte {
 }
 
 // configOf returns the configuration of a dispatcher with these components.
-func configOf(version uint8, members []Member) *config {
+func configOf(version uint8, members []member) *config {
 	c := &config{Magic: magic, Version: version, Programs: uint8(len(members)), Frags: 1}
 	for i, m := range members {
 		c.Actions[i], c.Priorities[i] = m.Actions|1<<goesOn, m.Priority

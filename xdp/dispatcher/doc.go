@@ -5,7 +5,7 @@
 // configuration of a dispatcher is the only value of its only map. Components and their links are pinned below [Dir], in a directory
 // named after the interface and the id of the dispatcher.
 //
-// A dispatcher has exactly as many places as components, so changing the components takes a new dispatcher. [Hook.Change] makes one,
+// A dispatcher has exactly as many places as components, so changing the components takes a new dispatcher. hook.change makes one,
 // attaches all components to it, and replaces the program on the hook. The kernel does so only if the hook still has the old
 // dispatcher. Each packet passes through one of the two dispatchers, so every component sees it once. libxdp finds the new
 // dispatcher and can change it in turn.

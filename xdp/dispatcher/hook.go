@@ -17,14 +17,14 @@ import (
 // Dir holds libxdp's pins, of every dispatcher of the host.
 const Dir = "/sys/fs/bpf/xdp"
 
-// ErrNone means that no dispatcher is on the hook.
-var ErrNone = errors.New("no libxdp dispatcher holds the hook")
+// errNone means that no dispatcher is on the hook.
+var errNone = errors.New("no libxdp dispatcher holds the hook")
 
-// ErrBusy means that other processes kept changing the dispatcher, or did not unlock the pins.
-var ErrBusy = errors.New("other processes change the dispatcher")
+// errBusy means that other processes kept changing the dispatcher, or did not unlock the pins.
+var errBusy = errors.New("other processes change the dispatcher")
 
-// Member is a component of a dispatcher.
-type Member struct {
+// member is a component of a dispatcher.
+type member struct {
 	Program  *ebpf.Program
 	Name     string // of the program
 	Priority uint32 // the lowest runs first
@@ -38,7 +38,7 @@ type dispatcher struct {
 	program *ebpf.Program
 	mode    uint32 // how it is attached, as XDP_FLAGS_
 	version uint8
-	members []Member
+	members []member
 }
 
 func (d *dispatcher) close() {
@@ -46,14 +46,14 @@ func (d *dispatcher) close() {
 	d.program.Close()
 }
 
-func closeAll(members []Member) {
+func closeAll(members []member) {
 	for _, m := range members {
 		m.Program.Close()
 	}
 }
 
 // dir returns the directory in which libxdp pins the components of a dispatcher.
-func (h *Hook) dir(id ebpf.ProgramID) string {
+func (h *hook) dir(id ebpf.ProgramID) string {
 	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
 }
 
@@ -64,14 +64,14 @@ type attachment struct {
 	ifname  string
 }
 
-// read reads the dispatcher that holds the hook. The error is ErrNone if another program holds the hook, or none.
-func (h *Hook) read() (_ *dispatcher, err error) {
+// read reads the dispatcher that holds the hook. The error is errNone if another program holds the hook, or none.
+func (h *hook) read() (_ *dispatcher, err error) {
 	a, err := h.attached()
 	if err != nil {
 		return nil, err
 	}
 	if a.program == 0 {
-		return nil, ErrNone
+		return nil, errNone
 	}
 
 	p, err := ebpf.NewProgramFromID(a.program)
@@ -99,7 +99,7 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening program %d of the dispatcher, which was not pinned by libxdp in %s: %w", i, Dir, err)
 		}
-		d.members = append(d.members, Member{ // from here on close closes the program
+		d.members = append(d.members, member{ // from here on close closes the program
 			Program:  p,
 			Priority: c.Priorities[i],
 			Actions:  c.Actions[i],
@@ -114,7 +114,7 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	return d, nil
 }
 
-// configured returns the configuration of a dispatcher. The error is ErrNone for any other program.
+// configured returns the configuration of a dispatcher. The error is errNone for any other program.
 func configured(p *ebpf.Program) (config, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -122,7 +122,7 @@ func configured(p *ebpf.Program) (config, error) {
 	}
 	ids, _ := info.MapIDs()
 	if info.Name != name || len(ids) != 1 {
-		return config{}, ErrNone
+		return config{}, errNone
 	}
 	m, err := ebpf.NewMapFromID(ids[0])
 	if err != nil {
@@ -136,29 +136,29 @@ func configured(p *ebpf.Program) (config, error) {
 	return decode(value)
 }
 
-// Edit turns the list of components into another one. It may be called several times, and must not close any program.
-type Edit func([]Member) ([]Member, error)
+// edit turns the list of components into another one. It may be called several times, and must not close any program.
+type edit func([]member) ([]member, error)
 
-// Change replaces the dispatcher on the hook by one with the components returned by edit. It returns the id of the new dispatcher.
-// If edit returns no components, Change frees the hook and returns 0. After an error the hook is unchanged.
-func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
+// change replaces the dispatcher on the hook by one with the components returned by edit. It returns the id of the new dispatcher.
+// If edit returns no components, change frees the hook and returns 0. After an error the hook is unchanged.
+func (h *hook) change(edit edit) (id ebpf.ProgramID, err error) {
 	unlock, err := lock()
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
 	for range 20 {
-		if id, err = h.change(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+		if id, err = h.changeOnce(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 			return id, err
 		}
 		// libxdp has replaced the dispatcher under us. It makes some pins without taking the lock.
 		time.Sleep(50 * time.Millisecond)
 	}
-	return 0, fmt.Errorf("%w: %w", ErrBusy, err)
+	return 0, fmt.Errorf("%w: %w", errBusy, err)
 }
 
-// change is one attempt of Change.
-func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
+// changeOnce is one attempt of change.
+func (h *hook) changeOnce(edit edit) (ebpf.ProgramID, error) {
 	old, err := h.read()
 	if err != nil {
 		return 0, err
@@ -169,12 +169,12 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	if err != nil {
 		return 0, err
 	}
-	slices.SortStableFunc(members, func(a, b Member) int {
+	slices.SortStableFunc(members, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
 	})
 	switch {
-	case len(members) > Most:
-		return 0, fmt.Errorf("all %d places of the dispatcher are taken", Most)
+	case len(members) > mostMembers:
+		return 0, fmt.Errorf("all %d places of the dispatcher are taken; xdp-loader status lists the programs, and xdp-loader unload removes one", mostMembers)
 	case len(members) == 0:
 		if err := h.exchange(nil, old); err != nil {
 			return 0, err
@@ -207,14 +207,14 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 
 // discard removes the pins of a replaced dispatcher, which detaches its components. So it first waits until no packet is in it. If it
 // cannot wait, it leaves the pins behind. That only costs memory, and libxdp does the same.
-func (h *Hook) discard(old *dispatcher) {
+func (h *hook) discard(old *dispatcher) {
 	if h.grace() == nil {
 		os.RemoveAll(h.dir(old.id))
 	}
 }
 
 // pin attaches components to a dispatcher, and pins them the way libxdp does.
-func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
+func (h *hook) pin(dir string, d *ebpf.Program, members []member) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("pinning a dispatcher: %w", err)
 	}
@@ -246,9 +246,9 @@ func pinCopy(p *ebpf.Program, path string) error {
 
 // look calls f with the dispatcher on the hook, if there is one. It does not lock the pins. Otherwise a process hanging with the lock
 // would block us at every hook.
-func (h *Hook) look(f func(*dispatcher) error) error {
+func (h *hook) look(f func(*dispatcher) error) error {
 	d, err := h.settled()
-	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
+	if errors.Is(err, errNone) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
 	if err != nil {
@@ -260,10 +260,10 @@ func (h *Hook) look(f func(*dispatcher) error) error {
 
 // settled reads the dispatcher on the hook. If another process replaces the dispatcher in that moment, its pins disappear, and settled
 // reads again. A replacement takes milliseconds, so three tries are enough.
-func (h *Hook) settled() (d *dispatcher, err error) {
+func (h *hook) settled() (d *dispatcher, err error) {
 	pins, err := openTrusted()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNone // the host has no pins of libxdp
+		return nil, errNone // the host has no pins of libxdp
 	}
 	if err != nil {
 		return nil, err
@@ -305,7 +305,7 @@ func lock() (unlock func(), err error) {
 		}
 		if time.Now().After(end) {
 			f.Close()
-			return nil, fmt.Errorf("locking %s: %w: %w", Dir, ErrBusy, err)
+			return nil, fmt.Errorf("locking %s: %w: %w", Dir, errBusy, err)
 		}
 	}
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Hook is the XDP hook of an interface. It refers to the network namespace in which it was made.
-type Hook struct {
+// hook is the XDP hook of an interface. It refers to the network namespace in which it was made.
+type hook struct {
 	grace   func() error // waits for an RCU grace period
 	ifindex int
 	socket  *nl.NetlinkSocket
 }
 
-// NewHook returns the hook of an interface in the network namespace of the calling thread.
-func NewHook(ifindex int, grace func() error) (*Hook, error) {
+// newHook returns the hook of an interface in the network namespace of the calling thread.
+func newHook(ifindex int, grace func() error) (*hook, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for the hook: %w", err)
 	}
-	return &Hook{grace: grace, ifindex: ifindex, socket: s}, nil
+	return &hook{grace: grace, ifindex: ifindex, socket: s}, nil
 }
 
 // Close releases the resources of h. The program on the hook stays.
-func (h *Hook) Close() error {
+func (h *hook) Close() error {
 	h.socket.Close()
 	return nil
 }
 
-func (h *Hook) request(kind, flags int) *nl.NetlinkRequest {
+func (h *hook) request(kind, flags int) *nl.NetlinkRequest {
 	r := nl.NewNetlinkRequest(kind, flags)
 	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Seq: r.Seq, Socket: h.socket}}
 	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -52,7 +52,7 @@ const (
 )
 
 // attached asks the kernel for the program on the hook.
-func (h *Hook) attached() (attachment, error) {
+func (h *hook) attached() (attachment, error) {
 	replies, err := h.request(unix.RTM_GETLINK, unix.NLM_F_ACK).Execute(unix.NETLINK_ROUTE, 0)
 	if err != nil {
 		return attachment{}, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
@@ -93,7 +93,7 @@ func attachmentOf(replies [][]byte) (attachment, error) {
 }
 
 // exchange replaces old by fresh. It fails if the hook holds another program by now. A nil fresh frees the hook.
-func (h *Hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
+func (h *hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
 	fd := int32(-1)
 	if fresh != nil {
 		fd = int32(fresh.FD())

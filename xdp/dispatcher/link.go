@@ -19,7 +19,7 @@ import (
 // is ours if its program uses the map passed to NewLink.
 type Link struct {
 	link.Link // nil; calling a method not overridden below panics
-	hook      *Hook
+	hook      *hook
 	uses      ebpf.MapID
 
 	// Where Attached last saw the component.
@@ -38,7 +38,7 @@ func NewLink(ifindex int, uses *ebpf.Map, grace func() error) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for the map of a slot: %w", err)
 	}
-	h, err := NewHook(ifindex, grace)
+	h, err := newHook(ifindex, grace)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (l *Link) isOurs(p *ebpf.Program) (bool, error) {
 }
 
 // others returns all components except ours.
-func (l *Link) others(members []Member) (others []Member, err error) {
+func (l *Link) others(members []member) (others []member, err error) {
 	for _, m := range members {
 		ours, err := l.isOurs(m.Program)
 		if err != nil {
@@ -107,14 +107,14 @@ func (l *Link) Update(p *ebpf.Program) error {
 	}
 
 	l.id = 0
-	ours := Member{
+	ours := member{
 		Program:  p,
 		Name:     info.Name,
 		Priority: first,
 		Actions:  1 << verdictPass,
 		Frags:    true,
 	}
-	_, err = l.hook.Change(func(members []Member) ([]Member, error) {
+	_, err = l.hook.change(func(members []member) ([]member, error) {
 		others, err := l.others(members)
 		return append(others, ours), err
 	})
@@ -129,8 +129,8 @@ func (l *Link) Detach() error {
 	if attached, err := l.Attached(); err != nil || !attached {
 		return err
 	}
-	_, err := l.hook.Change(l.others)
-	if errors.Is(err, ErrNone) {
+	_, err := l.hook.change(l.others)
+	if errors.Is(err, errNone) {
 		err = nil
 	}
 	if err == nil {
@@ -231,7 +231,7 @@ func empty(pin string) error {
 
 // Holds reports whether a dispatcher is on the XDP hook of an interface. Without the privilege to look, it returns false.
 func Holds(ifindex int) bool {
-	h, err := NewHook(ifindex, nil)
+	h, err := newHook(ifindex, nil)
 	if err != nil {
 		return false
 	}
@@ -246,5 +246,5 @@ func Holds(ifindex int) bool {
 	}
 	defer p.Close()
 	_, err = configured(p)
-	return !errors.Is(err, ErrNone)
+	return !errors.Is(err, errNone)
 }

@@ -115,7 +115,7 @@ func TestOddDispatchersAreLeftAlone(t *testing.T) {
 	}
 
 	t.Run("components without pins", func(t *testing.T) {
-		p, err := load(configOf(newVersion, make([]Member, 3)))
+		p, err := load(configOf(newVersion, make([]member, 3)))
 		if err != nil {
 			t.Fatal(err)
 		}

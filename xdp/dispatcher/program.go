@@ -104,7 +104,7 @@ func instructions(c *config, configuration int) asm.Instructions {
 // Mould loads a dispatcher with a single place, named Place. To load a component, the verifier needs a function that the component is
 // to replace. Give it this one. The component can then be attached to any place of any dispatcher.
 func Mould() (*ebpf.Program, error) {
-	return load(configOf(oldVersion, make([]Member, 1)))
+	return load(configOf(oldVersion, make([]member, 1)))
 }
 
 // Place is the name of the function to replace in a mould.

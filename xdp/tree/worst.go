@@ -45,9 +45,7 @@ func Worst(mem []uint64) (worst [Classes]Path) {
 // Worst is the function Worst, of the memory of the set.
 func (s *Set) Worst() [Classes]Path { return Worst(s.mem.words) }
 
-// OnWorst returns the entries of the leaves at which the worst path of a class ends, the longest leaf first.
-func (s *Set) OnWorst(class int) []Entry { return s.onLongest(s.mem.load(class)) }
-
+// onLongest returns the entries of the leaves at the end of the longest path, beginning with the longest leaf.
 func (s *Set) onLongest(root Node) (entries []Entry) {
 	var leaves []Node
 	longest(s.mem.words, root, &leaves)
