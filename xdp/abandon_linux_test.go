@@ -6,9 +6,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestLoadThatFails: rules whose programs do not load leave no trace, and those
+// TestFailedLoadLeavesTheOldRulesAndNoTrace: rules whose programs do not load leave no trace, and those
 // that were there go on.
-func TestLoadThatFails(t *testing.T) {
+func TestFailedLoadLeavesTheOldRulesAndNoTrace(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	id := mustCounter(t, dp, "a")

@@ -30,7 +30,7 @@ func ingressPrograms(t testing.TB, e *lab.End) (n int) {
 
 // A process in another network namespace finds pins of an interface that has the name and the index of one of its own,
 // as lo has everywhere. It counts on its own.
-func TestPinsOfAnotherNamespace(t *testing.T) {
+func TestPinnedLinkOfAnotherNamespaceIsNotTakenForOurs(t *testing.T) {
 	for name, mode := range map[string]Mode{modeGeneric: ModeGeneric, modeTCX: ModeTCX} {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)
@@ -53,7 +53,7 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 
 // A process dies in a move to a dispatcher, when its record names the dispatcher and its TCX link is still pinned. The next
 // one has one program on the interface, not two.
-func TestDeathInAMoveToADispatcher(t *testing.T) {
+func TestKillInAMoveToADispatcherLeavesOneProgram(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
 	a := attach(t, dp, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true})
@@ -78,7 +78,7 @@ func TestDeathInAMoveToADispatcher(t *testing.T) {
 
 // The record of an interface is the same for both hooks. A hook that is given up on a deleted interface does not make the
 // record wrong for the other one.
-func TestAnInterfaceOfTheSameName(t *testing.T) {
+func TestDroppingADeletedHookKeepsTheRecordOfTheOther(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 64, PinDir: pinDir(t)})
 	a := attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})

@@ -158,9 +158,9 @@ func scan(rules []Rule, k Key) *Rule {
 	return best
 }
 
-// TestClassifierIsAScan compares the programs, as they are exchanged and as the
+// TestProgramsDecideLikeAScanOfTheRules compares the programs, as they are exchanged and as the
 // tables change under them, with a scan over the rules.
-func TestClassifierIsAScan(t *testing.T) {
+func TestProgramsDecideLikeAScanOfTheRules(t *testing.T) {
 	rng := seed.Rand(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	w := world{rng}

@@ -54,8 +54,8 @@ func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	t.Logf("%d exchanges", rounds)
 }
 
-// TestExchangeThatFails leaves rules as they were.
-func TestExchangeThatFails(t *testing.T) {
+// TestFailedExchangeLeavesTheRulesUnchanged leaves rules as they were.
+func TestFailedExchangeLeavesTheRulesUnchanged(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
 	one, two := exact4(1, 2, 3, 4, a), exact4(1, 2, 3, 5, a)
@@ -95,8 +95,8 @@ func TestExchangeThatFails(t *testing.T) {
 	}
 }
 
-// TestAnotherOwner: a counter that is given to another owner goes on, also in the next process.
-func TestAnotherOwner(t *testing.T) {
+// TestRenamedCounterKeepsItsCountOverARestart: a counter that is given to another owner goes on, also in the next process.
+func TestRenamedCounterKeepsItsCountOverARestart(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
 	c, err := dp.AllocCounter("a name that is rather longer than the next")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGeometryOfManyCPUs: a map of counters that programs could not reach is refused before it is made.
-func TestGeometryOfManyCPUs(t *testing.T) {
+// TestCountersBeyondTheReachOfProgramsAreRefused: a map of counters that programs could not reach is refused before it is made.
+func TestCountersBeyondTheReachOfProgramsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		counters, cpus int
 		fit            string // "": accepted
@@ -32,8 +32,8 @@ func TestGeometryOfManyCPUs(t *testing.T) {
 	}
 }
 
-// TestRuleOfEveryPacket: a rule without a mask has a place among the entries.
-func TestRuleOfEveryPacket(t *testing.T) {
+// TestRuleWithoutAMaskHasItsOwnEntry: a rule without a mask has a place among the entries.
+func TestRuleWithoutAMaskHasItsOwnEntry(t *testing.T) {
 	rules := []Rule{{Order: 1}, {Order: 2}}
 	m, err := NewModel(rules, 16, 0, true)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestKeyLayout holds Headers to struct ft_headers as the object's BTF has it.
-func TestKeyLayout(t *testing.T) {
+// TestHeadersHaveTheLayoutOfTheObject holds Headers to struct ft_headers as the object's BTF has it.
+func TestHeadersHaveTheLayoutOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +43,8 @@ func TestKeyLayout(t *testing.T) {
 	}
 }
 
-// TestConstantsOfTheObject compares the constants that C and Go both declare.
-func TestConstantsOfTheObject(t *testing.T) {
+// TestConstantsEqualThoseOfTheObject compares the constants that C and Go both declare.
+func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {
 		t.Fatal(err)

@@ -41,10 +41,10 @@ func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
 	return tun
 }
 
-// TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by
+// TestLayer3DeviceCountsFromTheIPHeaderOn counts and drops on a device whose frames begin with IP: received packets by
 // generic XDP and by TCX, sent packets by TCX. Bytes are counted from the IP header on, and a rule with an
 // Ethernet header matches nothing.
-func TestLayer3Device(t *testing.T) {
+func TestLayer3DeviceCountsFromTheIPHeaderOn(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeGeneric: "generic", ModeTCX: "tcx", ModeAuto: "tcx"} {
 		t.Run(name, func(t *testing.T) { testLayer3Device(t, mode, name) })
 	}
@@ -182,8 +182,8 @@ func sum16(b []byte, sum uint32) uint16 {
 	return uint16(sum)
 }
 
-// TestDevices compares the handling of each type of device.
-func TestDevices(t *testing.T) {
+// TestLayer3FollowsTheTypeOfTheDevice compares the handling of each type of device.
+func TestLayer3FollowsTheTypeOfTheDevice(t *testing.T) {
 	for _, c := range []struct {
 		d               device
 		ingress, egress string // "eth", "ip" or "no"

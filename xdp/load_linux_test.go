@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLoadCost bounds the verifier's work for the greatest number of masks.
-func TestLoadCost(t *testing.T) {
+// TestVerifierWorkOfTheMostMasksIsBounded bounds the verifier's work for the greatest number of masks.
+func TestVerifierWorkOfTheMostMasksIsBounded(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32, maxTuples} {
 		dp := openTest(t, Options{MaxRules: 1024})
 		id := mustCounter(t, dp, "a")
@@ -34,8 +34,8 @@ func TestLoadCost(t *testing.T) {
 	}
 }
 
-// TestLoadCostOfAllLayers does the same for rules that look at every layer.
-func TestLoadCostOfAllLayers(t *testing.T) {
+// TestVerifierWorkOfAllLayersIsBounded does the same for rules that look at every layer.
+func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 	for _, n := range []int{1, 30} {
 		dp := openTest(t, Options{MaxRules: 1024})
 		id := mustCounter(t, dp, "a")

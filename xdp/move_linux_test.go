@@ -155,7 +155,7 @@ func TestMovesMissNoPacket(t *testing.T) {
 }
 
 // A flow that drops lets no packet through while an interface moves between TCX and XDP.
-func TestADropHoldsOverMoves(t *testing.T) {
+func TestDroppedFlowLetsNoPacketThroughAMove(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)

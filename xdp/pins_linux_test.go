@@ -46,7 +46,7 @@ func held(t testing.TB, e *lab.End) (hooks []string) {
 }
 
 // Nothing is pinned where another user could take it away.
-func TestDirectoriesOfPins(t *testing.T) {
+func TestPinsAreRefusedWhereAnotherUserCouldReplaceThem(t *testing.T) {
 	need.BPF(t)
 	const other = 1001
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestDirectoriesOfPins(t *testing.T) {
 }
 
 // Destroy detaches by the links that it holds: where the pins are by then does not matter.
-func TestPinsThatWereMoved(t *testing.T) {
+func TestDestroyDetachesAfterPinsWereMoved(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
 	dp := openTest(t, Options{PinDir: dir, MaxRules: 256})
@@ -110,7 +110,7 @@ func TestPinsThatWereMoved(t *testing.T) {
 }
 
 // Pins that are gone are made again from descriptors; the next process adopts them and no packet is missing.
-func TestRepin(t *testing.T) {
+func TestRepinMakesLostPinsAgain(t *testing.T) {
 	for name, lose := range map[string]func(fs, dir string) error{
 		"a link": func(_, dir string) error {
 			links, err := filepath.Glob(filepath.Join(dir, "link-*-xdp"))
@@ -168,7 +168,7 @@ func TestRepin(t *testing.T) {
 }
 
 // Close says so when it detaches because the pins are gone for good.
-func TestPinsThatCannotBeMadeAgain(t *testing.T) {
+func TestCloseReportsProgramsDetachedForLackOfPins(t *testing.T) {
 	for name, take := range map[string]func(fs, dir string) error{
 		"unmounted": func(fs, _ string) error { return unix.Unmount(fs, unix.MNT_DETACH) },
 		"another's are there": func(_, dir string) error {
@@ -206,7 +206,7 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 }
 
 // A hook is taken while pins are gone, and pinned with the others when that is possible again.
-func TestAttachWithoutPins(t *testing.T) {
+func TestHookAttachedWithoutPinsIsPinnedLater(t *testing.T) {
 	w := testWire(t)
 	fs := t.TempDir()
 	mountPins(t, fs, "mode=0700")
@@ -267,7 +267,7 @@ type stuck struct{ link.Link }
 func (stuck) Detach() error { return nil }
 
 // A program that is attached after Destroy is an error of Destroy.
-func TestDestroyChecksThatItDetached(t *testing.T) {
+func TestDestroyFailsIfAProgramStaysAttached(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
 	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})

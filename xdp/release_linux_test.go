@@ -44,8 +44,8 @@ func holdsProgram(t *testing.T, w *lab.Wire) (is bool) {
 	return is
 }
 
-// TestReleaseTakesAllAwayByPath: programs are detached and pins removed without reading a rule, in a second.
-func TestReleaseTakesAllAwayByPath(t *testing.T) {
+// TestReleaseRemovesProgramsAndPinsByPath: programs are detached and pins removed without reading a rule, in a second.
+func TestReleaseRemovesProgramsAndPinsByPath(t *testing.T) {
 	dir, w := pinnedSet(t, 4000)
 	began := time.Now()
 	done, err := Release(dir, ReleaseOptions{})

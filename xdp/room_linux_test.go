@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestAnEntryOfTheTreesIsNotUsedAgain removes and moves rules of the trees while no unit is free: the memory of a removed
+// TestEntryIsReusedOnlyAfterTheTreesForgetIt removes and moves rules of the trees while no unit is free: the memory of a removed
 // rule is used again only when the trees lead to it no more, and each rule moves.
-func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
+func TestEntryIsReusedOnlyAfterTheTreesForgetIt(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	dp.tables.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
 	s := stages{dp: dp}
@@ -33,9 +33,9 @@ func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestARuleWithoutAPlaceHasItsFields adds a rule of a known mask of which the slot table has no place for the key. The rule
+// TestRuleMovedToTheTreesStillGetsItsLayersParsed adds a rule of a known mask of which the slot table has no place for the key. The rule
 // needs a layer that no program reads before.
-func TestARuleWithoutAPlaceHasItsFields(t *testing.T) {
+func TestRuleMovedToTheTreesStillGetsItsLayersParsed(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	id := mustCounter(t, dp, "a")
 	v4 := exact4(1, 2, 3, 4, id)

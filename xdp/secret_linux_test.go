@@ -124,8 +124,8 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutAPlace: keys for which the hash table has no place are found in the trees, and leave them again.
-func TestKeysWithoutAPlace(t *testing.T) {
+// TestKeysWithoutASlotAreFoundInTheTrees: keys for which the hash table has no place are found in the trees, and leave them again.
+func TestKeysWithoutASlotAreFoundInTheTrees(t *testing.T) {
 	const n = 40
 	tab, err := newModel(256)
 	if err != nil {
@@ -191,8 +191,8 @@ func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
 	}
 }
 
-// TestKeysInARowAreSpread: a full table takes addresses and ports in a row with any secret.
-func TestKeysInARowAreSpread(t *testing.T) {
+// TestConsecutiveKeysFillTheTable: a full table takes addresses and ports in a row with any secret.
+func TestConsecutiveKeysFillTheTable(t *testing.T) {
 	const n = 1 << 14
 	mem := make([]uint64, secretWords)
 	for name, key := range map[string]func(i uint64) [2]uint64{

@@ -177,9 +177,9 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 	}
 }
 
-// TestANewFieldThatMustBeZero adds a rule of a field that no program reads before: it counts no packet in which the field is
+// TestRuleOfANewFieldNeverMatchesBeforeItIsParsed adds a rule of a field that no program reads before: it counts no packet in which the field is
 // not 0.
-func TestANewFieldThatMustBeZero(t *testing.T) {
+func TestRuleOfANewFieldNeverMatchesBeforeItIsParsed(t *testing.T) {
 	s := newStages(t)
 	id := mustCounter(t, s.dp, "zero")
 	r := s.tree(id, 5, 0)[0]

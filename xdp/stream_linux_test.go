@@ -19,9 +19,9 @@ func tcpTo(port uint16, counter uint32) Rule {
 	return r
 }
 
-// TestStream counts a stream of the kernel's own TCP: natively on ingress with
+// TestTCPStreamCountsEachSegmentOnEveryHook counts a stream of the kernel's own TCP: natively on ingress with
 // its segments cut by TCP, on TCX egress and on TCX ingress where one buffer is many of them.
-func TestStream(t *testing.T) {
+func TestTCPStreamCountsEachSegmentOnEveryHook(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		tso    bool

@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestACounterWaitsForAGracePeriod: a slot that was given back is another owner's when no program
+// TestFreedCounterIsReusedOnlyAfterAGracePeriod: a slot that was given back is another owner's when no program
 // runs any more that may still count for the last one, and not before.
-func TestACounterWaitsForAGracePeriod(t *testing.T) {
+func TestFreedCounterIsReusedOnlyAfterAGracePeriod(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 2})
 	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
 	if err := dp.FreeCounter(a); err != nil {
@@ -38,8 +38,8 @@ func TestACounterWaitsForAGracePeriod(t *testing.T) {
 	}
 }
 
-// TestPinsOfAnotherNumberOfCPUs are refused: a CPU that they have no block for would not be counted.
-func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
+// TestPinsOfAnotherNumberOfCPUsAreRefused are refused: a CPU that they have no block for would not be counted.
+func TestPinsOfAnotherNumberOfCPUsAreRefused(t *testing.T) {
 	dir := pinDir(t)
 	dp, err := Open(Options{MaxRules: 256, PinDir: dir}) // makes the directory
 	if err != nil {

@@ -64,9 +64,9 @@ func compareCounts(t testing.TB, dp *Datapath, ids []uint32, s *lab.Sender) {
 	}
 }
 
-// TestVeth sends a known number of packets to each mode, on ingress, and
+// TestEveryModeCountsEveryPacket sends a known number of packets to each mode, on ingress, and
 // through TCX on egress.
-func TestVeth(t *testing.T) {
+func TestEveryModeCountsEveryPacket(t *testing.T) {
 	const flows, packets = 8, 200_000
 	for _, mode := range []struct {
 		name string
@@ -172,9 +172,9 @@ func TestPairsBelongTogether(t *testing.T) {
 	}
 }
 
-// TestRulesChangeUnderTraffic adds and removes other rules, of masks known and
+// TestRulesThatStayMissNoPacketWhileOthersChange adds and removes other rules, of masks known and
 // new, while packets flow: no packet of the rules that stay is lost.
-func TestRulesChangeUnderTraffic(t *testing.T) {
+func TestRulesThatStayMissNoPacketWhileOthersChange(t *testing.T) {
 	const flows = 4
 	packets := times.Brief(uint64(1_500_000), 300_000)
 	rng := seed.Rand(t)

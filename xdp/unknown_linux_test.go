@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// TestUnknownDispatcher has a dispatcher without its pins on the hook: whether the program of an earlier process runs in
+// TestNoSecondProgramBesideAnUnreadableDispatcher has a dispatcher without its pins on the hook: whether the program of an earlier process runs in
 // it cannot be seen. As long as that is so, the interface gets no second program, which would count each packet again.
-func TestUnknownDispatcher(t *testing.T) {
+func TestNoSecondProgramBesideAnUnreadableDispatcher(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
 	o := AttachOptions{Ingress: true, Beside: true, Dispatcher: true}

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestConfig(t *testing.T) {
+func TestConfigIsReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := make([]member, rapid.IntRange(0, mostMembers).Draw(t, "members"))
 		for i := range members {
@@ -20,8 +20,8 @@ func TestConfig(t *testing.T) {
 	})
 }
 
-// TestUnknownConfig reads configurations that this package must not change.
-func TestUnknownConfig(t *testing.T) {
+// TestUnknownConfigIsRefused reads configurations that this package must not change.
+func TestUnknownConfigIsRefused(t *testing.T) {
 	known := func(version uint8) []byte { return configOf(version, make([]member, 2)).encode() }
 	changed := func(b []byte, at int, to byte) []byte { b[at] = to; return b }
 	for name, value := range map[string][]byte{

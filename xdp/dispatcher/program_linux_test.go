@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestPlaces runs dispatchers with empty places: each is passed over, and the end passes the packet.
-func TestPlaces(t *testing.T) {
+// TestEmptyPlacesPassThePacket runs dispatchers with empty places: each is passed over, and the end passes the packet.
+func TestEmptyPlacesPassThePacket(t *testing.T) {
 	need.BPF(t)
 	for _, version := range []uint8{oldVersion, newVersion} {
 		for n := range mostMembers + 1 {
@@ -39,8 +39,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestMould loads the program for which extensions are loaded.
-func TestMould(t *testing.T) {
+// TestMouldHasTheFunctionToReplace loads the program for which extensions are loaded.
+func TestMouldHasTheFunctionToReplace(t *testing.T) {
 	need.BPF(t)
 	p, err := Mould()
 	if err != nil {

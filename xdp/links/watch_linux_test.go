@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestWatch sees a link go down, up, take another name and go.
-func TestWatch(t *testing.T) {
+// TestWatchReportsDownRenameUpAndRemoval sees a link go down, up, take another name and go.
+func TestWatchReportsDownRenameUpAndRemoval(t *testing.T) {
 	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {

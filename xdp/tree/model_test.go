@@ -126,8 +126,8 @@ func (d *drawn) key(rules []Rule) (k Key) {
 	return k
 }
 
-// TestModel compares a set that changes with the linear matcher.
-func TestModel(t *testing.T) {
+// TestChangingSetAgreesWithTheLinearMatcher compares a set that changes with the linear matcher.
+func TestChangingSetAgreesWithTheLinearMatcher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
 		s := New(make([]uint64, 1<<16), Options{Class: testClass})

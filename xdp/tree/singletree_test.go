@@ -6,9 +6,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestOneTree looks packets up in sets that are one tree. The removal of a rule from thousands of leaves divides the set
+// TestWideRemovalDividesASingleTree looks packets up in sets that are one tree. The removal of a rule from thousands of leaves divides the set
 // into groups.
-func TestOneTree(t *testing.T) {
+func TestWideRemovalDividesASingleTree(t *testing.T) {
 	for _, f := range classbench.Families() {
 		t.Run(f.String(), func(t *testing.T) {
 			from := classbench.Generate(f, 500, seed)

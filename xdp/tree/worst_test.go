@@ -93,9 +93,9 @@ func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 	})
 }
 
-// TestWorstOfSets prints the mean and the worst path of the sets of the measurements and of nasty ones (docs/classifier.md).
+// TestOrdinarySetsStayBelowTheDefaultWorstCost prints the mean and the worst path of the sets of the measurements and of nasty ones (docs/classifier.md).
 // No ordinary set is near 2,048, which is the default of xdp.worst_cost.
-func TestWorstOfSets(t *testing.T) {
+func TestOrdinarySetsStayBelowTheDefaultWorstCost(t *testing.T) {
 	type set struct {
 		name  string
 		rules []Rule
@@ -165,9 +165,9 @@ func TestWorstOfSets(t *testing.T) {
 	t.Logf("\n%s", out.String())
 }
 
-// TestBound: an exchange that adds rules keeps the worst path within the bound, or is refused with the entries of the
+// TestExchangeBeyondTheBoundIsRefused: an exchange that adds rules keeps the worst path within the bound, or is refused with the entries of the
 // worst path and changes nothing. Rules in force are never refused: they can be built, and taken away.
-func TestBound(t *testing.T) {
+func TestExchangeBeyondTheBoundIsRefused(t *testing.T) {
 	rules := scatteredRules(classbench.FewBits(800, seed))
 	s := New(make([]uint64, 1<<19), Options{Class: testClass})
 	s.Bound = 100
@@ -248,8 +248,8 @@ func TestTrackedPathsAreBounds(t *testing.T) {
 	})
 }
 
-// TestWorst: the paths of nodes by hand.
-func TestWorst(t *testing.T) {
+// TestWorstAddsUpTheLongestPaths: the paths of nodes by hand.
+func TestWorstAddsUpTheLongestPaths(t *testing.T) {
 	rule := func(i int) Node { return Node(i<<5 | 1) }
 	mem := make([]uint64, 64)
 	mem[20], mem[21] = uint64(rule(1)), 0                               // a cut's nodes
