@@ -6,8 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestFailedLoadLeavesTheOldRulesAndNoTrace: rules whose programs do not load leave no trace, and those
-// that were there go on.
+// Some rules need new programs, and the load fails. The rules that were there still count.
 func TestFailedLoadLeavesTheOldRulesAndNoTrace(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})

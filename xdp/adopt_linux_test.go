@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestAdoptedProgramsFindNewRulesOfAnEmptiedMask: the next process takes up programs whose only rule
-// of a mask is gone, and gives that mask the same key, another one, or two.
+// A process removes the only rule of a mask. The next one adopts its programs, and adds rules of that mask: with the same key,
+// with another key, or with two keys.
 func TestAdoptedProgramsFindNewRulesOfAnEmptiedMask(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
@@ -88,7 +88,7 @@ func attachedProgram(t *testing.T, dp *Datapath) *ebpf.Program {
 	return nil
 }
 
-// TestRefusedHookDoesNotDetachTheOther: a hook that was held before a call is held after it, whatever the call could not take.
+// One hook is attached already. A call asks for both, and the other one fails.
 func TestRefusedHookDoesNotDetachTheOther(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 256})

@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// TestRulesThatStayMissNoPacketWhileTreesChange adds, exchanges and removes rules of many masks and ranges while packets flow: each
-// packet of the rules that stay is counted.
+// Rules with many masks and ranges are added, exchanged and removed under traffic.
 func TestRulesThatStayMissNoPacketWhileTreesChange(t *testing.T) {
 	const flows, batch = 4, 20
 	changes := times.Brief(3_000, 1_000)
@@ -89,7 +88,7 @@ func TestRulesThatStayMissNoPacketWhileTreesChange(t *testing.T) {
 	t.Logf("%d changes of rules, %d masks at most", changes, masks)
 }
 
-// TestWrongTreesAreNotAttached: trees that find other rules than a linear matcher are refused.
+// The trees find other rules than the linear matcher. A bug would do that.
 func TestWrongTreesAreNotAttached(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	id := mustCounter(t, dp, "a")
@@ -111,7 +110,7 @@ func TestWrongTreesAreNotAttached(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfManyMasksIsFound loads 65,536 rules with 4,096 masks and ranges, and finds each.
+// 65,536 rules have 4,096 masks, and ranges.
 func TestEveryRuleOfManyMasksIsFound(t *testing.T) {
 	const masks = 4096
 	n := times.Brief(defaultRules, masks)
@@ -146,8 +145,8 @@ func TestEveryRuleOfManyMasksIsFound(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfALongListIsFound has rules that no window tells apart, so that they are one list, and a packet for each place in it: in
-// the walk of IPv4, behind it in ft_far, and in the walk for any key.
+// No window can tell these rules apart, so they form a single list. There is a packet for each position in it: in the walk for
+// IPv4, after it in ft_far, and in the walk for any key.
 func TestEveryRuleOfALongListIsFound(t *testing.T) {
 	for _, n := range []int{16, 17, 80, 81, 200} {
 		dp := openTest(t, Options{MaxRules: 256, MaxCounters: 256})

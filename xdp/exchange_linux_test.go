@@ -9,8 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// TestRulesThatKeepTheirOrderDecideAllTheWhile gives overlapping rules other ranks, again and
-// again, under traffic: each packet is counted by the rule that wins before and after.
+// Overlapping rules get other ranks under traffic, again and again, but their order stays. So the same rule must count each packet.
 func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	const packets = 600_000
 	w := testWire(t)
@@ -54,7 +53,6 @@ func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	t.Logf("%d exchanges", rounds)
 }
 
-// TestFailedExchangeLeavesTheRulesUnchanged leaves rules as they were.
 func TestFailedExchangeLeavesTheRulesUnchanged(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
@@ -95,7 +93,6 @@ func TestFailedExchangeLeavesTheRulesUnchanged(t *testing.T) {
 	}
 }
 
-// TestRenamedCounterKeepsItsCountOverARestart: a counter that is given to another owner goes on, also in the next process.
 func TestRenamedCounterKeepsItsCountOverARestart(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})

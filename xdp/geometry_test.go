@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCountersBeyondTheReachOfProgramsAreRefused: a map of counters that programs could not reach is refused before it is made.
+// The verifier limits offsets into a map value, so many counters of many CPUs are too much. They must be refused before a map is
+// made.
 func TestCountersBeyondTheReachOfProgramsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		counters, cpus int
@@ -32,7 +33,7 @@ func TestCountersBeyondTheReachOfProgramsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRuleWithoutAMaskHasItsOwnEntry: a rule without a mask has a place among the entries.
+// A rule that matches every packet has no words to store. Its unit still identifies it.
 func TestRuleWithoutAMaskHasItsOwnEntry(t *testing.T) {
 	rules := []Rule{{Order: 1}, {Order: 2}}
 	m, err := NewModel(rules, 16, 0, true)

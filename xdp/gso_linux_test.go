@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestBufferOfManySegmentsCountsEachSegment: a buffer of more segments than are counted at once.
+// The buffer has more segments than a program adds at once.
 func TestBufferOfManySegmentsCountsEachSegment(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 1024})
 	id := mustCounter(t, dp, "a")

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestHeadersHaveTheLayoutOfTheObject holds Headers to struct ft_headers as the object's BTF has it.
 func TestHeadersHaveTheLayoutOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {
@@ -43,7 +42,6 @@ func TestHeadersHaveTheLayoutOfTheObject(t *testing.T) {
 	}
 }
 
-// TestConstantsEqualThoseOfTheObject compares the constants that C and Go both declare.
 func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {

@@ -84,9 +84,8 @@ func child(dir string) error {
 	}
 }
 
-// TestKilledProcessLeavesProgramsThatCountEveryPacket kills a process that changes rules, under traffic, again and again, and adopts
-// its pins: the rules that it left alone have counted every packet, and the adopted rule set is
-// whole.
+// A process changes rules under traffic. It is killed again and again, and the next one adopts its pins. Rules that nobody changed must
+// count every packet, and the adopted tables must be consistent.
 func TestKilledProcessLeavesProgramsThatCountEveryPacket(t *testing.T) {
 	const flows = 4
 	packets, kills := times.Brief(uint64(2_000_000), 500_000), times.Brief(12, 3)

@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestDroppedPacketIsCountedAndDoesNotArrive: a dropped packet is counted and does not arrive.
 func TestDroppedPacketIsCountedAndDoesNotArrive(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
@@ -36,7 +35,6 @@ func TestDroppedPacketIsCountedAndDoesNotArrive(t *testing.T) {
 	}
 }
 
-// TestFrameInSeveralBuffersCountsWhole: a frame in several buffers counts whole.
 func TestFrameInSeveralBuffersCountsWhole(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
@@ -98,7 +96,7 @@ func BenchmarkRead4k(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/counter")
 }
 
-// TestReusedSlotStartsAtZero: a reused slot starts at 0 although it is never zeroed.
+// Slots are never zeroed, so the base must hide the count of the last owner.
 func TestReusedSlotStartsAtZero(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 4, PinDir: dir})
@@ -256,8 +254,7 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 	})
 }
 
-// TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused: the maps of a process that died while it made them are made again; pins of
-// another version are refused.
+// Maps left by a process that died while making them are made again. Pins with another layout, or too small, are refused.
 func TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused(t *testing.T) {
 	dir := pinDir(t)
 	dp, err := Open(Options{MaxRules: 256, PinDir: dir})
@@ -286,7 +283,7 @@ func TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused(t *testing.T) {
 	}
 }
 
-// TestTablesHoldAndFindTheMostExactRules: the tables hold as many exact rules of IPv6 as they promise, and a program finds them.
+// The rules are exact matches of IPv6, which take the most memory.
 func TestTablesHoldAndFindTheMostExactRules(t *testing.T) {
 	dp := openTest(t, Options{})
 	id := mustCounter(t, dp, "a")

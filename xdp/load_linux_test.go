@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// TestVerifierWorkOfTheMostMasksIsBounded bounds the verifier's work for the greatest number of masks.
 func TestVerifierWorkOfTheMostMasksIsBounded(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32, maxTuples} {
 		dp := openTest(t, Options{MaxRules: 1024})
@@ -34,7 +33,6 @@ func TestVerifierWorkOfTheMostMasksIsBounded(t *testing.T) {
 	}
 }
 
-// TestVerifierWorkOfAllLayersIsBounded does the same for rules that look at every layer.
 func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 	for _, n := range []int{1, 30} {
 		dp := openTest(t, Options{MaxRules: 1024})

@@ -20,7 +20,6 @@ func dense(n int) (rules []Rule) {
 	return rules
 }
 
-// TestDenseRulesAreRefusedWithTheirOwnSentinel: a set in which too many rules match one packet is refused with a sentinel of its own.
 func TestDenseRulesAreRefusedWithTheirOwnSentinel(t *testing.T) {
 	_, err := NewModel(dense(8500), 1<<14, 0, true)
 	if !errors.Is(err, ErrDense) || errors.Is(err, ErrFull) {

@@ -2,8 +2,7 @@ package xdp
 
 import "testing"
 
-// TestRuleNeedsTheLayersItLooksAtAndNoOthers: a rule makes the parser look at the headers of the rule and at no others, because each further layer costs
-// every packet.
+// Every further layer costs time for every packet.
 func TestRuleNeedsTheLayersItLooksAtAndNoOthers(t *testing.T) {
 	type side struct {
 		flags, set Flags // asked for; and of these, present

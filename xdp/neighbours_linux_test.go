@@ -51,8 +51,7 @@ func without(capability uint, fn func() error) error {
 	return fn()
 }
 
-// The programs that run before ours are listed in their order, wherever ours was asked to be.
-// A process without CAP_SYS_ADMIN is told their ids and not their names.
+// Without CAP_SYS_ADMIN, a process learns the ids of these programs and not their names.
 func TestProgramsBeforeOursAreListedInOrder(t *testing.T) {
 	for _, c := range []struct {
 		last bool

@@ -45,7 +45,6 @@ func held(t testing.TB, e *lab.End) (hooks []string) {
 	return hooks
 }
 
-// Nothing is pinned where another user could take it away.
 func TestPinsAreRefusedWhereAnotherUserCouldReplaceThem(t *testing.T) {
 	need.BPF(t)
 	const other = 1001
@@ -84,7 +83,6 @@ func TestPinsAreRefusedWhereAnotherUserCouldReplaceThem(t *testing.T) {
 	}
 }
 
-// Destroy detaches by the links that it holds: where the pins are by then does not matter.
 func TestDestroyDetachesAfterPinsWereMoved(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
@@ -109,7 +107,7 @@ func TestDestroyDetachesAfterPinsWereMoved(t *testing.T) {
 	}
 }
 
-// Pins that are gone are made again from descriptors; the next process adopts them and no packet is missing.
+// The next process adopts the new pins, and no packet is missing.
 func TestRepinMakesLostPinsAgain(t *testing.T) {
 	for name, lose := range map[string]func(fs, dir string) error{
 		"a link": func(_, dir string) error {
@@ -167,7 +165,6 @@ func TestRepinMakesLostPinsAgain(t *testing.T) {
 	}
 }
 
-// Close says so when it detaches because the pins are gone for good.
 func TestCloseReportsProgramsDetachedForLackOfPins(t *testing.T) {
 	for name, take := range map[string]func(fs, dir string) error{
 		"unmounted": func(fs, _ string) error { return unix.Unmount(fs, unix.MNT_DETACH) },
@@ -205,7 +202,7 @@ func TestCloseReportsProgramsDetachedForLackOfPins(t *testing.T) {
 	}
 }
 
-// A hook is taken while pins are gone, and pinned with the others when that is possible again.
+// The file system of the pins is gone when the hook is attached, and comes back.
 func TestHookAttachedWithoutPinsIsPinnedLater(t *testing.T) {
 	w := testWire(t)
 	fs := t.TempDir()
@@ -266,7 +263,6 @@ type stuck struct{ link.Link }
 
 func (stuck) Detach() error { return nil }
 
-// A program that is attached after Destroy is an error of Destroy.
 func TestDestroyFailsIfAProgramStaysAttached(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})

@@ -46,9 +46,8 @@ func collide(s *secret, n, slots int) (all [][16]byte) {
 	return all
 }
 
-// TestNobodyChoosesAddressesThatCollide: addresses that fill one place of one rule set's table are
-// spread over the table of another rule set, and without the secret no other collisions can be
-// computed. The secret lives as long as the pins.
+// Addresses that collide in one table are spread in a table with another secret. Without the secret, nobody can compute others. The
+// secret lives as long as the pins.
 func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	const n = 40
 	w := testWire(t)
@@ -124,7 +123,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutASlotAreFoundInTheTrees: keys for which the hash table has no place are found in the trees, and leave them again.
+// The test knows the secret, and chooses keys for which the hash table has no place. They can also be removed again.
 func TestKeysWithoutASlotAreFoundInTheTrees(t *testing.T) {
 	const n = 40
 	tab, err := newModel(256)
@@ -174,8 +173,8 @@ func TestKeysWithoutASlotAreFoundInTheTrees(t *testing.T) {
 	}
 }
 
-// TestDifferencesInHighBytesDoNotCollide: with one multiplier for each 64-bit word, keys that differ
-// in the last bytes of two words share 256 hashes, whatever the multipliers are.
+// With a single multiplier per 64-bit word, keys that differ in the last bytes of two words would share 256 hashes, whatever the
+// multipliers.
 func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
 	mem := make([]uint64, secretWords)
 	for range 20 {
@@ -191,7 +190,7 @@ func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
 	}
 }
 
-// TestConsecutiveKeysFillTheTable: a full table takes addresses and ports in a row with any secret.
+// Consecutive addresses and ports must fill the table completely, whatever the secret.
 func TestConsecutiveKeysFillTheTable(t *testing.T) {
 	const n = 1 << 14
 	mem := make([]uint64, secretWords)

@@ -19,8 +19,7 @@ func tcpTo(port uint16, counter uint32) Rule {
 	return r
 }
 
-// TestTCPStreamCountsEachSegmentOnEveryHook counts a stream of the kernel's own TCP: natively on ingress with
-// its segments cut by TCP, on TCX egress and on TCX ingress where one buffer is many of them.
+// The kernel's own TCP sends a stream. Native XDP sees single segments, while TCX sees buffers of many.
 func TestTCPStreamCountsEachSegmentOnEveryHook(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -64,8 +64,6 @@ func compareCounts(t testing.TB, dp *Datapath, ids []uint32, s *lab.Sender) {
 	}
 }
 
-// TestEveryModeCountsEveryPacket sends a known number of packets to each mode, on ingress, and
-// through TCX on egress.
 func TestEveryModeCountsEveryPacket(t *testing.T) {
 	const flows, packets = 8, 200_000
 	for _, mode := range []struct {
@@ -102,8 +100,7 @@ func TestEveryModeCountsEveryPacket(t *testing.T) {
 	})
 }
 
-// TestPairsBelongTogether reads while both CPUs count packets of one size: every
-// single value is bytes of exactly its packets.
+// Both CPUs count packets of one size. Every value that is read must have the bytes of exactly its packets.
 func TestPairsBelongTogether(t *testing.T) {
 	const flows, size = 16, 100 // enough to be summed in vectors
 	w := testWire(t)
@@ -172,8 +169,7 @@ func TestPairsBelongTogether(t *testing.T) {
 	}
 }
 
-// TestRulesThatStayMissNoPacketWhileOthersChange adds and removes other rules, of masks known and
-// new, while packets flow: no packet of the rules that stay is lost.
+// Other rules, with known and with new masks, are added and removed under traffic.
 func TestRulesThatStayMissNoPacketWhileOthersChange(t *testing.T) {
 	const flows = 4
 	packets := times.Brief(uint64(1_500_000), 300_000)

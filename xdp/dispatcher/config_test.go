@@ -20,7 +20,6 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	})
 }
 
-// TestUnknownConfigIsRefused reads configurations that this package must not change.
 func TestUnknownConfigIsRefused(t *testing.T) {
 	known := func(version uint8) []byte { return configOf(version, make([]member, 2)).encode() }
 	changed := func(b []byte, at int, to byte) []byte { b[at] = to; return b }

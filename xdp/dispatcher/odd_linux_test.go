@@ -79,8 +79,7 @@ func TestLooksWaitForNoLock(t *testing.T) {
 	}
 }
 
-// A program that has the name of a dispatcher and is none, or one whose components are not pinned where libxdp pins
-// them, is looked at without a panic, and is left alone.
+// One program only has the name of a dispatcher. Another is a dispatcher whose components are not pinned as libxdp pins them.
 func TestOddDispatchersAreLeftAlone(t *testing.T) {
 	need.BPF(t)
 	for _, c := range []struct {

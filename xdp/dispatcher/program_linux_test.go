@@ -10,7 +10,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestEmptyPlacesPassThePacket runs dispatchers with empty places: each is passed over, and the end passes the packet.
 func TestEmptyPlacesPassThePacket(t *testing.T) {
 	need.BPF(t)
 	for _, version := range []uint8{oldVersion, newVersion} {
@@ -39,7 +38,6 @@ func TestEmptyPlacesPassThePacket(t *testing.T) {
 	}
 }
 
-// TestMouldHasTheFunctionToReplace loads the program for which extensions are loaded.
 func TestMouldHasTheFunctionToReplace(t *testing.T) {
 	need.BPF(t)
 	p, err := Mould()
@@ -61,7 +59,7 @@ func TestMouldHasTheFunctionToReplace(t *testing.T) {
 	}
 }
 
-// TestPlacesAlterNoPacket: a place has one call that may alter a packet, in a branch for a NULL context.
+// Each place calls one helper that could alter packets, on a branch for a NULL context.
 func TestPlacesAlterNoPacket(t *testing.T) {
 	code := instructions(configOf(newVersion, make([]member, mostMembers)), 0)
 	calls := 0

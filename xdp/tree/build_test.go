@@ -6,7 +6,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestLookupAgreesWithTheLinearMatcher compares the walk with the linear matcher.
 func TestLookupAgreesWithTheLinearMatcher(t *testing.T) {
 	for name, from := range generated(7, 100, 1000) {
 		t.Run(name, func(t *testing.T) {

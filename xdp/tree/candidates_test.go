@@ -75,7 +75,7 @@ func merged(rules []classbench.Rule) int {
 	return len(tables)
 }
 
-// TestTreesOf24MasksCostLessThan45ns prints the table of docs/classifier.md: the cost of a packet in each classifier, by counting its steps.
+// It also prints the table of docs/classifier.md: the cost of a packet in each classifier, by counting its steps.
 func TestTreesOf24MasksCostLessThan45ns(t *testing.T) {
 	sizes := []int{1000}
 	if !testing.Short() {

@@ -34,7 +34,7 @@ func hard(n int) map[string][]Rule {
 	return out
 }
 
-// TestHardSetsAreRightOrRefused builds sets that overlap in bad ways: correct, in bounded memory, or refused with ErrDense.
+// These sets overlap in bad ways. The trees must be right, or the error must be ErrDense.
 func TestHardSetsAreRightOrRefused(t *testing.T) {
 	n := 4000
 	for name, rules := range hard(n) {
@@ -66,8 +66,7 @@ func TestHardSetsAreRightOrRefused(t *testing.T) {
 	}
 }
 
-// TestSetThatDoesNotFitLeavesTheOldOne builds the same set in less and less memory: the trees become lists, and at last do not fit. A set
-// that does not fit leaves the one before.
+// The same set is built in less and less memory. Its trees become lists, and at last do not fit.
 func TestSetThatDoesNotFitLeavesTheOldOne(t *testing.T) {
 	from := classbench.Generate(classbench.FW, 1000, seed)
 	rules := rulesOf(from)
@@ -101,7 +100,7 @@ func TestSetThatDoesNotFitLeavesTheOldOne(t *testing.T) {
 	}
 }
 
-// TestBuildFitsIntoFragmentedMemory builds a set where half of the memory is free, but in small blocks.
+// Half of the memory is free, in small blocks.
 func TestBuildFitsIntoFragmentedMemory(t *testing.T) {
 	from := classbench.Generate(classbench.FW, 1000, seed)
 	rules := rulesOf(from)
@@ -130,7 +129,6 @@ func TestBuildFitsIntoFragmentedMemory(t *testing.T) {
 	}
 }
 
-// TestBuildAsksForRetiredMemoryBeforeWorseTrees: while retired memory would make room for better trees, a change asks for it.
 func TestBuildAsksForRetiredMemoryBeforeWorseTrees(t *testing.T) {
 	from := classbench.Masked(2000, 200, seed)
 	rules := rulesOf(from)
@@ -162,7 +160,6 @@ func TestBuildAsksForRetiredMemoryBeforeWorseTrees(t *testing.T) {
 	checkMemory(t, s)
 }
 
-// TestOneRuleTakesFewWordsAmongMany counts the words that are allocated for one masked rule among few and among many.
 func TestOneRuleTakesFewWordsAmongMany(t *testing.T) {
 	for _, n := range []int{100, 10000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -185,7 +182,6 @@ func TestOneRuleTakesFewWordsAmongMany(t *testing.T) {
 	}
 }
 
-// TestRefusedChangeLeavesTheSetUnchanged: a wrong change leaves the set as it was.
 func TestRefusedChangeLeavesTheSetUnchanged(t *testing.T) {
 	s := New(make([]uint64, 1<<12), Options{Class: testClass})
 	r := Rule{Rank: 1, Entry: 33}

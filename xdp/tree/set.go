@@ -127,15 +127,6 @@ func (s *Set) newRule(r *Rule) (*rule, error) {
 	return n, nil
 }
 
-// rearrange builds all trees anew in free memory, with the same rules.
-func (s *Set) rearrange() error {
-	rules := make([]*rule, 0, len(s.ruleByEntry))
-	for _, r := range s.ruleByEntry {
-		rules = append(rules, r)
-	}
-	return s.replace(rules, 0)
-}
-
 // replace builds trees of rules, stores their roots, and retires the old trees. It tries the quotas in order, because more memory
 // makes faster trees. See Set.Bound for bound.
 func (s *Set) replace(rules []*rule, bound int) error {

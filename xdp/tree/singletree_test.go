@@ -6,8 +6,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestWideRemovalDividesASingleTree looks packets up in sets that are one tree. The removal of a rule from thousands of leaves divides the set
-// into groups.
+// The wide rule is in thousands of leaves. Removing it divides the set into groups.
 func TestWideRemovalDividesASingleTree(t *testing.T) {
 	for _, f := range classbench.Families() {
 		t.Run(f.String(), func(t *testing.T) {
