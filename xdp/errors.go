@@ -9,33 +9,33 @@ import (
 )
 
 var (
-	// ErrClosed is returned by methods of a closed Datapath.
+	// ErrClosed: the Datapath was closed.
 	ErrClosed = errors.New("rule set closed")
-	// ErrInUse is returned when another process owns the pins.
+	// ErrInUse: another process has locked the pins.
 	ErrInUse = errors.New("pins in use by another process")
-	// ErrFull is returned when there is no room for another rule, counter or interface. The text says which.
+	// ErrFull: there is no room for another rule, counter or interface. The text says which.
 	ErrFull = errors.New("full")
-	// ErrDense is returned when more rules match one packet than a program can compare. Larger tables do not help.
+	// ErrDense: more rules match one packet than a program can compare. Larger tables do not help.
 	ErrDense = errors.New("too many rules match one packet")
-	// ErrCostly is returned when some packet could touch more than Options.WorstCost. Larger tables do not help.
+	// ErrCostly: some packet could touch more than Options.WorstCost. Larger tables do not help.
 	ErrCostly = errors.New("too costly for one packet")
-	// ErrIncompatible is returned when the pins have an unknown layout, or do not fit the options or the CPUs.
+	// ErrIncompatible: the pins have an unknown layout, or do not fit the options or the number of CPUs.
 	ErrIncompatible = errors.New("incompatible pins")
-	// ErrBusy is returned when another program holds the hook. The text names the program.
+	// ErrBusy: another program holds the hook. The text names the program.
 	ErrBusy = errors.New("hook is taken")
-	// ErrDetached is returned after somebody has detached this instance by Release.
+	// ErrDetached: somebody has detached this instance by Release, or by flowtally detach.
 	ErrDetached = errors.New("the instance was taken off its hooks by flowtally detach; a restart of it takes them again")
-	// ErrPermission is returned when the process lacks a capability. The text names it.
+	// ErrPermission: the process lacks a capability. The text names it.
 	ErrPermission = errors.New("missing privilege")
-	// ErrNotFound is returned when there is no such rule, counter or interface.
+	// ErrNotFound: there is no such rule, counter or interface.
 	ErrNotFound = errors.New("not found")
-	// ErrExists is returned when an equal rule exists, or when an owner already has a counter.
+	// ErrExists: an equal rule exists, or the owner already has a counter.
 	ErrExists = errors.New("exists")
-	// ErrInvalid is returned for a malformed rule, name or option. The text has the reason.
+	// ErrInvalid: a rule, a name or an option is malformed. The text has the reason.
 	ErrInvalid = errors.New("invalid")
-	// ErrUndone is returned when a failed change was rolled back, but its rules may have decided some packets.
+	// ErrUndone: a failed change was rolled back, but its rules may have decided some packets.
 	ErrUndone = errors.New("some packets were decided by rules that were taken back")
-	// ErrTorn is returned when a counter changed during every attempt to read it.
+	// ErrTorn: the counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )
 
